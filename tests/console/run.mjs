@@ -8,6 +8,7 @@ import { catalog } from "./catalog.mjs";
 import { HOSTILE } from "./hostile.mjs";
 import { search } from "./search.mjs";
 import { Server } from "./server.mjs";
+import { servers } from "./servers.mjs";
 import { shell } from "./shell.mjs";
 
 const TOOLS = process.env.TOOLSCOUT_FIXTURES;
@@ -40,7 +41,7 @@ async function large() {
 const only = process.argv[2] ?? "";
 const world = { browser: await launch(), server: await usual(), large: await large() };
 let failed = 0;
-for (const [name, check] of Object.entries({ ...search, ...catalog, ...agent, ...shell })) {
+for (const [name, check] of Object.entries({ ...search, ...catalog, ...servers, ...agent, ...shell })) {
   if (!name.includes(only)) continue;
   try {
     const figures = await check(world);

@@ -200,7 +200,7 @@ class CatalogScreen {
     const sum = (name) => of.reduce((all, server) => all + server[name], 0);
     const [changes, blocked] = [sum("changes"), sum("blocked")];
     replace(this.toReview, changes > 0 && h("p", { class: "notice" },
-      `${counted(changes, "tool")} changed since it was approved${blocked > 0 ? `, ${count(blocked)} blocked` : ""}. `.replace("tools changed since it was", "tools changed since they were"),
+      `${counted(changes, "tool")} to review${blocked > 0 ? `, ${count(blocked)} blocked` : ""}. `,
       h("a", { class: "link", href: address("catalog", this.place({ view: this.isReview ? "" : "changes", tool: "" })) }, this.isReview ? "Back to the tools" : "Review")));
   }
 

@@ -47,7 +47,7 @@ export class Review {
     try {
       const page = await call(ofCatalog(this.catalog, `/changes?${query}`), { signal });
       if (!cursor) replace(this.cards, page.changes.length > 0 ? this.heading(page) : h("p", { class: "muted" }, "Nothing has changed since it was approved."));
-      for (const change of page.changes) this.cards.append(changeCard(change, { catalog: this.catalog, isLinked: true, decided: this.decided, signal }));
+      for (const change of page.changes) this.cards.append(changeCard(change, { catalog: this.catalog, isLinked: true, decided: this.decided }));
       replace(this.foot, page.next_cursor && h("button", { type: "button", onclick: () => this.load(page.next_cursor) }, "More changes"));
     } catch (error) {
       if (!isAbort(error)) replace(this.foot, h("p", { class: "notice error", role: "alert" }, foreign(error.message)));
@@ -66,13 +66,16 @@ export class Review {
   }
 }
 
-/** Shows the change of one tool, if there is one; else a way to block it, where `canBlock` comes true. */
-export async function showChange(box, tool, catalog, { canBlock, decided, signal }) {
+/** The change of one tool, or null. */
+export async function changeOf(tool, catalog, signal) {
   const { changes } = await call(ofCatalog(catalog, `/changes?${new URLSearchParams({ tool })}`), { signal });
-  const isBlockable = await canBlock;
-  if (signal.aborted) return;
-  if (changes.length > 0) replace(box, changeCard(changes[0], { catalog, decided, signal }));
-  else replace(box, isBlockable && h("p", { class: "muted approved" }, "As it was approved. ", h("button", { type: "button", class: "link", onclick: () => block(catalog, { id: tool }, decided) }, "Block")));
+  return changes[0] ?? null;
+}
+
+/** A change to decide on; without one, a way to block the tool. */
+export function changeView(change, id, catalog, decided) {
+  if (change) return changeCard(change, { catalog, decided });
+  return h("p", { class: "muted approved" }, "As it was approved. ", h("button", { type: "button", class: "link", onclick: () => block(catalog, { id }, decided) }, "Block"));
 }
 
 function changeCard(change, { catalog, isLinked = false, decided }) {
@@ -80,7 +83,7 @@ function changeCard(change, { catalog, isLinked = false, decided }) {
   const name = isLinked && change.after && !blockedBy ? h("a", { class: "name", href: address("catalog", { c: catalog, tool: id }) }, foreign(oneLine(id, 160))) : h("span", { class: "name" }, foreign(oneLine(id, 160)));
   const accept = h("button", { type: "button", class: "primary", onclick: () => decide(catalog, { decisions: [{ id, decision: "accept", version: change.version }] }, decided) }, icon("check"), blockedBy && change.after ? "Accept and use it" : "Accept");
   return h("article", { class: `change${blockedBy ? " blocked" : ""}`, "aria-label": `Change of ${oneLine(id, 80)}` },
-    h("header", { class: "head" }, isLinked && name, h("span", { class: "badge accent" }, KINDS[kind] ?? kind), blockedBy && h("span", { class: "badge warn" }, blockedBy === "person" ? "blocked by a person" : "blocked until accepted"), h("span", { class: "muted" }, "since ", time(since))),
+    h("header", { class: "head" }, isLinked && name, (kind !== "changed" || parts.length > 0) && h("span", { class: "badge accent" }, KINDS[kind] ?? kind), blockedBy && h("span", { class: "badge warn" }, blockedBy === "person" ? "blocked by a person" : "blocked until accepted"), h("span", { class: "muted" }, "since ", time(since))),
     kind === "new" && change.after && h("div", {}, long(change.after.description || "No description.")),
     kind === "removed" && h("p", { class: "muted" }, "Its server no longer offers it."),
     parts.map((part) => partDiff(part, change)),

@@ -4,7 +4,7 @@ import { call, isAbort, ofCatalog, ofTool } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { announce, copyButton, h, icon, replace, skeleton } from "./dom.js";
 import { address } from "./place.js";
-import { showChange } from "./review.js";
+import { changeOf, changeView } from "./review.js";
 import { schemaForm } from "./schema.js";
 import { count, counted, foreign, long, oneLine } from "./text.js";
 import { tryForm } from "./try.js";
@@ -30,17 +30,25 @@ const MOST_TAGS = 40;
 export async function showTool(box, catalog, id, context) {
   replace(box, skeleton(4, "short"));
   try {
+    // A tool that is blocked is in no catalog, so its change is looked for first.
+    const isOfServer = await context.isOfServer(id);
+    const change = isOfServer ? await changeOf(id, catalog, context.signal) : null;
+    const review = isOfServer && changeView(change, id, catalog, context.decided);
+    if (change?.blocked_by) return replace(box, blockedHead(id, context), review);
     const tool = await call(ofTool(catalog, id), { signal: context.signal });
-    const [twins, change] = [h("div", {}), h("div", {})];
-    replace(box, head(tool, catalog, context), change, body(tool, twins, catalog, context));
-    await Promise.all([showTwins(twins, tool, catalog, context.signal), showChange(change, id, catalog, { canBlock: context.isOfServer(id), ...context })]);
+    const twins = h("div", {});
+    replace(box, head(tool, catalog, context), review, body(tool, twins, catalog, context));
+    await showTwins(twins, tool, catalog, context.signal);
   } catch (error) {
     if (isAbort(error)) return;
-    const change = h("div", {});
-    replace(box, closeButton(context), h("p", { class: "notice error", role: "alert" }, foreign(error.message)), change);
-    // A tool that is blocked is in no catalog.
-    if (error.code === "unknown_tool") await showChange(change, id, catalog, { canBlock: false, ...context }).catch(() => {});
+    replace(box, closeButton(context), h("p", { class: "notice error", role: "alert" }, foreign(error.message)));
   }
+}
+
+function blockedHead(id, context) {
+  return h("header", { class: "tool-head" }, closeButton(context),
+    h("h2", { class: "name", tabindex: "-1" }, foreign(oneLine(id, 300))),
+    h("p", { class: "muted" }, "It is neither found nor called until it is accepted."));
 }
 
 function closeButton(context) {
