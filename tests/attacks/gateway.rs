@@ -66,6 +66,21 @@ pub const SECTION: Section = Section {
             test: "a_tool_that_is_dropped_and_listed_again_changed_stays_blocked",
         },
         Attack {
+            tried: "a server changes a tool that a person has blocked, drops it and offers it again, or `--on-change accept` is set",
+            happens: "it is neither found nor called until a person accepts it",
+            test: "what_a_person_has_blocked_stays_blocked_whatever_its_server_and_the_setting_say",
+        },
+        Attack {
+            tried: "a tool is changed again between a person's look at the change and the acceptance",
+            happens: "409: the acceptance names the version that was looked at, and the tool has another",
+            test: "changes_are_listed_with_both_definitions_and_accepted",
+        },
+        Attack {
+            tried: "the approval of one call by hand is sent with other arguments, or with another key",
+            happens: "it approves nothing: it names the arguments, the tool's definition and the key",
+            test: "an_approval_needs_the_scope_and_holds_for_its_key",
+        },
+        Attack {
             tried: "a server offers so many new tools that approved definitions would be forgotten",
             happens: "nothing is forgotten; what is beyond the bound is left out until a person accepts it",
             test: "many_new_names_make_nothing_forgotten",

@@ -182,6 +182,43 @@ async fn sync_flags_what_changed_after_it_was_approved() {
 }
 
 #[tokio::test]
+async fn review_lists_changes_accepts_them_and_blocks_tools() {
+    let world = World::new();
+    let state = world.path("tools.json");
+    replace(&state, &json!([tool("read", "Reads."), tool("gone", "")]));
+    let servers = world.servers(&[double_with("s", &[], &[("STATE", state.to_str().unwrap())])]);
+    world.ok(&["sync", "--mcp", &servers]).await;
+    assert_eq!(world.ok(&["review"]).await, "");
+    let changed = json!([tool("read", "Reads and sends."), tool("new", "")]);
+    replace(&state, &changed);
+    world.run(&["sync", "--mcp", &servers]).await;
+    assert_eq!(
+        world.ok(&["review"]).await,
+        "- s/gone\n+ s/new\n~ s/read: description\n  - Reads.\n  + Reads and sends.\n"
+    );
+    let decided = ["review", "--accept", "s/read", "--block", "s/new"];
+    assert_eq!(world.ok(&decided).await, "blocked s/new\naccepted s/read\n");
+    // Not even whoever accepts everything brings it back.
+    let all = ["sync", "--mcp", &servers, "--on-change", "accept"];
+    world.run(&all).await;
+    assert_ne!(world.run(&["show", "s/new"]).await.code, 0);
+    let left: Value = serde_json::from_str(&world.ok(&["review", "--json"]).await).unwrap();
+    assert_eq!(
+        (
+            left["changes"].as_array().unwrap().len(),
+            &left["changes"][0]["blocked_by"]
+        ),
+        (1, &json!("person"))
+    );
+    world.ok(&["review", "--accept", "s/new"]).await;
+    world.ok(&["show", "s/new"]).await;
+    let log = world.ok(&["audit", "export"]).await;
+    assert_eq!(log.matches(r#""event":"reviewed""#).count(), 3, "{log}");
+    let nothing = world.run(&["review", "--accept", "s/read"]).await;
+    assert!(nothing.stderr.contains("s/read has no change to accept"));
+}
+
+#[tokio::test]
 async fn an_invalid_command_line_is_reported() {
     let world = World::new();
     let servers = world.servers(&[double("a", &[])]);
