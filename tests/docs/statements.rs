@@ -7,13 +7,14 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 28] = [
+const VERBS: [&str; 29] = [
     "add",
     "sync",
     "embed",
     "list",
     "show",
     "remove",
+    "review",
     "search",
     "agent",
     "audit",

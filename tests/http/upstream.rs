@@ -101,8 +101,8 @@ impl Connected {
     /// The change of this tool, once there is one.
     async fn change_of(&self, id: &str) -> Value {
         let of = |list: &Value| {
-            let changes = list["changes"].as_array().unwrap().iter();
-            changes.filter(|change| change["id"] == id).cloned().next()
+            let mut changes = list["changes"].as_array().unwrap().iter();
+            changes.find(|change| change["id"] == id).cloned()
         };
         let list = self
             .server
