@@ -28,6 +28,8 @@ pub mod scale;
 pub mod tokens;
 pub mod worst;
 
+pub mod answered;
+
 pub mod ablation;
 pub mod embedding;
 pub mod baseline;

@@ -69,9 +69,9 @@ pub mod enrich;
 
 pub mod mcp;
 
-pub mod http;
-
 pub mod eval;
+
+pub mod http;
 
 pub mod cli;
 

@@ -50,6 +50,7 @@ targets!(
     manual_reply,
     html,
     query,
+    pasted_queries,
     ranker_file,
     catalog_file,
 );

@@ -21,7 +21,7 @@ use crate::eval::ablation::{self, Embedding, Step};
 use crate::eval::baseline::{Baseline, Change, GATED};
 use crate::eval::error::EvalError;
 use crate::eval::features::FeaturesFile;
-use crate::eval::metrics::DEFAULT_DEPTHS;
+use crate::eval::metrics::default_depths;
 use crate::eval::table::{self, Style};
 use crate::eval::{
     Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace,
@@ -240,9 +240,7 @@ impl Args {
             return depths;
         }
         let tools = set.tools.len();
-        let (depths, beyond): (Vec<usize>, Vec<usize>) = DEFAULT_DEPTHS
-            .into_iter()
-            .partition(|depth| *depth <= tools);
+        let (depths, beyond) = default_depths(tools);
         if !beyond.is_empty() {
             let beyond: Vec<String> = beyond.iter().map(usize::to_string).collect();
             print_stderr(format_args!(

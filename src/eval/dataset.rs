@@ -16,6 +16,7 @@
 
 mod files;
 mod qrels;
+pub mod pasted;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use toolscout_index::Tool;
+use toolscout_index::{Tool, ToolId};
 
 use super::error::{EvalError, Result};
 use super::random::Random;
@@ -227,29 +228,42 @@ impl EvalSet {
     /// A digest of everything that figures depend on: tools, measured queries, judgements. It does
     /// not depend on the path of the set.
     pub fn fingerprint(&self) -> String {
-        let mut digest = Sha256::new();
-        let mut feed = |text: &str| {
-            // The length first: text that moves from one field to the next changes the digest too.
-            digest.update((text.len() as u64).to_le_bytes());
-            digest.update(text);
-        };
+        let mut digest = Fingerprint::default();
         for tool in &self.tools {
-            feed(tool.id.as_str());
-            feed(&tool.description);
-            feed(&Value::Object(tool.input_schema.clone()).to_string());
+            digest.feed(tool.id.as_str());
+            digest.feed(&tool.description);
+            digest.feed(&Value::Object(tool.input_schema.clone()).to_string());
         }
         for query in &self.queries {
-            feed(&query.id);
-            feed(&query.text);
+            digest.feed(&query.id);
+            digest.feed(&query.text);
             for &tool in &query.relevant {
-                feed(self.tool(tool).id.as_str());
+                digest.feed(self.tool(tool).id.as_str());
             }
         }
         for query in &self.unanswerable {
-            digest.update(&query.id);
-            digest.update(&query.text);
+            digest.0.update(&query.id);
+            digest.0.update(&query.text);
         }
-        hex::encode(&digest.finalize()[..8])
+        digest.finish()
+    }
+}
+
+/// A digest of texts.
+#[derive(Default)]
+pub(super) struct Fingerprint(Sha256);
+
+impl Fingerprint {
+    /// Adds a text.
+    pub(super) fn feed(&mut self, text: &str) {
+        // The length first: text that moves from one field to the next changes the digest too.
+        self.0.update((text.len() as u64).to_le_bytes());
+        self.0.update(text);
+    }
+
+    /// The digest, in hexadecimal.
+    pub(super) fn finish(self) -> String {
+        hex::encode(&self.0.finalize()[..8])
     }
 }
 
@@ -394,19 +408,21 @@ impl Resolver<'_> {
                 id: id.to_owned(),
             };
         }
-        let name = id.rsplit('/').next().unwrap_or(id);
-        let nearest = self
-            .tools
-            .iter()
-            .find(|tool| tool.id.name().eq_ignore_ascii_case(name));
         EvalError::UnknownRelevant {
             path: query.judged_in.clone(),
             query: query.id.clone(),
             tool: id.to_owned(),
             tools: self.tools.len(),
-            nearest: nearest.map(|tool| tool.id.to_string()),
+            nearest: of_same_name(id, self.tools.iter().map(|tool| &tool.id)),
         }
     }
+}
+
+/// The tool of another server with the name that an unknown id has.
+fn of_same_name<'a>(id: &str, mut ids: impl Iterator<Item = &'a ToolId>) -> Option<String> {
+    let name = id.rsplit('/').next().unwrap_or(id);
+    ids.find(|other| other.name().eq_ignore_ascii_case(name))
+        .map(ToString::to_string)
 }
 
 fn name_of(path: &Path) -> String {
@@ -424,7 +440,7 @@ pub(crate) mod testing {
     /// A set of tools `(id, description)` and queries `(id, text, relevant ids)`.
     pub(crate) fn set(tools: &[(&str, &str)], queries: &[(&str, &str, &[&str])]) -> EvalSet {
         let tool = |(id, description): &(&str, &str)| {
-            let id = toolscout_index::ToolId::parse(id).unwrap();
+            let id = ToolId::parse(id).unwrap();
             Tool::new(id.server(), id.name())
                 .unwrap()
                 .with_description(*description)

@@ -40,11 +40,19 @@ impl Scores {
         metrics: &[Metric],
         gains_of: impl Fn(&EvalQuery, &[ToolIndex]) -> Vec<bool>,
     ) -> Self {
-        let mut columns = vec![Vec::with_capacity(set.queries.len()); metrics.len()];
-        for (query, ranking) in set.queries.iter().zip(&run.rankings) {
-            let gains = gains_of(query, ranking);
+        let gains = set.queries.iter().zip(&run.rankings);
+        Scores::of_gains(
+            metrics,
+            gains.map(|(query, ranking)| (gains_of(query, ranking), query.relevant.len())),
+        )
+    }
+
+    /// Evaluates the gains of each query, by rank, with its number of relevant tools.
+    pub fn of_gains(metrics: &[Metric], queries: impl Iterator<Item = (Vec<bool>, usize)>) -> Self {
+        let mut columns = vec![Vec::new(); metrics.len()];
+        for (gains, relevant) in queries {
             for (metric, column) in metrics.iter().zip(&mut columns) {
-                column.push(metric.of(&gains, query.relevant.len()));
+                column.push(metric.of(&gains, relevant));
             }
         }
         Scores {

@@ -85,7 +85,8 @@ impl Latency {
         Ok(Latency::over(&medians))
     }
 
-    fn over(timings: &[Timings]) -> Self {
+    /// The percentiles over these searches.
+    pub fn over(timings: &[Timings]) -> Self {
         let stage =
             |value: fn(&Timings) -> f64| Percentiles::of(timings.iter().map(value).collect());
         Latency {

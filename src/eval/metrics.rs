@@ -22,6 +22,13 @@ use super::error::{EvalError, Result};
 /// The default cut-offs.
 pub const DEFAULT_DEPTHS: [usize; 4] = [1, 3, 5, 10];
 
+/// The default cut-offs that a catalog of so many tools allows, and those beyond its size.
+pub fn default_depths(tools: usize) -> (Vec<usize>, Vec<usize>) {
+    DEFAULT_DEPTHS
+        .into_iter()
+        .partition(|depth| *depth <= tools)
+}
+
 /// A measure of ranking quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {

@@ -3,6 +3,7 @@
 //! `tests/fuzz.rs` runs them over the kept corpus with every test run; `fuzz/` gives them to
 //! libFuzzer.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -12,6 +13,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use toolscout::agent::think::ThinkSplitter;
 use toolscout::agent::{plan, prompt};
+use toolscout::eval::dataset::pasted;
 use toolscout::llm::Delta;
 use toolscout::llm::stream::ReplyDecoder;
 use toolscout::mcp::Limits;
@@ -20,7 +22,7 @@ use toolscout::mcp::sync::read_tools;
 use toolscout::tools::builtin::html;
 use toolscout_index::embed::StaticTable;
 use toolscout_index::formats::{self, Emit, ReadOptions};
-use toolscout_index::{Catalog, DataDir, Options, Query, Ranker, Tool};
+use toolscout_index::{Catalog, DataDir, Options, Query, Ranker, Tool, ToolId};
 
 /// A reader, under the name of its folder in `fuzz/corpus`.
 pub struct Target {
@@ -78,6 +80,11 @@ pub const TARGETS: &[Target] = &[
         executions: 60,
     },
     Target {
+        name: "pasted_queries",
+        run: pasted_queries,
+        executions: 1_000,
+    },
+    Target {
         name: "ranker_file",
         run: ranker_file,
         executions: 200,
@@ -107,6 +114,29 @@ pub fn formats(bytes: &[u8]) {
     if !tools.is_empty() {
         let again = again.expect("what was written is read");
         assert_eq!(again.tools, parsed.tools);
+    }
+}
+
+/// Pasted queries, with the bytes as judgements too: what is read names known tools alone, and each
+/// query once.
+pub fn pasted_queries(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let tools: Vec<ToolId> = ["a/b", "post/send"]
+        .iter()
+        .filter_map(|id| ToolId::parse(id).ok())
+        .collect();
+    for qrels in [None, Some(&*text)] {
+        let Ok(queries) = pasted::read(&text, qrels, &tools) else {
+            continue;
+        };
+        let ids: HashSet<&str> = queries.iter().map(|query| query.id.as_str()).collect();
+        assert_eq!(ids.len(), queries.len());
+        for query in &queries {
+            assert!(!query.text.trim().is_empty());
+            for id in query.relevant.iter().flatten() {
+                assert!(tools.iter().any(|tool| tool.as_str() == id));
+            }
+        }
     }
 }
 

@@ -136,7 +136,7 @@ pub(super) fn read_query_file(
 ) -> Result<(Vec<RawQuery>, Vec<Unanswerable>)> {
     let mut seen = HashMap::new();
     let queries = each_object(path, |line, value| {
-        let query = read_query(path, line, &value)?;
+        let query = read_query(path, line, &value, None)?;
         match seen.insert(query.id.clone(), line) {
             Some(first) => Err(EvalError::DuplicateQuery {
                 path: path.to_owned(),
@@ -169,7 +169,7 @@ pub(super) fn read_query_file(
 
 /// The judgement in the line of a query.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Judgement {
+pub(super) enum Judgement {
     /// None: another file has it.
     Absent,
     /// A list of relevant tools.
@@ -178,7 +178,7 @@ enum Judgement {
     NoTool,
 }
 
-fn judgement_of(path: &Path, line: usize, value: &Value) -> Result<Judgement> {
+pub(super) fn judgement_of(path: &Path, line: usize, value: &Value) -> Result<Judgement> {
     match value.get("relevant").and_then(Value::as_array) {
         None => Ok(Judgement::Absent),
         Some(_) if value["kind"] != "none" => Ok(Judgement::Listed),
@@ -191,11 +191,19 @@ fn judgement_of(path: &Path, line: usize, value: &Value) -> Result<Judgement> {
     }
 }
 
-fn read_query(path: &Path, line: usize, value: &Value) -> Result<RawQuery> {
+/// Reads the query of a line. One without an id gets `usual_id`, if there is one.
+pub(super) fn read_query(
+    path: &Path,
+    line: usize,
+    value: &Value,
+    usual_id: Option<&str>,
+) -> Result<RawQuery> {
     let malformed = |reason: &str| EvalError::malformed(path, line, reason);
-    let id = text_of(value, &["id", "_id"]).ok_or_else(|| malformed("the query has no `id`"))?;
     let text =
         text_of(value, &["query", "text"]).ok_or_else(|| malformed("the query has no `query`"))?;
+    let id = text_of(value, &["id", "_id"])
+        .or_else(|| usual_id.map(str::to_owned))
+        .ok_or_else(|| malformed("the query has no `id`"))?;
     if text.trim().is_empty() {
         return Err(malformed(&format!("the text of query {id:?} is empty")));
     }
@@ -300,7 +308,7 @@ fn each_object<T>(path: &Path, mut read: impl FnMut(usize, Value) -> Result<T>) 
         .collect()
 }
 
-fn text_of(value: &Value, names: &[&str]) -> Option<String> {
+pub(super) fn text_of(value: &Value, names: &[&str]) -> Option<String> {
     names
         .iter()
         .find_map(|name| text_of_value(value.get(name)?))

@@ -12,7 +12,12 @@ pub(super) type Judgements = HashMap<String, Vec<String>>;
 
 /// Adds the judgements of a file.
 pub(super) fn read_into(judgements: &mut Judgements, path: &Path) -> Result<()> {
-    for (index, line) in read_text(path)?.lines().enumerate() {
+    read_text_into(judgements, path, &read_text(path)?)
+}
+
+/// Adds the judgements of a text. `path` is its name in messages.
+pub(super) fn read_text_into(judgements: &mut Judgements, path: &Path, text: &str) -> Result<()> {
+    for (index, line) in text.lines().enumerate() {
         let fields = fields(line);
         match fields.as_slice() {
             [] => {}

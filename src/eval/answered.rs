@@ -1,0 +1,362 @@
+//! Queries with what a catalog answered to them: their figures, and what differs between two
+//! answers to the same queries. Pure, and without the tools themselves, so that it can be stored
+//! and compared with later answers.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::bootstrap::{Interval, intervals, paired};
+use super::dataset::Fingerprint;
+use super::judge::Scores;
+use super::metrics::{Metric, mean};
+use super::report::{Means, headline};
+
+/// Ranks that are looked at: deeper than any metric.
+pub const DEPTH: usize = toolscout_index::query::MAX_K;
+/// First hits that are stored, and compared between two answers.
+pub const STORED_HITS: usize = 10;
+/// The seed of the resampling, as the command line has it.
+pub const SEED: u64 = 42;
+
+/// A query with the answer of each arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AnsweredQuery {
+    /// Unique within its evaluation.
+    pub id: String,
+    /// The text of the query.
+    pub text: String,
+    /// The ids of its relevant tools; empty if no tool can serve it, `None` without a judgement.
+    pub relevant: Option<Vec<String>>,
+    /// In the order of the arms.
+    pub answers: Vec<Answer>,
+}
+
+/// What an arm answered to a query.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The ids of the first hits.
+    pub hits: Vec<String>,
+    /// The 1-based ranks of the relevant tools, in their order; `None` for one that was not found.
+    pub ranks: Vec<Option<usize>>,
+    /// Whether it was answered with "no match".
+    pub no_match: bool,
+    /// Whether the answer was degraded.
+    pub degraded: bool,
+}
+
+impl Answer {
+    /// The answer with these hits, best first.
+    pub fn of(hits: &[&str], relevant: Option<&[String]>, no_match: bool, degraded: bool) -> Self {
+        let rank = |id: &String| {
+            let found = hits.iter().take(DEPTH).position(|hit| hit == id);
+            found.map(|index| index + 1)
+        };
+        Answer {
+            hits: hits
+                .iter()
+                .take(STORED_HITS)
+                .map(|hit| (*hit).to_owned())
+                .collect(),
+            ranks: relevant.unwrap_or_default().iter().map(rank).collect(),
+            no_match,
+            degraded,
+        }
+    }
+
+    /// Its value by a metric; `None` for a query without relevant tools.
+    pub fn score(&self, metric: Metric) -> Option<f64> {
+        (!self.ranks.is_empty()).then(|| metric.of(&self.gains(), self.ranks.len()))
+    }
+
+    /// Whether the first hits of both are the same, in the same order.
+    pub fn has_hits_of(&self, other: &Answer) -> bool {
+        self.hits == other.hits
+    }
+
+    /// The share of the first hits that both have; 1 where neither has any.
+    pub fn overlap(&self, other: &Answer) -> f64 {
+        let most = self.hits.len().max(other.hits.len());
+        if most == 0 {
+            return 1.0;
+        }
+        let both = self.hits.iter().filter(|hit| other.hits.contains(hit));
+        both.count() as f64 / most as f64
+    }
+
+    fn gains(&self) -> Vec<bool> {
+        let deepest = self.ranks.iter().flatten().copied().max().unwrap_or(0);
+        let mut gains = vec![false; deepest.min(DEPTH)];
+        for rank in self.ranks.iter().flatten() {
+            if let Some(gain) = gains.get_mut(rank.wrapping_sub(1)) {
+                *gain = true;
+            }
+        }
+        gains
+    }
+}
+
+/// A metric over all judged queries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The metric, such as `ndcg@10`.
+    pub metric: String,
+    /// Its mean.
+    pub mean: f64,
+    /// The 95% bootstrap interval of the mean.
+    pub ci95: Interval,
+}
+
+/// The figures of an arm; none without a judged query.
+pub fn figures(queries: &[AnsweredQuery], arm: usize, metrics: &[Metric]) -> Vec<Figure> {
+    let scores = scores(
+        queries.iter().filter_map(|query| query.answers.get(arm)),
+        metrics,
+    );
+    if scores.columns.first().is_none_or(Vec::is_empty) {
+        return Vec::new();
+    }
+    let means = Means::of(&scores);
+    means
+        .0
+        .into_iter()
+        .zip(intervals(&scores.columns, SEED))
+        .map(|((metric, mean), ci95)| Figure {
+            metric: metric.to_string(),
+            mean,
+            ci95,
+        })
+        .collect()
+}
+
+/// The scores of the answers to queries with relevant tools.
+fn scores<'a>(answers: impl Iterator<Item = &'a Answer>, metrics: &[Metric]) -> Scores {
+    let judged = answers.filter(|answer| !answer.ranks.is_empty());
+    Scores::of_gains(
+        metrics,
+        judged.map(|answer| (answer.gains(), answer.ranks.len())),
+    )
+}
+
+/// A digest of the queries and their judgements: the same for the same queries.
+pub fn fingerprint(queries: &[AnsweredQuery]) -> String {
+    let mut digest = Fingerprint::default();
+    for query in queries {
+        digest.feed(&query.id);
+        digest.feed(&query.text);
+        match &query.relevant {
+            None => digest.feed("not judged"),
+            Some(relevant) => {
+                digest.feed(&relevant.len().to_string());
+                let mut sorted: Vec<&String> = relevant.iter().collect();
+                sorted.sort_unstable();
+                sorted.into_iter().for_each(|id| digest.feed(id));
+            }
+        }
+    }
+    digest.finish()
+}
+
+/// The answers of an earlier evaluation to queries, by their ids.
+pub struct Earlier<'a>(HashMap<&'a str, &'a AnsweredQuery>);
+
+impl<'a> Earlier<'a> {
+    /// The answers to these queries.
+    pub fn new(queries: &'a [AnsweredQuery]) -> Self {
+        Earlier(
+            queries
+                .iter()
+                .map(|query| (query.id.as_str(), query))
+                .collect(),
+        )
+    }
+
+    /// What an arm answered to the same query with the same judgement.
+    pub fn answer(&self, query: &AnsweredQuery, arm: usize) -> Option<&'a Answer> {
+        let earlier = self.0.get(query.id.as_str())?;
+        let same = |ids: &Option<Vec<String>>| {
+            let mut ids = ids.clone();
+            ids.iter_mut().for_each(|ids| ids.sort_unstable());
+            ids
+        };
+        let is_same =
+            earlier.text == query.text && same(&earlier.relevant) == same(&query.relevant);
+        earlier.answers.get(arm).filter(|_| is_same)
+    }
+}
+
+/// The difference of a metric between two answers to the same queries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The metric.
+    pub metric: Metric,
+    /// Mean of now minus before.
+    pub difference: f64,
+    /// Its 95% interval, paired by query.
+    pub ci95: Interval,
+    /// Two-sided p-value of the randomisation test, for the main metric.
+    pub p: Option<f64>,
+}
+
+/// What differs between two answers to each of several queries.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// Compared queries.
+    pub queries: usize,
+    /// Those of them with relevant tools.
+    pub judged: usize,
+    /// By metric; empty without judged queries.
+    pub differences: Vec<Difference>,
+    /// Judged queries whose main metric rose.
+    pub better: usize,
+    /// Judged queries whose main metric fell.
+    pub worse: usize,
+    /// Mean share of the first ten hits that both have.
+    pub overlap: f64,
+    /// Queries whose first ten hits are not the same.
+    pub hits_changed: usize,
+    /// Queries whose first hit is another one.
+    pub first_changed: usize,
+}
+
+/// Compares answers, given in pairs of now and before.
+pub fn change(pairs: &[(&Answer, &Answer)], metrics: &[Metric]) -> Change {
+    let now = scores(pairs.iter().map(|(now, _)| *now), metrics);
+    let before = scores(pairs.iter().map(|(_, before)| *before), metrics);
+    let main = headline(metrics);
+    let moved = |is_so: fn(f64, f64) -> bool| {
+        let both = now.column(main).iter().zip(before.column(main));
+        both.filter(|(now, before)| is_so(**now, **before)).count()
+    };
+    let count = |is_so: fn(&Answer, &Answer) -> bool| {
+        pairs
+            .iter()
+            .filter(|(now, before)| is_so(now, before))
+            .count()
+    };
+    let overlaps: Vec<f64> = pairs
+        .iter()
+        .map(|(now, before)| now.overlap(before))
+        .collect();
+    Change {
+        queries: pairs.len(),
+        judged: now.column(main).len(),
+        differences: differences(&now, &before),
+        better: moved(|now, before| now > before),
+        worse: moved(|now, before| now < before),
+        overlap: mean(&overlaps),
+        hits_changed: count(|now, before| !now.has_hits_of(before)),
+        first_changed: count(|now, before| now.hits.first() != before.hits.first()),
+    }
+}
+
+fn differences(now: &Scores, before: &Scores) -> Vec<Difference> {
+    let columns: Vec<Vec<f64>> = now
+        .columns
+        .iter()
+        .zip(&before.columns)
+        .map(|(now, before)| now.iter().zip(before).map(|(a, b)| a - b).collect())
+        .collect();
+    if columns.first().is_none_or(Vec::is_empty) {
+        return Vec::new();
+    }
+    let main = headline(&now.metrics);
+    let p = paired(now.column(main), before.column(main), SEED).p;
+    now.metrics
+        .iter()
+        .zip(&columns)
+        .zip(intervals(&columns, SEED))
+        .map(|((metric, column), ci95)| Difference {
+            metric: *metric,
+            difference: mean(column),
+            ci95,
+            p: (*metric == main).then_some(p),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METRIC: Metric = Metric::new(super::super::metrics::Measure::Ndcg, 10);
+
+    fn query(id: &str, relevant: Option<&[&str]>, answers: &[&[&str]]) -> AnsweredQuery {
+        let relevant: Option<Vec<String>> =
+            relevant.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
+        AnsweredQuery {
+            id: id.into(),
+            text: id.into(),
+            answers: answers
+                .iter()
+                .map(|hits| Answer::of(hits, relevant.as_deref(), false, false))
+                .collect(),
+            relevant,
+        }
+    }
+
+    #[test]
+    fn figures_are_of_judged_queries_alone() {
+        let queries = [
+            query("a", Some(&["x"]), &[&["x", "y"]]),
+            query("b", Some(&["x", "z"]), &[&["y", "x"]]),
+            query("none", Some(&[]), &[&["x"]]),
+            query("unjudged", None, &[&["x"]]),
+        ];
+        let found = figures(&queries, 0, &[METRIC]);
+        // 1, and (1/log2(3)) / (1 + 1/log2(3)).
+        assert!(
+            (found[0].mean - (1.0 + 0.386_852_807) / 2.0).abs() < 1e-6,
+            "{found:?}"
+        );
+        assert!(found[0].ci95[0] <= found[0].mean && found[0].mean <= found[0].ci95[1]);
+        assert!(figures(&queries[2..], 0, &[METRIC]).is_empty());
+        assert_eq!(queries[2].answers[0].score(METRIC), None);
+    }
+
+    #[test]
+    fn answers_are_compared_with_those_to_the_same_query() {
+        let now = [
+            query("a", Some(&["x"]), &[&["y", "x"]]),
+            query("b", None, &[&["x", "y"]]),
+            query("c", Some(&["x"]), &[&["x"]]),
+            query("d", Some(&["x"]), &[&["x"]]),
+        ];
+        let before = [
+            query("a", Some(&["x"]), &[&["x", "y"]]),
+            query("b", None, &[&["x", "z"]]),
+            query("c", Some(&["x", "y"]), &[&["x"]]),
+        ];
+        let earlier = Earlier::new(&before);
+        let pairs: Vec<(&Answer, &Answer)> = now
+            .iter()
+            .filter_map(|query| Some((&query.answers[0], earlier.answer(query, 0)?)))
+            .collect();
+        let change = change(&pairs, &[METRIC]);
+        assert_eq!(
+            (change.queries, change.judged),
+            (2, 1),
+            "another judgement is another query"
+        );
+        assert_eq!((change.better, change.worse), (0, 1));
+        assert_eq!((change.hits_changed, change.first_changed), (2, 1));
+        assert!((change.overlap - 0.75).abs() < 1e-12);
+        assert!((change.differences[0].difference + 0.369_070_246).abs() < 1e-6);
+        assert_eq!(change.differences[0].p, Some(1.0));
+    }
+
+    #[test]
+    fn the_fingerprint_is_of_queries_and_judgements() {
+        let of = |query: AnsweredQuery| fingerprint(&[query]);
+        let base = of(query("a", Some(&["x", "y"]), &[&["x"]]));
+        assert_eq!(base, of(query("a", Some(&["y", "x"]), &[&["y"]])));
+        for other in [
+            query("b", Some(&["x", "y"]), &[]),
+            query("a", Some(&["x"]), &[]),
+            query("a", Some(&[]), &[]),
+            query("a", None, &[]),
+        ] {
+            assert_ne!(base, of(other));
+        }
+    }
+}

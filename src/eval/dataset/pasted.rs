@@ -1,0 +1,294 @@
+//! Queries of a text that belongs to no file: pasted ones, or those of a request.
+//!
+//! Each line is one query, in one of these forms:
+//! - an object as in `queries.jsonl`. Its id may be left out, and its judgement too;
+//! - plain text, with the ids of its relevant tools after tabs, if there are any: what a
+//!   spreadsheet copies.
+//!
+//! A query without an id has its text as id. Judgements may also come as qrels.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use toolscout_index::ToolId;
+
+use super::files::{Judgement, judgement_of, read_query, text_of};
+use super::qrels::{self, Judgements};
+use super::{RawQuery, of_same_name, unescape};
+use crate::eval::error::{EvalError, Result};
+
+/// The name of the text in messages.
+const NAME: &str = "queries";
+/// Most relevant tools of a query: more are a mistake, and would take long to be told apart.
+const MAX_RELEVANT: usize = 1000;
+
+/// A query and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastedQuery {
+    /// Unique within its text.
+    pub id: String,
+    /// The text of the query.
+    pub text: String,
+    /// The ids of its relevant tools, in the order of the text; empty if no tool can serve it,
+    /// `None` without a judgement.
+    pub relevant: Option<Vec<String>>,
+}
+
+/// Reads queries, with their judgements in the same text or in `qrels`, over a catalog with these
+/// tools.
+///
+/// # Errors
+/// An [`EvalError`] that names the line and the value, as for a file.
+pub fn read(text: &str, qrels: Option<&str>, tools: &[ToolId]) -> Result<Vec<PastedQuery>> {
+    let mut judgements = Judgements::new();
+    if let Some(qrels) = qrels {
+        qrels::read_text_into(&mut judgements, Path::new("qrels"), qrels)?;
+    }
+    let known = KnownTools {
+        ids: tools.iter().map(ToolId::as_str).collect(),
+        tools,
+    };
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut queries = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let number = index + 1;
+        let mut query = read_line(number, line)?;
+        if let Some(first) = seen.insert(query.raw.id.clone(), number) {
+            return Err(EvalError::DuplicateQuery {
+                path: NAME.into(),
+                id: query.raw.id,
+                first,
+                second: number,
+            });
+        }
+        if query.judgement == Judgement::Absent
+            && let Some(relevant) = judgements.remove(&query.raw.id)
+        {
+            query.judgement = Judgement::Listed;
+            query.raw.relevant = relevant;
+        }
+        queries.push(known.resolve(query)?);
+    }
+    if queries.is_empty() {
+        return Err(EvalError::Empty {
+            path: NAME.into(),
+            what: "lines",
+        });
+    }
+    Ok(queries)
+}
+
+struct Line {
+    raw: RawQuery,
+    judgement: Judgement,
+}
+
+fn read_line(number: usize, line: &str) -> Result<Line> {
+    if line.trim_start().starts_with(['{', '[']) {
+        read_object(number, line)
+    } else {
+        read_plain(number, line)
+    }
+}
+
+fn read_object(number: usize, line: &str) -> Result<Line> {
+    let path = Path::new(NAME);
+    let value: Value = serde_json::from_str(line)
+        .map_err(|error| EvalError::malformed(path, number, error.to_string()))?;
+    if !value.is_object() {
+        let reason = "write one query a line, as an object or as plain text";
+        return Err(EvalError::malformed(path, number, reason));
+    }
+    let text = text_of(&value, &["query", "text"]);
+    let raw = read_query(path, number, &value, text.as_deref())?;
+    let judgement = match judgement_of(path, number, &value)? {
+        // Between unjudged queries a kind says enough.
+        Judgement::Absent if value["kind"] == "none" => Judgement::NoTool,
+        judgement => judgement,
+    };
+    let raw = RawQuery {
+        judged_in: place(number),
+        ..raw
+    };
+    Ok(Line { raw, judgement })
+}
+
+fn read_plain(number: usize, line: &str) -> Result<Line> {
+    let mut fields = line.split('\t').map(str::trim);
+    let text = fields.next().unwrap_or_default();
+    if text.is_empty() {
+        let reason = "the text of the query is empty; write it before the first tab";
+        return Err(EvalError::malformed(NAME, number, reason));
+    }
+    let relevant: Vec<String> = fields
+        .filter(|id| !id.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let judgement = if relevant.is_empty() {
+        Judgement::Absent
+    } else {
+        Judgement::Listed
+    };
+    let raw = RawQuery {
+        id: text.to_owned(),
+        text: text.to_owned(),
+        relevant,
+        groups: Vec::new(),
+        judged_in: place(number),
+    };
+    Ok(Line { raw, judgement })
+}
+
+/// Where a query is, in place of the path of a file.
+fn place(number: usize) -> PathBuf {
+    format!("line {number} of the {NAME}").into()
+}
+
+struct KnownTools<'a> {
+    ids: HashSet<&'a str>,
+    tools: &'a [ToolId],
+}
+
+impl KnownTools<'_> {
+    fn resolve(&self, query: Line) -> Result<PastedQuery> {
+        let relevant = match query.judgement {
+            Judgement::Absent => None,
+            Judgement::NoTool => Some(Vec::new()),
+            Judgement::Listed if query.raw.relevant.is_empty() => {
+                return Err(EvalError::EmptyRelevance {
+                    path: query.raw.judged_in,
+                    id: query.raw.id,
+                });
+            }
+            Judgement::Listed => Some(self.all_of(&query.raw)?),
+        };
+        Ok(PastedQuery {
+            id: query.raw.id,
+            text: query.raw.text,
+            relevant,
+        })
+    }
+
+    /// The ids of the tools, each once.
+    fn all_of(&self, query: &RawQuery) -> Result<Vec<String>> {
+        let count = query.relevant.len();
+        if count > MAX_RELEVANT {
+            let reason = format!("{count} relevant tools; a query may have {MAX_RELEVANT}");
+            return Err(EvalError::malformed(&query.judged_in, 1, reason));
+        }
+        let mut found: Vec<String> = Vec::new();
+        for id in &query.relevant {
+            let known = self.find(id).ok_or_else(|| self.unknown(query, id))?;
+            if !found.contains(&known) {
+                found.push(known);
+            }
+        }
+        Ok(found)
+    }
+
+    fn find(&self, id: &str) -> Option<String> {
+        if self.ids.contains(id) {
+            return Some(id.to_owned());
+        }
+        Some(unescape(id)).filter(|id| self.ids.contains(id.as_str()))
+    }
+
+    fn unknown(&self, query: &RawQuery, id: &str) -> EvalError {
+        EvalError::UnknownRelevant {
+            path: query.judged_in.clone(),
+            query: query.id.clone(),
+            tool: id.to_owned(),
+            tools: self.tools.len(),
+            nearest: of_same_name(id, self.tools.iter()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools() -> Vec<ToolId> {
+        ["post/send", "sky/weather", "two words/x"]
+            .map(|id| ToolId::parse(id).unwrap())
+            .into()
+    }
+
+    fn read_all(text: &str) -> Result<Vec<PastedQuery>> {
+        read(text, None, &tools())
+    }
+
+    #[test]
+    fn every_form_of_a_line_is_read() {
+        let text = "{\"id\":\"q1\",\"query\":\"mail it\",\"relevant\":[\"post/send\"]}\n\
+            \n{\"query\":\"knit\",\"relevant\":[],\"kind\":\"none\"}\n{\"query\":\"sew\",\"kind\":\"none\"}\r\n\
+            rain tomorrow\tsky/weather\tpost/send\tsky/weather\n  only a text \n{\"_id\":7,\"text\":\"a BEIR one\"}\n";
+        let queries = read_all(text).unwrap();
+        let read: Vec<(&str, &str, Option<usize>)> = queries
+            .iter()
+            .map(|query| {
+                let relevant = query.relevant.as_ref().map(Vec::len);
+                (query.id.as_str(), query.text.as_str(), relevant)
+            })
+            .collect();
+        assert_eq!(
+            read,
+            [
+                ("q1", "mail it", Some(1)),
+                ("knit", "knit", Some(0)),
+                ("sew", "sew", Some(0)),
+                ("rain tomorrow", "rain tomorrow", Some(2)),
+                ("only a text", "only a text", None),
+                ("7", "a BEIR one", None),
+            ]
+        );
+    }
+
+    #[test]
+    fn qrels_judge_the_queries_that_have_no_judgement() {
+        let text = "{\"id\":\"a\",\"query\":\"x\"}\n{\"id\":\"b\",\"query\":\"y\"}";
+        let queries = read(
+            text,
+            Some("a 0 two%20words/x 1\na 0 post/send 0\n"),
+            &tools(),
+        )
+        .unwrap();
+        assert_eq!(
+            queries[0].relevant.as_deref(),
+            Some(&["two words/x".to_owned()][..])
+        );
+        assert_eq!(queries[1].relevant, None);
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_line_and_value() {
+        for (text, expected) in [
+            (
+                "rain\n\nmail\tpost/sent",
+                "query \"mail\" in line 3 of the queries names the relevant tool \"post/sent\"",
+            ),
+            ("mail\tmailer/send", "did you mean \"post/send\"?"),
+            (
+                "mail\nmail",
+                "queries:2: query id \"mail\" was already used in line 1",
+            ),
+            ("{\"query\":", "queries:1: "),
+            ("[{\"query\":\"x\"}]", "one query a line"),
+            ("\tpost/send", "queries:1: the text of the query is empty"),
+            ("{\"query\":\" \"}", "is empty"),
+            ("{\"id\":\"q\"}", "no `query`"),
+            (
+                "{\"query\":\"x\",\"relevant\":[]}",
+                "line 1 of the queries has no relevant tools",
+            ),
+            (" \n ", "has no lines"),
+        ] {
+            let message = read_all(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+}
