@@ -26,6 +26,7 @@ mod docs;
 mod embedders;
 mod envelope;
 mod error;
+mod evaluations;
 mod extract;
 mod feedback;
 mod guard;
@@ -108,6 +109,12 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(feedback::record))
         .routes(routes!(memory::list, memory::switch, memory::forget))
         .routes(routes!(memory::export))
+        .routes(
+            routes!(evaluations::list, evaluations::start)
+                .layer(DefaultBodyLimit::max(evaluations::MAX_BODY_BYTES)),
+        )
+        .routes(routes!(evaluations::show, evaluations::delete))
+        .routes(routes!(evaluations::queries))
         .routes(routes!(tasks::show, tasks::cancel))
         .routes(routes!(agent::chat))
         .routes(routes!(agent::chat_by_query))

@@ -12,6 +12,7 @@ mod http {
     pub mod console;
     pub mod durability;
     pub mod errors;
+    pub mod evaluations;
     pub mod feedback;
     pub mod mcp;
     pub mod memory;

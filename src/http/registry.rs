@@ -204,6 +204,13 @@ impl Registry {
         Ok(())
     }
 
+    /// Whether this catalog, which somebody holds, was not deleted. Does not look at the disk.
+    pub fn holds(&self, catalog: &Arc<OpenCatalog>) -> bool {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(&catalog.name)
+            .is_some_and(|open| Arc::ptr_eq(open, catalog))
+    }
+
     /// The catalogs that are open.
     pub fn all_open(&self) -> Vec<Arc<OpenCatalog>> {
         self.open

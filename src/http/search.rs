@@ -21,9 +21,11 @@ use crate::budget;
 use crate::feedback::{SearchContext, Signer};
 use crate::telemetry::traces;
 use wire::{
-    BudgetReport, DegradedReport, NoMatchReport, SearchAnswer, SearchHit, SearchParams,
-    SearchRequest, TookMs, ToolName,
+    BudgetReport, DegradedReport, NoMatchReport, SearchAnswer, SearchHit, SearchParams, TookMs,
+    ToolName,
 };
+
+pub use wire::{SearchFilter, SearchRequest};
 
 /// Searches a catalog.
 #[utoipa::path(
@@ -106,35 +108,7 @@ struct Output {
 impl PreparedSearch {
     fn new(request: SearchRequest) -> ApiResult<Self> {
         let output = Output::new(&request)?;
-        let options = SearchOptions {
-            k: request.k,
-            mode: request.mode.map(Into::into),
-            fusion: request.fusion.map(Into::into),
-            dense_weight: request.dense_weight,
-            min_score: request.min_score,
-            min_confidence: request.min_confidence,
-        };
-        // `matched_queries` of the hits are positions in this order.
-        let texts = request.query.into_iter().chain(request.queries);
-        let mut query = Query::any_of(texts)
-            .options(options)
-            .filter(request.filter.into());
-        if request.whole {
-            query = query.whole();
-        }
-        if request.ranker == Some(false) {
-            query = query.without_ranker();
-        }
-        if let Some(budget_ms) = request.budget_ms {
-            query = query.budget_ms(budget_ms);
-        }
-        if request.fold_duplicates {
-            query = query.fold_duplicates();
-        }
-        if request.explain {
-            query = query.explain();
-        }
-        query.validate()?;
+        let query = query_of(request)?;
         Ok(PreparedSearch { query, output })
     }
 
@@ -175,6 +149,43 @@ impl PreparedSearch {
         };
         Ok((answer, results))
     }
+}
+
+/// The query of a request.
+///
+/// # Errors
+/// 422 for a value out of its range.
+pub fn query_of(request: SearchRequest) -> ApiResult<Query> {
+    let options = SearchOptions {
+        k: request.k,
+        mode: request.mode.map(Into::into),
+        fusion: request.fusion.map(Into::into),
+        dense_weight: request.dense_weight,
+        min_score: request.min_score,
+        min_confidence: request.min_confidence,
+    };
+    // `matched_queries` of the hits are positions in this order.
+    let texts = request.query.into_iter().chain(request.queries);
+    let mut query = Query::any_of(texts)
+        .options(options)
+        .filter(request.filter.into());
+    if request.whole {
+        query = query.whole();
+    }
+    if request.ranker == Some(false) {
+        query = query.without_ranker();
+    }
+    if let Some(budget_ms) = request.budget_ms {
+        query = query.budget_ms(budget_ms);
+    }
+    if request.fold_duplicates {
+        query = query.fold_duplicates();
+    }
+    if request.explain {
+        query = query.explain();
+    }
+    query.validate()?;
+    Ok(query)
 }
 
 impl Output {

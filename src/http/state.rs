@@ -15,6 +15,7 @@ use toolscout_index::{DataDir, Options, ToolId};
 use super::agent::{PageToken, Runs};
 use super::embedders::{EmbedderSource, EmbeddersOf};
 use super::error::{self, ApiError, ApiResult};
+use super::evaluations::Evaluations;
 use super::feedback::RateLimit;
 use super::limits::Limits;
 use super::mcp::{self, McpService};
@@ -98,6 +99,7 @@ pub struct AppState {
     pub(super) feedback_rate: RateLimit,
     pub(super) streams: Streams,
     pub(super) tasks: Arc<Tasks>,
+    pub(super) evaluations: Evaluations,
     pub(super) cpu_pool: CpuPool,
     /// One permit for each body of tools that is being read.
     pub(super) bulk_bodies: Semaphore,
@@ -156,6 +158,7 @@ impl App {
             ),
             default_catalog,
             tasks: Arc::default(),
+            evaluations: Evaluations::default(),
             cpu_pool: CpuPool::new(
                 limits.search_threads,
                 limits.search_queue,

@@ -1,5 +1,5 @@
-//! Tasks: large loads that continue after their request was answered, with progress, a result and
-//! cancellation.
+//! Tasks: large loads and evaluations, which continue after their request was answered, with
+//! progress, a result and cancellation.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,13 +46,13 @@ pub enum TaskStatus {
 pub struct TaskBody {
     /// Its id.
     pub id: String,
-    /// The catalog that it writes to.
+    /// The catalog that it writes to, or evaluates.
     pub catalog: String,
     /// Its state.
     pub status: TaskStatus,
-    /// Number of tools processed so far.
+    /// Number of tools processed so far; of searches, for an evaluation.
     pub done: usize,
-    /// Number of tools to process.
+    /// Number of tools to process, or of searches.
     pub total: usize,
     /// What was committed so far.
     pub result: ChangeCounts,
@@ -60,6 +60,9 @@ pub struct TaskBody {
     pub failures: Vec<ItemResult>,
     /// The reason of a failure.
     pub error: Option<ItemError>,
+    /// The evaluation that it makes, which is there once it has succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<String>,
 }
 
 /// A task and its cancellation.
@@ -124,7 +127,7 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Starts a task over `total` tools of a catalog.
+    /// Starts a task over `total` tools or searches of a catalog.
     ///
     /// # Errors
     /// 429 when too many are running.
@@ -208,6 +211,7 @@ impl Tasks {
                 result: ChangeCounts::default(),
                 failures: Vec::new(),
                 error: None,
+                evaluation: None,
             }),
             cancel: CancellationToken::new(),
         });

@@ -11,7 +11,7 @@ use toolscout_index::Options;
 use super::server::{Answer, Server, key_in, read, tool};
 
 /// Every route that names a catalog, with what it needs.
-const ROUTES: [(&str, &str, &str); 21] = [
+const ROUTES: [(&str, &str, &str); 24] = [
     ("POST", "/v1/catalogs/{c}/search", r#"{"query":"secret"}"#),
     ("GET", "/v1/catalogs/{c}/search?q=secret", ""),
     ("GET", "/v1/catalogs/{c}", ""),
@@ -27,6 +27,13 @@ const ROUTES: [(&str, &str, &str); 21] = [
         "/v1/catalogs/{c}/feedback",
         r#"{"feedback_token":"r","tool":"s/secret"}"#,
     ),
+    ("GET", "/v1/catalogs/{c}/evaluations", ""),
+    (
+        "POST",
+        "/v1/catalogs/{c}/evaluations",
+        r#"{"queries":"secret"}"#,
+    ),
+    ("DELETE", "/v1/catalogs/{c}/evaluations/none", ""),
     ("PUT", "/v1/catalogs/{c}/settings", "{}"),
     (
         "POST",
@@ -51,7 +58,7 @@ const ROUTES: [(&str, &str, &str); 21] = [
     ("DELETE", "/v1/catalogs/{c}", ""),
 ];
 /// The first of them only read.
-const READING: usize = 11;
+const READING: usize = 12;
 
 async fn ask(server: &Server, key: &str, route: (&str, &str, &str), catalog: &str) -> Answer {
     let (method, path, body) = route;

@@ -55,6 +55,14 @@ const NEXT_PAGE: &[(&str, &str)] = &[
     ("catalog", "$request.path.catalog"),
     ("cursor", "$response.body#/next_cursor"),
 ];
+const NEWEST_EVALUATION: &[(&str, &str)] = &[
+    ("catalog", "$request.path.catalog"),
+    ("id", "$response.body#/evaluations/0/id"),
+];
+const SAME_EVALUATION: &[(&str, &str)] = &[
+    ("catalog", "$request.path.catalog"),
+    ("id", "$request.path.id"),
+];
 const TASK: &[(&str, &str)] = &[("id", "$response.body#/id")];
 const CONVERSATION: &[(&str, &str)] = &[("id", "$response.header.x-conversation-id")];
 
@@ -97,6 +105,27 @@ const LINKS: &[Link] = &[
     link("switch_memory", "200", "list_memory", SAME_CATALOG),
     link("record_feedback", "201", "list_memory", SAME_CATALOG),
     link("list_memory", "200", "forget_memory", SAME_CATALOG),
+    link("start_evaluation", "202", "show_task", TASK),
+    link("start_evaluation", "202", "cancel_task", TASK),
+    link("start_evaluation", "202", "list_evaluations", SAME_CATALOG),
+    link(
+        "list_evaluations",
+        "200",
+        "show_evaluation",
+        NEWEST_EVALUATION,
+    ),
+    link(
+        "show_evaluation",
+        "200",
+        "list_evaluation_queries",
+        SAME_EVALUATION,
+    ),
+    link(
+        "show_evaluation",
+        "200",
+        "delete_evaluation",
+        SAME_EVALUATION,
+    ),
     link("chat", "200", "show_conversation", CONVERSATION),
     link("chat", "200", "delete_conversation", CONVERSATION),
 ];

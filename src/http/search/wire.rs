@@ -64,7 +64,7 @@ pub struct SearchRequest {
 }
 
 /// Which tools may be hits. An empty field does not restrict; a tool has to pass every field.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchFilter {
     /// Only tools of these servers.
@@ -78,6 +78,13 @@ pub struct SearchFilter {
     /// Only tools with this destructive hint; an absent hint counts as `true` unless the tool is
     /// read-only.
     pub destructive: Option<bool>,
+}
+
+impl SearchFilter {
+    /// Whether every tool passes it.
+    pub fn is_empty(&self) -> bool {
+        *self == SearchFilter::default()
+    }
 }
 
 impl From<SearchFilter> for Filter {

@@ -1,0 +1,442 @@
+//! Evaluations: started, watched, kept, compared, paged, deleted.
+
+use serde_json::{Value, json};
+use toolscout::keys::Scope;
+
+use super::server::{Answer, Server, read, tool};
+
+const ROUTE: &str = "/v1/catalogs/default/evaluations";
+
+fn tools() -> Vec<Value> {
+    [
+        ("mail", "send", "Sends an e-mail to somebody."),
+        ("mail", "read", "Reads the newest e-mails."),
+        ("sky", "forecast", "Tells the weather of tomorrow."),
+        ("sky", "now", "Tells the temperature outside."),
+        ("files", "copy", "Copies a file to another folder."),
+    ]
+    .map(|(server, name, description)| tool(server, name, description))
+    .into()
+}
+
+const QUERIES: &str = r#"{"id":"q1","query":"send an e-mail","relevant":["mail/send"]}
+{"id":"q2","query":"weather tomorrow","relevant":["sky/forecast","sky/now"]}
+{"id":"q3","query":"copy the newest e-mails","relevant":["mail/read"]}
+{"id":"q4","query":"knit me a scarf","relevant":[],"kind":"none"}
+tell the temperature
+"#;
+
+/// Starts an evaluation and waits for its end.
+async fn evaluate(server: &Server, body: &Value) -> Value {
+    let started = server.post(ROUTE, body).await;
+    let task = location(&started);
+    let ended = server
+        .wait_for(&task, |task| task["status"] != "running")
+        .await;
+    assert_eq!(ended["status"], "succeeded", "{ended}");
+    assert_eq!(ended["done"], ended["total"], "{ended}");
+    let id = ended["evaluation"].as_str().expect("the id");
+    server.get(&format!("{ROUTE}/{id}")).await.body
+}
+
+fn location(answer: &Answer) -> String {
+    assert_eq!(answer.status, 202, "{answer:?}");
+    answer.headers["location"].to_str().unwrap().to_owned()
+}
+
+fn id(shown: &Value) -> &str {
+    shown["evaluation"]["id"].as_str().expect("an id")
+}
+
+#[tokio::test]
+async fn judged_queries_give_figures_with_intervals() {
+    let server = Server::with_tools(&tools()).await;
+    let shown = evaluate(&server, &json!({ "queries": QUERIES, "name": "first" })).await;
+    let evaluation = &shown["evaluation"];
+    assert_eq!(
+        evaluation["queries"],
+        json!({ "total": 5, "judged": 3, "no_tool": 1, "unjudged": 1 })
+    );
+    assert_eq!(
+        (&evaluation["name"], &evaluation["tools"]),
+        (&json!("first"), &json!(5))
+    );
+    // Ten are more than there are tools.
+    assert_eq!(evaluation["depths"], json!([1, 3, 5]));
+    assert_eq!(evaluation["main_metric"], "ndcg@5");
+    assert_eq!(evaluation["generation"], shown["current_generation"]);
+    let arm = &evaluation["arms"][0];
+    let figure = |metric: &str| {
+        let figures = arm["figures"].as_array().unwrap();
+        figures
+            .iter()
+            .find(|figure| figure["metric"] == metric)
+            .unwrap()
+            .clone()
+    };
+    let recall = figure("recall@5");
+    assert!(recall["mean"].as_f64().unwrap() > 0.5, "{recall}");
+    let interval = figure("ndcg@5")["ci95"].as_array().unwrap().len();
+    assert_eq!(interval, 2);
+    assert_eq!(arm["latency"].as_array().unwrap().len(), 6);
+    assert_eq!(
+        (&shown["against"], &shown["b_against_a"]),
+        (&Value::Null, &Value::Null)
+    );
+}
+
+#[tokio::test]
+async fn a_second_evaluation_is_compared_with_the_last_one_over_the_same_queries() {
+    let server = Server::with_tools(&tools()).await;
+    let first = evaluate(&server, &json!({ "queries": QUERIES })).await;
+    let others = evaluate(&server, &json!({ "queries": "another query\tmail/send" })).await;
+    server
+        .post(
+            "/v1/catalogs/default/tools",
+            &json!([tool("post", "send_an_email", "Send an e-mail.")]),
+        )
+        .await;
+    let second = evaluate(&server, &json!({ "queries": QUERIES })).await;
+    let against = &second["against"];
+    assert_eq!(against["evaluation"]["id"], first["evaluation"]["id"]);
+    let change = &against["arms"][0];
+    assert_eq!(
+        (&change["queries"], &change["judged"]),
+        (&json!(5), &json!(3))
+    );
+    assert!(change["hits_changed"].as_u64().unwrap() > 0, "{change}");
+    let main = change["differences"].as_array().unwrap();
+    let main = main.iter().find(|one| one["metric"] == "ndcg@5").unwrap();
+    assert!(
+        main["p"].is_number() && main["ci95"][1].is_number(),
+        "{main}"
+    );
+    assert_ne!(
+        first["evaluation"]["generation"],
+        second["current_generation"]
+    );
+
+    let none = format!("{ROUTE}/{}?against=none", id(&second));
+    assert_eq!(server.get(&none).await.body["against"], Value::Null);
+    let other = format!("{ROUTE}/{}?against={}", id(&second), id(&others));
+    assert_eq!(server.get(&other).await.error_code(), "nothing_in_common");
+    let unknown = format!("{ROUTE}/{}?against=x", id(&second));
+    assert_eq!(
+        server.get(&unknown).await.error_code(),
+        "unknown_evaluation"
+    );
+
+    let listed = server.get(ROUTE).await.body;
+    let ids: Vec<&Value> = listed["evaluations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["id"])
+        .collect();
+    assert_eq!(
+        ids,
+        [&second, &others, &first].map(|shown| &shown["evaluation"]["id"])
+    );
+    let changed = format!("{ROUTE}/{}/queries?sort=change&changed=true", id(&second));
+    let changed = server.get(&changed).await.body;
+    assert_eq!(changed["against"], first["evaluation"]["id"]);
+    assert!(
+        changed["queries"][0]["arms"][0]["before"]["overlap"].is_number(),
+        "{changed}"
+    );
+    assert!(changed["total"].as_u64().unwrap() < 5, "{changed}");
+}
+
+#[tokio::test]
+async fn two_settings_are_compared_query_by_query() {
+    let server = Server::start_dense().await;
+    server
+        .post("/v1/catalogs/default/tools", &json!(tools()))
+        .await;
+    server
+        .wait_for("/v1/catalogs/default", |catalog| {
+            catalog["pending_embeddings"] == 0
+        })
+        .await;
+    let body = json!({ "queries": QUERIES, "search": { "mode": "hybrid" }, "compare": { "mode": "lexical", "ranker": false }, "depths": [5, 1] });
+    let shown = evaluate(&server, &body).await;
+    assert_eq!(shown["evaluation"]["arms"][1]["search"], body["compare"]);
+    assert_eq!(shown["evaluation"]["depths"], json!([1, 5]));
+    assert_eq!(shown["b_against_a"]["queries"], 5);
+    let page = server
+        .get(&format!(
+            "{ROUTE}/{}/queries?against=a&arm=b&sort=change",
+            id(&shown)
+        ))
+        .await
+        .body;
+    let row = &page["queries"][0];
+    assert_eq!(row["arms"][0]["before"], Value::Null);
+    assert_eq!(row["arms"][1]["before"]["hits"], row["arms"][0]["hits"]);
+}
+
+#[tokio::test]
+async fn queries_are_paged_worst_first() {
+    let server = Server::with_tools(&tools()).await;
+    let shown = evaluate(&server, &json!({ "queries": QUERIES })).await;
+    let base = format!("{ROUTE}/{}/queries?limit=2", id(&shown));
+    let mut scores = Vec::new();
+    let mut path = base.clone();
+    loop {
+        let page = server.get(&path).await.body;
+        assert_eq!(page["total"], 5, "{page}");
+        scores.extend(
+            page["queries"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| row["arms"][0]["score"].as_f64()),
+        );
+        match page["next_cursor"].as_str() {
+            Some(cursor) => path = format!("{base}&cursor={cursor}"),
+            None => break,
+        }
+    }
+    assert_eq!(scores.len(), 5);
+    assert!(
+        scores[..3].is_sorted_by(|a, b| a.unwrap() <= b.unwrap()),
+        "{scores:?}"
+    );
+    assert_eq!(scores[3..], [None, None]);
+    let ordered = server.get(&format!("{base}&sort=order")).await.body;
+    let first = &ordered["queries"][0];
+    assert_eq!((&first["number"], &first["id"]), (&json!(1), &json!("q1")));
+    assert_eq!(first["relevant"], json!(["mail/send"]));
+    assert!(first["arms"][0]["ranks"][0].is_number(), "{first}");
+    for (parameters, code) in [
+        ("arm=b", "invalid_value"),
+        ("cursor=x", "invalid_cursor"),
+        ("limit=0", "invalid_value"),
+        ("sort=worst", "invalid_value"),
+    ] {
+        let answer = server
+            .get(&format!("{ROUTE}/{}/queries?{parameters}", id(&shown)))
+            .await;
+        assert_eq!(answer.error_code(), code, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn unjudged_queries_have_no_figures_and_still_a_comparison() {
+    let server = Server::with_tools(&tools()).await;
+    let body = json!({ "queries": "send an e-mail\nthe weather" });
+    evaluate(&server, &body).await;
+    server
+        .post(
+            "/v1/catalogs/default/tools",
+            &json!([tool("post", "send", "Sends an e-mail, send an e-mail.")]),
+        )
+        .await;
+    let second = evaluate(&server, &body).await;
+    assert_eq!(second["evaluation"]["arms"][0]["figures"], json!([]));
+    let change = &second["against"]["arms"][0];
+    assert_eq!(
+        (&change["judged"], &change["differences"]),
+        (&json!(0), &json!([]))
+    );
+    assert!(change["overlap"].as_f64().unwrap() < 1.0, "{change}");
+    assert!(change["hits_changed"].as_u64().unwrap() >= 1, "{change}");
+}
+
+#[tokio::test]
+async fn mistakes_are_named_before_anything_runs() {
+    let server = Server::with_tools(&tools()).await;
+    let many = "a\n".repeat(5001);
+    for (body, code, expected) in [
+        (
+            json!({ "queries": "x\n\ny\tmail/sent" }),
+            "invalid_queries",
+            "query \"y\" in line 3 of the queries names the relevant tool \"mail/sent\"",
+        ),
+        (
+            json!({ "queries": "x\tpost/send" }),
+            "invalid_queries",
+            "did you mean \"mail/send\"?",
+        ),
+        (
+            json!({ "queries": "{\"id\":1," }),
+            "invalid_queries",
+            "queries:1: ",
+        ),
+        (json!({ "queries": "" }), "invalid_queries", "no lines"),
+        (json!({ "queries": many }), "invalid_queries", "5001 lines"),
+        (
+            json!({ "queries": "x", "qrels": "a b c d e" }),
+            "invalid_queries",
+            "qrels:1: ",
+        ),
+        (
+            json!({ "queries": "x", "depths": [6] }),
+            "invalid_value",
+            "1 to 5",
+        ),
+        (
+            json!({ "queries": "x", "name": "n".repeat(201) }),
+            "invalid_value",
+            "201 characters",
+        ),
+        (
+            json!({ "queries": "x", "search": { "dense_weight": 3 } }),
+            "invalid_query",
+            "field `search`",
+        ),
+        (
+            json!({ "queries": "x", "compare": { "budget_ms": 0 } }),
+            "invalid_query",
+            "field `compare`",
+        ),
+        (
+            json!({ "queries": "x", "search": { "k": 5 } }),
+            "unknown_field",
+            "`k`",
+        ),
+        (
+            json!({ "queries": "x", "search": { "filter": { "servers": [ "s".repeat(20_000) ] } } }),
+            "invalid_value",
+            "may have 16384",
+        ),
+        (json!({ "search": {} }), "missing_field", "queries"),
+    ] {
+        let answer = server.post(ROUTE, &body).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.error_code()),
+            (422, code),
+            "{answer:?}"
+        );
+        assert!(
+            answer.message().contains(expected),
+            "{expected}: {answer:?}"
+        );
+    }
+    let large = json!({ "queries": "x".repeat(5 << 20) });
+    assert_eq!(server.post(ROUTE, &large).await.status, 413);
+    assert_eq!(server.get(ROUTE).await.body["evaluations"], json!([]));
+    let empty = Server::start().await;
+    let answer = empty.post(ROUTE, &json!({ "queries": "x" })).await;
+    assert_eq!(answer.error_code(), "empty_catalog");
+}
+
+#[tokio::test]
+async fn a_cancelled_evaluation_leaves_nothing_and_few_run_at_one_time() {
+    let server = Server::with_tools(&tools()).await;
+    let queries: String = (0..5000)
+        .map(|number| format!("send e-mail number {number}\n"))
+        .collect();
+    let body = json!({ "queries": queries, "compare": { "mode": "lexical" } });
+    let running = [
+        location(&server.post(ROUTE, &body).await),
+        location(&server.post(ROUTE, &body).await),
+    ];
+    let refused = server.post(ROUTE, &body).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.error_code()),
+        (429, "too_many_evaluations")
+    );
+    // Searches of clients are answered meanwhile.
+    let search = json!({ "query": "send an e-mail" });
+    let answer = server.post("/v1/catalogs/default/search", &search).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    for task in &running {
+        assert_eq!(server.delete(task).await.status, 202);
+        let ended = server
+            .wait_for(task, |task| task["status"] != "running")
+            .await;
+        assert_eq!(ended["status"], "cancelled", "{ended}");
+    }
+    assert_eq!(server.get(ROUTE).await.body["evaluations"], json!([]));
+    evaluate(&server, &json!({ "queries": "one more" })).await;
+}
+
+#[tokio::test]
+async fn an_evaluation_outlives_the_server_and_goes_with_its_catalog() {
+    let server = Server::with_tools(&tools()).await;
+    let shown = evaluate(&server, &json!({ "queries": QUERIES })).await;
+    let folder = server.dir.path().join("catalogs/default/evaluations");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    let dir = server.stop().await;
+    let again = Server::start_with(|settings| settings.data = dir.path().to_owned()).await;
+    let path = format!("{ROUTE}/{}", id(&shown));
+    assert_eq!(
+        again.get(&path).await.body["evaluation"],
+        shown["evaluation"]
+    );
+    assert_eq!(again.delete(&path).await.status, 204);
+    assert_eq!(again.delete(&path).await.error_code(), "unknown_evaluation");
+    assert_eq!(again.get(&path).await.status, 404);
+    evaluate(&again, &json!({ "queries": QUERIES })).await;
+    again.delete("/v1/catalogs/default").await;
+    assert!(!folder.exists());
+}
+
+#[tokio::test]
+async fn a_catalog_deleted_meanwhile_gets_no_evaluation() {
+    let server = Server::with_tools(&tools()).await;
+    server.put("/v1/catalogs/other", &json!({})).await;
+    server
+        .post("/v1/catalogs/other/tools", &json!(tools()))
+        .await;
+    let queries: String = (0..5000)
+        .map(|number| format!("send e-mail number {number}\n"))
+        .collect();
+    let task = location(
+        &server
+            .post(
+                "/v1/catalogs/other/evaluations",
+                &json!({ "queries": queries }),
+            )
+            .await,
+    );
+    server.delete("/v1/catalogs/other").await;
+    server.put("/v1/catalogs/other", &json!({})).await;
+    let ended = server
+        .wait_for(&task, |task| task["status"] != "running")
+        .await;
+    assert_eq!(
+        (&ended["status"], &ended["error"]["code"]),
+        (&json!("failed"), &json!("unknown_catalog")),
+        "{ended}"
+    );
+    assert_eq!(
+        server.get("/v1/catalogs/other/evaluations").await.body["evaluations"],
+        json!([])
+    );
+}
+
+#[tokio::test]
+async fn a_search_key_reads_evaluations_and_starts_none() {
+    let server = Server::with_tools(&tools()).await;
+    let shown = evaluate(&server, &json!({ "queries": QUERIES })).await;
+    let key = server.key(Scope::Search, "default");
+    for path in [
+        ROUTE.to_owned(),
+        format!("{ROUTE}/{}", id(&shown)),
+        format!("{ROUTE}/{}/queries", id(&shown)),
+    ] {
+        let answer = read(
+            server
+                .request(reqwest::Method::GET, &path)
+                .bearer_auth(&key),
+        )
+        .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let start = server
+        .request(reqwest::Method::POST, ROUTE)
+        .bearer_auth(&key);
+    assert_eq!(
+        read(start.json(&json!({ "queries": "x" })))
+            .await
+            .error_code(),
+        "wrong_scope"
+    );
+    let path = format!("{ROUTE}/{}", id(&shown));
+    let delete = server
+        .request(reqwest::Method::DELETE, &path)
+        .bearer_auth(&key);
+    assert_eq!(read(delete).await.error_code(), "wrong_scope");
+}
