@@ -65,3 +65,13 @@ export async function barriers(page) {
   const found = result.value.filter(({ impact }) => ["serious", "critical"].includes(impact));
   return { serious: found, others: result.value.length - found.length };
 }
+
+/** Drops a file of this text onto an element. */
+export async function drop(page, selector, name, text) {
+  const transfer = await page.evaluateHandle(([fileName, content]) => {
+    const data = new DataTransfer();
+    data.items.add(new File([content], fileName));
+    return data;
+  }, [name, text]);
+  await page.dispatchEvent(selector, "drop", { dataTransfer: transfer });
+}

@@ -1,7 +1,7 @@
 /** Screen Catalog. */
 
 import assert from "node:assert/strict";
-import { barriers, close, open, picture } from "./browser.mjs";
+import { barriers, close, drop, open, picture } from "./browser.mjs";
 
 const TOOL_FILE = (names) => ({ name: "parcels.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify(names.map((name) => ({ name, description: `Does ${name}.` })))) });
 
@@ -54,7 +54,7 @@ export const catalog = {
     assert.match(await page.locator(".load").innerText(), /Item 3/u);
     await page.getByRole("option", { name: /^track parcels/u }).waitFor();
 
-    await drop(page, "more.yaml", "- name: weigh\n  description: Weighs a parcel.\n");
+    await drop(page, ".catalog", "more.yaml", "- name: weigh\n  description: Weighs a parcel.\n");
     await page.getByRole("dialog").getByRole("button", { name: "Add tools" }).click();
     await page.getByRole("option", { name: /^weigh more/u }).click();
 
@@ -108,13 +108,3 @@ export const catalog = {
     }
   },
 };
-
-/** Drops a file onto the page. */
-async function drop(page, name, text) {
-  const transfer = await page.evaluateHandle(([fileName, content]) => {
-    const data = new DataTransfer();
-    data.items.add(new File([content], fileName));
-    return data;
-  }, [name, text]);
-  await page.dispatchEvent(".catalog", "drop", { dataTransfer: transfer });
-}

@@ -5,6 +5,7 @@ import { basename, extname, join } from "node:path";
 import { agent } from "./agent.mjs";
 import { launch } from "./browser.mjs";
 import { catalog } from "./catalog.mjs";
+import { evaluate } from "./evaluate.mjs";
 import { HOSTILE } from "./hostile.mjs";
 import { search } from "./search.mjs";
 import { Server } from "./server.mjs";
@@ -41,7 +42,7 @@ async function large() {
 const only = process.argv[2] ?? "";
 const world = { browser: await launch(), server: await usual(), large: await large() };
 let failed = 0;
-for (const [name, check] of Object.entries({ ...search, ...catalog, ...servers, ...agent, ...shell })) {
+for (const [name, check] of Object.entries({ ...search, ...catalog, ...servers, ...agent, ...evaluate, ...shell })) {
   if (!name.includes(only)) continue;
   try {
     const figures = await check(world);

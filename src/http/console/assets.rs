@@ -40,7 +40,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 34] = [
+static FILES: [Asset; 38] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
@@ -51,6 +51,10 @@ static FILES: [Asset; 34] = [
     asset!("connection.js", JAVASCRIPT),
     asset!("dialog.js", JAVASCRIPT),
     asset!("dom.js", JAVASCRIPT),
+    asset!("evaluate.js", JAVASCRIPT),
+    asset!("evaluate_figures.js", JAVASCRIPT),
+    asset!("evaluate_form.js", JAVASCRIPT),
+    asset!("evaluate_queries.js", JAVASCRIPT),
     asset!("events.js", JAVASCRIPT),
     asset!("export.js", JAVASCRIPT),
     asset!("gate.js", JAVASCRIPT),

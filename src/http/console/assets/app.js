@@ -12,6 +12,7 @@ const SCREENS = {
   search: { title: "Search", open: async () => search },
   catalog: { title: "Catalog", open: async () => (await import("./catalog.js")).catalog },
   agent: { title: "Agent", open: async () => (await import("./agent.js")).agent },
+  evaluate: { title: "Evaluate", open: async () => (await import("./evaluate.js")).evaluate },
 };
 const THEMES = { system: "System", light: "Light", dark: "Dark" };
 
@@ -68,7 +69,10 @@ function drawNavigation(active) {
     href: lastAddress.get(name) ?? address(name, {}),
     "aria-current": screen === active && "page",
   }, screen.title));
-  replace(document.getElementById("nav"), links);
+  const navigation = document.getElementById("nav");
+  replace(navigation, links);
+  // On a phone it may be wider than the page.
+  navigation.querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 /** A link of the navigation leads to where its screen was left. */

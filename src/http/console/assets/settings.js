@@ -58,11 +58,29 @@ export function searchBody(query, settings) {
   return body;
 }
 
+/** The settings of the body of a search, as far as there are fields for them. */
+export function settingsOf({ mode, filter = {}, ranker, whole, fusion, dense_weight: weight, min_score: score, min_confidence: confidence, budget_ms: budget }) {
+  const hints = ({ read_only: reads, destructive: destroys }) => `${reads} ${destroys}`;
+  const ofHints = Object.keys(CLASSES).find((name) => hints(CLASSES[name].filter) === hints(filter)) ?? "";
+  const given = {
+    mode, weight, score, confidence, budget, fusion, class: ofHints, server: filter.servers?.[0], tag: filter.tags?.join(","),
+    ranker: ranker === false ? "no" : undefined, split: whole ? "no" : undefined,
+  };
+  return Object.fromEntries(Object.entries(SETTINGS).map(([name, { usual }]) => [name, String(given[name] ?? usual)]));
+}
+
+/** The settings that are not as usual, for people. */
+export function saySettings(settings) {
+  const said = Object.entries(writeSettings(settings)).map(([name, value]) => `${name} ${value}`);
+  return said.join(", ") || "the usual settings";
+}
+
 /**
  * The fields of the settings. Each change is noted in `settings` before `changed` is called.
  * @param {string} side tells two groups of fields apart
+ * @param {string[]} without names of fields that are left out
  */
-export function settingsFields(side, settings, servers, changed) {
+export function settingsFields(side, settings, servers, changed, without = []) {
   const note = (name) => (event) => {
     const input = event.target;
     settings[name] = input.type === "checkbox" ? (input.checked ? "yes" : "no") : input.value;
@@ -74,7 +92,7 @@ export function settingsFields(side, settings, servers, changed) {
     h("div", { class: "fields" },
       checkbox(make, "ranker", "Ranker"),
       checkbox(make, "split", "Split into needs"),
-      checkbox(make, "fold", "Fold duplicates"),
+      !without.includes("fold") && checkbox(make, "fold", "Fold duplicates"),
       choice(make, "fusion", "Fusion", [["", "Usual"], ["convex", "Convex"], ["rrf", "RRF"]]),
       number(make, "weight", "Share of meaning", { min: 0, max: 1, step: 0.05 }),
       number(make, "score", "Least score", { min: 0, step: 0.05 }),
@@ -88,7 +106,7 @@ export function settingsFields(side, settings, servers, changed) {
       choice(make, "server", "Server", [["", "All"], ...withChosen(servers, settings.server)]),
       text(make, "tag", "Tag", { placeholder: "any" }),
       choice(make, "class", "Class", [["", "All"], ...Object.entries(CLASSES).map(([value, { name }]) => [value, name])]),
-      number(make, "k", "Hits", { min: 1, max: 50, step: 1 })),
+      !without.includes("k") && number(make, "k", "Hits", { min: 1, max: 50, step: 1 })),
     more);
 }
 

@@ -20,7 +20,9 @@ const counts = new Intl.NumberFormat("en");
 export const count = (number) => counts.format(number);
 
 /** A count and its noun. */
-export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const counted = (number, noun) => `${count(number)} ${number === 1 ? noun : plural(noun)}`;
+
+const plural = (noun) => (/[^aeiou]y$/u.test(noun) ? `${noun.slice(0, -1)}ies` : `${noun}${noun.endsWith("ch") ? "es" : "s"}`);
 
 /** A number of milliseconds. */
 export const milliseconds = (ms) => `${ms < 10 ? ms.toFixed(2) : ms < 100 ? ms.toFixed(1) : count(Math.round(ms))} ms`;

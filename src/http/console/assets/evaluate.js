@@ -1,0 +1,316 @@
+/** Screen Evaluate: how well a catalog answers queries, and what has changed since they were last asked. */
+
+import { call, isAbort, ofCatalog, pause } from "./api.js";
+import { ask, tell } from "./dialog.js";
+import { announce, h, icon, replace, skeleton } from "./dom.js";
+import { changeSummary, figuresTable, latencyTable, points } from "./evaluate_figures.js";
+import { EvaluationForm } from "./evaluate_form.js";
+import { QueryTable, readQueries } from "./evaluate_queries.js";
+import { address, go } from "./place.js";
+import { saySettings, settingsOf } from "./settings.js";
+import { count, counted, foreign, oneLine } from "./text.js";
+
+const ASK_EVERY_MS = 300;
+
+const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+/** What is typed, and what runs, by catalog: another screen may be looked at meanwhile. */
+const forms = new Map();
+const running = new Map();
+
+/**
+ * Shows the screen.
+ * @param {HTMLElement} root
+ * @param {URLSearchParams} params
+ * @param {{list: object[], name: string}} catalogs
+ */
+export function evaluate(root, params, catalogs) {
+  const view = new EvaluateScreen(root, params, catalogs);
+  view.start();
+  return view;
+}
+
+/** What an evaluation is called. */
+const nameOf = ({ name, created_at_ms: at }) => (name ? foreign(oneLine(name, 80)) : dates.format(at));
+
+class EvaluateScreen {
+  constructor(root, params, { list, name }) {
+    Object.assign(this, { root, list, name, evaluations: [], servers: [] });
+    this.read(params);
+    this.aborter = new AbortController();
+    this.shown = new AbortController();
+  }
+
+  read(params) {
+    this.id = params.get("id") ?? "";
+    this.against = params.get("against") ?? "";
+    this.table = { sort: params.get("sort") ?? "", arm: params.get("arm") ?? "", changed: params.has("changed") };
+  }
+
+  place(changes = {}) {
+    const { sort, arm, changed } = this.table;
+    return { c: this.name, id: this.id, against: this.against, sort, arm, changed: changed ? "1" : "", ...changes };
+  }
+
+  start() {
+    this.draw();
+    this.load();
+    this.loadServers();
+    this.follow();
+  }
+
+  stop() {
+    this.aborter.abort();
+    this.shown.abort();
+    this.root.classList.remove("wide");
+  }
+
+  /** Is called when the server is back. */
+  again() {
+    this.load();
+    this.follow();
+  }
+
+  /** Goes to another place on this screen; false where it has to be drawn anew. */
+  goTo(params) {
+    if ((params.get("c") ?? this.name) !== this.name) return false;
+    this.read(params);
+    this.drawSide();
+    this.show();
+    return true;
+  }
+
+  draw() {
+    this.root.classList.add("wide");
+    this.names = h("ul", {});
+    const catalogs = this.list.map(({ name, tools }) => [name, `${name} (${count(tools)})`]);
+    if (!this.list.some(({ name }) => name === this.name)) catalogs.unshift([this.name, this.name]);
+    const chooser = h("select", { "aria-label": "Catalog", onchange: (event) => go("evaluate", { c: event.target.value }) },
+      catalogs.map(([value, caption]) => h("option", { value, selected: value === this.name }, caption)));
+    this.side = h("aside", { class: "side-panel", "aria-label": "Evaluations" },
+      h("div", { class: "side-chooser" }, chooser),
+      h("a", { class: "new", href: address("evaluate", { c: this.name }) }, icon("plus"), "New evaluation"),
+      h("div", { class: "side-head" }, h("h2", {}, "Earlier ones")), this.names);
+    this.progress = h("div", { class: "loads" });
+    this.content = h("div", {});
+    this.center = h("div", { class: "evaluate-center" }, this.progress, this.content);
+    replace(this.root, h("div", { class: "evaluate" }, this.side, this.center));
+    this.drawSide();
+    this.show();
+  }
+
+  drawSide() {
+    const items = this.evaluations.map((evaluation) => {
+      const { id, arms, created_at_ms: at, main_metric: main } = evaluation;
+      const figure = arms[0].figures.find(({ metric }) => metric === main);
+      return h("li", {}, h("a", { href: address("evaluate", { c: this.name, id }), "aria-current": id === this.id && "true" },
+        h("span", {}, nameOf(evaluation), evaluation.name && h("small", { class: "muted" }, dates.format(at))),
+        figure && h("span", { class: "number", title: main }, points(figure.mean))));
+    });
+    replace(this.names, items.length > 0 ? items : h("li", { class: "muted" }, "None are kept yet."));
+  }
+
+  async load() {
+    try {
+      const { evaluations } = await call(ofCatalog(this.name, "/evaluations"), { signal: this.aborter.signal });
+      this.evaluations = evaluations;
+      this.drawSide();
+      if (this.id && this.content.querySelector(".empty")) this.show();
+    } catch (error) {
+      if (!isAbort(error) && error.status !== 0) replace(this.names, h("li", { class: "notice error", role: "alert" }, foreign(error.message)));
+    }
+  }
+
+  async loadServers() {
+    try {
+      const { servers } = await call(ofCatalog(this.name, "/stats"), { signal: this.aborter.signal });
+      this.servers = servers.map(({ name }) => name).filter(Boolean);
+      if (!this.id) this.form.setServers(this.servers);
+    } catch {
+      // Without the list of servers the rest still works.
+    }
+  }
+
+  get form() {
+    if (!forms.has(this.name)) forms.set(this.name, new EvaluationForm());
+    return forms.get(this.name);
+  }
+
+  show() {
+    this.shown.abort();
+    this.shown = new AbortController();
+    if (this.id) this.showResult();
+    else this.showForm();
+  }
+
+  showForm() {
+    this.form.submit = (body) => this.run(body);
+    this.form.setServers(this.servers);
+    this.form.setBusy(running.has(this.name));
+    replace(this.content, this.form.element);
+  }
+
+  /** Starts an evaluation, and follows it. */
+  async run(body) {
+    this.form.setBusy(true);
+    try {
+      running.set(this.name, { task: await call(ofCatalog(this.name, "/evaluations"), { method: "POST", json: body }), name: body.name });
+      this.form.fail(null);
+    } catch (error) {
+      this.form.fail(error);
+      return;
+    } finally {
+      this.form.setBusy(running.has(this.name));
+    }
+    this.follow();
+  }
+
+  /** Shows how far the running evaluation is, to its end. */
+  async follow() {
+    const run = running.get(this.name);
+    if (!run || this.isFollowing) return;
+    this.isFollowing = true;
+    const { signal } = this.aborter;
+    try {
+      while (run.task.status === "running") {
+        this.showProgress(run);
+        await pause(ASK_EVERY_MS, signal);
+        run.task = await call(`v1/tasks/${encodeURIComponent(run.task.id)}`, { signal });
+      }
+      this.ended(run);
+    } catch (error) {
+      this.failed(error);
+    } finally {
+      this.isFollowing = false;
+    }
+  }
+
+  failed(error) {
+    // Another screen is shown, or the server is away: it is asked again when this one is.
+    if (isAbort(error) || error.status === 0) return;
+    running.delete(this.name);
+    const reason = error.code === "unknown_task" ? "The server was started anew, and the evaluation was lost. Run it again." : error.message;
+    this.notice("error", reason);
+  }
+
+  showProgress({ task, name }) {
+    const stop = h("button", { type: "button", class: "link", onclick: () => this.cancel(task.id) }, "Cancel");
+    const drawn = this.progress.querySelector("progress");
+    if (drawn) {
+      drawn.value = task.done;
+      drawn.nextElementSibling.textContent = ` ${count(task.done)} of ${counted(task.total, "search")}`;
+      return;
+    }
+    replace(this.progress, h("section", { class: "load", "aria-label": "Running evaluation" },
+      h("b", {}, name ? foreign(oneLine(name, 80)) : "Evaluating"), h("div", {}, h("progress", { max: Math.max(task.total, 1), value: task.done, "aria-label": "Progress" }), h("span", { class: "muted" }), " ", stop)));
+  }
+
+  async cancel(id) {
+    try {
+      await call(`v1/tasks/${encodeURIComponent(id)}`, { method: "DELETE" });
+    } catch (error) {
+      this.notice("error", error.message);
+    }
+  }
+
+  ended({ task }) {
+    running.delete(this.name);
+    replace(this.progress);
+    this.form.setBusy(false);
+    if (task.status === "succeeded") {
+      announce("The evaluation has ended");
+      go("evaluate", { c: this.name, id: task.evaluation });
+      this.load();
+    } else if (task.status === "cancelled") this.notice("warn", "Cancelled. Nothing of it is kept.");
+    else this.notice("error", task.error?.message ?? "It failed.");
+  }
+
+  notice(kind, text) {
+    this.form.setBusy(running.has(this.name));
+    const close = h("button", { type: "button", class: "quiet close", "aria-label": "Put away", onclick: () => replace(this.progress) }, icon("cross"));
+    replace(this.progress, h("div", { class: `load notice ${kind}`, role: "alert" }, close, foreign(text)));
+  }
+
+  async showResult() {
+    const { signal } = this.shown;
+    if (!this.content.querySelector(".evaluation")) replace(this.content, skeleton(5, "tall"));
+    try {
+      const query = this.against ? `?${new URLSearchParams({ against: this.against })}` : "";
+      const body = await call(ofCatalog(this.name, `/evaluations/${encodeURIComponent(this.id)}${query}`), { signal });
+      if (!signal.aborted) this.drawResult(body);
+    } catch (error) {
+      if (isAbort(error)) return;
+      replace(this.content, h("div", { class: "empty", role: "alert" }, h("h1", {}, "This evaluation is not shown"), h("p", {}, foreign(error.message))));
+    }
+  }
+
+  drawResult(body) {
+    const { evaluation, against, b_against_a: arms } = body;
+    const has = (number) => number > 0;
+    const { total, judged, no_tool: none, unjudged } = evaluation.queries;
+    const facts = [[total, "queries"], [judged, "judged"], [none, "that no tool fits"], [unjudged, "not judged"]].filter(([number], index) => index === 0 || has(number));
+    // Two settings without an earlier time are compared with each other.
+    this.table.sort ||= judged > 0 ? "loss" : "change";
+    this.table.arm ||= evaluation.arms.length > 1 && !against ? "b-a" : "a";
+    this.queryTable = new QueryTable({ catalog: this.name, evaluation, against: this.against, state: this.table, signal: this.shown.signal, changed: () => history.replaceState(null, "", address("evaluate", this.place())) });
+    replace(this.content, h("article", { class: "evaluation" },
+      h("div", { class: "catalog-head" }, h("h1", {}, nameOf(evaluation)), this.buttons(evaluation)),
+      h("p", { class: "muted" }, evaluation.name && `${dates.format(evaluation.created_at_ms)} · `, `${counted(evaluation.tools, "tool")}, generation ${evaluation.generation}`),
+      this.warnings(body),
+      h("dl", { class: "tiles" }, facts.map(([number, name]) => h("div", {}, h("dt", {}, name), h("dd", { class: "number" }, count(number))))),
+      h("ul", { class: "plain arms" }, evaluation.arms.map(({ name, search }) => h("li", {}, evaluation.arms.length > 1 && h("span", { class: "side" }, name.toUpperCase()), " ", foreign(saySettings(settingsOf(search)))))),
+      h("section", {}, h("div", { class: "catalog-head" }, h("h2", {}, "Figures"), this.chooser(evaluation, against)),
+        changeSummary(evaluation, against, arms),
+        figuresTable(evaluation, against, arms),
+        latencyTable(evaluation)),
+      h("section", {}, h("h2", {}, "Queries"), this.queryTable.element)));
+    this.queryTable.load();
+  }
+
+  warnings({ evaluation, current_generation: now }) {
+    const said = [];
+    if (now !== evaluation.generation) said.push("The catalog was changed since.");
+    if (evaluation.changed_meanwhile) said.push("It was changed while this ran; all searches were of the state at the start.");
+    if (evaluation.pending_embeddings > 0) said.push(`${counted(evaluation.pending_embeddings, "tool")} had no vectors yet.`);
+    for (const { name, degraded } of evaluation.arms) if (degraded > 0) said.push(`${counted(degraded, "answer")} of ${name.toUpperCase()} ${degraded === 1 ? "was" : "were"} degraded.`);
+    return said.length > 0 && h("p", { class: "notice warn" }, said.join(" "));
+  }
+
+  buttons(evaluation) {
+    return h("div", { class: "actions" },
+      h("button", { type: "button", onclick: () => this.runAgain(evaluation) }, "Run again"),
+      h("button", { type: "button", class: "quiet", onclick: () => this.remove(evaluation) }, "Delete"));
+  }
+
+  /** What to compare with. */
+  chooser(evaluation, against) {
+    const others = this.evaluations.filter(({ id }) => id !== evaluation.id);
+    const options = [["", "the last one over these queries"], ["none", "nothing"], ...others.map((other) => [other.id, `${other.name ? `${oneLine(other.name, 40)}, ` : ""}${dates.format(other.created_at_ms)}`])];
+    if (this.against && !options.some(([id]) => id === this.against)) options.push([this.against, against ? dates.format(against.evaluation.created_at_ms) : this.against]);
+    return h("label", { class: "compare-with" }, h("span", { class: "muted" }, "Compare with "),
+      h("select", { onchange: (event) => go("evaluate", this.place({ against: event.target.value })) }, options.map(([value, caption]) => h("option", { value, selected: value === this.against }, caption))));
+  }
+
+  /** Puts the same queries and settings into the form. */
+  async runAgain(evaluation) {
+    try {
+      const queries = await readQueries(this.name, evaluation.id, this.shown.signal);
+      this.form.fill(evaluation, queries);
+      go("evaluate", { c: this.name });
+    } catch (error) {
+      if (!isAbort(error)) await tell("The queries were not read", error);
+    }
+  }
+
+  async remove(evaluation) {
+    const content = h("p", {}, "This deletes ", h("b", {}, nameOf(evaluation)), " with its figures and queries. It cannot be undone.");
+    if (!(await ask("Delete this evaluation?", content, { accept: "Delete", isDangerous: true }))) return;
+    try {
+      await call(ofCatalog(this.name, `/evaluations/${encodeURIComponent(evaluation.id)}`), { method: "DELETE" });
+      go("evaluate", { c: this.name });
+      this.load();
+    } catch (error) {
+      await tell("Not deleted", error);
+    }
+  }
+}

@@ -1,0 +1,140 @@
+/** The figures of an evaluation, with their intervals, and how they differ from others. */
+
+import { h } from "./dom.js";
+import { count, counted, foreign, milliseconds, oneLine } from "./text.js";
+
+const NAMES = { ndcg: "nDCG", recall: "Recall", precision: "Precision", mrr: "MRR", success: "Success", complete: "Complete" };
+const MEANINGS = {
+  ndcg: "how near to the top the relevant tools are",
+  recall: "the share of the relevant tools that is found",
+  precision: "the share of the hits that is relevant",
+  mrr: "1 divided by the rank of the first relevant tool",
+  success: "how often any relevant tool is found",
+  complete: "how often all relevant tools are found",
+};
+const STAGES = { embed: "Embed", lexical: "Words", dense: "Meaning", fuse: "Fuse", rank: "Rank", total: "Total" };
+
+/** A share as points of 100, which figures of retrieval are read as. */
+export const points = (share) => (100 * share).toFixed(1);
+
+const signed = (share) => `${share < 0 ? "−" : share > 0 ? "+" : "±"}${points(Math.abs(share))}`;
+
+/** Below this, intervals are too wide to choose by. */
+const FEW = 30;
+/** From here on a difference may as well be chance. */
+const CHANCE = 0.05;
+
+/** Up or down where the whole interval is on one side of zero, and the test agrees. */
+function direction({ ci95: [low, high], p }) {
+  if (p !== null && p >= CHANCE) return "";
+  return low > 0 ? "up" : high < 0 ? "down" : "";
+}
+
+/** What differs, in words. */
+export function changeSummary(evaluation, against, arms) {
+  const said = [];
+  if (against) {
+    const name = against.evaluation.name ? foreign(oneLine(against.evaluation.name, 60)) : "the last time";
+    against.arms.forEach((change, index) => said.push(sentence(change, evaluation, [evaluation.arms.length > 1 && `${evaluation.arms[index].name.toUpperCase()} against `, evaluation.arms.length === 1 && "Against ", name])));
+  } else said.push(h("p", { class: "muted" }, "There is no earlier evaluation to compare with."));
+  if (arms) said.push(sentence(arms, evaluation, ["B against A"]));
+  return h("div", { class: "changes-said" }, said);
+}
+
+function sentence(change, evaluation, what) {
+  const same = change.judged - change.better - change.worse;
+  const left = evaluation.queries.total - change.queries;
+  const judged = change.judged > 0 && [
+    h("span", { class: change.better > 0 && "move up" }, `${count(change.better)} better`), ", ",
+    h("span", { class: change.worse > 0 && "move down" }, `${count(change.worse)} worse`), `, ${count(same)} the same; `,
+  ];
+  return h("p", {}, h("b", {}, what), ": ", judged,
+    `${counted(change.hits_changed, "query")} with other first ten hits, ${count(change.first_changed)} with another first hit; `,
+    `${points(change.overlap)}% of the first ten are in both.`,
+    left > 0 && h("span", { class: "muted" }, ` ${count(left)} were not asked there.`));
+}
+
+/** Every metric with its mean, interval and change. */
+export function figuresTable(evaluation, against, arms) {
+  const [first, second] = evaluation.arms;
+  if (first.figures.length === 0) {
+    return h("p", { class: "muted" }, "None of the queries names relevant tools, so there are no figures; what changed in the hits is below.");
+  }
+  const { depths } = evaluation;
+  const deepest = depths[depths.length - 1];
+  const isMain = ({ metric }) => metric.endsWith(`@${deepest}`) || metric === "precision@1";
+  const row = (figure) => figureRow(figure, { first, second, against, arms, main: evaluation.main_metric });
+  const head = () => h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Metric"),
+    second ? [h("th", { scope: "col", class: "right" }, "A"), h("th", { scope: "col", class: "right" }, "B"), h("th", { scope: "col", class: "right" }, "B − A")]
+      : h("th", { scope: "col", class: "right" }, "Mean"),
+    h("th", { scope: "col", class: "range-head" }, "95% interval"),
+    against && h("th", { scope: "col", class: "right" }, second ? "A since last" : "Change"),
+    against && second && against.arms[1] && h("th", { scope: "col", class: "right" }, "B since last")));
+  const table = (figures, label) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "figures" }, head(), h("tbody", {}, figures.map(row))));
+  return [
+    table(first.figures.filter(isMain), "Figures"),
+    h("details", {}, h("summary", {}, "All metrics"), table(first.figures, "All metrics")),
+    h("p", { class: "muted small" }, "In points of 100. Intervals are bootstrap intervals of the mean over ", counted(evaluation.queries.judged, "judged query"), "; differences are paired by query, and p is of a randomisation test.",
+      evaluation.queries.judged < FEW && " So few queries say little: judge more of them."),
+    abstentions(evaluation),
+  ];
+}
+
+function figureRow({ metric, mean, ci95 }, { first, second, against, arms, main }) {
+  const [measure, depth] = metric.split("@");
+  const of = (list) => list?.find((other) => other.metric === metric);
+  const other = second && of(second.figures);
+  return h("tr", { class: metric === main && "main" },
+    h("th", { scope: "row", title: MEANINGS[measure] }, `${NAMES[measure] ?? measure}@${depth}`),
+    h("td", { class: "right" }, points(mean)),
+    other && h("td", { class: "right" }, points(other.mean)),
+    second && h("td", { class: "right" }, difference(of(arms?.differences))),
+    h("td", { class: "range-cell" }, range([ci95, other?.ci95], [mean, other?.mean])),
+    against && h("td", { class: "right" }, difference(of(against.arms[0]?.differences))),
+    against && second && against.arms[1] && h("td", { class: "right" }, difference(of(against.arms[1].differences))));
+}
+
+function difference(change) {
+  if (!change) return h("span", { class: "muted" }, "–");
+  const [low, high] = change.ci95;
+  if (low === 0 && high === 0) return h("span", { class: "muted" }, "the same");
+  return [h("b", { class: `move ${direction(change)}` }, signed(change.difference)),
+    h("small", { class: "muted" }, ` ${signed(low)} to ${signed(high)}`, change.p !== null && `, p ${change.p < 0.001 ? "< .001" : `= ${change.p.toFixed(3).replace(/^0/u, "")}`}`)];
+}
+
+/** Intervals from 0 to 100 as lines with a dot for the mean, and in numbers. */
+function range(intervals, means) {
+  const lines = intervals.filter(Boolean).map(([low, high], index) => {
+    const line = h("span", { class: `range range-${index}` });
+    line.style.left = `${100 * low}%`;
+    line.style.width = `${Math.max(100 * (high - low), 0.5)}%`;
+    const dot = h("span", { class: `range-dot range-${index}` });
+    dot.style.left = `${100 * means[index]}%`;
+    return h("span", { class: "range-line" }, line, dot);
+  });
+  const said = intervals.filter(Boolean).map(([low, high]) => `${points(low)} to ${points(high)}`).join("; ");
+  return [h("span", { class: "ranges", "aria-hidden": "true" }, lines), h("small", { class: "muted" }, said)];
+}
+
+function abstentions({ arms, queries }) {
+  const said = arms.map(({ name, abstained, no_tool_abstained: none }) => {
+    const side = arms.length > 1 ? `${name.toUpperCase()}: ` : "";
+    const parts = [];
+    if (queries.no_tool > 0) parts.push(`${count(none)} of ${count(queries.no_tool)} that no tool fits answered with “no match”`);
+    if (abstained > 0) parts.push(`${count(abstained)} of ${count(queries.judged)} judged ones wrongly so`);
+    return parts.length > 0 && `${side}${parts.join("; ")}.`;
+  }).filter(Boolean);
+  return said.length > 0 && h("p", {}, said.join(" "));
+}
+
+/** Percentiles by stage. */
+export function latencyTable({ arms }) {
+  const columns = arms.flatMap(({ name }) => ["p50", "p95", "p99"].map((percentile) => [name, percentile]));
+  const head = h("tr", {}, h("th", { scope: "col" }, "Stage"), columns.map(([name, percentile]) => h("th", { scope: "col", class: "right" }, arms.length > 1 ? `${name.toUpperCase()} ${percentile}` : percentile)));
+  const rows = arms[0].latency.map(({ stage }, index) => h("tr", {}, h("th", { scope: "row" }, STAGES[stage] ?? stage),
+    arms.flatMap(({ latency }) => ["p50", "p95", "p99"].map((percentile) => h("td", { class: "right" }, milliseconds(latency[index][percentile]))))));
+  const total = arms.map(({ name, latency }) => `${arms.length > 1 ? `${name.toUpperCase()} ` : ""}${milliseconds(latency.find(({ stage }) => stage === "total")?.p50 ?? 0)}`).join(", ");
+  return h("details", {}, h("summary", {}, `Time of a search: ${total} in the median`),
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Times" }, h("table", { class: "figures times" }, h("thead", {}, head), h("tbody", {}, rows))),
+    h("p", { class: "muted small" }, "As they were made: one after the other, beside the server's other searches. A text that was embedded before is not embedded again."));
+}
