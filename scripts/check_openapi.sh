@@ -21,6 +21,8 @@ npm install --silent --no-audit --no-fund --prefix "$modules" openapi-typescript
 : >"$serving_dir/model.jsonl"
 serve --llm "script:$serving_dir/model.jsonl"
 load_fixtures
+# One of the operations creates keys, and from the first one on every request needs one.
+key=$("$binary" --data "$serving_dir/data" keys create --scope admin --catalogs '*' 2>/dev/null)
 
 document=$serving_dir/openapi.json
 curl --silent --fail "$url/openapi.json" >"$document"
@@ -41,7 +43,7 @@ PYTHONPATH=$serving_dir "$venv/bin/python" -c 'from toolscout_client.api.search 
 # described. Data that looks valid may still name a catalog or a tool that is not there, which is 404 and not 2xx.
 # It keeps its cache where it runs.
 cd target
-"$venv/bin/st" --config-file "$root/scripts/schemathesis.toml" run "$url/openapi.json" \
+"$venv/bin/st" --config-file "$root/scripts/schemathesis.toml" run "$url/openapi.json" --header "Authorization: Bearer $key" \
   --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,negative_data_rejection \
   --max-examples "$examples" --seed 1 --workers 1 --phases examples,coverage,fuzzing,stateful --mode all
 curl --silent --fail "$url/readyz" >/dev/null

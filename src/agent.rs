@@ -120,6 +120,18 @@ struct AgentState {
     /// Tokens of the whole catalog at a version. Cached, since counting ten thousand tools takes a
     /// second.
     catalog_tokens: Mutex<Option<(Version, usize)>>,
+    tool_tokens: Mutex<ToolTokens>,
+}
+
+/// Tokens of tool definitions in all turns since the agent was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolTokens {
+    /// Number of turns.
+    pub turns: u64,
+    /// Tokens, if the whole catalog had been shown in every round.
+    pub catalog: u64,
+    /// Tokens of the tools that were shown, in all rounds.
+    pub shown: u64,
 }
 
 /// A run in progress.
@@ -301,6 +313,11 @@ impl Agent {
         &self.shared.gate
     }
 
+    /// Tokens of tool definitions in all turns so far.
+    pub fn tool_tokens(&self) -> ToolTokens {
+        *self.shared.tool_tokens()
+    }
+
     /// The stored conversations.
     pub fn sessions(&self) -> &Arc<Sessions> {
         &self.shared.sessions
@@ -348,6 +365,20 @@ impl Toolset for Agent {
 impl AgentState {
     fn running(&self) -> MutexGuard<'_, BTreeMap<ConversationId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tool_tokens(&self) -> MutexGuard<'_, ToolTokens> {
+        self.tool_tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts the tool definitions of a turn.
+    fn count_turn(&self, catalog: u64, shown: u64) {
+        let mut tokens = self.tool_tokens();
+        tokens.turns += 1;
+        tokens.catalog += catalog;
+        tokens.shown += shown;
     }
 
     /// Tokens of all tools of the catalog.
@@ -525,6 +556,7 @@ impl AgentBuilder {
             tasks: TaskTracker::new(),
             running: Mutex::default(),
             catalog_tokens: Mutex::default(),
+            tool_tokens: Mutex::default(),
         };
         Ok(Agent {
             shared: Arc::new(shared),

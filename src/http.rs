@@ -16,6 +16,7 @@ use utoipa_axum::routes;
 
 mod access;
 mod agent;
+mod audit;
 mod calls;
 mod catalogs;
 mod changes;
@@ -30,6 +31,7 @@ mod evaluations;
 mod extract;
 mod feedback;
 mod guard;
+mod keys;
 mod limits;
 mod mcp;
 mod memory;
@@ -44,9 +46,11 @@ mod servers;
 mod service;
 mod settings;
 mod state;
+mod stats;
 mod stream;
 mod tags;
 mod tasks;
+mod tokens;
 mod tools;
 mod wire;
 
@@ -123,6 +127,11 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(agent::approve))
         .routes(routes!(agent::list))
         .routes(routes!(agent::read, agent::delete))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::show, keys::revoke))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::checked, audit::check))
+        .routes(routes!(stats::show))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))
         .routes(routes!(service::healthz))

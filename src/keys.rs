@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -40,6 +40,21 @@ const SCHEMA: &str = "
         revoked_at INTEGER
     ) STRICT;";
 
+/// Number of keys that are accepted at `:now`, as [`Key::is_valid`] says.
+const COUNT_VALID: &str =
+    "SELECT count(*) FROM keys WHERE revoked_at IS NULL AND coalesce(expires_at > :now, 1)";
+
+/// Revokes a key unless it is the last that is accepted at `:now` and may do everything, as
+/// [`Key::operates`] says. One statement, so that of two requests for the last two keys one is
+/// refused.
+const REVOKE_UNLESS_LAST: &str = "
+    WITH operators AS (
+        SELECT id FROM keys
+        WHERE revoked_at IS NULL AND coalesce(expires_at > :now, 1) AND catalogs = '*'
+            AND instr(',' || scope || ',', ',admin,') > 0)
+    UPDATE keys SET revoked_at = coalesce(revoked_at, :now) WHERE id = :id
+        AND (id NOT IN operators OR EXISTS (SELECT 1 FROM operators WHERE id <> :id))";
+
 /// A permission of a key. Every key may search.
 #[derive(
     Clone,
@@ -53,8 +68,10 @@ const SCHEMA: &str = "
     Serialize,
     Deserialize,
     clap::ValueEnum,
+    utoipa::ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
+#[schema(as = KeyScope)]
 pub enum Scope {
     /// Searching, listing, feedback, and questions to the agent.
     Search,
@@ -94,6 +111,11 @@ impl Scopes {
     /// Whether the key has this scope.
     pub fn allow(&self, scope: Scope) -> bool {
         scope == Scope::Search || self.0.contains(&scope) || self.0.contains(&Scope::Admin)
+    }
+
+    /// The scopes that were given, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Scope> {
+        self.0.iter().copied()
     }
 
     /// Reads the format of [`fmt::Display`]. Unknown names are ignored.
@@ -209,6 +231,12 @@ impl Key {
         self.refusal(seconds(now)).is_none()
     }
 
+    /// Whether it may do everything, the management of keys included: the scope `admin` for all
+    /// catalogs.
+    pub fn operates(&self) -> bool {
+        self.scopes.allow(Scope::Admin) && self.catalogs == Catalogs::All
+    }
+
     fn refusal(&self, now: u64) -> Option<KeyRefusal> {
         // Revoked wins over expired: it is the stronger reason.
         if self.revoked_at.is_some() {
@@ -255,6 +283,14 @@ pub enum KeyError {
     /// No key has this id.
     #[error("no key {id:?}; `toolscout keys list` shows them")]
     UnknownKey {
+        /// The id given.
+        id: String,
+    },
+    /// Without this key no other may manage keys.
+    #[error(
+        "{id:?} is the last valid admin key for all catalogs; create another one before you revoke it"
+    )]
+    LastOperator {
         /// The id given.
         id: String,
     },
@@ -368,6 +404,37 @@ impl KeyStore {
             0 => Err(KeyError::UnknownKey { id: id.to_owned() }),
             _ => Ok(()),
         }
+    }
+
+    /// Revokes a key as [`KeyStore::revoke`] does, unless it is the last valid one that
+    /// [operates](Key::operates).
+    ///
+    /// # Errors
+    /// [`KeyError::LastOperator`], [`KeyError::UnknownKey`], [`KeyError::Database`].
+    pub fn revoke_unless_last(&self, id: &str, now: SystemTime) -> Result<(), KeyError> {
+        let parameters = named_params! { ":id": id, ":now": seconds(now) };
+        let changed = self.lock().execute(REVOKE_UNLESS_LAST, parameters);
+        if changed.map_err(|source| self.failed(source))? > 0 {
+            return Ok(());
+        }
+        let id = id.to_owned();
+        match self.find(&id).map_err(|source| self.failed(source))? {
+            Some(_) => Err(KeyError::LastOperator { id }),
+            None => Err(KeyError::UnknownKey { id }),
+        }
+    }
+
+    /// Number of keys that are accepted.
+    ///
+    /// # Errors
+    /// [`KeyError::Database`].
+    pub fn count_valid(&self, now: SystemTime) -> Result<usize, KeyError> {
+        let read = || {
+            self.lock()
+                .prepare_cached(COUNT_VALID)?
+                .query_row(named_params! { ":now": seconds(now) }, |row| row.get(0))
+        };
+        read().map_err(|source| self.failed(source))
     }
 
     /// Whether a key was ever created. Revoking the last key does not open the server again.
@@ -540,6 +607,39 @@ mod tests {
             store.revoke("nobody", at(4)),
             Err(KeyError::UnknownKey { .. })
         ));
+    }
+
+    #[test]
+    fn the_last_key_that_operates_is_not_revoked_without_notice() {
+        let (_dir, store) = store();
+        let make = |scopes: &[Scope], catalogs: Catalogs, lifetime: Option<u64>| {
+            let scopes: Scopes = scopes.iter().copied().collect();
+            let lifetime = lifetime.map(Duration::from_secs);
+            store
+                .create(scopes, catalogs, lifetime, at(100))
+                .unwrap()
+                .key
+                .id
+        };
+        let first = make(&[Scope::Call, Scope::Admin], Catalogs::All, None);
+        let limited = make(&[Scope::Admin], "a".parse().unwrap(), None);
+        let expired = make(&[Scope::Admin], Catalogs::All, Some(10));
+        make(&[Scope::Search, Scope::Approve], Catalogs::All, None);
+        let refused = store.revoke_unless_last(&first, at(110)).unwrap_err();
+        assert!(matches!(refused, KeyError::LastOperator { id } if id == first));
+        assert_eq!(store.count_valid(at(110)).unwrap(), 3);
+        // Keys that operate nothing can always go.
+        store.revoke_unless_last(&limited, at(110)).unwrap();
+        store.revoke_unless_last(&expired, at(110)).unwrap();
+        let second = make(&[Scope::Admin], Catalogs::All, Some(1000));
+        store.revoke_unless_last(&first, at(111)).unwrap();
+        assert!(store.revoke_unless_last(&second, at(111)).is_err());
+        assert!(matches!(
+            store.revoke_unless_last("nobody", at(111)),
+            Err(KeyError::UnknownKey { .. })
+        ));
+        // Twice is once.
+        store.revoke_unless_last(&first, at(112)).unwrap();
     }
 
     #[test]

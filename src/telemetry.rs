@@ -1,5 +1,8 @@
 //! Telemetry of the service: structured logs, Prometheus metrics, and OpenTelemetry spans.
 
+pub mod latencies;
+pub mod process;
+pub mod series;
 pub mod traces;
 
 use std::io::{self, IsTerminal as _, Write};
@@ -8,9 +11,7 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use toolscout_index::Results;
 use tracing_subscriber::filter::filter_fn;
@@ -18,6 +19,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
 
+use self::latencies::Latencies;
+use self::series::Series;
 use self::traces::Traces;
 use crate::embed_cache::CacheCounters;
 use crate::printable;
@@ -83,21 +86,21 @@ impl Write for PrintableStderr {
     }
 }
 
-/// Upper bounds of the latency buckets in seconds: from a cached lexical search to a slow request.
-const SECONDS: [f64; 15] = [
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
-    10.0,
-];
-
 /// The metrics of the service. Every label has few values, and none names a catalog.
 pub struct Metrics {
     registry: Registry,
-    requests: Family<RequestLabels, Counter>,
-    request_seconds: Family<RouteLabels, Histogram>,
-    stage_seconds: Family<StageLabels, Histogram>,
-    no_match: Family<ModeLabels, Counter>,
-    degraded: Family<ModeLabels, Counter>,
-    rejected: Family<ReasonLabels, Counter>,
+    /// Requests answered.
+    pub requests: Series<RequestLabels, Counter>,
+    /// Time to answer a request.
+    pub request_seconds: Series<RouteLabels, Latencies>,
+    /// Time of each stage of a search, and of all stages as `total`.
+    pub stage_seconds: Series<StageLabels, Latencies>,
+    /// Searches without a good enough match.
+    pub no_match: Series<ModeLabels, Counter>,
+    /// Searches without something that was asked for.
+    pub degraded: Series<DegradedLabels, Counter>,
+    /// Work that was refused because a limit was reached.
+    pub refused: Series<ReasonLabels, Counter>,
     /// The cache of query embeddings.
     pub cache: CacheCounters,
     /// Open connections.
@@ -118,33 +121,56 @@ pub struct Metrics {
     pub feedback: Counter<u64, AtomicU64>,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RequestLabels {
-    method: &'static str,
-    route: String,
-    status: u32,
+/// What requests are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+pub struct RequestLabels {
+    /// The method.
+    pub method: &'static str,
+    /// The pattern of the route.
+    pub route: String,
+    /// The status of the answer.
+    pub status: u32,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RouteLabels {
-    method: &'static str,
-    route: String,
+/// What times of requests are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+pub struct RouteLabels {
+    /// The method.
+    pub method: &'static str,
+    /// The pattern of the route.
+    pub route: String,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct StageLabels {
-    mode: &'static str,
-    stage: &'static str,
+/// What times of searches are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+pub struct StageLabels {
+    /// The mode that was answered with.
+    pub mode: &'static str,
+    /// The stage.
+    pub stage: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ModeLabels {
-    mode: &'static str,
+/// What searches are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+pub struct ModeLabels {
+    /// The mode that was answered with.
+    pub mode: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: &'static str,
+/// What searches are degraded by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+pub struct DegradedLabels {
+    /// The mode that was answered with.
+    pub mode: &'static str,
+    /// The code of the cause.
+    pub reason: &'static str,
+}
+
+/// What refused work is counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+pub struct ReasonLabels {
+    /// The limit.
+    pub reason: &'static str,
 }
 
 impl Metrics {
@@ -152,12 +178,12 @@ impl Metrics {
     pub fn new() -> Self {
         let mut metrics = Metrics {
             registry: Registry::with_prefix("toolscout"),
-            requests: Family::default(),
-            request_seconds: Family::new_with_constructor(seconds),
-            stage_seconds: Family::new_with_constructor(seconds),
-            no_match: Family::default(),
-            degraded: Family::default(),
-            rejected: Family::default(),
+            requests: Series::default(),
+            request_seconds: Series::default(),
+            stage_seconds: Series::default(),
+            no_match: Series::default(),
+            degraded: Series::default(),
+            refused: Series::default(),
             cache: CacheCounters::default(),
             connections: Gauge::default(),
             in_flight: Gauge::default(),
@@ -179,13 +205,12 @@ impl Metrics {
             route: route.to_owned(),
             status: status.into(),
         };
-        self.requests.get_or_create(&labels).inc();
-        self.request_seconds
-            .get_or_create(&RouteLabels {
-                method,
-                route: route.to_owned(),
-            })
-            .observe(elapsed_s);
+        self.requests.of(labels).inc();
+        let labels = RouteLabels {
+            method,
+            route: route.to_owned(),
+        };
+        self.request_seconds.of(labels).observe(elapsed_s);
     }
 
     /// Counts a search and the time of its stages.
@@ -196,21 +221,21 @@ impl Metrics {
         let timings = &results.timings;
         let total = ("total", timings.total_ms);
         for (stage, elapsed_ms) in timings.stages().into_iter().chain([total]) {
-            self.stage_seconds
-                .get_or_create(&StageLabels { mode, stage })
-                .observe(elapsed_ms / 1000.0);
+            let labels = StageLabels { mode, stage };
+            self.stage_seconds.of(labels).observe(elapsed_ms / 1000.0);
         }
         if results.no_match.is_some() {
-            self.no_match.get_or_create(&ModeLabels { mode }).inc();
+            self.no_match.of(ModeLabels { mode }).inc();
         }
-        if results.degraded.is_some() {
-            self.degraded.get_or_create(&ModeLabels { mode }).inc();
+        if let Some(degraded) = &results.degraded {
+            let reason = degraded.cause.code();
+            self.degraded.of(DegradedLabels { mode, reason }).inc();
         }
     }
 
     /// Counts work that was refused because a limit was reached.
     pub fn rejected(&self, reason: &'static str) {
-        self.rejected.get_or_create(&ReasonLabels { reason }).inc();
+        self.refused.of(ReasonLabels { reason }).inc();
     }
 
     /// All metrics in the OpenMetrics text format, which Prometheus reads.
@@ -247,7 +272,7 @@ impl Metrics {
         registry.register(
             "rejected",
             "Work refused because a limit was reached",
-            self.rejected.clone(),
+            self.refused.clone(),
         );
         registry.register(
             "embed_cache_hits",
@@ -290,10 +315,6 @@ impl Default for Metrics {
     fn default() -> Self {
         Metrics::new()
     }
-}
-
-fn seconds() -> Histogram {
-    Histogram::new(SECONDS)
 }
 
 /// Counts one thing in a gauge until it is dropped.

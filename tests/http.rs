@@ -7,6 +7,7 @@ mod http {
     pub mod server;
 
     pub mod access;
+    pub mod audit;
     pub mod bounds;
     pub mod catalogs;
     pub mod console;
@@ -14,10 +15,12 @@ mod http {
     pub mod errors;
     pub mod evaluations;
     pub mod feedback;
+    pub mod keys;
     pub mod mcp;
     pub mod memory;
     pub mod search;
     pub mod service;
+    pub mod stats;
     pub mod stream;
     pub mod tasks;
     pub mod tools;

@@ -535,8 +535,10 @@ impl<'a> Turn<'a> {
         figures.first_token_ms = self.first_token_ms;
         figures.total_ms = elapsed_ms(self.started);
         // Showing the whole catalog would have cost its tokens in every round.
-        let whole = catalog_tokens.await.unwrap_or_default() as i64 * i64::from(figures.rounds);
-        figures.tokens_saved = whole - self.run.shown_tokens() as i64;
+        let whole = catalog_tokens.await.unwrap_or_default() as u64 * u64::from(figures.rounds);
+        let shown = self.run.shown_tokens() as u64;
+        figures.tokens_saved = whole as i64 - shown as i64;
+        self.shared.count_turn(whole, shown);
         figures.references = references;
         let toolbox = serde_json::to_value(self.run.toolbox().state()).unwrap_or_default();
         TurnEnd {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::latency::Latency;
+use crate::telemetry::process;
 
 /// The cost of building and opening one catalog.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,13 +80,7 @@ pub fn reset_peak_rss() {
 
 /// Peak resident memory in MiB since [`reset_peak_rss`].
 pub fn peak_rss_mb() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    kib_of(&status, "VmHWM:").map(|kib| kib / 1024.0)
-}
-
-fn kib_of(status: &str, key: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+    process::peak_resident_bytes().map(|bytes| bytes as f64 / f64::from(1 << 20))
 }
 
 #[cfg(test)]
@@ -106,15 +101,6 @@ mod tests {
             (cost.index_tools_per_s, cost.embed_tools_per_s, cost.disk_mb),
             (250.0, Some(10.0), 3.0)
         );
-    }
-
-    #[test]
-    fn peak_memory_is_read_from_the_status_file() {
-        assert_eq!(
-            kib_of("VmPeak:\t  10 kB\nVmHWM:\t  2048 kB\n", "VmHWM:"),
-            Some(2048.0)
-        );
-        assert_eq!(kib_of("Name: x\n", "VmHWM:"), None);
     }
 
     #[test]

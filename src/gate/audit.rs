@@ -8,6 +8,7 @@
 //! on another machine.
 
 pub mod anchor;
+pub mod page;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -223,6 +224,12 @@ pub enum AuditError {
         /// How it breaks the chain.
         what: &'static str,
     },
+    /// The verification was stopped.
+    #[error("the check of the audit log {} was stopped before it ended", path.display())]
+    Stopped {
+        /// The path of the audit log.
+        path: PathBuf,
+    },
     /// The given head hash is not in the chain.
     #[error("no entry of the audit log {} has the hash {head}; entries were cut off, or the log was rewritten", path.display())]
     HeadMissing {
@@ -375,6 +382,19 @@ impl AuditLog {
     /// [`AuditError::Broken`] for the first entry that breaks the chain,
     /// [`AuditError::HeadMissing`], and the errors of the anchor.
     pub fn verify(&self, head: Option<&str>) -> Result<Verified, AuditError> {
+        self.verify_while(head, |_| true)
+    }
+
+    /// Verifies as [`AuditLog::verify`] does. `go_on` is told the number of each entry before it is
+    /// checked; false stops there.
+    ///
+    /// # Errors
+    /// Those of [`AuditLog::verify`], and [`AuditError::Stopped`].
+    pub fn verify_while(
+        &self,
+        head: Option<&str>,
+        mut go_on: impl FnMut(i64) -> bool,
+    ) -> Result<Verified, AuditError> {
         // Read before the entries, so that an entry appended meanwhile does not count as missing.
         let anchored = self.anchor.read();
         let (mut last, mut head_found) = (Link::GENESIS, head.is_none());
@@ -387,6 +407,10 @@ impl AuditLog {
                     what,
                 })
             };
+            if !go_on(seq) {
+                let path = self.path.clone();
+                return Err(AuditError::Stopped { path });
+            }
             let (next, chained) = last.after(text);
             if seq != next {
                 return broken("does not have the next number");

@@ -24,7 +24,7 @@ use super::error::not_ready;
 use super::error::{ApiError, ApiResult};
 use super::registry::OpenCatalog;
 use crate::catalog_writer::Change;
-use crate::finder::snapshot::CurrentSnapshot;
+use crate::finder::ToolSearch;
 use crate::gate::Gate;
 use crate::keys::Scope;
 use crate::mcp::gateway::Session;
@@ -86,9 +86,9 @@ pub async fn serve(
     Ok(response)
 }
 
-/// The service over this catalog. Its calls go through this gate.
+/// The service over the tools that `search` finds. Its calls go through this gate.
 pub fn service(
-    catalog: &Arc<OpenCatalog>,
+    search: Arc<dyn ToolSearch>,
     pool: Pool,
     gate: Arc<Gate>,
     toolset: Option<Arc<dyn Toolset>>,
@@ -96,9 +96,7 @@ pub fn service(
     max_body_bytes: usize,
     stop: CancellationToken,
 ) -> McpService {
-    let catalog = Arc::clone(catalog);
     let max_sessions = config.max_sessions;
-    let search = Arc::new(CurrentSnapshot(move || catalog.searcher()));
     let gateway = Gateway::with_toolset(search, pool, gate, toolset, config);
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(SESSION_IDLE);

@@ -16,6 +16,7 @@ use super::access::{Grant, Reading};
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
+use super::tokens::Source;
 use super::wire::ToolFormat;
 use crate::budget;
 use crate::feedback::{SearchContext, Signer};
@@ -43,6 +44,8 @@ pub async fn search(
 ) -> ApiResult<Json<SearchAnswer>> {
     let prepared = PreparedSearch::new(request)?;
     let searcher = catalog.searcher();
+    let format = prepared.output.as_ref().map(|output| output.format);
+    let searched = Arc::clone(&searcher);
     let span = traces::search_span();
     let signer = app.feedback.signer().clone();
     let run = move || {
@@ -56,6 +59,17 @@ pub async fn search(
     let outcome = app.cpu_pool.run(run).instrument(span.clone()).await;
     let (answer, results) = outcome.inspect_err(|_| app.metrics.rejected("search_queue"))??;
     app.metrics.search(&results);
+    if let Some(format) = format {
+        let tools = results.hits.iter().map(|hit| Arc::clone(&hit.tool));
+        let shown = answer.budget.as_ref().map(|budget| budget.tokens);
+        app.token_savings.count(
+            Source::Search,
+            searched,
+            tools.collect(),
+            format.into(),
+            shown,
+        );
+    }
     traces::record_search(&span, &results);
     Ok(Json(answer))
 }

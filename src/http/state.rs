@@ -13,6 +13,7 @@ use toolscout_index::memory::Source;
 use toolscout_index::{DataDir, Options, ToolId};
 
 use super::agent::{PageToken, Runs};
+use super::audit::AuditCheck;
 use super::embedders::{EmbedderSource, EmbeddersOf};
 use super::error::{self, ApiError, ApiResult};
 use super::evaluations::Evaluations;
@@ -20,9 +21,11 @@ use super::feedback::RateLimit;
 use super::limits::Limits;
 use super::mcp::{self, McpService};
 use super::registry::{OpenCatalog, Registry};
+use super::stats::Started;
 use super::stream::Streams;
 use super::tasks::Tasks;
 use super::threads::{CpuPool, blocking};
+use super::tokens::TokenSavings;
 use crate::agent::Agent;
 use crate::clock::unix_ms;
 use crate::feedback::{FeedbackRecord, FeedbackStore};
@@ -94,6 +97,10 @@ impl std::ops::Deref for App {
 pub struct AppState {
     pub(super) catalogs: Registry,
     pub(super) default_catalog: String,
+    pub(super) exposure: Exposure,
+    pub(super) started: Started,
+    pub(super) audit_check: AuditCheck,
+    pub(super) token_savings: TokenSavings,
     pub(super) keys: KeyStore,
     pub(super) feedback: FeedbackStore,
     pub(super) feedback_rate: RateLimit,
@@ -137,8 +144,7 @@ impl App {
             embedder_source,
             allowed_hosts,
             allowed_origins,
-            // Checked when the address is bound.
-            exposure: _,
+            exposure,
             agent,
             upstream,
             gateway,
@@ -157,6 +163,10 @@ impl App {
                 Arc::clone(&metrics),
             ),
             default_catalog,
+            exposure,
+            started: Started::now(),
+            audit_check: AuditCheck::default(),
+            token_savings: TokenSavings::start(),
             tasks: Arc::default(),
             evaluations: Evaluations::default(),
             cpu_pool: CpuPool::new(
@@ -239,8 +249,10 @@ impl App {
         // Connecting continues in the background; a slow server does not delay the start.
         self.upstream
             .start(Arc::clone(catalog) as Arc<dyn CatalogSink>);
+        let searched = Arc::clone(catalog);
+        let search = self.token_savings.counting(move || searched.searcher());
         let service = mcp::service(
-            catalog,
+            Arc::new(search),
             self.upstream.clone(),
             gate,
             toolset,

@@ -26,7 +26,7 @@ use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, failed_item};
 use crate::catalog_writer::Change;
 
 /// Most bodies that are streamed at a time. The results of each, up to 10 MB, may wait in memory.
-const MAX_STREAMS: usize = 16;
+pub const MAX_STREAMS: usize = 16;
 /// Longest line. A description may have 16 MiB; such a tool needs the route for a single tool.
 const MAX_LINE_BYTES: usize = 4 << 20;
 /// Most lines of one request. All their results, about 100 bytes each, may wait for the client.
@@ -63,6 +63,11 @@ impl Default for Streams {
 }
 
 impl Streams {
+    /// Number of running loads.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
     /// Waits for the loads to end, which they do after the batch in progress once the server shuts
     /// down.
     pub async fn finished(&self) {

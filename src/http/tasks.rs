@@ -22,7 +22,7 @@ use super::wire::{ChangeCounts, ItemError, ItemResult};
 /// Most stored tasks. A new one replaces the oldest that has ended.
 const MAX_STORED: usize = 1000;
 /// Most running tasks.
-const MAX_RUNNING: usize = 32;
+pub const MAX_RUNNING: usize = 32;
 /// Most failed items that a task lists; all of them are counted.
 pub const MAX_LISTED_FAILURES: usize = 1000;
 
@@ -168,6 +168,11 @@ impl Tasks {
             .iter()
             .find(|task| task.lock().id == id)
             .cloned()
+    }
+
+    /// Number of running tasks.
+    pub fn running(&self) -> usize {
+        *self.running.borrow()
     }
 
     /// Waits until no task is running.

@@ -20,6 +20,7 @@ pub struct CpuPool {
     admitted: Arc<Semaphore>,
     patience: Duration,
     queue_depth: Gauge,
+    size: usize,
 }
 
 impl CpuPool {
@@ -31,7 +32,13 @@ impl CpuPool {
             admitted: Arc::new(Semaphore::new(threads + queue)),
             patience,
             queue_depth,
+            size: threads,
         }
+    }
+
+    /// Number of threads that are working.
+    pub fn busy(&self) -> usize {
+        self.size.saturating_sub(self.threads.available_permits())
     }
 
     /// Runs CPU work on a thread of the pool.

@@ -31,6 +31,11 @@ impl Runs {
         }
     }
 
+    /// Number of runs.
+    pub fn count(&self) -> usize {
+        self.lock().all
+    }
+
     /// A permit for one more run, returned when it is dropped. Without a key only the limit of the
     /// server applies: it has a single user.
     ///

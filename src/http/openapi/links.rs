@@ -38,6 +38,7 @@ const WRITTEN_TOOL: &[(&str, &str)] = &[
     ("catalog", "$request.path.catalog"),
     ("id", "$response.body#/id"),
 ];
+const CREATED_KEY: &[(&str, &str)] = &[("id", "$response.body#/id")];
 /// The first of the tools that were written.
 const FIRST_ITEM: &[(&str, &str)] = &[
     ("catalog", "$request.path.catalog"),
@@ -128,6 +129,8 @@ const LINKS: &[Link] = &[
     ),
     link("chat", "200", "show_conversation", CONVERSATION),
     link("chat", "200", "delete_conversation", CONVERSATION),
+    link("create_key", "201", "show_key", CREATED_KEY),
+    link("create_key", "201", "revoke_key", CREATED_KEY),
 ];
 
 /// Adds the links to the responses that they start from.

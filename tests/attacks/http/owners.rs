@@ -46,6 +46,16 @@ pub const SECTION: Section = Section {
             happens: "404 as for a session that is not there; the session goes on",
             test: "an_mcp_session_is_its_keys_alone",
         },
+        Attack {
+            tried: "An admin key that is limited to catalogs lists, creates or revokes keys, or reads the audit log or the figures of the server",
+            happens: "403 `wrong_scope`, as for every other key than an admin key for all catalogs; nothing is created or revoked",
+            test: "only_an_admin_key_for_all_catalogs_manages_keys_and_looks_at_log_and_figures",
+        },
+        Attack {
+            tried: "Whoever comes first makes the first key of a server that is open to a network without keys",
+            happens: "403 `first_key`: only the command line on the server's machine makes it",
+            test: "a_server_that_is_open_to_a_network_gives_nobody_its_first_key",
+        },
     ],
 };
 

@@ -1,0 +1,44 @@
+//! What the system knows of this process.
+
+use std::fs;
+
+/// Resident memory in bytes, where the system tells it (Linux).
+pub fn resident_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
+/// Peak resident memory in bytes, where the system tells it (Linux).
+pub fn peak_resident_bytes() -> Option<u64> {
+    status_bytes("VmHWM:")
+}
+
+fn status_bytes(key: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    kib_of(&status, key).map(|kib| kib << 10)
+}
+
+/// The value of a line as `VmRSS:    2048 kB`.
+fn kib_of(status: &str, key: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_the_status_file() {
+        assert_eq!(
+            kib_of("VmPeak:\t  10 kB\nVmHWM:\t  2048 kB\n", "VmHWM:"),
+            Some(2048)
+        );
+        assert_eq!(kib_of("Name: x\n", "VmHWM:"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_has_memory() {
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}
