@@ -50,19 +50,34 @@ async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
     }
 }
 
-/// The file, or 304 for a client that has it already.
-fn answer(asset: &Asset, headers: &HeaderMap) -> Response {
-    let tag = asset.entity_tag();
+/// The file, compressed for a client that takes that, or 304 for a client that has it already.
+fn answer(asset: &'static Asset, headers: &HeaderMap) -> Response {
+    let gzip = asset.gzip().filter(|_| accept::takes_gzip(headers));
+    let tag = asset.entity_tag(gzip.is_some());
     let mut response = if has(headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        let content_type = HeaderValue::from_static(asset.content_type);
-        ([(header::CONTENT_TYPE, content_type)], asset.bytes).into_response()
+        content(asset, gzip)
     };
     let answered = response.headers_mut();
     answered.insert(header::CACHE_CONTROL, REVALIDATE);
+    let accept_encoding = HeaderValue::from_static("accept-encoding");
+    answered.append(header::VARY, accept_encoding);
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         answered.insert(header::ETAG, tag);
+    }
+    response
+}
+
+fn content(asset: &Asset, gzip: Option<&'static [u8]>) -> Response {
+    let content_type = HeaderValue::from_static(asset.content_type);
+    let body = gzip.unwrap_or(asset.bytes);
+    let mut response = ([(header::CONTENT_TYPE, content_type)], body).into_response();
+    if gzip.is_some() {
+        let gzip = HeaderValue::from_static("gzip");
+        response
+            .headers_mut()
+            .insert(header::CONTENT_ENCODING, gzip);
     }
     response
 }
@@ -104,7 +119,8 @@ mod tests {
         let response = page(headers(header::ACCEPT, browser)).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()[header::CONTENT_TYPE], assets::HTML);
-        assert_eq!(response.headers()[header::VARY], "accept");
+        let varies: Vec<_> = response.headers().get_all(header::VARY).iter().collect();
+        assert_eq!(varies, ["accept-encoding", "accept"]);
         let response = page(headers(header::ACCEPT, "*/*")).await;
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
     }

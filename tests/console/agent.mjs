@@ -49,7 +49,7 @@ const answers = (text) => [{ reply: { text } }];
  * A server whose model plays back these lines, with the tools that come with the program.
  * @param {Server} [before] whose place it takes
  */
-async function scripted(lines, flags = [], before = undefined) {
+export async function scripted(lines, flags = [], before = undefined) {
   const script = join(mkdtempSync(join(tmpdir(), "toolscout-script-")), "script.jsonl");
   writeFileSync(script, lines.map((line) => JSON.stringify(line)).join("\n"));
   const server = await Server.start(["--embedder", "none"], before?.port, before?.data, ["--llm", `script:${script}`, "--max-rounds", "8", ...flags]);

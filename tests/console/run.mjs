@@ -7,6 +7,7 @@ import { launch } from "./browser.mjs";
 import { catalog } from "./catalog.mjs";
 import { evaluate } from "./evaluate.mjs";
 import { HOSTILE } from "./hostile.mjs";
+import { operations } from "./operations.mjs";
 import { search } from "./search.mjs";
 import { Server } from "./server.mjs";
 import { servers } from "./servers.mjs";
@@ -42,7 +43,7 @@ async function large() {
 const only = process.argv[2] ?? "";
 const world = { browser: await launch(), server: await usual(), large: await large() };
 let failed = 0;
-for (const [name, check] of Object.entries({ ...search, ...catalog, ...servers, ...agent, ...evaluate, ...shell })) {
+for (const [name, check] of Object.entries({ ...search, ...catalog, ...servers, ...agent, ...evaluate, ...operations, ...shell })) {
   if (!name.includes(only)) continue;
   try {
     const figures = await check(world);

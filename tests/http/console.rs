@@ -89,6 +89,43 @@ async fn a_file_is_sent_once_and_an_unknown_one_is_an_error_of_the_api() {
 }
 
 #[tokio::test]
+async fn a_file_is_compressed_for_who_takes_that() {
+    let server = Server::start().await;
+    let path = "/console/style.css";
+    let plain = server.get(path).await;
+    assert!(plain.headers.get(header::CONTENT_ENCODING).is_none());
+    let asking = || {
+        let request = server.request(Method::GET, path);
+        request.header(header::ACCEPT_ENCODING, "gzip, br")
+    };
+    let answer = asking().send().await.unwrap();
+    let headers = answer.headers().clone();
+    assert_eq!(headers[header::CONTENT_ENCODING], "gzip");
+    assert_eq!(
+        headers[header::CONTENT_TYPE],
+        plain.headers[header::CONTENT_TYPE]
+    );
+    for headers in [&headers, &plain.headers] {
+        let mut varies = headers.get_all(header::VARY).iter();
+        assert!(varies.any(|by| by == "accept-encoding"), "{headers:?}");
+    }
+    let gzip = answer.bytes().await.unwrap();
+    assert!(gzip.starts_with(&[0x1f, 0x8b]));
+    let plain_bytes = plain.body.as_str().unwrap().len();
+    assert!(
+        gzip.len() * 2 < plain_bytes,
+        "{} of {plain_bytes}",
+        gzip.len()
+    );
+    // A cache holds both, so each has a tag of its own.
+    assert_ne!(headers[header::ETAG], plain.headers[header::ETAG]);
+    let again = asking().header(header::IF_NONE_MATCH, &headers[header::ETAG]);
+    let again = read(again).await;
+    assert_eq!(again.status, 304);
+    assert!(again.headers.get(header::CONTENT_ENCODING).is_none());
+}
+
+#[tokio::test]
 async fn the_page_needs_no_key_and_what_it_shows_does() {
     let server = Server::start().await;
     server.key(toolscout::keys::Scope::Search, "*");

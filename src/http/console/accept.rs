@@ -1,4 +1,4 @@
-//! Which of two kinds of answers a client prefers.
+//! Which of two kinds of answers a client prefers, and whether it takes a compressed one.
 
 use axum::http::{HeaderMap, header};
 
@@ -20,6 +20,26 @@ pub fn prefers_html(headers: &HeaderMap) -> bool {
         }
     }
     html > json
+}
+
+/// Whether the client takes a body that is compressed by gzip: it names gzip, or anything else than
+/// what it names, with a weight above 0.
+pub fn takes_gzip(headers: &HeaderMap) -> bool {
+    let (mut gzip, mut others) = (None, 0.0);
+    let codings = headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    for coding in codings {
+        let (name, weight) = media_range(coding);
+        match name.as_str() {
+            "gzip" | "x-gzip" => gzip = Some(weight),
+            "*" => others = weight,
+            _ => {}
+        }
+    }
+    gzip.unwrap_or(others) > 0.0
 }
 
 /// The media type of a range, in small letters, and its weight: 1 where it has none or a malformed
@@ -69,5 +89,22 @@ mod tests {
             assert!(!prefers(accept), "{accept}");
         }
         assert!(!prefers_html(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn only_who_says_so_takes_a_compressed_body() {
+        let takes = |encodings: &'static str| {
+            takes_gzip(&HeaderMap::from_iter([(
+                header::ACCEPT_ENCODING,
+                HeaderValue::from_static(encodings),
+            )]))
+        };
+        for encodings in ["gzip", "gzip, deflate, br, zstd", "br;q=1, GZIP;q=0.5", "*"] {
+            assert!(takes(encodings), "{encodings}");
+        }
+        for encodings in ["", "identity", "br", "gzip;q=0", "*, gzip;q=0", "*;q=0"] {
+            assert!(!takes(encodings), "{encodings}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
     }
 }

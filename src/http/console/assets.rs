@@ -1,5 +1,11 @@
 //! The files of the console, in the program.
 
+use std::io::Write as _;
+use std::sync::OnceLock;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
 /// The content type of the page.
 pub const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
@@ -15,15 +21,32 @@ pub struct Asset {
     pub content_type: &'static str,
     /// Its content.
     pub bytes: &'static [u8],
+    /// Its content compressed; `None` where that makes it no shorter.
+    gzip: OnceLock<Option<Vec<u8>>>,
 }
 
 impl Asset {
-    /// Changes with the content, as `ETag` has it. Hashing takes microseconds, and browsers ask
-    /// seldom.
-    pub fn entity_tag(&self) -> String {
+    /// Changes with the content and with whether it is compressed, as `ETag` has it. Hashing takes
+    /// microseconds, and browsers ask seldom.
+    pub fn entity_tag(&self, is_compressed: bool) -> String {
         let hash = blake3::hash(self.bytes).to_hex();
-        format!("\"{}\"", &hash[..16])
+        let coding = if is_compressed { "-gzip" } else { "" };
+        format!("\"{}{coding}\"", &hash[..16])
     }
+
+    /// Its content compressed, where that makes it shorter. Compressed when it is first asked for,
+    /// which takes a millisecond, and kept.
+    pub fn gzip(&self) -> Option<&[u8]> {
+        self.gzip.get_or_init(|| compressed(self.bytes)).as_deref()
+    }
+}
+
+fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing to memory does not fail.
+    encoder.write_all(bytes).ok()?;
+    let short = encoder.finish().ok()?;
+    (short.len() < bytes.len()).then_some(short)
 }
 
 macro_rules! asset {
@@ -32,6 +55,7 @@ macro_rules! asset {
             path: $path,
             content_type: $content_type,
             bytes: include_bytes!(concat!("assets/", $path)),
+            gzip: OnceLock::new(),
         }
     };
 }
@@ -40,12 +64,13 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 38] = [
+static FILES: [Asset; 44] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
     asset!("app.js", JAVASCRIPT),
     asset!("arguments.js", JAVASCRIPT),
+    asset!("audit.js", JAVASCRIPT),
     asset!("catalog.js", JAVASCRIPT),
     asset!("chat.js", JAVASCRIPT),
     asset!("connection.js", JAVASCRIPT),
@@ -57,12 +82,17 @@ static FILES: [Asset; 38] = [
     asset!("evaluate_queries.js", JAVASCRIPT),
     asset!("events.js", JAVASCRIPT),
     asset!("export.js", JAVASCRIPT),
+    asset!("figures.js", JAVASCRIPT),
     asset!("gate.js", JAVASCRIPT),
     asset!("hit.js", JAVASCRIPT),
     asset!("icon.svg", SVG),
     asset!("inputs.js", JAVASCRIPT),
+    asset!("keys.js", JAVASCRIPT),
     asset!("list.js", JAVASCRIPT),
     asset!("load.js", JAVASCRIPT),
+    asset!("operations.css", CSS),
+    asset!("operations.js", JAVASCRIPT),
+    asset!("panels.js", JAVASCRIPT),
     asset!("place.js", JAVASCRIPT),
     asset!("plan.js", JAVASCRIPT),
     asset!("prose.js", JAVASCRIPT),
@@ -130,6 +160,23 @@ mod tests {
             used, served,
             "files that are named, and files that are served"
         );
+    }
+
+    #[test]
+    fn compressed_files_are_shorter_and_the_same() {
+        use std::io::Read as _;
+        for asset in FILES.iter().chain([&PAGE]) {
+            let Some(gzip) = asset.gzip() else {
+                assert!(asset.bytes.len() < 300, "{}", asset.path);
+                continue;
+            };
+            assert!(gzip.len() < asset.bytes.len(), "{}", asset.path);
+            let mut read = Vec::new();
+            flate2::read::GzDecoder::new(gzip)
+                .read_to_end(&mut read)
+                .unwrap();
+            assert!(read == asset.bytes, "{}", asset.path);
+        }
     }
 
     #[test]

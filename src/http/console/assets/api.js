@@ -22,7 +22,10 @@ class Failure extends Error {
 /** The key of this tab, if it has one. It is forgotten with the tab. */
 export const key = {
   read: () => sessionStorage.getItem(STORED_KEY) ?? "",
-  store: (value) => sessionStorage.setItem(STORED_KEY, value),
+  store: (value) => {
+    sessionStorage.setItem(STORED_KEY, value);
+    dispatchEvent(new Event("key"));
+  },
   forget: () => sessionStorage.removeItem(STORED_KEY),
 };
 

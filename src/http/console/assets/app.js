@@ -13,6 +13,7 @@ const SCREENS = {
   catalog: { title: "Catalog", open: async () => (await import("./catalog.js")).catalog },
   agent: { title: "Agent", open: async () => (await import("./agent.js")).agent },
   evaluate: { title: "Evaluate", open: async () => (await import("./evaluate.js")).evaluate },
+  operations: { title: "Operations", open: async () => (await styled("operations.css", import("./operations.js"))).operations },
 };
 const THEMES = { system: "System", light: "Light", dark: "Dark" };
 
@@ -56,6 +57,22 @@ async function loadCatalogs() {
 function chosenCatalog(list, params) {
   const usual = list.find(({ name }) => name === "default") ?? list[0];
   return params.get("c") ?? usual?.name ?? "default";
+}
+
+/** What is loaded, once the style sheet that belongs to it is there too. */
+async function styled(name, loading) {
+  const href = `console/${name}`;
+  if (!document.head.querySelector(`link[href="${href}"]`)) {
+    await new Promise((resolve, reject) => {
+      const link = h("link", { rel: "stylesheet", href, onload: resolve });
+      link.addEventListener("error", () => {
+        link.remove();
+        reject(new Error("The style sheet of this screen did not come."));
+      });
+      document.head.append(link);
+    });
+  }
+  return loading;
 }
 
 function showFailure(error) {
@@ -156,6 +173,7 @@ document.getElementById("nav").addEventListener("click", () => rememberAddress()
 document.getElementById("skip").addEventListener("click", () => main.focus());
 document.getElementById("theme").addEventListener("click", nextTheme);
 document.getElementById("key").addEventListener("click", forgetKey);
+addEventListener("key", showKeyButton);
 onConnection(showConnection);
 showTheme();
 showVersion();

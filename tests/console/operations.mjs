@@ -1,0 +1,212 @@
+/** Screen Operations: figures, the audit log, and keys. */
+
+import assert from "node:assert/strict";
+import { setTimeout as pause } from "node:timers/promises";
+import { scripted } from "./agent.mjs";
+import { barriers, close, open, picture } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+const RUN = "window.hostileRan = true";
+const HOSTILE = `<img src=x onerror="${RUN}"> \u202Eturned\u202C`;
+const SEND = { name: "gmail__send_email", arguments: { to: ["anna@example.com"], subject: HOSTILE, body: "Take an umbrella.", format: "PLAIN" } };
+const TURNS = [
+  { reply: { calls: [{ name: "tool_search", arguments: { query: "send an email", limit: 2 } }] } },
+  { reply: { calls: [SEND] } },
+  { reply: { calls: [SEND] } },
+  { reply: { text: "One was sent." } },
+  { tool: "gmail/send_email", result: { sent: true } },
+];
+
+/** A server whose agent has made one call, and was refused another. */
+async function afterCalls() {
+  const server = await scripted(TURNS);
+  const chat = await fetch(`${server.url}/v1/agent/chat`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ query: "Write to Anna" }) });
+  let [text, approvals] = ["", 0];
+  for await (const part of chat.body.pipeThrough(new TextDecoderStream())) {
+    text += part;
+    const events = text.split("\n\n");
+    text = events.pop();
+    for (const event of events) {
+      const data = event.split("\n").find((line) => line.startsWith("data:"));
+      const { type, id } = data ? JSON.parse(data.slice(5)) : {};
+      if (type !== "approval_required") continue;
+      approvals += 1;
+      await server.post("agent/approve", { id, approve: approvals === 1, reason: "once is enough" });
+    }
+  }
+  return server;
+}
+
+const search = (server, query, more = {}) => server.post("search", { query, ...more });
+const views = (page, name) => page.getByRole("navigation", { name: "Operations" }).getByRole("link", { name }).click();
+
+export const operations = {
+  async "figures come by themselves, and can be paused"({ browser, server }) {
+    await search(server, "send an email", { format: "openai" });
+    const page = await open(browser, server);
+    let reads = 0;
+    page.on("request", (request) => { reads += request.url().endsWith("/v1/stats") ? 1 : 0; });
+    await page.getByRole("link", { name: "Operations" }).click();
+    await page.locator(".gauge").first().waitFor();
+    const searches = () => page.locator("tr", { has: page.getByRole("rowheader", { name: "Searches", exact: true }) }).first().locator("td").first().innerText();
+    const before = Number((await searches()).replace(/,/gu, ""));
+    assert.ok(before > 0);
+    for (const query of ["create an issue", "will it rain", "book a flight"]) await search(server, query);
+    await page.waitForFunction((count) => [...document.querySelectorAll("tr")].some((row) => row.cells[0].textContent === "Searches" && Number(row.cells[1].textContent.replace(/,/gu, "")) === count), before + 3);
+    await page.locator(".spark path").first().waitFor({ state: "attached" });
+    assert.match(await page.locator(".card", { hasText: "Tokens saved" }).innerText(), /Searches in a model's format\s+[1-9]/u);
+    await page.waitForTimeout(4000);
+    await picture(page, "operations");
+    await page.getByRole("button", { name: "Pause" }).click();
+    const read = reads;
+    await page.waitForTimeout(4000);
+    assert.equal(reads, read, "nothing is read while it is paused");
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.waitForResponse((response) => response.url().endsWith("/v1/stats"));
+    await page.getByRole("link", { name: "Search", exact: true }).click();
+    await page.locator("#query").waitFor();
+    const left = reads;
+    await page.waitForTimeout(4000);
+    assert.equal(reads, left, "nothing is read while another screen is shown");
+    await close(page);
+  },
+
+  async "figures go on when the server is back"({ browser }) {
+    const server = await Server.start(["--embedder", "none"]);
+    const page = await open(browser, server, { hash: "#/operations", expected: /Failed to load|ERR_/u });
+    await page.locator(".gauge").first().waitFor();
+    await server.stop();
+    await page.locator("#connection", { hasText: "does not answer" }).waitFor();
+    assert.ok(await page.locator(".gauge").first().isVisible(), "the last figures stay in sight");
+    const again = await Server.start(["--embedder", "none"], server.port, server.data);
+    await page.waitForResponse((response) => response.url().endsWith("/v1/stats") && response.ok(), { timeout: 30_000 });
+    await page.waitForFunction(() => document.getElementById("connection").textContent === "");
+    await close(page);
+    await again.end();
+  },
+
+  async "calls are in the audit log, which is filtered and verified"({ browser }) {
+    const server = await afterCalls();
+    const page = await open(browser, server, { hash: "#/operations?view=audit" });
+    await page.locator(".entry").nth(1).waitFor();
+    assert.deepEqual(await page.locator(".entry .call-state").allTextContents().then((states) => states.map((state) => state.replace(/,.*/u, ""))), ["refused", "ok"]);
+    await page.locator(".entry summary").first().click();
+    const facts = await page.locator(".entry-facts").innerText();
+    assert.match(facts, /refused by http: once is enough/u);
+    assert.ok(facts.includes("<img src=x onerror="), "markup is shown as it is");
+    assert.ok(facts.includes("U+202E"));
+    await page.getByText("Not verified").waitFor();
+    await page.getByRole("button", { name: "Verify now" }).click();
+    await page.locator(".check", { hasText: "Unchanged: 3 entries" }).waitFor();
+    await picture(page, "operations-audit");
+    await page.getByLabel("Decision").selectOption("deny");
+    await page.getByText("No call passes these filters").waitFor();
+    await page.getByLabel("Decision").selectOption("ask");
+    await page.locator(".entry").nth(1).waitFor();
+    await page.getByLabel("Tool", { exact: true }).fill("gmail/none");
+    await page.getByText("No call passes these filters").waitFor();
+    assert.match(page.url(), /view=audit&tool=gmail%2Fnone&decision=ask/u);
+    await page.reload();
+    assert.equal(await page.getByLabel("Tool", { exact: true }).inputValue(), "gmail/none");
+    await page.getByLabel("Tool", { exact: true }).fill("gmail/send_email");
+    await page.locator(".entry").nth(1).waitFor();
+    await close(page);
+    await server.end();
+  },
+
+  async "the first key is used at once; others are made and revoked, the last with more care"({ browser }) {
+    const server = await Server.start(["--embedder", "none"]);
+    const page = await open(browser, server, { hash: "#/operations?view=keys", expected: /409|401/u });
+    const dialog = page.getByRole("dialog");
+    await page.getByRole("button", { name: "First key" }).click();
+    await dialog.getByRole("button", { name: "Create key" }).click();
+    const first = await dialog.locator(".secret code").innerText();
+    assert.match(first, /^tsk_/u);
+    await dialog.getByRole("button", { name: "I have stored it" }).click();
+    await page.locator(".api-key", { hasText: "of this tab" }).waitFor();
+    assert.equal((await fetch(`${server.url}/v1/catalogs`)).status, 401);
+    assert.ok(await page.getByRole("button", { name: "Key", exact: true }).isVisible());
+    assert.ok(!page.url().includes(first));
+
+    await page.getByRole("button", { name: "New key" }).click();
+    const create = dialog.getByRole("button", { name: "Create key" });
+    await dialog.getByLabel("Names, with commas between them").fill(" , ");
+    assert.ok(await create.isDisabled(), "a key is for some catalog");
+    await dialog.getByLabel("Names, with commas between them").fill("default, later");
+    await dialog.getByLabel(/^call/u).check();
+    await dialog.getByLabel("Valid").selectOption({ label: "30 days" });
+    await create.click();
+    const second = await dialog.locator(".secret code").innerText();
+    assert.match(await dialog.innerText(), /no catalog yet named later/u);
+    await dialog.getByRole("button", { name: "I have stored it" }).click();
+    const asked = () => fetch(`${server.url}/v1/catalogs/default`, { headers: { Authorization: `Bearer ${second}` } });
+    assert.equal((await asked()).status, 200);
+    const row = page.locator(".api-key", { hasText: second.split("_")[1] });
+    assert.match(await row.innerText(), /search[\s\S]*call[\s\S]*catalogs default, later · created[\s\S]*expires/u);
+    await picture(page, "operations-keys");
+    await row.getByRole("button", { name: /^Revoke/u }).click();
+    await dialog.getByRole("button", { name: "Revoke" }).click();
+    await row.getByText("revoked", { exact: true }).waitFor();
+    assert.equal((await asked()).status, 401);
+
+    await page.getByRole("button", { name: /^Revoke/u }).click();
+    await dialog.getByText("the page will ask for another one").waitFor();
+    await dialog.getByRole("button", { name: "Revoke" }).click();
+    await dialog.getByText("last admin key for all catalogs").waitFor();
+    const revoke = dialog.getByRole("button", { name: "Revoke" });
+    assert.ok(await revoke.isDisabled(), "the id is not typed yet");
+    await dialog.getByLabel(/^Type/u).fill(first.split("_")[1]);
+    await revoke.click();
+    await dialog.getByText("was revoked").waitFor();
+    await close(page);
+    await server.end();
+  },
+
+  async "a limited key is told what it may not see"({ browser }) {
+    const server = await Server.start(["--embedder", "none"]);
+    const token = server.command("keys", "create", "--scope", "admin", "--catalogs", "default").trim();
+    const page = await open(browser, server, { hash: "#/operations", expected: /401|403/u });
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("API key").fill(token);
+    await dialog.getByRole("button", { name: "Use this key" }).click();
+    for (const view of ["Figures", "Audit log", "Keys"]) {
+      await views(page, view);
+      await page.locator(".views a[aria-current]", { hasText: view }).waitFor();
+      await page.getByText("Not with this key").waitFor();
+    }
+    await page.getByRole("link", { name: "Search", exact: true }).click();
+    await page.locator("#query").waitFor();
+    await close(page);
+    await server.end();
+  },
+
+  async "no serious barrier in operations, and a phone shows them"({ browser }) {
+    const server = await afterCalls();
+    for (const dark of [false, true]) {
+      const page = await open(browser, server, { dark, hash: "#/operations" });
+      await page.locator(".gauge").first().waitFor();
+      assert.deepEqual((await barriers(page)).serious, []);
+      await views(page, "Audit log");
+      await page.locator(".entry summary").first().click();
+      await page.getByRole("button", { name: "Verify now" }).click();
+      await page.locator(".check", { hasText: "Unchanged" }).waitFor();
+      assert.deepEqual((await barriers(page)).serious, []);
+      await views(page, "Keys");
+      await page.getByRole("button", { name: "First key" }).click();
+      assert.deepEqual((await barriers(page)).serious, []);
+      await close(page);
+    }
+    for (const view of ["figures", "audit", "keys"]) {
+      const page = await open(browser, server, { width: 360, height: 760, hash: `#/operations?view=${view}` });
+      await page.locator(".gauge, .entry, .empty").first().waitFor();
+      await pause(300);
+      const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.equal(content, window, `${view} is ${content} wide`);
+      const nav = await page.locator("#nav [aria-current]").evaluate((link) => link.getBoundingClientRect().right <= innerWidth && link.offsetHeight < 40);
+      assert.ok(nav, "the screen is named in sight, in one line");
+      if (view === "figures") await picture(page, "phone-operations");
+      await close(page);
+    }
+    await server.end();
+  },
+};
