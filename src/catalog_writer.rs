@@ -1,19 +1,21 @@
 //! The single writer of a catalog: a bounded queue of changes, and one thread that applies and
 //! commits them. While the queue is empty, the thread embeds the tools that have no vectors yet.
 //!
-//! The HTTP server and the MCP gateway both write through this.
+//! The HTTP server and the MCP gateway both write through this. Where a change is written is behind
+//! [`CatalogStore`]: the catalog itself ([`LocalStore`]), or a store that several nodes share.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use toolscout_index::{
-    Catalog, Changes, Error, Result, SearchOptions, Settings, Tool, ToolId, Writer,
+    Catalog, Changes, Error, Ranker, Result, SearchOptions, Searcher, Settings, Tool, ToolId,
+    Writer,
 };
 
 use crate::telemetry::GaugeGuard;
@@ -47,6 +49,8 @@ pub enum Change {
         /// The defaults of its searches.
         search: SearchOptions,
     },
+    /// Gives the catalog a ranker of its own, or takes it away.
+    Ranker(Option<Arc<Ranker>>),
 }
 
 /// A committed change, visible to searches.
@@ -70,9 +74,73 @@ pub enum WriteError {
     /// The writer thread panicked.
     #[error("the writer thread of this catalog ended; restart the program")]
     ThreadEnded,
+    /// The catalog was deleted by another node.
+    #[error("the catalog was deleted")]
+    Deleted,
+    /// The store that holds the catalog cannot be used now. Whether the change was made may be
+    /// unknown; made twice, it has the same effect.
+    #[error("{0}")]
+    Unavailable(String),
     /// The catalog refused the change.
     #[error(transparent)]
     Catalog(#[from] Error),
+}
+
+/// Where changes to one catalog are committed, and what others have committed is read.
+pub trait CatalogStore: Send {
+    /// Commits these changes together, or none of them, and publishes a snapshot with them. One that
+    /// changes nothing commits nothing.
+    ///
+    /// # Errors
+    /// [`WriteError::Catalog`] for a change that cannot be made, [`WriteError::Unavailable`],
+    /// [`WriteError::Deleted`].
+    fn commit(&mut self, changes: &[&Change]) -> Result<Vec<Written>, WriteError>;
+
+    /// Publishes what others have committed, and returns the newest snapshot.
+    ///
+    /// # Errors
+    /// As [`CatalogStore::commit`].
+    fn refresh(&mut self) -> Result<Arc<Searcher>, WriteError>;
+}
+
+/// The catalog itself, in its folder.
+pub struct LocalStore(pub Catalog);
+
+impl CatalogStore for LocalStore {
+    fn commit(&mut self, changes: &[&Change]) -> Result<Vec<Written>, WriteError> {
+        let mut writer = self.0.writer()?;
+        let mut all_changes = Vec::with_capacity(changes.len());
+        let mut is_changed = false;
+        for change in changes {
+            let applied = change.apply(&mut writer)?;
+            is_changed |= applied.is_changed;
+            all_changes.push(applied.changes);
+        }
+        let generation = if is_changed {
+            writer.commit()?
+        } else {
+            // An empty commit would cost a new snapshot and a new generation. Dropping the writer
+            // rolls its transaction back.
+            drop(writer);
+            self.0.refresh()?.generation()
+        };
+        Ok(Written::all(all_changes, generation))
+    }
+
+    fn refresh(&mut self) -> Result<Arc<Searcher>, WriteError> {
+        Ok(self.0.refresh()?)
+    }
+}
+
+impl Written {
+    /// These changes, all of them in this generation.
+    pub fn all(changes: Vec<Changes>, generation: u64) -> Vec<Self> {
+        let written = |changes| Written {
+            changes,
+            generation,
+        };
+        changes.into_iter().map(written).collect()
+    }
 }
 
 /// Called about once a second, when what other processes have committed was read.
@@ -82,15 +150,55 @@ pub type Watch = Box<dyn FnMut(&Catalog) + Send>;
 pub struct CatalogWriter {
     /// One permit for each change in the queue.
     permits: Arc<Semaphore>,
-    queue: Mutex<Option<Sender<QueuedChange>>>,
+    queue: Arc<Queue>,
     closing: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
     depth: Gauge,
+    /// The generation of the newest snapshot.
+    generation: watch::Receiver<u64>,
+}
+
+/// The way to a writer's thread.
+struct Queue {
+    /// `None` once the writer was closed.
+    sender: Mutex<Option<Sender<Message>>>,
+    /// True from a wake until the thread looks.
+    is_awaited: AtomicBool,
+}
+
+impl Queue {
+    fn send(&self, message: Message) -> bool {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        sender
+            .as_ref()
+            .is_some_and(|sender| sender.send(message).is_ok())
+    }
+}
+
+/// Wakes a writer's thread to look for commits of others. Does not keep the writer.
+pub struct Waker(Weak<Queue>);
+
+impl Waker {
+    /// Wakes the thread, if there is still one.
+    pub fn wake(&self) {
+        if let Some(queue) = self.0.upgrade()
+            && !queue.is_awaited.swap(true, Ordering::AcqRel)
+        {
+            // A thread that has ended looks for nothing.
+            queue.send(Message::Look);
+        }
+    }
+}
+
+enum Message {
+    Change(QueuedChange),
+    /// Others may have committed.
+    Look,
 }
 
 struct QueuedChange {
     change: Change,
-    reply: oneshot::Sender<Result<Written>>,
+    reply: oneshot::Sender<Result<Written, WriteError>>,
     _permit: OwnedSemaphorePermit,
     _depth: GaugeGuard,
 }
@@ -107,14 +215,17 @@ impl CatalogWriter {
         capacity: usize,
         depth: Gauge,
     ) -> std::io::Result<Self> {
-        CatalogWriter::start_watching(name, catalog, capacity, depth, Box::new(|_| ()))
+        let store = Box::new(LocalStore(catalog.clone()));
+        CatalogWriter::start_over(store, name, catalog, capacity, depth, Box::new(|_| ()))
     }
 
-    /// As [`CatalogWriter::start`], with a function that follows the catalog.
+    /// As [`CatalogWriter::start`], for a catalog whose changes are committed to `store`, with a
+    /// function that follows the catalog.
     ///
     /// # Errors
     /// When the system cannot start a thread.
-    pub fn start_watching(
+    pub fn start_over(
+        store: Box<dyn CatalogStore>,
         name: &str,
         catalog: Catalog,
         capacity: usize,
@@ -124,27 +235,50 @@ impl CatalogWriter {
         let (sender, queue) = channel();
         let closing = Arc::new(AtomicBool::new(false));
         let permits = Arc::new(Semaphore::new(capacity));
+        let (published, generation) = watch::channel(catalog.searcher().generation());
+        let way = Arc::new(Queue {
+            sender: Mutex::new(Some(sender)),
+            is_awaited: AtomicBool::new(false),
+        });
         let thread = WriterThread {
             name: name.to_owned(),
             catalog,
+            store,
             queue,
+            way: Arc::downgrade(&way),
             closing: Arc::clone(&closing),
             permits: Arc::clone(&permits),
             capacity,
             next_embedding: Some(Instant::now()),
             failures: 0,
             watch,
+            published,
         };
         let handle = std::thread::Builder::new()
             .name(format!("write {name}"))
             .spawn(move || thread.run())?;
         Ok(CatalogWriter {
             permits,
-            queue: Mutex::new(Some(sender)),
+            queue: way,
             closing,
             thread: Mutex::new(Some(handle)),
             depth,
+            generation,
         })
+    }
+
+    /// What wakes the thread.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::downgrade(&self.queue))
+    }
+
+    /// Waits until searches see this generation. False where the thread ended before.
+    pub async fn reaches(&self, generation: u64) -> bool {
+        let mut newest = self.generation.clone();
+        newest
+            .wait_for(|newest| *newest >= generation)
+            .await
+            .is_ok()
     }
 
     /// Applies a change and returns once it is committed.
@@ -176,6 +310,7 @@ impl CatalogWriter {
         // The thread ends when the last sender is gone and the queue is empty.
         drop(
             self.queue
+                .sender
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
@@ -202,13 +337,10 @@ impl CatalogWriter {
             _permit: permit,
             _depth: GaugeGuard::new(&self.depth),
         };
-        self.queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .and_then(|queue| queue.send(queued).ok())
-            .ok_or(WriteError::Closed)?;
-        Ok(answer.await.map_err(|_| WriteError::ThreadEnded)??)
+        if !self.queue.send(Message::Change(queued)) {
+            return Err(WriteError::Closed);
+        }
+        answer.await.map_err(|_| WriteError::ThreadEnded)?
     }
 }
 
@@ -224,7 +356,10 @@ impl Drop for CatalogWriter {
 struct WriterThread {
     name: String,
     catalog: Catalog,
-    queue: Receiver<QueuedChange>,
+    store: Box<dyn CatalogStore>,
+    queue: Receiver<Message>,
+    /// Where it is woken; weak, since the queue ends with its senders.
+    way: Weak<Queue>,
     closing: Arc<AtomicBool>,
     permits: Arc<Semaphore>,
     capacity: usize,
@@ -233,16 +368,20 @@ struct WriterThread {
     /// How often embedding failed since it last succeeded.
     failures: u32,
     watch: Watch,
+    published: watch::Sender<u64>,
 }
 
 impl WriterThread {
     fn run(mut self) {
         loop {
             match self.queue.recv_timeout(self.idle_timeout()) {
-                Ok(first) => self.apply_group(first),
+                Ok(Message::Change(first)) => self.apply_group(first),
+                Ok(Message::Look) => self.look(),
                 Err(RecvTimeoutError::Timeout) => self.use_idle_time(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            self.published
+                .send_replace(self.catalog.searcher().generation());
         }
     }
 
@@ -256,74 +395,72 @@ impl WriterThread {
 
     fn apply_group(&mut self, first: QueuedChange) {
         let mut group = vec![first];
-        group.extend(self.queue.try_iter().take(MAX_GROUP - 1));
+        let mut is_awaited = false;
+        while group.len() < MAX_GROUP {
+            match self.queue.try_recv() {
+                Ok(Message::Change(next)) => group.push(next),
+                Ok(Message::Look) => is_awaited = true,
+                Err(_) => break,
+            }
+        }
         self.apply(group);
+        if is_awaited {
+            self.look();
+        }
         self.next_embedding = Some(Instant::now());
     }
 
     /// Commits all of them together. When that fails, each is committed alone, so that one bad
     /// change does not fail the others.
-    fn apply(&self, group: Vec<QueuedChange>) {
-        match self.commit(&group) {
+    fn apply(&mut self, group: Vec<QueuedChange>) {
+        let changes: Vec<&Change> = group.iter().map(|queued| &queued.change).collect();
+        match self.store.commit(&changes) {
             Ok(written) => {
                 for (queued, written) in group.into_iter().zip(written) {
                     queued.answer(Ok(written));
                 }
             }
-            Err(_) if group.len() > 1 => {
+            Err(WriteError::Catalog(_)) if group.len() > 1 => {
                 for queued in group {
                     self.apply(vec![queued]);
                 }
             }
-            // The group has one member here: the error is its own.
             Err(error) => {
-                if let Some(queued) = group.into_iter().next() {
-                    queued.answer(Err(error));
+                let mut group = group.into_iter();
+                let first = group.next();
+                for queued in group {
+                    // Nothing is wrong with any of them: what failed fails for all.
+                    queued.answer(Err(error.of_all()));
+                }
+                if let Some(first) = first {
+                    first.answer(Err(error));
                 }
             }
         }
-    }
-
-    fn commit(&self, group: &[QueuedChange]) -> Result<Vec<Written>> {
-        let mut writer = self.catalog.writer()?;
-        let mut all_changes = Vec::with_capacity(group.len());
-        let mut is_changed = false;
-        for queued in group {
-            let applied = queued.change.apply(&mut writer)?;
-            is_changed |= applied.is_changed;
-            all_changes.push(applied.changes);
-        }
-        let generation = if is_changed {
-            writer.commit()?
-        } else {
-            // An empty commit would cost a new snapshot and a new generation. Dropping the writer
-            // rolls its transaction back.
-            drop(writer);
-            self.catalog.refresh()?.generation()
-        };
-        let mut written = Vec::with_capacity(group.len());
-        for changes in all_changes {
-            written.push(Written {
-                changes,
-                generation,
-            });
-        }
-        Ok(written)
     }
 
     fn use_idle_time(&mut self) {
         if self.next_embedding.is_some_and(|at| at <= Instant::now()) {
             return self.embed();
         }
-        let refreshed = self.catalog.refresh();
+        self.look();
+    }
+
+    fn look(&mut self) {
+        // Before it looks: what is committed meanwhile wakes it again.
+        if let Some(way) = self.way.upgrade() {
+            way.is_awaited.store(false, Ordering::Release);
+        }
+        let refreshed = self.store.refresh();
         (self.watch)(&self.catalog);
         match refreshed {
             Ok(searcher) if searcher.pending_embeddings() > 0 && self.next_embedding.is_none() => {
                 self.next_embedding = Some(Instant::now());
             }
-            Ok(_) => {}
+            // Whoever keeps the connection to the store says that it is lost.
+            Ok(_) | Err(WriteError::Unavailable(_) | WriteError::Deleted) => {}
             Err(error) => {
-                tracing::warn!(catalog = self.name, %error, "cannot read commits of other processes")
+                tracing::warn!(catalog = self.name, %error, "cannot read commits of others")
             }
         }
     }
@@ -359,11 +496,15 @@ impl WriterThread {
         };
     }
 
-    /// Breaks when a change is queued or the writer is closing.
+    /// Breaks when a change is queued, others have committed, or the writer is closing.
     fn continue_embedding(&self) -> ControlFlow<()> {
         // A queued change holds a permit.
         let is_queued = self.permits.available_permits() < self.capacity;
-        if is_queued || self.closing.load(Ordering::Relaxed) {
+        let is_awaited = self
+            .way
+            .upgrade()
+            .is_some_and(|way| way.is_awaited.load(Ordering::Acquire));
+        if is_queued || is_awaited || self.closing.load(Ordering::Relaxed) {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -377,9 +518,19 @@ fn embed_retry(failures: u32) -> Duration {
 }
 
 impl QueuedChange {
-    fn answer(self, outcome: Result<Written>) {
+    fn answer(self, outcome: Result<Written, WriteError>) {
         // The client may have disconnected.
         let _ = self.reply.send(outcome);
+    }
+}
+
+impl WriteError {
+    /// The same error for another change of a group that failed as a whole.
+    fn of_all(&self) -> Self {
+        match self {
+            WriteError::Deleted => WriteError::Deleted,
+            other => WriteError::Unavailable(other.to_string()),
+        }
     }
 }
 
@@ -405,6 +556,13 @@ impl Change {
                     is_changed: set_search_defaults(writer, description, *search)?,
                 });
             }
+            Change::Ranker(ranker) => {
+                writer.set_ranker(ranker.as_deref())?;
+                return Ok(Applied {
+                    changes: Changes::default(),
+                    is_changed: true,
+                });
+            }
         };
         Ok(Applied {
             is_changed: !(changes.added.is_empty()
@@ -421,17 +579,25 @@ fn set_search_defaults(
     description: &str,
     search: SearchOptions,
 ) -> Result<bool> {
-    let before = writer.settings()?;
+    let Some(after) = with_search_defaults(&writer.settings()?, description, search) else {
+        return Ok(false);
+    };
+    writer.set_settings(&after)?;
+    Ok(true)
+}
+
+/// These settings with another description and other search defaults; `None` if they have them.
+pub fn with_search_defaults(
+    before: &Settings,
+    description: &str,
+    search: SearchOptions,
+) -> Option<Settings> {
     let after = Settings {
         description: description.to_owned(),
         search,
         ..before.clone()
     };
-    if after == before {
-        return Ok(false);
-    }
-    writer.set_settings(&after)?;
-    Ok(true)
+    (after != *before).then_some(after)
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ mod search_options;
 mod serve;
 mod show;
 mod stats;
+mod store;
 mod sync;
 mod tune;
 mod ui;
@@ -112,6 +113,8 @@ enum Verb {
     Memory(memory::Args),
     /// List or download the embedding model and the ONNX Runtime
     Models(models::Args),
+    /// Show or migrate the store that several nodes share
+    Store(store::Args),
     /// Check settings, catalogs and models
     Doctor(doctor::Args),
     /// Measure retrieval on your own tools and queries
@@ -120,6 +123,38 @@ enum Verb {
     Tune(tune::Args),
     /// Print shell completions
     Completions(completions::Args),
+}
+
+impl Verb {
+    /// True where it reads or changes catalogs of the data directory.
+    fn is_about_catalogs(&self) -> bool {
+        match self {
+            Verb::Add(_)
+            | Verb::Sync(_)
+            | Verb::Embed(_)
+            | Verb::Enrich(_)
+            | Verb::List(_)
+            | Verb::Show(_)
+            | Verb::Remove(_)
+            | Verb::Search(_)
+            | Verb::Agent(_)
+            | Verb::Export(_)
+            | Verb::Stats(_)
+            | Verb::Catalogs(_)
+            | Verb::Mcp(_)
+            | Verb::Memory(_)
+            | Verb::Tune(_) => true,
+            Verb::Audit(_)
+            | Verb::Serve(_)
+            | Verb::Ui(_)
+            | Verb::Keys(_)
+            | Verb::Models(_)
+            | Verb::Store(_)
+            | Verb::Doctor(_)
+            | Verb::Eval(_)
+            | Verb::Completions(_) => false,
+        }
+    }
 }
 
 impl Cli {
@@ -140,6 +175,7 @@ impl Cli {
         // A closure, because completions must work even with a broken configuration file.
         let is_doctor = matches!(verb, Verb::Doctor(_));
         let is_eval = matches!(verb, Verb::Eval(_));
+        let is_local = verb.is_about_catalogs();
         let context = || {
             let mut context = Context::new(globals)?;
             // It measures folders, whatever the catalog of the settings is embedded by.
@@ -149,6 +185,12 @@ impl Cli {
             // The report of `doctor` names this problem among others.
             if !is_doctor {
                 context.check_data_dir()?;
+            }
+            if is_local && context.settings.store.store.is_some() {
+                context.warn(
+                    "this works on the catalogs of this data directory, not on those of the store; change those through \
+                     a server that was started with the store",
+                );
             }
             anyhow::Ok(context)
         };
@@ -173,6 +215,7 @@ impl Cli {
             Verb::Keys(args) => args.run(&context()?),
             Verb::Memory(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
+            Verb::Store(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
             Verb::Eval(args) => args.run(&context()?),
             Verb::Tune(args) => args.run(&context()?),

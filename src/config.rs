@@ -6,6 +6,7 @@
 
 mod address;
 mod embedder;
+mod store;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,33 +21,38 @@ use toolscout_index::SearchOptions;
 
 pub use address::masked;
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
+pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreSettings};
 
 /// The catalog of runs that name none.
 pub const DEFAULT_CATALOG: &str = "default";
 
 /// The environment variables whose values are paths.
-pub const PATH_VARIABLES: [&str; 6] = [
+pub const PATH_VARIABLES: [&str; 7] = [
     "HF_HOME",
     "ORT_DYLIB_PATH",
     "TOOLSCOUT_CACHE",
     "TOOLSCOUT_CONFIG",
     "TOOLSCOUT_DATA",
     "TOOLSCOUT_MODELS_DIR",
+    "TOOLSCOUT_STORE_PASSWORD_FILE",
 ];
 
 /// The other environment variables of the settings.
-pub const VALUE_VARIABLES: [&str; 11] = [
+pub const VALUE_VARIABLES: [&str; 14] = [
     "HF_ENDPOINT",
     "TOOLSCOUT_CATALOG",
     "TOOLSCOUT_EMBEDDER",
     "TOOLSCOUT_FETCH_MAX_MB",
     "TOOLSCOUT_FETCH_TIMEOUT_S",
+    "TOOLSCOUT_NODE",
     "TOOLSCOUT_SEARCH_DENSE_WEIGHT",
     "TOOLSCOUT_SEARCH_FUSION",
     "TOOLSCOUT_SEARCH_K",
     "TOOLSCOUT_SEARCH_MIN_CONFIDENCE",
     "TOOLSCOUT_SEARCH_MIN_SCORE",
     "TOOLSCOUT_SEARCH_MODE",
+    "TOOLSCOUT_STORE",
+    "TOOLSCOUT_STORE_SCHEMA",
 ];
 
 /// Reads one environment variable; a parameter, so that tests leave the environment of the process
@@ -75,6 +81,9 @@ pub struct Settings {
     pub search: SearchOptions,
     /// The limits of fetching a URL.
     pub fetch: Fetch,
+    /// The store that several nodes share, of `serve` alone.
+    #[serde(flatten)]
+    pub store: StoreSettings,
     /// Further locations of models and the ONNX Runtime, from the variables of other programs.
     #[serde(skip)]
     pub places: Places,
@@ -136,6 +145,14 @@ pub struct Layer {
     pub search: SearchOptions,
     /// See [`Settings::fetch`].
     pub fetch: FetchLayer,
+    /// See [`StoreSettings::store`].
+    pub store: Option<StoreAddress>,
+    /// See [`StoreSettings::store_password_file`].
+    pub store_password_file: Option<PathBuf>,
+    /// See [`StoreSettings::store_schema`].
+    pub store_schema: Option<String>,
+    /// See [`StoreSettings::node`].
+    pub node: Option<String>,
 }
 
 /// The part of a [`Layer`] about fetching.
@@ -183,6 +200,7 @@ impl Settings {
             embedder::validate(name, endpoint)?;
         }
         self.embedder.check(&self.embedders)?;
+        self.store.check()?;
         if !(1..=3600).contains(&self.fetch.timeout_s) {
             bail!(
                 "fetch.timeout_s is {}, it must be from 1 to 3600",
@@ -221,6 +239,11 @@ impl Layer {
                 timeout_s: env.parse("TOOLSCOUT_FETCH_TIMEOUT_S")?,
                 max_mb: env.parse("TOOLSCOUT_FETCH_MAX_MB")?,
             },
+            // Not parsed: the error would show it, and it may have a password.
+            store: env.text("TOOLSCOUT_STORE")?.map(StoreAddress::new),
+            store_password_file: env.path("TOOLSCOUT_STORE_PASSWORD_FILE"),
+            store_schema: env.text("TOOLSCOUT_STORE_SCHEMA")?,
+            node: env.text("TOOLSCOUT_NODE")?,
         })
     }
 
@@ -240,6 +263,10 @@ impl Layer {
                 timeout_s: fetch.timeout_s.or(other.fetch.timeout_s),
                 max_mb: fetch.max_mb.or(other.fetch.max_mb),
             },
+            store: self.store.or(other.store),
+            store_password_file: self.store_password_file.or(other.store_password_file),
+            store_schema: self.store_schema.or(other.store_schema),
+            node: self.node.or(other.node),
         }
     }
 
@@ -270,6 +297,12 @@ impl Layer {
                 timeout_s: self.fetch.timeout_s.unwrap_or(60),
                 max_mb: self.fetch.max_mb.unwrap_or(64),
             },
+            store: StoreSettings {
+                store: self.store,
+                store_password_file: self.store_password_file,
+                store_schema: self.store_schema,
+                node: self.node,
+            },
             places: Places {
                 hf_home: env.path("HF_HOME"),
                 ort_dylib: env.path("ORT_DYLIB_PATH"),
@@ -297,12 +330,19 @@ impl Variables<'_> {
             .unwrap_or_default()
     }
 
-    fn parse<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>> {
+    fn text(&self, name: &str) -> Result<Option<String>> {
         let Some(value) = (self.0)(name).filter(|value| !value.is_empty()) else {
             return Ok(None);
         };
-        let Some(text) = value.to_str() else {
-            bail!("{name} is not valid UTF-8")
+        match value.into_string() {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => bail!("{name} is not valid UTF-8"),
+        }
+    }
+
+    fn parse<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
         };
         text.parse()
             .map(Some)

@@ -55,6 +55,7 @@ pub mod feedback;
 pub mod keys;
 pub mod telemetry;
 pub mod catalog_writer;
+pub mod store;
 
 pub mod llm;
 pub mod session;

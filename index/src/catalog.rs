@@ -26,7 +26,7 @@ use crate::ranker::{self, Ranker};
 use crate::search::{Searcher, words};
 use crate::settings::{Options, Settings};
 use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir};
-use crate::store::{Store, Upserted, tool_file};
+use crate::store::{Followed, Store, Upserted, tool_file};
 use crate::tool::{Tool, ToolId};
 
 /// How long a writer waits for the lock, and how often it tries. A reader that rebuilds an index
@@ -80,14 +80,24 @@ impl DataDir {
     /// # Errors
     /// [`Error::UnknownCatalog`], [`Error::Store`].
     pub fn settings(&self, name: &str) -> Result<Settings> {
+        crate::snapshot::settings(&self.read_only(name)?)
+    }
+
+    fn read_only(&self, name: &str) -> Result<Store> {
         let dir = self.catalog_dir(name)?;
         match Contents::of(&dir) {
             Contents::Nothing => Err(self.unknown(name)),
             Contents::IndexAlone => Err(database_lost(&dir)),
-            Contents::Catalog => {
-                crate::snapshot::settings(&Store::open_read_only(&dir.join(DATABASE))?)
-            }
+            Contents::Catalog => Store::open_read_only(&dir.join(DATABASE)),
         }
+    }
+
+    /// What an existing catalog follows, without opening it.
+    ///
+    /// # Errors
+    /// As [`DataDir::settings`].
+    pub fn followed(&self, name: &str) -> Result<Option<Followed>> {
+        self.read_only(name)?.followed()
     }
 
     /// Opens an existing catalog.
@@ -520,6 +530,10 @@ struct Pending {
     removed: Vec<u64>,
     added: Vec<u64>,
     ranker: Option<RankerChange>,
+    /// True once something of the catalog was changed that it would have from its source.
+    is_changed: bool,
+    /// True once the source's generation was set that has the changes.
+    is_followed: bool,
 }
 
 /// A change of the catalog's own ranker.
@@ -549,8 +563,7 @@ impl Writer {
     /// [`Error::DuplicateTool`] for one id twice, [`Error::InvalidTool`]; both before anything is
     /// written. [`Error::Store`].
     pub fn upsert(&mut self, tools: &[Tool]) -> Result<Changes> {
-        no_duplicates(tools)?;
-        tools.iter().try_for_each(Tool::validate)?;
+        check_tools(tools)?;
         self.write(|writer| {
             let mut changes = Changes::default();
             for (tool, upserted) in tools.iter().zip(writer.store.upsert(tools)?) {
@@ -566,6 +579,7 @@ impl Writer {
                     Upserted::Unchanged => changes.unchanged += 1,
                 }
             }
+            writer.pending.is_changed |= changes.unchanged < tools.len();
             changes.sort();
             Ok(changes)
         })
@@ -584,6 +598,7 @@ impl Writer {
                     changes.removed.push(id.clone());
                 }
             }
+            writer.pending.is_changed |= !changes.removed.is_empty();
             changes.sort();
             Ok(changes)
         })
@@ -613,7 +628,10 @@ impl Writer {
     /// # Errors
     /// [`Error::Store`].
     pub fn set_enrichment(&mut self, tool: &Tool, enrichment: &Enrichment) -> Result<bool> {
-        self.write(|writer| writer.store.set_enrichment(tool, enrichment))
+        self.write(|writer| {
+            writer.pending.is_changed = true;
+            writer.store.set_enrichment(tool, enrichment)
+        })
     }
 
     /// Deletes the enrichments of these tools. Returns how many there were.
@@ -626,6 +644,7 @@ impl Writer {
             for id in ids {
                 cleared += usize::from(writer.store.clear_enrichment(id)?);
             }
+            writer.pending.is_changed |= cleared > 0;
             Ok(cleared)
         })
     }
@@ -645,7 +664,23 @@ impl Writer {
     pub fn set_settings(&mut self, settings: &Settings) -> Result<()> {
         settings.validate()?;
         let json = serde_json::to_string(settings).unwrap_or_default();
-        self.write(|writer| writer.store.set_meta("settings", &json))
+        self.write(|writer| {
+            writer.pending.is_changed = true;
+            writer.store.set_meta("settings", &json)
+        })
+    }
+
+    /// Stores, with the changes of this transaction, up to which generation of its source the catalog
+    /// holds everything. From then on it follows that source: its snapshots have the generation of
+    /// the source, and changes are committed only together with the generation that has them.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn set_followed(&mut self, followed: &Followed) -> Result<()> {
+        self.write(|writer| {
+            writer.pending.is_followed = true;
+            writer.store.set_followed(followed)
+        })
     }
 
     /// Gives the catalog a ranker of its own, or with `None` the bundled one, from the next commit
@@ -659,6 +694,7 @@ impl Writer {
             Some(ranker) => RankerChange::Replace(ranker.clone()),
             None => RankerChange::Delete,
         });
+        self.pending.is_changed = true;
         Ok(())
     }
 
@@ -666,10 +702,12 @@ impl Writer {
     /// Embeds with instant embedders only.
     ///
     /// # Errors
-    /// [`Error::Store`]; the changes are then discarded. [`Error::Io`] if a new ranker cannot be
-    /// written; all other changes are then durable.
+    /// [`Error::Store`]; the changes are then discarded, as with [`Error::Followed`] for changes to a
+    /// catalog that follows another one. [`Error::Io`] if a new ranker cannot be written; all other
+    /// changes are then durable.
     pub fn commit(&mut self) -> Result<u64> {
         self.begin()?;
+        self.check_follows()?;
         // Taken first: a failed commit discards all changes, and the next change begins a new
         // transaction.
         let pending = std::mem::take(&mut self.pending);
@@ -751,6 +789,19 @@ impl Writer {
         change(self).inspect_err(|_| {
             self.store.rollback();
             self.pending = Pending::default();
+        })
+    }
+
+    /// Discards changes of its own to a catalog that follows another one.
+    fn check_follows(&mut self) -> Result<()> {
+        let has_own_changes = self.pending.is_changed && !self.pending.is_followed;
+        if !has_own_changes || self.store.followed()?.is_none() {
+            return Ok(());
+        }
+        self.store.rollback();
+        self.pending = Pending::default();
+        Err(Error::Followed {
+            path: self.catalog.shared.dir.clone(),
         })
     }
 
@@ -922,6 +973,15 @@ pub struct Stats {
     pub pending_embeddings: usize,
     /// Bytes on disk: database, lexical index, graph.
     pub disk_bytes: u64,
+}
+
+/// Checks tools as [`Writer::upsert`] does before it writes them.
+///
+/// # Errors
+/// [`Error::DuplicateTool`] for one id twice, [`Error::InvalidTool`].
+pub fn check_tools(tools: &[Tool]) -> Result<()> {
+    no_duplicates(tools)?;
+    tools.iter().try_for_each(Tool::validate)
 }
 
 fn no_duplicates(tools: &[Tool]) -> Result<()> {

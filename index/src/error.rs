@@ -67,6 +67,12 @@ pub enum Error {
         /// The catalog's folder.
         path: PathBuf,
     },
+    /// A change to a catalog that follows another one, and would no longer be the same.
+    #[error("catalog {} follows the one of a store and is changed there; send the change to a server that was started with that store", path.display())]
+    Followed {
+        /// The catalog's folder.
+        path: PathBuf,
+    },
     /// A query with a value out of its range.
     #[error("invalid query: {0}")]
     InvalidQuery(QueryProblem),

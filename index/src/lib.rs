@@ -79,7 +79,7 @@ mod search;
 mod snapshot;
 mod catalog;
 
-pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Stats, Writer};
+pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Stats, Writer, check_tools};
 pub use database::DatabaseError;
 pub use document::{View, Weights};
 pub use embed::{Embedder, EmbedderProfile, Languages};
@@ -97,6 +97,6 @@ pub use query::{Filter, Fusion, Mode, Query, SearchOptions};
 pub use ranker::Ranker;
 pub use search::{RankerSample, Searcher};
 pub use settings::{Options, Settings};
-pub use store::Version;
+pub use store::{Followed, Version};
 pub use tool::{Annotations, Tool, ToolId};
 pub use variant::{Parts, Variant};

@@ -120,11 +120,19 @@ impl Ranker {
     /// # Errors
     /// [`Error::Io`].
     pub fn save(&self, path: &Path) -> Result<()> {
+        files::replace(path, &self.to_bytes(path)?)
+    }
+
+    /// The bytes of its file, which [`Ranker::read`] reads; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn to_bytes(&self, path: &Path) -> Result<Vec<u8>> {
         let body = serde_json::to_vec(self).map_err(|e| Error::io("write", path, e.into()))?;
         let mut bytes =
             format!("{MAGIC} {VERSION} {}\n", blake3::hash(&body).to_hex()).into_bytes();
         bytes.extend(body);
-        files::replace(path, &bytes)
+        Ok(bytes)
     }
 
     /// The model for these embedders beside the lexical leg, named by their ids.

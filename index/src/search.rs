@@ -39,7 +39,7 @@ use crate::memory::Memory;
 use crate::query::{Effort, Filter, Fusion, Mode, Query, SearchParameters};
 use crate::ranker::Ranker;
 use crate::settings::Settings;
-use crate::store::Version;
+use crate::store::{Followed, Version};
 use crate::tool::{Tool, ToolId};
 use crate::variant::{InstantLeg, Parts, Variant};
 
@@ -63,6 +63,8 @@ pub(crate) use words::Words;
 ///   [`Results::degraded`].
 pub struct Searcher {
     pub(crate) version: Version,
+    /// Set where the catalog follows another one.
+    pub(crate) followed: Option<Followed>,
     pub(crate) settings: Settings,
     /// Every tool, by id, so that a row's position also breaks ties.
     pub(crate) rows: Vec<Arc<Row>>,
@@ -365,9 +367,17 @@ impl Searcher {
         self.rows.is_empty()
     }
 
-    /// The commit this snapshot shows.
+    /// The commit this snapshot shows: of the catalog that it follows, if there is one, so that all
+    /// that follow the same one count alike.
     pub fn generation(&self) -> u64 {
-        self.version.generation
+        self.followed
+            .as_ref()
+            .map_or(self.version.generation, |followed| followed.generation)
+    }
+
+    /// What the catalog follows: see [`crate::Writer::set_followed`].
+    pub fn followed(&self) -> Option<&Followed> {
+        self.followed.as_ref()
     }
 
     /// The commit this snapshot shows and the catalog it belongs to. A catalog that was deleted and

@@ -20,7 +20,7 @@ use crate::lexical::LexicalSearcher;
 use crate::ranker::{self, Ranker};
 use crate::search::{DenseLeg, OwnRanker, Row, Searcher, ToolLanguages, Words, words};
 use crate::settings::{Options, Settings};
-use crate::store::{Store, StoredTool, Version, text_hash, tool_file};
+use crate::store::{Followed, Store, StoredTool, Version, text_hash, tool_file};
 use crate::tool::ToolId;
 
 /// The prefix of graphs' folders, and the extension of vector files.
@@ -51,6 +51,7 @@ const MIN_UNSAVED: usize = 1024;
 /// A state of the store in memory, without the lexical index.
 pub(crate) struct Loaded {
     pub(crate) version: Version,
+    followed: Option<Followed>,
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Arc<Row>>,
     /// How many of them the file of all tools lacks.
@@ -101,6 +102,7 @@ impl Loaded {
         previous: Option<&Searcher>,
     ) -> Result<Self> {
         let version = store.state()?;
+        let followed = store.followed()?;
         let settings = settings(store)?;
         // At the same time as the tools: their checksums take most of the time.
         let read_files = || match previous {
@@ -150,6 +152,7 @@ impl Loaded {
             .unwrap_or_default();
         Ok(Loaded {
             version,
+            followed,
             settings,
             rows,
             unsaved_tools,
@@ -232,6 +235,7 @@ impl Loaded {
     pub(crate) fn into_searcher(self, lexical: LexicalSearcher) -> Searcher {
         Searcher {
             version: self.version,
+            followed: self.followed,
             settings: self.settings,
             rows: self.rows,
             unsaved_tools: self.unsaved_tools,

@@ -69,6 +69,8 @@ const GIVE_IDENTITY: &str =
     "INSERT OR IGNORE INTO meta VALUES ('identity', lower(hex(randomblob(16))))";
 /// The key of the digest of all tools and its generation: see [`Store::tools`].
 const DIGEST: &str = "digest";
+/// The key of what the catalog follows: the generation, a space, and the source.
+const FOLLOWED: &str = "followed";
 /// Written beside the version of the template once the column `texts` has checksums.
 const TEXTS_FORMAT: &str = "checked";
 
@@ -160,6 +162,16 @@ pub struct Version {
     /// Random identity of the catalog; empty if no version with identities has written to it.
     pub identity: String,
     /// The number of the last commit.
+    pub generation: u64,
+}
+
+/// Up to where a catalog holds everything that another one, its source, has. The source is elsewhere:
+/// the engine only remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// Identity of the source. Another identity is another catalog, whatever its name.
+    pub source: String,
+    /// The generation of the source.
     pub generation: u64,
 }
 
@@ -290,6 +302,34 @@ impl Store {
             "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2",
             params![key, value],
         )
+    }
+
+    /// What the catalog follows, if it follows another one.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn followed(&self) -> Result<Option<Followed>> {
+        let Some(text) = self.meta(FOLLOWED)? else {
+            return Ok(None);
+        };
+        let parsed = text.split_once(' ').and_then(|(generation, source)| {
+            Some(Followed {
+                source: source.to_owned(),
+                generation: generation.parse().ok()?,
+            })
+        });
+        parsed
+            .map(Some)
+            .ok_or_else(|| self.damaged(format!("what it follows is {text:?}")))
+    }
+
+    /// Stores what the catalog follows.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn set_followed(&self, followed: &Followed) -> Result<()> {
+        let Followed { source, generation } = followed;
+        self.set_meta(FOLLOWED, &format!("{generation} {source}"))
     }
 
     /// Starts a read transaction: until [`Store::end`] all reads see one state.

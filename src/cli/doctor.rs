@@ -107,6 +107,7 @@ impl Args {
             data_dir(&context.settings.data),
             Check::ok("embedder", context.settings.embedder.describe()),
         ];
+        checks.extend(store(context));
         checks.extend(catalogs(context));
         checks.extend(embedding(context));
         print(context, &checks)?;
@@ -176,6 +177,30 @@ fn data_dir(path: &Path) -> Check {
             remedy,
         ),
     }
+}
+
+/// The store that several nodes share, where the settings name one.
+fn store(context: &Context) -> Option<Check> {
+    let settings = &context.settings.store;
+    settings.store.as_ref()?;
+    let status = super::store::on_runtime(settings, async |store| Ok(store.status().await?));
+    Some(match status {
+        Ok(status) => Check::ok(
+            "store",
+            format!(
+                "{}, PostgreSQL {}, {}, {:.1} MB",
+                status.store,
+                status.server,
+                counted(status.catalogs.len(), "catalog"),
+                status.bytes as f64 / 1e6
+            ),
+        ),
+        Err(error) => Check::broken(
+            "store",
+            error_message(&error),
+            "start the database, or correct TOOLSCOUT_STORE",
+        ),
+    })
 }
 
 fn catalogs(context: &Context) -> Vec<Check> {

@@ -12,6 +12,7 @@ use super::agent::{AgentArgs, style};
 use super::context::{Context, Legs};
 use super::exit::error_message;
 use super::mcp::gateway_config;
+use super::store::{self, StoreArgs};
 use crate::config;
 use crate::finder::Style;
 use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
@@ -64,6 +65,8 @@ pub struct ServerArgs {
     /// may need more [default: a quarter of --max-connections]
     #[arg(long, value_name = "N")]
     connections_per_address: Option<NonZero<usize>>,
+    #[command(flatten)]
+    store: StoreArgs,
     #[command(flatten)]
     agent: AgentArgs,
     /// How clients of the /mcp route call found tools: dispatch (through call_tool) or inject (they
@@ -133,12 +136,20 @@ impl ServerArgs {
         // Declared before the runtime and so dropped after it: it sends the last requests' spans.
         let traces = self.otlp_endpoint.as_deref().map(Traces::to).transpose()?;
         telemetry::start(self.log_format, &self.log, traces.as_ref())?;
-        context.check_catalog()?;
+        let store = self.store.settings(context)?;
+        if store.store.is_none() {
+            // With a store, its catalogs count.
+            context.check_catalog()?;
+        }
         context.set_patience(Patience::of_server());
-        let settings = self.settings(admission, context)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
+        let store = store::open(&store, runtime.handle())?;
+        let settings = Settings {
+            store,
+            ..self.settings(admission, context)?
+        };
         runtime.block_on(serve(address, settings, context, listening))?;
         Ok(Outcome::Success)
     }
@@ -160,6 +171,7 @@ impl ServerArgs {
             upstream,
             gateway: gateway_config(self.mcp_style, None),
             data: context.settings.data.clone(),
+            store: None,
             default_catalog: context.settings.catalog.clone(),
             catalog_options: general_options(context),
             embedder_source: embedder_source(&context.settings),

@@ -235,6 +235,30 @@ pub fn not_ready() -> ApiError {
     )
 }
 
+/// Searches do not see this generation yet.
+pub fn generation_not_reached(wanted: u64, reached: u64) -> ApiError {
+    ApiError::busy(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "generation_not_reached",
+        format!(
+            "min_generation is {wanted} and the catalog is at generation {reached} here; send the same request again in a \
+             moment, or without min_generation"
+        ),
+    )
+}
+
+/// The store of several nodes cannot be used now; `detail` is logged and not sent.
+pub fn store_unavailable(detail: impl ToString) -> ApiError {
+    ApiError {
+        detail: Some(detail.to_string()),
+        ..ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store_unavailable",
+            "the store of the catalogs cannot be reached now; send the same request again in a moment (searches go on)",
+        )
+    }
+}
+
 impl From<WriteError> for ApiError {
     fn from(error: WriteError) -> Self {
         match error {
@@ -245,6 +269,8 @@ impl From<WriteError> for ApiError {
             ),
             WriteError::Closed => ApiError::shutting_down(),
             WriteError::ThreadEnded => ApiError::internal(error),
+            WriteError::Deleted => ApiError::not_found("unknown_catalog", error.to_string()),
+            WriteError::Unavailable(reason) => store_unavailable(reason),
             WriteError::Catalog(error) => error.into(),
         }
     }

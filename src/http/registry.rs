@@ -1,21 +1,31 @@
 //! The catalogs that are served: opened when first requested, each with its writer and settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use axum::http::StatusCode;
+use tokio::time::timeout;
 use toolscout_index::{Catalog, DataDir, Error, Memory, Options, Searcher};
 
 use super::Limits;
 use super::embedders::EmbeddersOf;
-use super::error::{ApiError, ApiResult, unknown_catalog};
+use super::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog};
 use super::settings;
 use super::threads::blocking;
-use crate::catalog_writer::{CatalogWriter, Watch};
+use crate::catalog_writer::{CatalogStore, CatalogWriter, LocalStore, Watch};
 use crate::embed_cache::CachedEmbedder;
+use crate::store::{FollowedCatalog, SharedEmbedder, SharedStore};
 use crate::telemetry::Metrics;
+
+mod shared;
+
+/// The folder of the copies of the store's catalogs, in the data directory.
+const COPIES: &str = "followed";
+/// How long a search waits for the generation that it asks for.
+const REACH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A catalog that is served.
 pub struct OpenCatalog {
@@ -25,6 +35,8 @@ pub struct OpenCatalog {
     pub writer: CatalogWriter,
     catalog: Catalog,
     folder: PathBuf,
+    /// The catalog of the store that it follows, where several nodes share one.
+    shared: Option<Shared>,
     /// The registry's clock when it was last requested.
     last_used: AtomicU64,
 }
@@ -45,6 +57,45 @@ impl OpenCatalog {
         self.catalog.memory()
     }
 
+    /// Returns once searches see this generation.
+    ///
+    /// # Errors
+    /// 503 when they do not soon: with a store after some seconds, else at once.
+    pub async fn reach(&self, generation: u64) -> ApiResult<()> {
+        if self.searcher().generation() >= generation {
+            return Ok(());
+        }
+        match &self.shared {
+            Some(shared) => {
+                shared.store.hurry();
+                // What is reached or not is looked at below.
+                let _ = timeout(REACH_PATIENCE, self.writer.reaches(generation)).await;
+            }
+            None => {
+                let catalog = self.catalog.clone();
+                blocking(move || catalog.refresh()).await??;
+            }
+        }
+        match self.searcher().generation() {
+            reached if reached >= generation => Ok(()),
+            reached => Err(generation_not_reached(generation, reached)),
+        }
+    }
+
+    /// Why searches may lack what other nodes have written, if the store is away.
+    pub fn store_problem(&self) -> Option<String> {
+        self.shared.as_ref()?.store.problem()
+    }
+
+    /// False once another process or another node has deleted it.
+    fn exists(&self) -> bool {
+        let is_deleted = self
+            .shared
+            .as_ref()
+            .map(|shared| shared.catalog.is_deleted());
+        !is_deleted.unwrap_or(false) && self.catalog.exists()
+    }
+
     /// Sizes on disk and in memory. Reads the disk.
     ///
     /// # Errors
@@ -54,7 +105,13 @@ impl OpenCatalog {
     }
 }
 
-/// The catalogs of the data directory. A bounded number is open. Opening one more closes the least
+/// A catalog of the store, and the store.
+struct Shared {
+    store: Arc<SharedStore>,
+    catalog: Arc<FollowedCatalog>,
+}
+
+/// The catalogs of the data directory, or of the store. A bounded number is open. Opening one more closes the least
 /// recently used that nobody holds; the agent and the gateway hold the default one.
 pub struct Registry {
     opener: Arc<Opener>,
@@ -76,9 +133,17 @@ impl Registry {
         embedders: EmbeddersOf,
         limits: &Limits,
         metrics: Arc<Metrics>,
+        store: Option<Arc<SharedStore>>,
     ) -> Self {
+        let root = data.path().to_owned();
         let opener = Opener {
-            data,
+            // Copies apart from catalogs of the node's own, which are never deleted for another.
+            data: match store {
+                Some(_) => DataDir::new(root.join(COPIES)),
+                None => data,
+            },
+            root,
+            store,
             embedders: Arc::new(embedders),
             metrics,
             write_queue: limits.write_queue,
@@ -97,7 +162,7 @@ impl Registry {
 
     /// The data directory.
     pub fn data(&self) -> &Path {
-        self.opener.data.path()
+        &self.opener.root
     }
 
     /// The catalog with this name, opened if necessary.
@@ -114,18 +179,78 @@ impl Registry {
         if let Some(open) = self.find(name) {
             return Ok(open);
         }
+        self.close_deleted(name).await?;
         self.make_room().await?;
         let opener = Arc::clone(&self.opener);
         let wanted = name.to_owned();
         match blocking(move || opener.open(&wanted)).await? {
             Ok(open) => Ok(self.add(open)),
             // To a client, an invalid name is a catalog that does not exist.
-            Err(Error::InvalidCatalogName { .. }) => Err(unknown_catalog(name)),
-            Err(error) => {
+            Err(NotOpened::Engine(Error::InvalidCatalogName { .. })) => Err(unknown_catalog(name)),
+            Err(error) => Err(self.failed(name, error)),
+        }
+    }
+
+    fn failed(&self, name: &str, error: NotOpened) -> ApiError {
+        match error {
+            NotOpened::Engine(error) => {
                 self.note_failure(name, &error);
-                Err(error.into())
+                error.into()
+            }
+            NotOpened::Refused(error) => error,
+        }
+    }
+
+    /// Closes the catalog of this name if another node has deleted it, so that its copy can be
+    /// replaced. The caller holds `changing`.
+    async fn close_deleted(&self, name: &str) -> ApiResult<()> {
+        if self.opener.store.is_none() {
+            return Ok(());
+        }
+        let deleted = {
+            let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+            let is_deleted = open.get(name).is_some_and(|catalog| !catalog.exists());
+            if is_deleted { open.remove(name) } else { None }
+        };
+        match deleted {
+            Some(deleted) => blocking(move || deleted.writer.close()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Closes and deletes copies of catalogs that the store no longer has.
+    pub async fn sweep(&self) -> ApiResult<()> {
+        let Some(store) = self.opener.store.clone() else {
+            return Ok(());
+        };
+        let Some(known) = store.known_names() else {
+            return Ok(());
+        };
+        let _changing = self.changing.lock().await;
+        for catalog in self.all_open() {
+            if !catalog.exists() {
+                self.close_deleted(&catalog.name).await?;
             }
         }
+        let open: BTreeSet<String> = self
+            .all_open()
+            .iter()
+            .map(|catalog| catalog.name.clone())
+            .collect();
+        let opener = Arc::clone(&self.opener);
+        let swept = blocking(move || {
+            for name in opener.data.catalogs()? {
+                // What is known may be a second old, so the store is asked once more.
+                if !known.contains_key(&name)
+                    && !open.contains(&name)
+                    && matches!(store.block_on(store.find(&name)), Ok(None))
+                {
+                    opener.forget_copy(&name)?;
+                }
+            }
+            Ok::<_, Error>(())
+        });
+        Ok(swept.await??)
     }
 
     /// The catalog with this name, created if necessary, and whether it was created.
@@ -137,16 +262,13 @@ impl Registry {
         if let Some(open) = self.find(name) {
             return Ok((open, Created::Before));
         }
+        self.close_deleted(name).await?;
         self.make_room().await?;
         let (opener, wanted, bound) =
             (Arc::clone(&self.opener), name.to_owned(), self.max_catalogs);
         match blocking(move || opener.create(&wanted, bound)).await? {
             Ok((open, created)) => Ok((self.add(open), created)),
-            Err(NotOpened::Engine(error)) => {
-                self.note_failure(name, &error);
-                Err(error.into())
-            }
-            Err(NotOpened::TooMany(error)) => Err(error),
+            Err(error) => Err(self.failed(name, error)),
         }
     }
 
@@ -171,11 +293,13 @@ impl Registry {
             if let Some(open) = open {
                 open.writer.close();
             }
-            opener.data.delete(&wanted)
+            opener.delete(&wanted)
         });
         match deleted.await? {
-            Err(Error::InvalidCatalogName { .. }) => Err(unknown_catalog(name)),
-            outcome => Ok(outcome?),
+            Err(NotOpened::Engine(Error::InvalidCatalogName { .. })) => Err(unknown_catalog(name)),
+            Err(NotOpened::Engine(error)) => Err(error.into()),
+            Err(NotOpened::Refused(error)) => Err(error),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -185,7 +309,7 @@ impl Registry {
     /// 500 when the data directory cannot be read.
     pub async fn names(&self) -> ApiResult<Vec<String>> {
         let opener = Arc::clone(&self.opener);
-        Ok(blocking(move || opener.data.catalogs()).await??)
+        Ok(blocking(move || opener.names()).await??)
     }
 
     /// Opens as many catalogs as may be open, so that their first search does not wait. One that
@@ -312,7 +436,7 @@ impl Registry {
             .unwrap_or_else(PoisonError::into_inner)
             .get(name)
             .cloned();
-        open.filter(|open| open.catalog.exists())
+        open.filter(|open| open.exists())
             .inspect(|catalog| self.note_use(catalog))
     }
 
@@ -350,7 +474,7 @@ pub enum Created {
 /// Why a catalog was not created.
 enum NotOpened {
     Engine(Error),
-    TooMany(ApiError),
+    Refused(ApiError),
 }
 
 impl From<Error> for NotOpened {
@@ -361,7 +485,10 @@ impl From<Error> for NotOpened {
 
 /// Opens catalogs. Its methods block.
 struct Opener {
+    /// Where the catalogs are: the data directory, or the copies in it of those of the store.
     data: DataDir,
+    root: PathBuf,
+    store: Option<Arc<SharedStore>>,
     embedders: Arc<EmbeddersOf>,
     metrics: Arc<Metrics>,
     write_queue: usize,
@@ -369,27 +496,53 @@ struct Opener {
 }
 
 impl Opener {
-    fn open(&self, name: &str) -> toolscout_index::Result<OpenCatalog> {
+    fn open(&self, name: &str) -> Result<OpenCatalog, NotOpened> {
+        if let Some(store) = &self.store {
+            return self.open_shared(store, name);
+        }
         let named = self.data.settings(name)?.embedder;
         let catalog = self.data.open(name, self.options(named.as_deref()))?;
-        self.serve(name, catalog, named)
+        Ok(self.serve_local(name, catalog, named)?)
     }
 
     fn create(&self, name: &str, max_catalogs: usize) -> Result<(OpenCatalog, Created), NotOpened> {
+        if let Some(store) = &self.store {
+            return self.create_shared(store, name, max_catalogs);
+        }
         let names = self.data.catalogs()?;
         if names.iter().any(|existing| existing == name) {
             return Ok((self.open(name)?, Created::Before));
         }
         if names.len() >= max_catalogs {
-            let message = format!(
-                "there are {max_catalogs} catalogs, the most that this server may have; delete one first"
-            );
-            let error =
-                ApiError::invalid(StatusCode::TOO_MANY_REQUESTS, "too_many_catalogs", message);
-            return Err(NotOpened::TooMany(error));
+            return Err(too_many(max_catalogs));
         }
         let catalog = self.data.open_or_create(name, self.options(None))?;
-        Ok((self.serve(name, catalog, None)?, Created::Now))
+        Ok((self.serve_local(name, catalog, None)?, Created::Now))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), NotOpened> {
+        match &self.store {
+            Some(store) => self.delete_shared(store, name),
+            None => Ok(self.data.delete(name)?),
+        }
+    }
+
+    fn names(&self) -> toolscout_index::Result<Vec<String>> {
+        match &self.store {
+            Some(store) => self.shared_names(store),
+            None => self.data.catalogs(),
+        }
+    }
+
+    fn serve_local(
+        &self,
+        name: &str,
+        catalog: Catalog,
+        named: Option<String>,
+    ) -> toolscout_index::Result<OpenCatalog> {
+        settings::adopt_former_file(&catalog)?;
+        let store = Box::new(LocalStore(catalog.clone()));
+        self.serve(name, catalog, named, store, None)
     }
 
     /// `named` are the embedders that its settings name and that it was opened with.
@@ -398,9 +551,10 @@ impl Opener {
         name: &str,
         catalog: Catalog,
         named: Option<String>,
+        store: Box<dyn CatalogStore>,
+        shared: Option<Shared>,
     ) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
-        settings::adopt_former_file(&catalog)?;
         let searcher = catalog.searcher();
         searcher.warm_up();
         // Searches need not wait for it.
@@ -419,30 +573,42 @@ impl Opener {
         }
         let depth = self.metrics.write_queue.clone();
         let watch = self.follow_embedder(name, named);
-        let writer =
-            CatalogWriter::start_watching(name, catalog.clone(), self.write_queue, depth, watch)
-                .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
+        let queue = self.write_queue;
+        let writer = CatalogWriter::start_over(store, name, catalog.clone(), queue, depth, watch)
+            .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
+        if let Some(shared) = &shared {
+            shared.catalog.set_waker(writer.waker());
+        }
         Ok(OpenCatalog {
             name: name.to_owned(),
             writer,
             catalog,
             folder,
+            shared,
             last_used: AtomicU64::default(),
         })
     }
 
     fn options(&self, named: Option<&str>) -> Options {
-        cached(
-            self.embedders.get(named),
-            self.cached_queries,
-            &self.metrics,
-        )
+        self.sharing()(self.embedders.get(named))
+    }
+
+    /// What a catalog's embedders become: those of the store, and each with a cache.
+    fn sharing(&self) -> impl Fn(Options) -> Options + Send + use<> {
+        let (store, metrics) = (self.store.clone(), Arc::clone(&self.metrics));
+        let cached_queries = self.cached_queries;
+        move |mut options| {
+            if let Some(store) = &store {
+                share(&mut options, store);
+            }
+            cached(options, cached_queries, &metrics)
+        }
     }
 
     /// Gives a catalog other embedders when its settings name others.
     fn follow_embedder(&self, name: &str, mut named: Option<String>) -> Watch {
-        let (embedders, metrics) = (Arc::clone(&self.embedders), Arc::clone(&self.metrics));
-        let (name, cached_queries) = (name.to_owned(), self.cached_queries);
+        let (embedders, sharing) = (Arc::clone(&self.embedders), self.sharing());
+        let name = name.to_owned();
         Box::new(move |catalog| {
             let searcher = catalog.searcher();
             let now = &searcher.settings().embedder;
@@ -450,7 +616,7 @@ impl Opener {
                 return;
             }
             named.clone_from(now);
-            let options = cached(embedders.get(now.as_deref()), cached_queries, &metrics);
+            let options = sharing(embedders.get(now.as_deref()));
             match catalog.set_options(options) {
                 Ok(()) => tracing::info!(catalog = name, embedder = named, "other embedders"),
                 Err(error) => {
@@ -459,6 +625,27 @@ impl Opener {
             }
         })
     }
+}
+
+/// Slow embedders with the vectors of the store.
+fn share(options: &mut Options, store: &Arc<SharedStore>) {
+    for embedder in &mut options.embedders {
+        if !embedder.is_instant() {
+            let slow = Arc::clone(embedder);
+            *embedder = Arc::new(SharedEmbedder::new(slow, Arc::clone(store)));
+        }
+    }
+}
+
+fn too_many(max_catalogs: usize) -> NotOpened {
+    let message = format!(
+        "there are {max_catalogs} catalogs, the most that this server may have; delete one first"
+    );
+    NotOpened::Refused(ApiError::invalid(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too_many_catalogs",
+        message,
+    ))
 }
 
 /// The embedders with a query cache for one catalog alone: with a shared one, a tenant could measure

@@ -42,10 +42,15 @@ pub async fn search(
     RequestId(request_id): RequestId,
     Json(request): Json<SearchRequest>,
 ) -> ApiResult<Json<SearchAnswer>> {
+    let min_generation = request.min_generation;
     let prepared = PreparedSearch::new(request)?;
+    if let Some(generation) = min_generation {
+        catalog.reach(generation).await?;
+    }
     let searcher = catalog.searcher();
     let format = prepared.output.as_ref().map(|output| output.format);
     let searched = Arc::clone(&searcher);
+    let store_is_away = catalog.store_problem().is_some();
     let span = traces::search_span();
     let signer = app.feedback.signer().clone();
     let run = move || {
@@ -57,7 +62,10 @@ pub async fn search(
         prepared.run(&searcher, &signer, &context)
     };
     let outcome = app.cpu_pool.run(run).instrument(span.clone()).await;
-    let (answer, results) = outcome.inspect_err(|_| app.metrics.rejected("search_queue"))??;
+    let (mut answer, results) = outcome.inspect_err(|_| app.metrics.rejected("search_queue"))??;
+    if answer.degraded.is_none() && store_is_away {
+        answer.degraded = Some(DegradedReport::store_unreachable(&searched));
+    }
     app.metrics.search(&results);
     if let Some(format) = format {
         let tools = results.hits.iter().map(|hit| Arc::clone(&hit.tool));

@@ -22,6 +22,9 @@ pub struct Health {
     /// Number of catalogs that cannot be opened, if any; `GET /v1/catalogs` lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged_catalogs: Option<usize>,
+    /// `away` while the store of the catalogs cannot be reached: searches go on, writes do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<&'static str>,
 }
 
 /// The running program.
@@ -39,6 +42,7 @@ pub async fn livez() -> Json<Health> {
     Json(Health {
         status: "ok",
         damaged_catalogs: None,
+        store: None,
     })
 }
 
@@ -67,6 +71,11 @@ pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
     Ok(Json(Health {
         status: "ok",
         damaged_catalogs: (damaged > 0).then_some(damaged),
+        store: app
+            .store
+            .as_ref()
+            .and_then(|store| store.problem())
+            .map(|_| "away"),
     }))
 }
 

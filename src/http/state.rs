@@ -36,16 +36,22 @@ use crate::keys::KeyStore;
 use crate::mcp::gateway::Ledgers;
 use crate::mcp::{CatalogSink, GatewayConfig, Pool};
 use crate::shutdown::Shutdown;
+use crate::store::SharedStore;
 use crate::telemetry::Metrics;
 use crate::tools::Toolset;
 
 /// How long a cancelled task may take for its next step, one commit of at most 500 tools.
 const LAST_STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How often copies of catalogs are looked for that other nodes have deleted.
+const SWEEP: Duration = Duration::from_secs(2);
+
 /// How the API is served.
 pub struct Settings {
     /// The directory of catalogs, keys and feedback.
     pub data: PathBuf,
+    /// The store of the catalogs that several nodes share; without one they are in `data`.
+    pub store: Option<Arc<SharedStore>>,
     /// The catalog of routes that name none; created when it does not exist.
     pub default_catalog: String,
     /// How catalogs are opened that name no embedders.
@@ -96,6 +102,7 @@ impl std::ops::Deref for App {
 /// The state behind an [`App`].
 pub struct AppState {
     pub(super) catalogs: Registry,
+    pub(super) store: Option<Arc<SharedStore>>,
     pub(super) default_catalog: String,
     pub(super) exposure: Exposure,
     pub(super) started: Started,
@@ -139,6 +146,7 @@ impl App {
     pub fn new(settings: Settings, shutdown: Shutdown) -> anyhow::Result<Self> {
         let Settings {
             data,
+            store,
             default_catalog,
             catalog_options,
             embedder_source,
@@ -161,7 +169,9 @@ impl App {
                 EmbeddersOf::new(catalog_options, embedder_source),
                 &limits,
                 Arc::clone(&metrics),
+                store.clone(),
             ),
+            store,
             default_catalog,
             exposure,
             started: Started::now(),
@@ -199,6 +209,9 @@ impl App {
     /// # Errors
     /// When the data directory cannot be read or the default catalog cannot be opened.
     pub async fn open_catalogs(&self) -> anyhow::Result<()> {
+        if let Some(store) = &self.store {
+            store.follow();
+        }
         let opened = match self.catalogs.create(&self.default_catalog).await {
             Ok((catalog, _)) => {
                 self.start_agent(&catalog)?;
@@ -214,7 +227,24 @@ impl App {
             bail!("{}", error.detail.unwrap_or(error.message));
         }
         self.ready.store(true, Ordering::Release);
+        if self.store.is_some() {
+            tokio::spawn(self.clone().sweep());
+        }
         Ok(())
+    }
+
+    /// Gives up what the store no longer has, until the shutdown.
+    async fn sweep(self) {
+        let sweeping = async {
+            loop {
+                tokio::time::sleep(SWEEP).await;
+                if let Err(error) = self.catalogs.sweep().await {
+                    let reason = error.detail.unwrap_or(error.message);
+                    tracing::warn!(reason, "copies of deleted catalogs stay for now");
+                }
+            }
+        };
+        self.shutdown.token().run_until_cancelled(sweeping).await;
     }
 
     fn is_default_damaged(&self) -> bool {
@@ -303,6 +333,9 @@ impl App {
         }
         if let Err(error) = self.catalogs.close().await {
             tracing::error!(detail = error.detail, "catalogs were not closed");
+        }
+        if let Some(store) = &self.store {
+            store.close().await;
         }
     }
 

@@ -349,6 +349,7 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
     let dir = tempfile::tempdir().unwrap();
     let settings = |exposure| Settings {
         data: dir.path().to_owned(),
+        store: None,
         default_catalog: "default".into(),
         catalog_options: Options::default(),
         embedder_source: None,

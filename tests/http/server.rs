@@ -83,6 +83,7 @@ impl Server {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let mut settings = Settings {
             data: dir.path().to_owned(),
+            store: None,
             default_catalog: "default".into(),
             catalog_options: Options::default(),
             embedder_source: None,

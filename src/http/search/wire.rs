@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolscout_index::{Filter, Hit, ToolId, formats};
+use toolscout_index::{Filter, Hit, Searcher, ToolId, formats};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::extract;
@@ -61,6 +61,10 @@ pub struct SearchRequest {
     pub max_tokens: Option<usize>,
     /// With `openai_responses`, the `call_id` of the `tool_search_call` to answer.
     pub call_id: Option<String>,
+    /// Searches this generation of the catalog or a later one, as the answer to a write names it: the
+    /// search waits until the server has it, at most five seconds, and is else answered 503 with
+    /// `generation_not_reached`.
+    pub min_generation: Option<u64>,
 }
 
 /// Which tools may be hits. An empty field does not restrict; a tool has to pass every field.
@@ -150,6 +154,8 @@ pub struct SearchParams {
     /// Most tokens of `tools`. Needs `format`.
     #[param(minimum = 64, maximum = 1000000)]
     max_tokens: Option<usize>,
+    /// Searches this generation of the catalog or a later one.
+    min_generation: Option<u64>,
 }
 
 impl From<SearchParams> for SearchRequest {
@@ -176,6 +182,7 @@ impl From<SearchParams> for SearchRequest {
             explain: params.explain.unwrap_or_default(),
             format: params.format,
             max_tokens: params.max_tokens,
+            min_generation: params.min_generation,
             ..SearchRequest::default()
         }
     }
@@ -303,12 +310,27 @@ pub struct TookMs {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DegradedReport {
     /// The cause, for programs: `embedder_not_loaded`, `embedder_failed`, `no_embedder`,
-    /// `not_embedded`, `partly_embedded`, `damaged_vectors`, `ranker`, `memory`, `budget_exceeded`.
+    /// `not_embedded`, `partly_embedded`, `damaged_vectors`, `ranker`, `memory`, `budget_exceeded`,
+    /// `store_unreachable`.
     pub code: &'static str,
     /// What is missing.
     pub reason: String,
     /// Tools that have no vectors yet.
     pub pending_embeddings: usize,
+}
+
+impl DegradedReport {
+    /// The store of several nodes is away, so that the answer may lack what others have written.
+    pub fn store_unreachable(searcher: &Searcher) -> Self {
+        DegradedReport {
+            code: "store_unreachable",
+            reason: format!(
+                "the store of the catalogs cannot be reached; this is generation {}, and newer ones may exist",
+                searcher.generation()
+            ),
+            pending_embeddings: searcher.pending_embeddings(),
+        }
+    }
 }
 
 /// Why no tool matched well enough.

@@ -1,0 +1,207 @@
+//! `toolscout store`: the database of catalogs that several nodes share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use tokio::runtime::{Builder, Handle};
+
+use super::Outcome;
+use super::context::Context;
+use super::output::print_stderr;
+use crate::config::{StoreAddress, StoreSettings};
+use crate::store::{SharedStore, StoreError, StoreStatus};
+
+/// Shows or migrates the store that several nodes share: a PostgreSQL database with the catalogs that
+/// `toolscout serve --store` serves.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout store status --store postgres://toolscout@db.example/tools\n  toolscout store migrate --dry-run"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show the catalogs of the store and its nodes: how far each is behind
+    #[command(
+        after_help = "Examples:\n  toolscout store status\n  toolscout store status --store postgres://toolscout@db.example/tools --json"
+    )]
+    Status {
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// Create the tables, or bring them up to this version. A server does so itself when it starts
+    #[command(
+        after_help = "Examples:\n  toolscout store migrate --store postgres://owner@db.example/tools\n  toolscout store migrate --dry-run"
+    )]
+    Migrate {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Print the statements instead, for `psql`
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// Which store, and how to get in.
+#[derive(clap::Args, Clone, Debug)]
+pub struct StoreArgs {
+    /// The PostgreSQL database of the catalogs, which several nodes share, as
+    /// `postgres://USER@HOST/DATABASE`. Its password comes from --store-password-file, PGPASSWORD,
+    /// PGPASSFILE or an address in TOOLSCOUT_STORE [env: TOOLSCOUT_STORE; default: none, catalogs
+    /// are in the data directory]
+    // No `env` of clap, whose help would print a password.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// File with the password of the store [env: TOOLSCOUT_STORE_PASSWORD_FILE]
+    #[arg(long, value_name = "FILE")]
+    store_password_file: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// The settings with these flags.
+    ///
+    /// # Errors
+    /// For a password on the command line, and a value that cannot be used.
+    pub fn settings(&self, context: &Context) -> Result<StoreSettings> {
+        let address = self.store.as_ref().map(StoreAddress::new);
+        if address.as_ref().is_some_and(StoreAddress::has_password) {
+            bail!(
+                "--store has a password, which everybody on this machine could read in the list of processes; put it into \
+                 a file for --store-password-file, or the address into TOOLSCOUT_STORE"
+            );
+        }
+        let flags = StoreSettings {
+            store: address,
+            store_password_file: self.store_password_file.clone(),
+            ..StoreSettings::default()
+        };
+        let settings = flags.or(context.settings.store.clone());
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+/// The store of these settings, if they name one. Its tables are brought up to this version; a store
+/// that is away is tried again later, and one that cannot be used is an error.
+pub fn open(settings: &StoreSettings, runtime: &Handle) -> Result<Option<Arc<SharedStore>>> {
+    if settings.store.is_none() {
+        return Ok(None);
+    }
+    let store = SharedStore::new(settings, runtime.clone())?;
+    match runtime.block_on(store.prepare()) {
+        Ok(_) => {}
+        Err(StoreError::Unreachable(reason)) => {
+            tracing::warn!(
+                store = store.address(),
+                reason,
+                "the store is away; searching what this node has until it is back"
+            );
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Some(store))
+}
+
+/// Runs work with the store on a runtime of its own.
+pub fn on_runtime<T>(
+    settings: &StoreSettings,
+    work: impl AsyncFnOnce(&SharedStore) -> Result<T>,
+) -> Result<T> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let store = SharedStore::new(settings, runtime.handle().clone())?;
+    runtime.block_on(work(&store))
+}
+
+impl Args {
+    /// Runs the subcommand.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        match self.action {
+            Action::Status { store } => {
+                let settings = store.settings(context)?;
+                let status = on_runtime(&settings, async |store| Ok(store.status().await?))?;
+                print(context, &status)?;
+            }
+            Action::Migrate { store, dry_run } => {
+                migrate(context, &store.settings(context)?, dry_run)?;
+            }
+        }
+        Ok(Outcome::Success)
+    }
+}
+
+fn migrate(context: &Context, settings: &StoreSettings, dry_run: bool) -> Result<()> {
+    let migrations = on_runtime(settings, async |store| {
+        let before = store.migrations().await?;
+        if !dry_run {
+            store.prepare().await?;
+        }
+        Ok(before)
+    })?;
+    let schema = &migrations.schema;
+    if migrations.open.is_empty() {
+        print_stderr(format_args!("the schema {schema} is up to date"));
+    } else if dry_run {
+        context.printer.text(format_args!("{migrations}"))?;
+    } else {
+        let from = migrations.run;
+        let to = from + migrations.open.len();
+        print_stderr(format_args!(
+            "the schema {schema} was brought from version {from} to {to}"
+        ));
+    }
+    Ok(())
+}
+
+fn print(context: &Context, status: &StoreStatus) -> Result<()> {
+    if context.printer.is_json() {
+        return context.printer.json(status);
+    }
+    let mut rows = Vec::new();
+    for catalog in &status.catalogs {
+        rows.push(vec![
+            catalog.name.clone(),
+            catalog.generation.to_string(),
+            catalog.tools.to_string(),
+            format!("{:.1}", catalog.bytes as f64 / 1e6),
+        ]);
+    }
+    context
+        .printer
+        .rows(&["catalog", "generation", "tools", "MB"], rows)?;
+    let mut rows = Vec::new();
+    for node in &status.nodes {
+        let behind: Vec<String> = node
+            .lag
+            .iter()
+            .filter(|(_, lag)| **lag > 0)
+            .map(|(name, lag)| format!("{name} {lag}"))
+            .collect();
+        let behind = match behind.is_empty() {
+            true => format!("0 in {} open catalogs", node.lag.len()),
+            false => behind.join(", "),
+        };
+        rows.push(vec![
+            node.name.clone(),
+            node.version.clone(),
+            format!("{:.1}", node.seen_s),
+            behind,
+        ]);
+    }
+    context.printer.rows(
+        &["node", "version", "seen, s ago", "generations behind"],
+        rows,
+    )?;
+    print_stderr(format_args!(
+        "{}, PostgreSQL {}, schema {}, {:.1} MB",
+        status.store,
+        status.server,
+        status.schema,
+        status.bytes as f64 / 1e6
+    ));
+    Ok(())
+}

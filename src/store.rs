@@ -1,0 +1,231 @@
+//! The store that several nodes share: catalogs in PostgreSQL, which every node follows.
+//!
+//! The store is the truth. A node keeps each catalog in its data directory as a catalog of its own, and
+//! brings it up to the store's generation by what changed since; searches never ask the store. So a
+//! node answers as a single machine would, and losing its folder costs time only.
+//!
+//! - [`SharedStore`] is the connection, with time limits on everything.
+//! - `write` commits changes under the lock of the catalog's row; `read` tells what changed since.
+//! - [`FollowingStore`] is the [`CatalogStore`](crate::catalog_writer::CatalogStore) of a node.
+//! - `hub` learns of commits: NOTIFY wakes it, and polling makes it sure.
+//! - [`SharedEmbedder`] lets a text be embedded once for all nodes.
+
+mod error;
+mod migrations;
+mod hub;
+mod catalogs;
+mod write;
+mod read;
+mod vectors;
+mod follow;
+mod status;
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions, Connection, PgConnection};
+use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::config::StoreSettings;
+
+pub use catalogs::{CreatedCatalog, StoredCatalog};
+pub use error::StoreError;
+pub use follow::FollowingStore;
+pub use hub::FollowedCatalog;
+pub use migrations::{Migration, Migrations};
+pub use status::{NodeStatus, StoreStatus};
+pub use vectors::SharedEmbedder;
+
+use hub::Hub;
+
+/// Connections of one node; each write and each catalog that catches up takes one for a moment.
+const MAX_CONNECTIONS: u32 = 8;
+/// How long a request waits for a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+/// How long reading may take before the store counts as away. A large catalog comes in pages.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+/// How long a write may take in all; the largest body of tools takes some seconds.
+const WRITE_LIMIT: Duration = Duration::from_secs(50);
+
+/// The connection to the store.
+pub struct SharedStore {
+    pool: PgPool,
+    options: PgConnectOptions,
+    schema: String,
+    /// As it may be shown.
+    address: String,
+    /// The cluster's identity, once the schema was found to be as this version knows it.
+    cluster: OnceCell<String>,
+    node: Node,
+    runtime: Handle,
+    hub: Hub,
+}
+
+/// This process among the nodes.
+struct Node {
+    /// Random, of this process.
+    instance: String,
+    /// For people.
+    name: String,
+}
+
+impl SharedStore {
+    /// Reads the settings. Connects when it is first asked for something.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] for an address or a password file that cannot be used.
+    pub fn new(settings: &StoreSettings, runtime: Handle) -> Result<Arc<Self>, StoreError> {
+        let options = connect_options(settings)?;
+        let pool = {
+            // The pool starts a task of its own.
+            let _entered = runtime.enter();
+            PgPoolOptions::new()
+                .max_connections(MAX_CONNECTIONS)
+                .acquire_timeout(CONNECT_LIMIT)
+                .idle_timeout(Duration::from_secs(60))
+                .connect_lazy_with(options.clone())
+        };
+        let address = settings.store.as_ref().map(ToString::to_string);
+        Ok(Arc::new(SharedStore {
+            pool,
+            options,
+            schema: settings.schema().to_owned(),
+            address: address.unwrap_or_default(),
+            cluster: OnceCell::new(),
+            node: Node {
+                instance: uuid::Uuid::new_v4().to_string(),
+                name: settings.node.clone().unwrap_or_else(machine_name),
+            },
+            runtime,
+            hub: Hub::default(),
+        }))
+    }
+
+    /// The address, without a password.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Brings the schema up to this version, once in the life of this value, and returns the identity
+    /// of the cluster.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] for a database that this version cannot use.
+    pub async fn prepare(&self) -> Result<&str, StoreError> {
+        let prepare = || async {
+            let mut connection = self.connect_alone().await?;
+            migrations::run(&mut connection, &self.schema).await?;
+            let identity: String = sqlx::query_scalar("SELECT identity FROM cluster")
+                .fetch_one(&mut connection)
+                .await?;
+            let _ = connection.close().await;
+            Ok::<_, StoreError>(identity)
+        };
+        let prepared = self
+            .cluster
+            .get_or_try_init(|| within(WRITE_LIMIT, prepare()));
+        Ok(prepared.await?)
+    }
+
+    /// The migrations of the schema, without running any.
+    ///
+    /// # Errors
+    /// As [`SharedStore::prepare`].
+    pub async fn migrations(&self) -> Result<Migrations, StoreError> {
+        let read = async {
+            let mut connection = self.connect_alone().await?;
+            migrations::read(&mut connection, &self.schema).await
+        };
+        within(READ_LIMIT, read).await
+    }
+
+    /// Why the store counts as away, once it has not answered for some seconds.
+    pub fn problem(&self) -> Option<String> {
+        self.hub.problem()
+    }
+
+    /// The identity of a catalog of the store; `None` before the store was reached.
+    fn source(&self, id: i64) -> Option<String> {
+        self.cluster.get().map(|cluster| format!("{cluster}/{id}"))
+    }
+
+    /// Waits for the store on a thread that may block.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// A connection of its own. Unlike the pool it tells at once what is wrong.
+    async fn connect_alone(&self) -> Result<PgConnection, StoreError> {
+        match timeout(CONNECT_LIMIT, PgConnection::connect_with(&self.options)).await {
+            Ok(connected) => Ok(connected?),
+            Err(_) => Err(StoreError::no_answer(CONNECT_LIMIT)),
+        }
+    }
+
+    /// Work that the store has to answer within a time.
+    async fn ask<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.prepare().await?;
+        let answer = within(limit, work).await;
+        if answer.is_ok() {
+            self.hub.note_answer();
+        }
+        answer
+    }
+}
+
+/// A connection that is cut gives no error, so everything has a limit of its own.
+async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match timeout(limit, work).await {
+        Ok(answer) => answer,
+        Err(_) => Err(StoreError::no_answer(limit)),
+    }
+}
+
+fn connect_options(settings: &StoreSettings) -> Result<PgConnectOptions, StoreError> {
+    let refused = |reason: String| StoreError::Refused(reason);
+    let Some(address) = &settings.store else {
+        return Err(refused(
+            "no store is named; set --store or TOOLSCOUT_STORE".to_owned(),
+        ));
+    };
+    crate::tls::provide();
+    let options = PgConnectOptions::from_str(address.secret())
+        // Its message may repeat a part of the address.
+        .map_err(|_| {
+            refused(format!(
+                "the store {address} is not an address of PostgreSQL"
+            ))
+        })?;
+    let mut options = options
+        .application_name("toolscout")
+        .disable_statement_logging()
+        .options([
+            ("search_path", settings.schema()),
+            ("default_transaction_isolation", "read committed"),
+            ("statement_timeout", "30s"),
+            ("lock_timeout", "20s"),
+            ("idle_in_transaction_session_timeout", "60s"),
+        ]);
+    if let Some(path) = &settings.store_password_file {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| refused(format!("the password file {}: {error}", path.display())))?;
+        options = options.password(text.trim_end_matches(['\r', '\n']));
+    }
+    Ok(options)
+}
+
+fn machine_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,176 @@
+//! The catalogs of the store: find, list, create, delete.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use toolscout_index::Settings;
+
+use super::error::StoreError;
+use super::read::parse_settings;
+use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+
+/// A catalog as the store has it.
+#[derive(Clone, Debug)]
+pub struct StoredCatalog {
+    /// Its number.
+    pub id: i64,
+    /// Its identity, the cluster's included.
+    pub source: String,
+    /// Its last change.
+    pub generation: u64,
+    /// Its settings.
+    pub settings: Settings,
+}
+
+/// What came of creating a catalog.
+#[derive(Clone, Debug)]
+pub enum CreatedCatalog {
+    /// It was created.
+    Now(StoredCatalog),
+    /// It was there.
+    Before(StoredCatalog),
+    /// There are as many catalogs as there may be.
+    TooMany,
+}
+
+impl SharedStore {
+    /// The catalog of this name.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn find(&self, name: &str) -> Result<Option<StoredCatalog>, StoreError> {
+        if name.contains('\0') {
+            // PostgreSQL has no text with it.
+            return Ok(None);
+        }
+        let find = async {
+            let row = sqlx::query("SELECT id, generation, settings FROM catalogs WHERE name = $1")
+                .bind(name)
+                .fetch_optional(&self.pool)
+                .await?;
+            row.map(|row| self.stored(&row)).transpose()
+        };
+        self.ask(READ_LIMIT, find).await
+    }
+
+    /// The names of all catalogs, sorted.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn names(&self) -> Result<Vec<String>, StoreError> {
+        let names = async {
+            let names = sqlx::query_scalar("SELECT name FROM catalogs ORDER BY name");
+            Ok(names.fetch_all(&self.pool).await?)
+        };
+        self.ask(READ_LIMIT, names).await
+    }
+
+    /// The catalog of this name, created unless there are `max_catalogs` already. The name must be one
+    /// that the engine accepts.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn create(
+        &self,
+        name: &str,
+        max_catalogs: usize,
+    ) -> Result<CreatedCatalog, StoreError> {
+        if let Some(found) = self.find(name).await? {
+            return Ok(CreatedCatalog::Before(found));
+        }
+        let create = async {
+            let mut transaction = self.pool.begin().await?;
+            // One at a time, so that the bound holds over all nodes.
+            sqlx::query("LOCK TABLE deleted_catalogs IN SHARE ROW EXCLUSIVE MODE")
+                .execute(&mut *transaction)
+                .await?;
+            let count: i64 = sqlx::query_scalar("SELECT count(*) FROM catalogs WHERE name <> $1")
+                .bind(name)
+                .fetch_one(&mut *transaction)
+                .await?;
+            if count as usize >= max_catalogs {
+                return Ok(None);
+            }
+            // After the generations of a former catalog of the name.
+            let created = sqlx::query(
+                "INSERT INTO catalogs (name, generation)
+                 VALUES ($1, coalesce((SELECT generation + 1 FROM deleted_catalogs WHERE name = $1), 0))
+                 ON CONFLICT (name) DO NOTHING",
+            )
+            .bind(name)
+            .execute(&mut *transaction)
+            .await?;
+            self.announce(&mut transaction, "catalogs").await?;
+            transaction.commit().await?;
+            Ok(Some(created.rows_affected() == 1))
+        };
+        let created = self.ask(WRITE_LIMIT, create).await?;
+        let Some(is_new) = created else {
+            return Ok(CreatedCatalog::TooMany);
+        };
+        // Another node may have deleted it again.
+        let found = self.find(name).await?.ok_or(StoreError::Deleted)?;
+        Ok(if is_new {
+            CreatedCatalog::Now(found)
+        } else {
+            CreatedCatalog::Before(found)
+        })
+    }
+
+    /// Deletes the catalog of this name with its tools. False where there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn delete(&self, name: &str) -> Result<bool, StoreError> {
+        if name.contains('\0') {
+            return Ok(false);
+        }
+        let delete = async {
+            let mut transaction = self.pool.begin().await?;
+            let generation: Option<i64> =
+                sqlx::query_scalar("DELETE FROM catalogs WHERE name = $1 RETURNING generation")
+                    .bind(name)
+                    .fetch_optional(&mut *transaction)
+                    .await?;
+            let Some(generation) = generation else {
+                return Ok(false);
+            };
+            sqlx::query(
+                "INSERT INTO deleted_catalogs VALUES ($1, $2)
+                 ON CONFLICT (name) DO UPDATE SET generation = excluded.generation",
+            )
+            .bind(name)
+            .bind(generation)
+            .execute(&mut *transaction)
+            .await?;
+            self.announce(&mut transaction, "catalogs").await?;
+            transaction.commit().await?;
+            Ok(true)
+        };
+        self.ask(WRITE_LIMIT, delete).await
+    }
+
+    /// Tells all nodes something once the transaction is committed.
+    pub(super) async fn announce(
+        &self,
+        connection: &mut sqlx::PgConnection,
+        what: &str,
+    ) -> Result<(), StoreError> {
+        sqlx::query("SELECT pg_notify($1, $2)")
+            .bind(self.channel())
+            .bind(what)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    fn stored(&self, row: &PgRow) -> Result<StoredCatalog, StoreError> {
+        let id = row.try_get("id")?;
+        let generation: i64 = row.try_get("generation")?;
+        Ok(StoredCatalog {
+            id,
+            source: self.source(id).unwrap_or_default(),
+            generation: generation as u64,
+            settings: parse_settings(row.try_get("settings")?)?,
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! What `toolscout store status` shows.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sqlx::Row;
+
+use super::error::StoreError;
+use super::{READ_LIMIT, SharedStore};
+
+/// The store and its nodes.
+#[derive(Debug, Serialize)]
+pub struct StoreStatus {
+    /// The address, without a password.
+    pub store: String,
+    /// The version of PostgreSQL.
+    pub server: String,
+    /// The schema of the tables.
+    pub schema: String,
+    /// Bytes of all its tables and indexes.
+    pub bytes: i64,
+    /// The catalogs, by name.
+    pub catalogs: Vec<CatalogStatus>,
+    /// The nodes that were seen in the last minutes.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// A catalog of the store.
+#[derive(Debug, Serialize)]
+pub struct CatalogStatus {
+    #[serde(skip)]
+    id: i64,
+    /// Its name.
+    pub name: String,
+    /// Its last change.
+    pub generation: i64,
+    /// Its tools.
+    pub tools: i64,
+    /// Bytes of its tools' definitions.
+    pub bytes: i64,
+}
+
+/// A node.
+#[derive(Debug, Serialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// The version of the program.
+    pub version: String,
+    /// Seconds since it was last seen.
+    pub seen_s: f64,
+    /// By how many generations its open catalogs were behind when it was seen, by name.
+    pub lag: BTreeMap<String, i64>,
+}
+
+impl SharedStore {
+    /// The catalogs, and how far every node is.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn status(&self) -> Result<StoreStatus, StoreError> {
+        let migrations = self.migrations().await?;
+        if !migrations.open.is_empty() {
+            let schema = &self.schema;
+            return Err(StoreError::Refused(format!(
+                "the schema {schema:?} of the store is not as this version needs it; run `toolscout store migrate`, or start a \
+                 server"
+            )));
+        }
+        self.ask(READ_LIMIT, self.read_status()).await
+    }
+
+    async fn read_status(&self) -> Result<StoreStatus, StoreError> {
+        let about = sqlx::query(
+            "SELECT current_setting('server_version') AS server,
+                    coalesce(sum(pg_total_relation_size(oid)), 0)::bigint AS bytes
+             FROM pg_class WHERE relkind = 'r' AND relnamespace = to_regnamespace($1)",
+        )
+        .bind(&self.schema)
+        .fetch_one(&self.pool)
+        .await?;
+        let catalogs = self.read_catalogs().await?;
+        Ok(StoreStatus {
+            store: self.address.clone(),
+            server: about.try_get("server")?,
+            schema: self.schema.clone(),
+            bytes: about.try_get("bytes")?,
+            nodes: self.read_nodes(&catalogs).await?,
+            catalogs,
+        })
+    }
+
+    async fn read_catalogs(&self) -> Result<Vec<CatalogStatus>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT id, name, generation, tools,
+                    (SELECT coalesce(sum(length(json)), 0)::bigint FROM tools WHERE catalog = catalogs.id) AS bytes
+             FROM catalogs ORDER BY name",
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let read = |row: &sqlx::postgres::PgRow| {
+            Ok(CatalogStatus {
+                id: row.try_get("id")?,
+                name: row.try_get("name")?,
+                generation: row.try_get("generation")?,
+                tools: row.try_get("tools")?,
+                bytes: row.try_get("bytes")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    async fn read_nodes(&self, catalogs: &[CatalogStatus]) -> Result<Vec<NodeStatus>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT name, version, followed,
+                    extract(epoch FROM now() - seen_at)::double precision AS seen_s
+             FROM nodes ORDER BY name, started_at",
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let mut nodes = Vec::with_capacity(rows.len());
+        for row in rows {
+            let followed: String = row.try_get("followed")?;
+            let followed: BTreeMap<String, i64> =
+                serde_json::from_str(&followed).unwrap_or_default();
+            let lag = catalogs.iter().filter_map(|catalog| {
+                let generation = followed.get(&catalog.id.to_string())?;
+                Some((
+                    catalog.name.clone(),
+                    (catalog.generation - generation).max(0),
+                ))
+            });
+            nodes.push(NodeStatus {
+                name: row.try_get("name")?,
+                version: row.try_get("version")?,
+                seen_s: row.try_get("seen_s")?,
+                lag: lag.collect(),
+            });
+        }
+        Ok(nodes)
+    }
+}

@@ -1,0 +1,305 @@
+//! Vectors of slow embedders in the store: a text is embedded by one node, and all others read its
+//! vector. So their answers are the same, even where their processors compute differently.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sqlx::Row;
+use toolscout_index::store::text_hash;
+use toolscout_index::{Embedder, EmbedderProfile, Error, Result};
+
+use super::error::StoreError;
+use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+
+/// How long a claim counts. It is renewed while its texts are embedded, so it ends only where the
+/// node is gone.
+const LEASE_S: f64 = 60.0;
+const RENEWAL: Duration = Duration::from_secs(20);
+/// How long a batch waits for texts that another node has claimed, and how often it looks. The
+/// writer of the catalog waits as long; then the batch is tried again later.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(100);
+/// Bytes of a vector's checksum.
+const CHECKSUM_BYTES: usize = 16;
+
+type TextHash = [u8; 16];
+
+/// An embedder whose vectors of tools' texts are those of the store. Requests are embedded as ever.
+/// While the store is away, so are the texts of tools.
+pub struct SharedEmbedder {
+    inner: Arc<dyn Embedder>,
+    store: Arc<SharedStore>,
+}
+
+impl SharedEmbedder {
+    /// Wraps a slow embedder.
+    pub fn new(inner: Arc<dyn Embedder>, store: Arc<SharedStore>) -> Self {
+        SharedEmbedder { inner, store }
+    }
+
+    /// The vectors of these texts, from the store or computed.
+    async fn shared(
+        &self,
+        texts: &HashMap<TextHash, &str>,
+    ) -> Result<HashMap<TextHash, Vec<f32>>, StoreError> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut found = HashMap::new();
+        loop {
+            let is_missing = |hash: &&TextHash| !found.contains_key(*hash);
+            let missing: Vec<TextHash> = texts.keys().filter(is_missing).copied().collect();
+            found.extend(self.stored(&missing).await?);
+            let is_missing = |hash: &&TextHash| !found.contains_key(*hash);
+            let missing: Vec<TextHash> = texts.keys().filter(is_missing).copied().collect();
+            if missing.is_empty() {
+                return Ok(found);
+            }
+            let mut claimed = self.claim(&missing).await?;
+            if !claimed.is_empty() {
+                // Who had claimed them before may have stored them since they were asked for.
+                let late = self.stored(&claimed).await?;
+                if !late.is_empty() {
+                    let hashes: Vec<TextHash> = late.keys().copied().collect();
+                    self.release(&hashes).await?;
+                    claimed.retain(|hash| !late.contains_key(hash));
+                    found.extend(late);
+                }
+                if !claimed.is_empty() {
+                    found.extend(self.compute(texts, claimed).await?);
+                }
+            } else if Instant::now() >= deadline {
+                let texts = missing.len();
+                return Err(StoreError::Catalog(Error::Embedder {
+                    model: self.id().to_owned(),
+                    reason: format!("{texts} texts are being embedded by another node"),
+                }));
+            } else {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+
+    /// The vectors that the store has.
+    async fn stored(&self, texts: &[TextHash]) -> Result<HashMap<TextHash, Vec<f32>>, StoreError> {
+        let read = async {
+            let texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
+            let rows = sqlx::query(
+                "SELECT text, vector FROM vectors
+                 WHERE embedder = $1 AND dimensions = $2 AND text = ANY($3)",
+            )
+            .bind(self.id())
+            .bind(self.dimensions() as i32)
+            .bind(texts)
+            .fetch_all(&self.store.pool)
+            .await?;
+            let mut vectors = HashMap::with_capacity(rows.len());
+            for row in rows {
+                let (text, sealed): (Vec<u8>, Vec<u8>) =
+                    (row.try_get("text")?, row.try_get("vector")?);
+                if let Ok(text) = TextHash::try_from(text)
+                    && let Some(vector) = self.opened(&text, &sealed)
+                {
+                    vectors.insert(text, vector);
+                }
+            }
+            Ok(vectors)
+        };
+        self.store.ask(READ_LIMIT, read).await
+    }
+
+    /// Those of the texts that this node is to embed.
+    async fn claim(&self, texts: &[TextHash]) -> Result<Vec<TextHash>, StoreError> {
+        let claim = async {
+            // In one order, so that two nodes do not wait for each other.
+            let mut texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
+            texts.sort_unstable();
+            let claimed: Vec<Vec<u8>> = sqlx::query_scalar(
+                "INSERT INTO claims (embedder, dimensions, text, node, until)
+                 SELECT $1, $2, text, $3, now() + make_interval(secs => $4)
+                 FROM unnest($5::bytea[]) AS text ORDER BY text
+                 ON CONFLICT (embedder, dimensions, text) DO UPDATE
+                 SET node = excluded.node, until = excluded.until
+                 WHERE claims.until < now() OR claims.node = excluded.node
+                 RETURNING text",
+            )
+            .bind(self.id())
+            .bind(self.dimensions() as i32)
+            .bind(&self.store.node.instance)
+            .bind(LEASE_S)
+            .bind(texts)
+            .fetch_all(&self.store.pool)
+            .await?;
+            let hashes = claimed.into_iter().map(TextHash::try_from);
+            Ok(hashes.filter_map(Result::ok).collect())
+        };
+        self.store.ask(READ_LIMIT, claim).await
+    }
+
+    /// Embeds what this node has claimed, and gives it to the others.
+    async fn compute(
+        &self,
+        texts: &HashMap<TextHash, &str>,
+        claimed: Vec<TextHash>,
+    ) -> Result<HashMap<TextHash, Vec<f32>>, StoreError> {
+        let renewing = self.keep_claims(&claimed);
+        let batch: Vec<&str> = claimed
+            .iter()
+            .filter_map(|hash| texts.get(hash).copied())
+            .collect();
+        let computed = self.inner.embed_tools(&batch);
+        renewing.abort();
+        let vectors = match computed {
+            Ok(vectors) => vectors,
+            Err(error) => {
+                // Another node may succeed.
+                let _ = self.release(&claimed).await;
+                return Err(error.into());
+            }
+        };
+        let vectors: HashMap<TextHash, Vec<f32>> = claimed.into_iter().zip(vectors).collect();
+        self.upload(&vectors).await
+    }
+
+    fn keep_claims(&self, claimed: &[TextHash]) -> tokio::task::JoinHandle<()> {
+        let store = Arc::clone(&self.store);
+        let (embedder, dimensions) = (self.id().to_owned(), self.dimensions() as i32);
+        let texts: Vec<Vec<u8>> = claimed.iter().map(|hash| hash.to_vec()).collect();
+        self.store.runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(RENEWAL).await;
+                let renew = async {
+                    sqlx::query(
+                        "UPDATE claims SET until = now() + make_interval(secs => $5)
+                         WHERE embedder = $1 AND dimensions = $2 AND text = ANY($3) AND node = $4",
+                    )
+                    .bind(&embedder)
+                    .bind(dimensions)
+                    .bind(&texts)
+                    .bind(&store.node.instance)
+                    .bind(LEASE_S)
+                    .execute(&store.pool)
+                    .await?;
+                    Ok(())
+                };
+                // A claim that is lost costs another node's work, and nothing else.
+                let _ = store.ask(READ_LIMIT, renew).await;
+            }
+        })
+    }
+
+    async fn release(&self, texts: &[TextHash]) -> Result<(), StoreError> {
+        let texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
+        let release = async {
+            sqlx::query(
+                "DELETE FROM claims
+                 WHERE embedder = $1 AND dimensions = $2 AND text = ANY($3) AND node = $4",
+            )
+            .bind(self.id())
+            .bind(self.dimensions() as i32)
+            .bind(texts)
+            .bind(&self.store.node.instance)
+            .execute(&self.store.pool)
+            .await?;
+            Ok(())
+        };
+        self.store.ask(READ_LIMIT, release).await
+    }
+
+    /// Stores vectors. Where another node was first, its vectors are returned in place of these.
+    async fn upload(
+        &self,
+        vectors: &HashMap<TextHash, Vec<f32>>,
+    ) -> Result<HashMap<TextHash, Vec<f32>>, StoreError> {
+        let mut texts: Vec<TextHash> = vectors.keys().copied().collect();
+        texts.sort_unstable();
+        let sealed: Vec<Vec<u8>> = texts
+            .iter()
+            .map(|text| self.sealed(text, &vectors[text]))
+            .collect();
+        let upload = async {
+            let texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
+            let stored = sqlx::query(
+                "INSERT INTO vectors (embedder, dimensions, text, vector)
+                 SELECT $1, $2, * FROM unnest($3::bytea[], $4::bytea[])
+                 ON CONFLICT DO NOTHING",
+            )
+            .bind(self.id())
+            .bind(self.dimensions() as i32)
+            .bind(texts)
+            .bind(&sealed)
+            .execute(&self.store.pool)
+            .await?;
+            Ok(stored.rows_affected() as usize)
+        };
+        let stored = self.store.ask(WRITE_LIMIT, upload).await?;
+        // Nobody needs the claims any longer; old ones count for nothing.
+        let _ = self.release(&texts).await;
+        let mut all = vectors.clone();
+        if stored < texts.len() {
+            all.extend(self.stored(&texts).await?);
+        }
+        Ok(all)
+    }
+
+    fn sealed(&self, text: &TextHash, vector: &[f32]) -> Vec<u8> {
+        let mut bytes: Vec<u8> = vector.iter().flat_map(|part| part.to_le_bytes()).collect();
+        bytes.extend(self.checksum(text, &bytes));
+        bytes
+    }
+
+    /// The vector; `None` where it is not what was stored.
+    fn opened(&self, text: &TextHash, sealed: &[u8]) -> Option<Vec<f32>> {
+        let (bytes, sum) = sealed.split_at_checked(sealed.len().checked_sub(CHECKSUM_BYTES)?)?;
+        let (parts, rest) = bytes.as_chunks::<4>();
+        let is_intact = sum == self.checksum(text, bytes)
+            && rest.is_empty()
+            && parts.len() == self.dimensions();
+        is_intact.then(|| parts.iter().map(|part| f32::from_le_bytes(*part)).collect())
+    }
+
+    fn checksum(&self, text: &TextHash, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.id().as_bytes());
+        hasher.update(text);
+        hasher.update(bytes);
+        let mut sum = [0; CHECKSUM_BYTES];
+        sum.copy_from_slice(&hasher.finalize().as_bytes()[..CHECKSUM_BYTES]);
+        sum
+    }
+}
+
+impl Embedder for SharedEmbedder {
+    fn profile(&self) -> EmbedderProfile<'_> {
+        self.inner.profile()
+    }
+
+    fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.inner.embed_queries(texts)
+    }
+
+    fn embed_queries_within(
+        &self,
+        texts: &[&str],
+        limit: Option<Duration>,
+    ) -> Result<Vec<Vec<f32>>> {
+        self.inner.embed_queries_within(texts, limit)
+    }
+
+    fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        let hashes: Vec<TextHash> = texts.iter().map(|text| text_hash(text)).collect();
+        let by_hash: HashMap<TextHash, &str> =
+            hashes.iter().copied().zip(texts.iter().copied()).collect();
+        let vectors = match self.store.runtime.block_on(self.shared(&by_hash)) {
+            Ok(vectors) => vectors,
+            Err(StoreError::Catalog(error)) => return Err(error),
+            // Nobody can be asked, so this node does the work for itself.
+            Err(_) => return self.inner.embed_tools(texts),
+        };
+        let vectors = hashes.iter().filter_map(|hash| vectors.get(hash).cloned());
+        Ok(vectors.collect())
+    }
+
+    fn batch(&self) -> usize {
+        self.inner.batch()
+    }
+}

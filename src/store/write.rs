@@ -1,0 +1,343 @@
+//! Commits changes to a catalog of the store: one transaction under the lock of the catalog's row,
+//! which gives the generation. What is written goes in arrays, not a statement a tool.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use sqlx::{PgConnection, Row};
+use toolscout_index::{Changes, Error, Settings, Tool, ToolId, check_tools};
+
+use super::error::StoreError;
+use super::read::parse_settings;
+use super::{SharedStore, WRITE_LIMIT};
+use crate::catalog_writer::{Change, with_search_defaults};
+
+/// Most tools, and most bytes of tools, in one statement.
+const MAX_ROWS: usize = 2000;
+const MAX_BYTES: usize = 4 << 20;
+
+impl SharedStore {
+    /// Commits these changes together, or none. Returns what each did, and the generation that has
+    /// all of them; where nothing changes, nothing is committed.
+    ///
+    /// # Errors
+    /// [`StoreError::Catalog`] for a change that cannot be made, [`StoreError::Deleted`], or the store
+    /// cannot be used. After [`StoreError::Unreachable`] the changes may have been made.
+    pub async fn commit(
+        &self,
+        catalog: i64,
+        changes: &[&Change],
+    ) -> Result<(Vec<Changes>, u64), StoreError> {
+        for change in changes {
+            check(change)?;
+        }
+        let commit = async {
+            let mut transaction = self.pool.begin().await?;
+            let mut commit = Commit::begin(&mut transaction, catalog).await?;
+            let mut all = Vec::with_capacity(changes.len());
+            for change in changes {
+                all.push(commit.apply(change).await?);
+            }
+            let generation = commit.end().await?;
+            if let Some(generation) = generation.new {
+                let announced = format!("{catalog} {generation}");
+                self.announce(&mut transaction, &announced).await?;
+                transaction.commit().await?;
+            }
+            Ok((all, generation.new.unwrap_or(generation.before)))
+        };
+        self.ask(WRITE_LIMIT, commit).await
+    }
+}
+
+/// What can be said of a change without the catalog.
+fn check(change: &Change) -> Result<(), Error> {
+    match change {
+        Change::Upsert(tools) => check_tools(tools),
+        Change::Sync { server, tools } => {
+            if let Some(other) = tools.iter().find(|tool| tool.id.server() != server) {
+                let reason = format!("its server is not {server:?}, the one being synchronised");
+                return Err(Error::invalid_tool(other.id.to_string(), reason));
+            }
+            check_tools(tools)
+        }
+        Change::Settings {
+            description,
+            search,
+        } => {
+            let settings = Settings {
+                description: description.clone(),
+                search: *search,
+                ..Settings::default()
+            };
+            settings.validate()
+        }
+        Change::Remove(_) | Change::Ranker(_) => Ok(()),
+    }
+}
+
+/// A transaction of changes to one catalog, whose row is locked.
+struct Commit<'a> {
+    connection: &'a mut PgConnection,
+    catalog: i64,
+    before: u64,
+    settings: Settings,
+    has_new_settings: bool,
+    new_ranker: Option<Option<Vec<u8>>>,
+    /// By how many the tools became more.
+    growth: i64,
+    has_new_tools: bool,
+}
+
+struct Generation {
+    before: u64,
+    /// `None` where nothing was changed.
+    new: Option<u64>,
+}
+
+/// A tool as it is stored.
+struct StoredRow<'a> {
+    tool: &'a Tool,
+    hash: [u8; 32],
+    json: String,
+}
+
+impl<'a> Commit<'a> {
+    async fn begin(connection: &'a mut PgConnection, catalog: i64) -> Result<Self, StoreError> {
+        let row = sqlx::query("SELECT generation, settings FROM catalogs WHERE id = $1 FOR UPDATE")
+            .bind(catalog)
+            .fetch_optional(&mut *connection)
+            .await?
+            .ok_or(StoreError::Deleted)?;
+        let before: i64 = row.try_get("generation")?;
+        Ok(Commit {
+            connection,
+            catalog,
+            before: before as u64,
+            settings: parse_settings(row.try_get("settings")?)?,
+            has_new_settings: false,
+            new_ranker: None,
+            growth: 0,
+            has_new_tools: false,
+        })
+    }
+
+    fn next(&self) -> i64 {
+        self.before as i64 + 1
+    }
+
+    async fn apply(&mut self, change: &Change) -> Result<Changes, StoreError> {
+        match change {
+            Change::Upsert(tools) => self.upsert(tools).await,
+            Change::Remove(ids) => self.remove(ids).await,
+            Change::Sync { server, tools } => {
+                let mut changes = self.upsert(tools).await?;
+                let gone = self.others_of(server, tools).await?;
+                changes.removed = self.remove(&gone).await?.removed;
+                Ok(changes)
+            }
+            Change::Settings {
+                description,
+                search,
+            } => {
+                if let Some(after) = with_search_defaults(&self.settings, description, *search) {
+                    self.settings = after;
+                    self.has_new_settings = true;
+                }
+                Ok(Changes::default())
+            }
+            Change::Ranker(ranker) => {
+                let bytes = match ranker {
+                    Some(ranker) => Some(ranker.to_bytes(Path::new("of the store"))?),
+                    None => None,
+                };
+                self.new_ranker = Some(bytes);
+                Ok(Changes::default())
+            }
+        }
+    }
+
+    async fn upsert(&mut self, tools: &[Tool]) -> Result<Changes, StoreError> {
+        let mut changes = Changes::default();
+        let mut rows = Vec::new();
+        for chunk in tools.chunks(MAX_ROWS) {
+            let known = self.hashes(chunk).await?;
+            for tool in chunk {
+                let row = StoredRow::new(tool)?;
+                match known.get(tool.id.as_str()) {
+                    Some(Some(hash)) if *hash == row.hash => {
+                        changes.unchanged += 1;
+                        continue;
+                    }
+                    Some(Some(_)) => changes.changed.push(tool.id.clone()),
+                    // New, or removed before.
+                    Some(None) | None => changes.added.push(tool.id.clone()),
+                }
+                rows.push(row);
+                if rows.len() >= MAX_ROWS || bytes_of(&rows) >= MAX_BYTES {
+                    self.put(&std::mem::take(&mut rows)).await?;
+                }
+            }
+        }
+        self.put(&rows).await?;
+        self.growth += changes.added.len() as i64;
+        self.has_new_tools |= changes.unchanged < tools.len();
+        changes.added.sort_unstable();
+        changes.changed.sort_unstable();
+        Ok(changes)
+    }
+
+    /// The hashes of these tools, where the store has them; `None` within for a removed one.
+    async fn hashes(
+        &mut self,
+        tools: &[Tool],
+    ) -> Result<HashMap<String, Option<Vec<u8>>>, StoreError> {
+        let ids: Vec<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
+        let rows = sqlx::query("SELECT id, hash FROM tools WHERE catalog = $1 AND id = ANY($2)")
+            .bind(self.catalog)
+            .bind(ids)
+            .fetch_all(&mut *self.connection)
+            .await?;
+        let mut hashes = HashMap::with_capacity(rows.len());
+        for row in rows {
+            hashes.insert(row.try_get("id")?, row.try_get("hash")?);
+        }
+        Ok(hashes)
+    }
+
+    async fn put(&mut self, rows: &[StoredRow<'_>]) -> Result<(), StoreError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<&str> = rows.iter().map(|row| row.tool.id.as_str()).collect();
+        let servers: Vec<&str> = rows.iter().map(|row| row.tool.id.server()).collect();
+        let hashes: Vec<&[u8]> = rows.iter().map(|row| row.hash.as_slice()).collect();
+        let json: Vec<&str> = rows.iter().map(|row| row.json.as_str()).collect();
+        sqlx::query(
+            "INSERT INTO tools (catalog, generation, id, server, hash, json)
+             SELECT $1, $2, * FROM unnest($3::text[], $4::text[], $5::bytea[], $6::text[])
+             ON CONFLICT (catalog, id) DO UPDATE
+             SET generation = excluded.generation, server = excluded.server,
+                 hash = excluded.hash, json = excluded.json",
+        )
+        .bind(self.catalog)
+        .bind(self.next())
+        .bind(ids)
+        .bind(servers)
+        .bind(hashes)
+        .bind(json)
+        .execute(&mut *self.connection)
+        .await?;
+        Ok(())
+    }
+
+    async fn remove(&mut self, ids: &[ToolId]) -> Result<Changes, StoreError> {
+        let mut changes = Changes::default();
+        for chunk in ids.chunks(MAX_ROWS) {
+            let ids: Vec<&str> = chunk.iter().map(ToolId::as_str).collect();
+            let removed: Vec<(String, String)> = sqlx::query_as(
+                "UPDATE tools SET json = NULL, hash = NULL, generation = $2
+                 WHERE catalog = $1 AND id = ANY($3) AND json IS NOT NULL
+                 RETURNING id, server",
+            )
+            .bind(self.catalog)
+            .bind(self.next())
+            .bind(ids)
+            .fetch_all(&mut *self.connection)
+            .await?;
+            for (id, server) in removed {
+                changes.removed.push(tool_id(&id, &server)?);
+            }
+        }
+        self.growth -= changes.removed.len() as i64;
+        self.has_new_tools |= !changes.removed.is_empty();
+        changes.removed.sort_unstable();
+        Ok(changes)
+    }
+
+    /// The tools of a server that are none of these.
+    async fn others_of(&mut self, server: &str, tools: &[Tool]) -> Result<Vec<ToolId>, StoreError> {
+        if server.contains('\0') {
+            // PostgreSQL has no text with it, and no tool a server.
+            return Ok(Vec::new());
+        }
+        let wanted: Vec<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
+        let others: Vec<String> = sqlx::query_scalar(
+            "SELECT id FROM tools
+             WHERE catalog = $1 AND server = $2 AND json IS NOT NULL AND id <> ALL($3)",
+        )
+        .bind(self.catalog)
+        .bind(server)
+        .bind(wanted)
+        .fetch_all(&mut *self.connection)
+        .await?;
+        let ids = others.iter().map(|id| tool_id(id, server));
+        ids.collect()
+    }
+
+    /// Stores what belongs to the catalog as a whole.
+    async fn end(self) -> Result<Generation, StoreError> {
+        let before = self.before;
+        if !(self.has_new_tools || self.has_new_settings || self.new_ranker.is_some()) {
+            return Ok(Generation { before, new: None });
+        }
+        let next = self.next();
+        sqlx::query("UPDATE catalogs SET generation = $2, tools = tools + $3 WHERE id = $1")
+            .bind(self.catalog)
+            .bind(next)
+            .bind(self.growth)
+            .execute(&mut *self.connection)
+            .await?;
+        if self.has_new_settings {
+            let settings = serde_json::to_string(&self.settings).unwrap_or_default();
+            sqlx::query(
+                "UPDATE catalogs SET settings = $2, settings_generation = $3 WHERE id = $1",
+            )
+            .bind(self.catalog)
+            .bind(settings)
+            .bind(next)
+            .execute(&mut *self.connection)
+            .await?;
+        }
+        if let Some(ranker) = &self.new_ranker {
+            sqlx::query("UPDATE catalogs SET ranker = $2, ranker_generation = $3 WHERE id = $1")
+                .bind(self.catalog)
+                .bind(ranker)
+                .bind(next)
+                .execute(&mut *self.connection)
+                .await?;
+        }
+        Ok(Generation {
+            before,
+            new: Some(next as u64),
+        })
+    }
+}
+
+impl<'a> StoredRow<'a> {
+    fn new(tool: &'a Tool) -> Result<Self, Error> {
+        let json = serde_json::to_string(tool)
+            .map_err(|error| Error::invalid_tool(tool.id.to_string(), error.to_string()))?;
+        Ok(StoredRow {
+            tool,
+            hash: *blake3::hash(json.as_bytes()).as_bytes(),
+            json,
+        })
+    }
+}
+
+fn bytes_of(rows: &[StoredRow<'_>]) -> usize {
+    rows.iter().map(|row| row.json.len()).sum()
+}
+
+/// The id of a row.
+pub(super) fn tool_id(id: &str, server: &str) -> Result<ToolId, StoreError> {
+    let name = match server {
+        "" => Some(id),
+        server => id
+            .strip_prefix(server)
+            .and_then(|rest| rest.strip_prefix('/')),
+    };
+    let damaged = || StoreError::Refused(format!("the store has a tool {id:?} of {server:?}"));
+    ToolId::new(server, name.ok_or_else(damaged)?).map_err(|_| damaged())
+}

@@ -1,0 +1,13 @@
+//! Several nodes over a real PostgreSQL, which `scripts/postgres.sh` installs. Each test has a server of
+//! its own, on a free port of loopback, and ends it.
+
+mod store {
+    pub mod postgres;
+    pub mod node;
+
+    pub mod conformance;
+    pub mod nodes;
+    pub mod outage;
+    pub mod schema;
+    pub mod vectors;
+}
