@@ -143,6 +143,7 @@ impl Verb {
             | Verb::Catalogs(_)
             | Verb::Mcp(_)
             | Verb::Memory(_)
+            | Verb::Review(_)
             | Verb::Tune(_) => true,
             Verb::Audit(_)
             | Verb::Serve(_)

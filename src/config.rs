@@ -27,31 +27,36 @@ pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreSettings};
 pub const DEFAULT_CATALOG: &str = "default";
 
 /// The environment variables whose values are paths.
-pub const PATH_VARIABLES: [&str; 7] = [
+pub const PATH_VARIABLES: [&str; 6] = [
     "HF_HOME",
     "ORT_DYLIB_PATH",
     "TOOLSCOUT_CACHE",
     "TOOLSCOUT_CONFIG",
     "TOOLSCOUT_DATA",
     "TOOLSCOUT_MODELS_DIR",
-    "TOOLSCOUT_STORE_PASSWORD_FILE",
 ];
 
 /// The other environment variables of the settings.
-pub const VALUE_VARIABLES: [&str; 14] = [
+pub const VALUE_VARIABLES: [&str; 11] = [
     "HF_ENDPOINT",
     "TOOLSCOUT_CATALOG",
     "TOOLSCOUT_EMBEDDER",
     "TOOLSCOUT_FETCH_MAX_MB",
     "TOOLSCOUT_FETCH_TIMEOUT_S",
-    "TOOLSCOUT_NODE",
     "TOOLSCOUT_SEARCH_DENSE_WEIGHT",
     "TOOLSCOUT_SEARCH_FUSION",
     "TOOLSCOUT_SEARCH_K",
     "TOOLSCOUT_SEARCH_MIN_CONFIDENCE",
     "TOOLSCOUT_SEARCH_MIN_SCORE",
     "TOOLSCOUT_SEARCH_MODE",
+];
+
+/// The environment variables of a node of several, which may have a password and are for nobody
+/// else.
+pub const STORE_VARIABLES: [&str; 4] = [
+    "TOOLSCOUT_NODE",
     "TOOLSCOUT_STORE",
+    "TOOLSCOUT_STORE_PASSWORD_FILE",
     "TOOLSCOUT_STORE_SCHEMA",
 ];
 
@@ -429,7 +434,10 @@ mod tests {
         Settings::resolve(Layer::default(), None, &environment).unwrap();
         // Set by the system for every program, so a client need not be given it.
         read.borrow_mut().remove("LD_LIBRARY_PATH");
-        let listed = PATH_VARIABLES.iter().chain(&VALUE_VARIABLES);
+        let listed = PATH_VARIABLES
+            .iter()
+            .chain(&VALUE_VARIABLES)
+            .chain(&STORE_VARIABLES);
         assert_eq!(read.into_inner(), listed.map(ToString::to_string).collect());
     }
 

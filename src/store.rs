@@ -172,7 +172,7 @@ impl SharedStore {
         limit: Duration,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.prepare().await?;
+        within(limit, async { self.prepare().await.map(drop) }).await?;
         let answer = within(limit, work).await;
         if answer.is_ok() {
             self.hub.note_answer();

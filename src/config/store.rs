@@ -75,7 +75,11 @@ impl StoreAddress {
 
 impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&masked(&self.0))
+        match self.0.rsplit_once('@') {
+            // Not a URL, and still perhaps with a password.
+            Some((_, rest)) if !self.0.contains("://") => write!(f, "***@{rest}"),
+            _ => f.write_str(&masked(&self.0)),
+        }
     }
 }
 

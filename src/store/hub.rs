@@ -306,9 +306,12 @@ impl SharedStore {
         .bind(followed)
         .execute(&self.pool)
         .await?;
-        sqlx::query("DELETE FROM nodes WHERE seen_at < now() - interval '10 minutes'")
-            .execute(&self.pool)
-            .await?;
+        for forget in [
+            "DELETE FROM nodes WHERE seen_at < now() - interval '10 minutes'",
+            "DELETE FROM claims WHERE until < now() - interval '10 minutes'",
+        ] {
+            sqlx::query(forget).execute(&self.pool).await?;
+        }
         Ok(())
     }
 }

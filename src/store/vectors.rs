@@ -110,25 +110,34 @@ impl SharedEmbedder {
     /// Those of the texts that this node is to embed.
     async fn claim(&self, texts: &[TextHash]) -> Result<Vec<TextHash>, StoreError> {
         let claim = async {
-            // In one order, so that two nodes do not wait for each other.
+            // In one order, and never locking what another node holds, so that no two wait for each
+            // other.
             let mut texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
             texts.sort_unstable();
-            let claimed: Vec<Vec<u8>> = sqlx::query_scalar(
-                "INSERT INTO claims (embedder, dimensions, text, node, until)
+            let new = "INSERT INTO claims (embedder, dimensions, text, node, until)
                  SELECT $1, $2, text, $3, now() + make_interval(secs => $4)
                  FROM unnest($5::bytea[]) AS text ORDER BY text
-                 ON CONFLICT (embedder, dimensions, text) DO UPDATE
-                 SET node = excluded.node, until = excluded.until
-                 WHERE claims.until < now() OR claims.node = excluded.node
-                 RETURNING text",
-            )
-            .bind(self.id())
-            .bind(self.dimensions() as i32)
-            .bind(&self.store.node.instance)
-            .bind(LEASE_S)
-            .bind(texts)
-            .fetch_all(&self.store.pool)
-            .await?;
+                 ON CONFLICT DO NOTHING RETURNING text";
+            let old = "UPDATE claims SET node = $3, until = now() + make_interval(secs => $4)
+                 WHERE embedder = $1 AND dimensions = $2 AND text IN (
+                     SELECT text FROM claims
+                     WHERE embedder = $1 AND dimensions = $2 AND text = ANY($5)
+                       AND (until < now() OR node = $3)
+                     FOR UPDATE SKIP LOCKED
+                 ) RETURNING text";
+            let mut claimed: Vec<Vec<u8>> = Vec::new();
+            // The old ones first, so that none is counted twice.
+            for sql in [old, new] {
+                let rows = sqlx::query_scalar(sql)
+                    .bind(self.id())
+                    .bind(self.dimensions() as i32)
+                    .bind(&self.store.node.instance)
+                    .bind(LEASE_S)
+                    .bind(&texts)
+                    .fetch_all(&self.store.pool)
+                    .await?;
+                claimed.extend(rows);
+            }
             let hashes = claimed.into_iter().map(TextHash::try_from);
             Ok(hashes.filter_map(Result::ok).collect())
         };

@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 20] = [
+const LIST: [Excused; 22] = [
     excused(
         "make ",
         Instead::Target,
@@ -50,6 +50,8 @@ const LIST: [Excused; 20] = [
         "fetches the model that it names",
     ),
     excused("toolscout add https:", Instead::Help, "needs a network"),
+    excused("toolscout store", Instead::Help, "needs PostgreSQL"),
+    excused("toolscout serve --store", Instead::Help, "needs PostgreSQL"),
     excused(
         "toolscout agent --llm http:",
         Instead::Help,

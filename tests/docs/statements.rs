@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 29] = [
+const VERBS: [&str; 31] = [
     "add",
     "sync",
     "embed",
@@ -31,6 +31,8 @@ const VERBS: [&str; 29] = [
     "models list",
     "models pull",
     "doctor",
+    "store status",
+    "store migrate",
     "eval",
     "tune",
     "enrich",

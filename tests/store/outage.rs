@@ -14,7 +14,7 @@ fn searches_go_on_without_the_store_and_writes_wait_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let node = Node::start(&postgres, folder.path());
     let mail = tool("mail", "send", "Sends a message.");
-    node.write("default", &[mail.clone()]);
+    node.write("default", std::slice::from_ref(&mail));
     let request = json!({ "query": "send a message" });
 
     postgres.stop();

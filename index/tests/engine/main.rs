@@ -11,6 +11,7 @@ mod damage;
 mod durability;
 mod enrichment;
 mod everyday;
+mod following;
 mod formats;
 mod graph;
 #[cfg(unix)]

@@ -83,6 +83,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let settings = Settings {
             data: data.path().to_owned(),
+            store: None,
             default_catalog: "default".into(),
             catalog_options: Options::default(),
             embedder_source: None,
