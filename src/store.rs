@@ -13,6 +13,7 @@
 mod error;
 mod migrations;
 mod hub;
+mod row;
 mod catalogs;
 mod write;
 mod read;

@@ -5,7 +5,7 @@ use sqlx::postgres::PgRow;
 use toolscout_index::Settings;
 
 use super::error::StoreError;
-use super::read::parse_settings;
+use super::row::parse_settings;
 use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 
 /// A catalog as the store has it.

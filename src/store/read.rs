@@ -6,7 +6,7 @@ use sqlx::{PgConnection, Row};
 use toolscout_index::{Ranker, Settings, Tool, ToolId};
 
 use super::error::StoreError;
-use super::write::tool_id;
+use super::row::{parse_settings, tool_id};
 use super::{READ_LIMIT, SharedStore, within};
 
 /// Tools in a page.
@@ -189,18 +189,4 @@ fn tool(id: &str, json: &str, hash: Vec<u8>) -> Result<Tool, StoreError> {
         return Err(damaged(format!("it is {:?}", tool.id.as_str())));
     }
     Ok(tool)
-}
-
-/// The settings in a row; the engine's where there are none.
-pub(super) fn parse_settings(json: Option<String>) -> Result<Settings, StoreError> {
-    let Some(json) = json else {
-        return Ok(Settings::default());
-    };
-    let settings: Settings = serde_json::from_str(&json).map_err(|error| {
-        StoreError::Refused(format!(
-            "the store has settings that cannot be read: {error}"
-        ))
-    })?;
-    settings.validate()?;
-    Ok(settings)
 }

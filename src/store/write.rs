@@ -8,7 +8,7 @@ use sqlx::{PgConnection, Row};
 use toolscout_index::{Changes, Error, Settings, Tool, ToolId, check_tools};
 
 use super::error::StoreError;
-use super::read::parse_settings;
+use super::row::{parse_settings, tool_id};
 use super::{SharedStore, WRITE_LIMIT};
 use crate::catalog_writer::{Change, with_search_defaults};
 
@@ -328,16 +328,4 @@ impl<'a> StoredRow<'a> {
 
 fn bytes_of(rows: &[StoredRow<'_>]) -> usize {
     rows.iter().map(|row| row.json.len()).sum()
-}
-
-/// The id of a row.
-pub(super) fn tool_id(id: &str, server: &str) -> Result<ToolId, StoreError> {
-    let name = match server {
-        "" => Some(id),
-        server => id
-            .strip_prefix(server)
-            .and_then(|rest| rest.strip_prefix('/')),
-    };
-    let damaged = || StoreError::Refused(format!("the store has a tool {id:?} of {server:?}"));
-    ToolId::new(server, name.ok_or_else(damaged)?).map_err(|_| damaged())
 }
