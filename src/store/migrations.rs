@@ -94,10 +94,13 @@ pub async fn read(connection: &mut PgConnection, schema: &str) -> Result<Migrati
             "the store is PostgreSQL {is}; it must be {wanted} or newer"
         ));
     }
+    // Read from the tables: what `to_regclass` says is remembered, also while another process migrates.
     let row = sqlx::query(
-        "SELECT to_regnamespace($1) IS NOT NULL AS has_schema,
-                to_regclass($1 || '.migrations') IS NOT NULL AS has_record,
-                to_regclass($1 || '.catalogs') IS NOT NULL AS has_catalogs",
+        "SELECT count(*) > 0 AS has_schema,
+                count(*) FILTER (WHERE relname = 'migrations') > 0 AS has_record,
+                count(*) FILTER (WHERE relname = 'catalogs') > 0 AS has_catalogs
+         FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid
+         WHERE nspname = $1",
     )
     .bind(schema)
     .fetch_one(&mut *connection)

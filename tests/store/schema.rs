@@ -121,8 +121,8 @@ fn a_schema_that_is_not_of_this_version_is_refused() {
 #[test]
 #[ignore = "needs PostgreSQL: scripts/postgres.sh"]
 fn processes_that_migrate_at_once_and_clusters_of_one_database_do_not_meet() {
-    let postgres = Postgres::start();
     let folder = tempfile::tempdir().unwrap();
+    let postgres = Postgres::start();
     let address = postgres.address();
     let start = || {
         program(folder.path(), &["store", "migrate", "--store", &address])
