@@ -11,6 +11,7 @@ pub mod plan;
 pub mod profile;
 pub mod prompt;
 pub mod recommend;
+mod record;
 pub mod reference;
 pub mod reply;
 pub mod run;
@@ -19,6 +20,7 @@ pub mod think;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,11 +34,13 @@ pub use driver::RunStream;
 pub use event::Event;
 pub use run::{Protocol, RunConfig};
 
+use record::Record;
+
 use crate::finder::toolbox::{self, TokenCounter};
 use crate::finder::{ToolSearch, ToolboxConfig, model_names};
-use crate::gate::{Answer, Approvals, AuditLog, Caller, Directory, Gate, Policies};
+use crate::gate::{Answer, Approvals, AuditLog, Caller, Directory, Gate, OpenApproval, Policies};
 use crate::llm::ChatModel;
-use crate::session::{ConversationId, OwnerScope, SessionError, Sessions};
+use crate::session::{ConversationId, OwnerScope, SessionError, Sessions, TurnEvents};
 use crate::tools::{Callable, Registry, Toolset, UserTool};
 
 /// Longest question, in bytes.
@@ -65,6 +69,9 @@ pub struct AgentConfig {
     pub recommend_within: Option<Duration>,
     /// The tokenizer for the tool budget.
     pub count_tokens: TokenCounter,
+    /// Whether somebody chose the model. False where it is only assumed that one answers at the
+    /// usual address.
+    pub model_is_chosen: bool,
 }
 
 impl Default for AgentConfig {
@@ -80,6 +87,7 @@ impl Default for AgentConfig {
             time_to_live: Duration::from_secs(600),
             recommend_within: Some(Duration::from_secs(15)),
             count_tokens: toolbox::o200k,
+            model_is_chosen: true,
         }
     }
 }
@@ -140,6 +148,10 @@ struct Running {
     owner: String,
     /// Stops the run.
     token: CancellationToken,
+    /// The number of its turn; 0 until its question is saved.
+    turn: Arc<AtomicI64>,
+    /// Its events so far.
+    record: Arc<Mutex<Record>>,
 }
 
 /// A question to an agent.
@@ -303,6 +315,34 @@ impl Agent {
         self.shared.approvals.answer(scope, id, answer)
     }
 
+    /// True while a run of a conversation is in progress within `scope`.
+    pub fn is_running(&self, scope: &OwnerScope, conversation: &ConversationId) -> bool {
+        let running = self.shared.running();
+        running
+            .get(conversation)
+            .is_some_and(|run| scope.covers(&run.owner))
+    }
+
+    /// The open requests for approval of this owner's run in a conversation.
+    pub fn open_approvals(&self, owner: &str, conversation: &ConversationId) -> Vec<OpenApproval> {
+        self.shared.approvals.waiting(owner, conversation.as_str())
+    }
+
+    /// The events so far of a turn that runs; `None` if it does not, within `scope`.
+    pub fn running_events(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+        turn: i64,
+    ) -> Option<TurnEvents> {
+        let running = self.shared.running();
+        let run = running
+            .get(conversation)
+            .filter(|run| scope.covers(&run.owner))
+            .filter(|run| run.turn.load(Ordering::Acquire) == turn)?;
+        Some(lock(&run.record).so_far())
+    }
+
     /// Its settings.
     pub fn config(&self) -> &AgentConfig {
         &self.shared.config
@@ -344,12 +384,16 @@ impl Agent {
                 let run = Running {
                     owner: owner.to_owned(),
                     token: CancellationToken::new(),
+                    turn: Arc::default(),
+                    record: Arc::default(),
                 };
-                let token = vacant.insert(run).token.clone();
+                let run = vacant.insert(run);
                 Ok(RunningTurn {
                     shared: self.shared.clone(),
                     conversation: conversation.clone(),
-                    token,
+                    token: run.token.clone(),
+                    turn: run.turn.clone(),
+                    record: run.record.clone(),
                 })
             }
         }
@@ -412,6 +456,13 @@ struct RunningTurn {
     shared: Arc<AgentState>,
     conversation: ConversationId,
     token: CancellationToken,
+    turn: Arc<AtomicI64>,
+    record: Arc<Mutex<Record>>,
+}
+
+/// Locks what no panic leaves half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for RunningTurn {

@@ -30,7 +30,7 @@ use lru::LruCache;
 use serde_json::{Value, json};
 use toolscout_index::{Tool, ToolId};
 
-pub use approval::{Answer, ApprovalRequest, Approvals, Approver};
+pub use approval::{Answer, ApprovalRequest, Approvals, Approver, OpenApproval};
 pub use audit::AuditLog;
 pub use class::Class;
 pub use definition::Definition;
@@ -222,6 +222,11 @@ impl Gate {
     /// The policies it applies.
     pub fn policies(&self) -> &Policies {
         &self.policies
+    }
+
+    /// Decides which values are secrets.
+    pub(crate) fn redaction(&self) -> &Redaction {
+        &self.redaction
     }
 
     /// Adds an entry to the audit log, if there is one.

@@ -36,6 +36,7 @@ const LAYOUT: &[&str] = &[
         PRIMARY KEY (conversation, number)
     ) STRICT, WITHOUT ROWID;",
     "ALTER TABLE conversations ADD COLUMN owner TEXT;",
+    "ALTER TABLE turns ADD COLUMN events TEXT;",
 ];
 
 /// The id of a conversation. All characters are allowed.
@@ -206,6 +207,20 @@ pub struct TurnEnd {
     pub figures: Figures,
     /// The state of the agent's toolbox, opaque to this module.
     pub toolbox: Value,
+    /// What happened.
+    pub events: TurnEvents,
+}
+
+/// What happened in a turn, as far as it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TurnEvents {
+    /// The events of the run in their order, opaque to this module: arguments without secrets, and
+    /// the beginnings of texts and results. Events that the turn itself repeats are left out, and so
+    /// is the text that is the answer.
+    #[schema(value_type = Vec<crate::agent::Event>)]
+    pub events: Vec<Value>,
+    /// True when the turn had more events, or longer texts, than are kept.
+    pub truncated: bool,
 }
 
 /// A stored turn.
@@ -376,9 +391,10 @@ impl Sessions {
         end: &TurnEnd,
     ) -> Result<(), SessionError> {
         let figures = serde_json::to_string(&end.figures).unwrap_or_default();
+        let events = serde_json::to_string(&end.events).unwrap_or_default();
         self.transaction(|connection| {
             connection.execute(
-                "UPDATE turns SET status = ?3, answer = ?4, error = ?5, figures = ?6
+                "UPDATE turns SET status = ?3, answer = ?4, error = ?5, figures = ?6, events = ?7
                  WHERE conversation = ?1 AND number = ?2",
                 params![
                     conversation.as_str(),
@@ -386,7 +402,8 @@ impl Sessions {
                     end.status.name(),
                     end.answer,
                     end.error,
-                    figures
+                    figures,
+                    events
                 ],
             )?;
             connection.execute(
@@ -513,6 +530,33 @@ impl Sessions {
             named_params! { ":id": conversation.as_str(), ":owner": scope.owner() },
             read_turn,
         )
+    }
+
+    /// The events of a turn; `None` if the scope has no such turn. A turn that runs, or that was
+    /// interrupted, has none yet, nor have turns that earlier versions wrote.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn events(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+        number: i64,
+    ) -> Result<Option<TurnEvents>, SessionError> {
+        let sql = format!(
+            "SELECT events FROM turns JOIN conversations ON conversations.id = conversation
+             WHERE conversation = :id AND number = :number AND {WITHIN}"
+        );
+        let parameters = named_params! {
+            ":id": conversation.as_str(), ":number": number, ":owner": scope.owner()
+        };
+        let text: Option<Option<String>> = self.with(|connection| {
+            connection
+                .query_row(&sql, parameters, |row| row.get(0))
+                .optional()
+        })?;
+        let events = |text: String| serde_json::from_str(&text).ok();
+        Ok(text.map(|text| text.and_then(events).unwrap_or_default()))
     }
 
     /// Deletes a conversation; false if none with this id is within the scope.
@@ -646,6 +690,10 @@ mod tests {
                 ..Figures::default()
             },
             toolbox: serde_json::json!({ "held": [] }),
+            events: TurnEvents {
+                events: vec![serde_json::json!({ "type": "text", "content": answer })],
+                truncated: true,
+            },
         }
     }
 
@@ -753,6 +801,21 @@ mod tests {
     }
 
     #[test]
+    fn the_events_of_a_turn_are_kept_for_its_owner() {
+        let sessions = Sessions::in_memory().unwrap();
+        let (ada, bob) = (OwnerScope::Own("ada".into()), OwnerScope::Own("bob".into()));
+        sessions.begin_turn(&id("c"), "ada", "q").unwrap();
+        let events = |scope: &OwnerScope, number| sessions.events(scope, &id("c"), number).unwrap();
+        assert_eq!(events(&ada, 1), Some(TurnEvents::default()));
+        sessions.end_turn(&id("c"), 1, &answered("a")).unwrap();
+        assert_eq!(events(&ada, 1), Some(answered("a").events));
+        assert_eq!(events(&OwnerScope::All, 1), Some(answered("a").events));
+        assert_eq!((events(&bob, 1), events(&ada, 2)), (None, None));
+        sessions.delete(&ada, &id("c")).unwrap();
+        assert_eq!(events(&OwnerScope::All, 1), None);
+    }
+
+    #[test]
     fn deleting_a_conversation_deletes_its_turns() {
         let sessions = Sessions::in_memory().unwrap();
         sessions
@@ -826,6 +889,10 @@ mod tests {
             sessions.turns(&OwnerScope::All, &id("c")).unwrap()[0].answer,
             "answer"
         );
+        assert_eq!(
+            sessions.events(&OwnerScope::All, &id("c"), 1).unwrap(),
+            Some(TurnEvents::default())
+        );
         sessions.adopt(&id("c"), "terminal:ada").unwrap();
         assert_eq!(
             sessions.begin_turn(&id("c"), "terminal:ada", "q").unwrap(),
@@ -852,7 +919,7 @@ mod tests {
             Sessions::open(&newer)
                 .unwrap_err()
                 .to_string()
-                .contains("layout 9, this version knows 2")
+                .contains("layout 9, this version knows 3")
         );
         let none = directory.path().join("none.db");
         std::fs::write(&none, "this is no database, whatever its name says").unwrap();

@@ -5,7 +5,8 @@
 //! when the stream is dropped. In every case the turn is saved, and the stream ends with one
 //! [`Event::Done`].
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -19,16 +20,17 @@ use toolscout_index::{Tool, ToolId};
 use crate::agent::context::Context;
 use crate::agent::event::Event;
 use crate::agent::recommend;
+use crate::agent::record::Record;
 use crate::agent::reference::References;
 use crate::agent::reply::{Reply, ReplyBuilder, complete};
 use crate::agent::run::{Outcome, Run, Step, Work};
 use crate::agent::think::Piece;
-use crate::agent::{AgentState, Question, RunningTurn};
+use crate::agent::{AgentState, Question, RunningTurn, lock};
 use crate::finder::Style;
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
 use crate::gate::{
-    Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Decision, Directory, GateContext,
+    Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Directory, Gate, GateContext,
     Ledger,
 };
 use crate::llm::{ChatRequest, LlmError};
@@ -53,6 +55,8 @@ pub(super) fn start(
         sender,
         token: running.token.clone(),
         detached: question.detached,
+        record: running.record.clone(),
+        gate: running.shared.gate.clone(),
     };
     let tasks = running.shared.tasks.clone();
     tasks.spawn(async move {
@@ -109,11 +113,16 @@ struct EventSender {
     sender: mpsc::Sender<Event>,
     token: CancellationToken,
     detached: bool,
+    /// What is kept of the events.
+    record: Arc<Mutex<Record>>,
+    /// Knows which arguments are secrets.
+    gate: Arc<Gate>,
 }
 
 impl EventSender {
     /// Sends an event. Stops the run if nobody receives it, unless the run is detached.
     async fn send(&self, event: Event) {
+        lock(&self.record).push(&event, self.gate.redaction());
         // A dropped receiver fails at once. The timeout is for one that is kept and not read.
         let sent = timeout(RECEIVER_TIMEOUT, self.sender.send(event)).await;
         if !matches!(sent, Ok(Ok(()))) && !self.detached {
@@ -134,7 +143,7 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
     let (shared, conversation) = (running.shared.clone(), running.conversation.clone());
     let caller = question.caller(&conversation);
     let question = question.text;
-    let (number, run) = match prepare(&shared, &caller, &conversation, &question).await {
+    let prepared = match prepare(&shared, &caller, &conversation, &question).await {
         Ok(prepared) => prepared,
         Err(error) => {
             events.send(Event::Error { content: error }).await;
@@ -143,6 +152,8 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
             return events.send(failed_event(&conversation)).await;
         }
     };
+    let (number, run) = prepared;
+    running.turn.store(number, Ordering::Release);
     // Counting a large catalog takes a second, so it runs in parallel to the turn.
     let catalog_tokens = {
         let shared = shared.clone();
@@ -422,7 +433,7 @@ impl<'a> Turn<'a> {
         let mut results = Vec::with_capacity(outcomes.len());
         for ((id, tool), outcome) in calls.into_iter().zip(outcomes) {
             self.references.collect(&outcome.result.data);
-            self.events.send_all(gate_event(id, tool, &outcome)).await;
+            self.events.send(gate_event(id, tool, &outcome)).await;
             results.push(outcome.result);
         }
         self.run.tools_answered(search_results, results)
@@ -517,6 +528,7 @@ impl<'a> Turn<'a> {
         error: Option<String>,
         catalog_tokens: JoinHandle<usize>,
     ) -> TurnEnd {
+        lock(&self.events.record).drop_answer(&self.text);
         self.events.send_all(self.run.cancel()).await;
         self.events.send_all(self.run.end_turn()).await;
         if let Some(content) = error.clone() {
@@ -547,6 +559,7 @@ impl<'a> Turn<'a> {
             error,
             figures,
             toolbox,
+            events: lock(&self.events.record).so_far(),
         }
     }
 }
@@ -561,13 +574,14 @@ struct EventApprover<'a> {
 #[async_trait]
 impl Approver for EventApprover<'_> {
     async fn ask(&self, request: ApprovalRequest) -> Answer {
-        let Some(pending) = self.shared.approvals.open(&self.caller.who) else {
+        let within = self.shared.gate.policies().approval_timeout_s.duration();
+        let approvals = &self.shared.approvals;
+        let Some(pending) = approvals.open(self.caller, request.clone(), within) else {
             return Answer::Refused {
                 by: "the gate".into(),
                 reason: "too many requests for approval are open; answer some first".into(),
             };
         };
-        let within = self.shared.gate.policies().approval_timeout_s.duration();
         self.events
             .send(Event::ApprovalRequired {
                 id: pending.id().to_owned(),
@@ -590,14 +604,11 @@ impl Directory for AgentState {
     }
 }
 
-/// The event that reports the gate's decision. `None` for a call allowed without changes.
-fn gate_event(id: String, tool: ToolId, outcome: &CallOutcome) -> Option<Event> {
+/// The event that reports the gate's decision.
+fn gate_event(id: String, tool: ToolId, outcome: &CallOutcome) -> Event {
     let report = &outcome.report;
     let applied = &report.applied_rule;
-    if applied.decision == Decision::Allow && report.changes.is_empty() {
-        return None;
-    }
-    Some(Event::Gate {
+    Event::Gate {
         id,
         tool,
         class: applied.class,
@@ -605,7 +616,7 @@ fn gate_event(id: String, tool: ToolId, outcome: &CallOutcome) -> Option<Event> 
         rule: applied.rule.clone(),
         changes: report.changes.clone(),
         answer: report.answer.clone(),
-    })
+    }
 }
 
 fn elapsed_ms(since: Instant) -> u64 {

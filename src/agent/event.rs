@@ -49,6 +49,10 @@ pub enum Event {
         tools: Vec<ToolId>,
         /// Tokens they add.
         tokens: usize,
+        /// Tokens of each of them, in the same order.
+        tokens_by_tool: Vec<InjectedTool>,
+        /// The token budget with them.
+        budget: ToolBudget,
     },
     /// Tools that the model can no longer call.
     ToolsEvicted {
@@ -57,6 +61,8 @@ pub enum Event {
         tools: Vec<ToolId>,
         /// Why they were evicted.
         reason: EvictionReason,
+        /// The token budget without them.
+        budget: ToolBudget,
     },
     /// A call begins.
     ToolCall {
@@ -91,7 +97,8 @@ pub enum Event {
         #[serde(flatten)]
         request: Box<ApprovalRequest>,
     },
-    /// The gate's decision on a call, unless the call is allowed without changes.
+    /// The gate's decision on a call. A call that never reaches the gate, such as one of an unknown
+    /// tool, has none.
     Gate {
         /// The call's id.
         id: String,
@@ -183,6 +190,25 @@ impl Event {
             Event::Done { .. } => "done",
         }
     }
+}
+
+/// An injected tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct InjectedTool {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub tool: ToolId,
+    /// The tokens of its definition.
+    pub tokens: usize,
+}
+
+/// The token budget of the visible tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ToolBudget {
+    /// Tokens of all visible tools, the pinned ones included.
+    pub used: usize,
+    /// Most tokens of them. `null` where found tools are not part of the list of tools.
+    pub limit: Option<usize>,
 }
 
 /// Why tools were evicted.

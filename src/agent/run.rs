@@ -16,7 +16,7 @@ use serde_json::Value;
 use toolscout_index::Tool;
 
 use crate::agent::context::{Context, DEFAULT_WINDOW, Fact};
-use crate::agent::event::{Event, EvictionReason};
+use crate::agent::event::{Event, EvictionReason, InjectedTool, ToolBudget};
 use crate::agent::plan::Execution;
 use crate::agent::prompt::{self, Fence};
 use crate::agent::reply::{RawCall, Reply};
@@ -369,9 +369,10 @@ impl Run {
     pub fn end_turn(&mut self) -> Option<Event> {
         let tools = self.toolbox.end_turn();
         self.figures.tools_evicted += tools.len();
-        (!tools.is_empty()).then_some(Event::ToolsEvicted {
+        (!tools.is_empty()).then(|| Event::ToolsEvicted {
             tools,
             reason: EvictionReason::Idle,
+            budget: self.budget(self.toolbox.tokens()),
         })
     }
 
@@ -726,22 +727,38 @@ impl Run {
 
     fn injection_events(&mut self, injection: &Injection) -> Vec<Event> {
         let mut events = Vec::new();
+        let used = self.toolbox.tokens();
+        let added = self.toolbox.tokens_by_tool(&injection.added);
+        let tokens = added.iter().map(|(_, tokens)| tokens).sum();
         if !injection.evicted.is_empty() {
             self.figures.tools_evicted += injection.evicted.len();
             events.push(Event::ToolsEvicted {
                 tools: injection.evicted.clone(),
                 reason: EvictionReason::Budget,
+                // The toolbox has the new tools already; their event comes next.
+                budget: self.budget(used.saturating_sub(tokens)),
             });
         }
         if !injection.added.is_empty() {
             self.figures.tools_injected += injection.added.len();
-            let tokens = self.toolbox.tokens_of(&injection.added);
+            let by_tool = |(tool, tokens)| InjectedTool { tool, tokens };
             events.push(Event::ToolsInjected {
                 tools: injection.added.clone(),
                 tokens,
+                tokens_by_tool: added.into_iter().map(by_tool).collect(),
+                budget: self.budget(used),
             });
         }
         events
+    }
+
+    /// The budget of which these tokens are used.
+    fn budget(&self, used: usize) -> ToolBudget {
+        let limit = match self.config.style {
+            Style::Inject => Some(self.toolbox.budget_tokens()),
+            Style::Dispatch => None,
+        };
+        ToolBudget { used, limit }
     }
 
     fn remember_calls(&mut self, text: String, planned: &[PlannedCall]) {

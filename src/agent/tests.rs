@@ -137,6 +137,7 @@ async fn a_question_goes_through_search_and_calls_to_its_answer() {
             "tools_injected",
             "text",
             "tool_call",
+            "gate",
             "tool_result",
             "text",
             "reference",

@@ -168,7 +168,8 @@ impl AgentArgs {
             mem::take(&mut profile.tools),
             mem::take(&mut profile.operations),
         );
-        let config = self.config(profile);
+        let mut config = self.config(profile);
+        config.model_is_chosen = self.llm.is_chosen();
         let (model, tools) = self.llm.model()?;
         let data = context.settings.data.clone();
         let builtins = builtins.registry()?;

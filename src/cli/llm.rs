@@ -21,7 +21,7 @@ pub struct LlmArgs {
         long,
         value_name = "NAME",
         env = "TOOLSCOUT_MODEL",
-        default_value = "default"
+        default_value = DEFAULT_MODEL
     )]
     model: String,
     /// The API's key
@@ -34,7 +34,15 @@ pub struct LlmArgs {
     llm_key: Option<String>,
 }
 
+/// The model's name, where none is given.
+const DEFAULT_MODEL: &str = "default";
+
 impl LlmArgs {
+    /// Whether somebody chose the model, by a flag or the environment.
+    pub fn is_chosen(&self) -> bool {
+        self.llm != DEFAULT_BASE_URL || self.model != DEFAULT_MODEL
+    }
+
     /// The model, and the tools of a scripted one.
     pub fn model(&self) -> Result<(Arc<dyn ChatModel>, ScriptedTools)> {
         if let Some(script) = self.llm.strip_prefix("script:") {

@@ -357,13 +357,10 @@ impl Toolbox {
             .sum()
     }
 
-    /// Tokens of these visible tools.
-    pub fn tokens_of(&self, ids: &[ToolId]) -> usize {
-        self.loaded
-            .iter()
-            .filter(|loaded| ids.contains(&loaded.tool.id))
-            .map(|loaded| loaded.tokens)
-            .sum()
+    /// Tokens of each of these tools, in their order; of those that are visible.
+    pub fn tokens_by_tool(&self, ids: &[ToolId]) -> Vec<(ToolId, usize)> {
+        let visible = |id: &ToolId| Some((id.clone(), self.loaded[self.position(id)?].tokens));
+        ids.iter().filter_map(visible).collect()
     }
 
     /// The token budget.

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::gate::Caller;
 use crate::gate::class::Class;
 use crate::gate::normalize::Change;
 use crate::session::OwnerScope;
@@ -89,16 +90,37 @@ pub struct Approvals {
     open: Mutex<BTreeMap<String, OpenRequest>>,
 }
 
+/// An open request, as its owner sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct OpenApproval {
+    /// The id under which the request is answered.
+    pub id: String,
+    /// Milliseconds left to answer.
+    pub expires_in_ms: u64,
+    /// The call.
+    #[serde(flatten)]
+    pub request: ApprovalRequest,
+}
+
 #[derive(Debug)]
 struct OpenRequest {
     /// The owner of the run that makes the call.
     owner: String,
+    conversation: String,
+    request: ApprovalRequest,
+    expires: Instant,
     answer: oneshot::Sender<Answer>,
 }
 
 impl Approvals {
-    /// Opens a request for a call of this owner's run. `None` when too many are open.
-    pub fn open(&self, owner: &str) -> Option<PendingApproval<'_>> {
+    /// Opens a request for a call of this caller's run, for at most this long. `None` when too many
+    /// are open.
+    pub fn open(
+        &self,
+        caller: &Caller,
+        request: ApprovalRequest,
+        within: Duration,
+    ) -> Option<PendingApproval<'_>> {
         // Unanswered requests would otherwise grow without limit until their timeouts.
         let mut open = self.lock();
         if open.len() >= MAX_OPEN {
@@ -110,7 +132,10 @@ impl Approvals {
         open.insert(
             id.clone(),
             OpenRequest {
-                owner: owner.to_owned(),
+                owner: caller.who.clone(),
+                conversation: caller.conversation.clone(),
+                request,
+                expires: Instant::now() + within,
                 answer: sender,
             },
         );
@@ -119,6 +144,24 @@ impl Approvals {
             answer,
             approvals: self,
         })
+    }
+
+    /// The open requests of this owner's runs in a conversation, the one that expires first leading.
+    pub fn waiting(&self, owner: &str, conversation: &str) -> Vec<OpenApproval> {
+        let now = Instant::now();
+        let open = self.lock();
+        let own = open
+            .iter()
+            .filter(|(_, open)| open.owner == owner && open.conversation == conversation);
+        let mut waiting: Vec<OpenApproval> = own
+            .map(|(id, open)| OpenApproval {
+                id: id.clone(),
+                expires_in_ms: milliseconds(open.expires.saturating_duration_since(now)),
+                request: open.request.clone(),
+            })
+            .collect();
+        waiting.sort_by_key(|open| open.expires_in_ms);
+        waiting
     }
 
     /// Answers a request; false when none is open under this id within `scope`.
@@ -161,7 +204,7 @@ impl PendingApproval<'_> {
         match timeout(within, &mut self.answer).await {
             Ok(Ok(answer)) => answer,
             _ => Answer::Expired {
-                after_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+                after_ms: milliseconds(started.elapsed()),
             },
         }
     }
@@ -173,14 +216,49 @@ impl Drop for PendingApproval<'_> {
     }
 }
 
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ask(approvals: &Approvals) -> Option<PendingApproval<'_>> {
+        let caller = Caller {
+            who: "ada".into(),
+            conversation: "c".into(),
+            ..Caller::default()
+        };
+        let request = ApprovalRequest {
+            call: "call".into(),
+            tool: "mail/send".into(),
+            description: String::new(),
+            class: Class::StateChanging,
+            arguments: Value::Null,
+            changes: Vec::new(),
+            rule: "rule".into(),
+        };
+        approvals.open(&caller, request, Duration::from_secs(60))
+    }
+
+    #[test]
+    fn open_requests_are_listed_for_their_owner_and_conversation() {
+        let approvals = Approvals::default();
+        let (first, second) = (ask(&approvals).unwrap(), ask(&approvals).unwrap());
+        let waiting = approvals.waiting("ada", "c");
+        assert_eq!(waiting.len(), 2);
+        assert!((1..=60_000).contains(&waiting[0].expires_in_ms));
+        assert!(approvals.waiting("bob", "c").is_empty());
+        assert!(approvals.waiting("ada", "d").is_empty());
+        drop(first);
+        assert_eq!(approvals.waiting("ada", "c")[0].id, second.id());
+    }
+
     #[tokio::test]
     async fn a_request_is_answered_once_and_closed_when_dropped() {
         let approvals = Approvals::default();
-        let pending = approvals.open("ada").unwrap();
+        let pending = ask(&approvals).unwrap();
         let (id, yes) = (
             pending.id().to_owned(),
             Answer::Approved { by: "ada".into() },
@@ -189,7 +267,7 @@ mod tests {
         assert!(approvals.answer(&OwnerScope::Own("ada".into()), &id, yes.clone()));
         assert!(!approvals.answer(&OwnerScope::All, &id, yes.clone()));
         assert_eq!(pending.answer(Duration::from_secs(60)).await, yes);
-        let dropped = approvals.open("ada").unwrap();
+        let dropped = ask(&approvals).unwrap();
         let id = dropped.id().to_owned();
         drop(dropped);
         assert!(!approvals.answer(&OwnerScope::All, &id, yes));
@@ -198,7 +276,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_after_the_timeout_is_rejected() {
         let approvals = Approvals::default();
-        let pending = approvals.open("ada").unwrap();
+        let pending = ask(&approvals).unwrap();
         let id = pending.id().to_owned();
         assert!(matches!(
             pending.answer(Duration::from_millis(1)).await,
@@ -214,7 +292,7 @@ mod tests {
     #[test]
     fn open_requests_are_bounded() {
         let approvals = Approvals::default();
-        let open: Vec<PendingApproval<'_>> = std::iter::from_fn(|| approvals.open("ada")).collect();
+        let open: Vec<PendingApproval<'_>> = std::iter::from_fn(|| ask(&approvals)).collect();
         assert_eq!(open.len(), MAX_OPEN);
     }
 }

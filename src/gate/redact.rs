@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::gate::normalize::Change;
 use crate::gate::pattern::Pattern;
+use crate::printable::excerpt;
 
 /// Replaces a secret.
 pub const REDACTED: &str = "[redacted]";
@@ -30,6 +31,8 @@ const SECRET_PARTS: [&str; 13] = [
 ];
 /// Longest text that is logged; longer ones are cut.
 const MAX_TEXT_BYTES: usize = 4 << 10;
+/// Longest name that is looked for in text.
+const MAX_NAME_BYTES: usize = 40;
 /// Maximum number of fields or items of one object or array that are logged.
 const MAX_ITEMS: usize = 256;
 
@@ -53,6 +56,34 @@ impl Redaction {
     /// The changes for the log.
     pub fn changes(&self, changes: &[Change]) -> Vec<Change> {
         changes.iter().map(|change| self.change(change)).collect()
+    }
+
+    /// The beginning of a text that a tool or a model wrote, without secrets. Of text that is not
+    /// JSON, or whose end is missing, what follows the name of a secret is left out: the rest of its
+    /// line, or of the whole text where lines do not separate values.
+    pub fn excerpt(&self, text: &str, max_chars: usize) -> String {
+        if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text) {
+            return excerpt(&self.value(&value).to_string(), max_chars);
+        }
+        let text = excerpt(text, max_chars);
+        if text.trim_start().starts_with(['{', '[']) || text.contains("PRIVATE KEY") {
+            return self.without_secret(&text);
+        }
+        let lines: Vec<String> = text.lines().map(|line| self.without_secret(line)).collect();
+        lines.join("\n")
+    }
+
+    /// The text up to the first value that follows the name of a secret, as in `token: …`.
+    fn without_secret(&self, text: &str) -> String {
+        let ends = text.match_indices([':', '=']).map(|(at, _)| at);
+        let secret = ends
+            .filter(|at| self.is_secret(name_before(&text[..*at])))
+            .chain(text.find("PRIVATE KEY"))
+            .min();
+        secret.map_or_else(
+            || text.to_owned(),
+            |at| format!("{} {REDACTED}", &text[..=at]),
+        )
     }
 
     fn change(&self, change: &Change) -> Change {
@@ -135,6 +166,20 @@ impl Redaction {
     }
 }
 
+/// The name at the end of a text, without quotes: `API key` in `"API key"`.
+fn name_before(text: &str) -> &str {
+    let is_outside = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\' | '*');
+    let text = text.trim_end_matches(is_outside);
+    let from = text.floor_char_boundary(text.len().saturating_sub(MAX_NAME_BYTES));
+    let is_inside = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
+    let start = text[from..]
+        .char_indices()
+        .rev()
+        .find(|(_, c)| !is_inside(*c))
+        .map_or(0, |(at, c)| at + c.len_utf8());
+    &text[from + start..]
+}
+
 /// The text, or its beginning followed by length and hash of the whole text.
 fn cut(text: &str) -> String {
     if text.len() <= MAX_TEXT_BYTES {
@@ -197,6 +242,29 @@ mod tests {
             (&written.from, &written.to),
             (&REDACTED.into(), &REDACTED.into())
         );
+    }
+
+    #[test]
+    fn excerpts_of_text_have_no_secrets() {
+        let redaction = Redaction::new(vec![Pattern::new("card*")]);
+        for (text, expected) in [
+            (
+                r#"{"token": "x", "a": 1}"#,
+                r#"{"token":"[redacted]","a":1}"#,
+            ),
+            (
+                r#"{"a": 1, "Api-Key" : "x", "b"#,
+                r#"{"a": 1, "Api-Key" : [redacted]"#,
+            ),
+            (r#"[{\"secret\": \"x"#, r#"[{\"secret\": [redacted]"#),
+            ("é Password: x\nnext: 1", "é Password: [redacted]\nnext: 1"),
+            ("card_no=4 a=1", "card_no= [redacted]"),
+            ("-----BEGIN PRIVATE KEY-----\nx", "-----BEGIN P [redacted]"),
+            ("at 10:30, rain", "at 10:30, rain"),
+        ] {
+            assert_eq!(redaction.excerpt(text, 100), expected);
+        }
+        assert_eq!(redaction.excerpt("éé: x", 2), "éé…");
     }
 
     #[test]

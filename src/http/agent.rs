@@ -20,9 +20,13 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
 use super::threads::blocking;
 use crate::agent::{Agent, Question, StartError};
-use crate::gate::Answer;
+use crate::finder::Style;
+use crate::gate::{Answer, OpenApproval};
 use crate::keys::Scope;
-use crate::session::{ConversationId, OwnerScope, SessionError, Sessions, Summary, Turn};
+use crate::printable::excerpt;
+use crate::session::{
+    ConversationId, OwnerScope, SessionError, Sessions, Summary, Turn, TurnEvents,
+};
 pub use runs::Runs;
 use sse::Dialect;
 pub use token::PageToken;
@@ -32,6 +36,8 @@ pub const CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-
 /// Conversations in a page of the list, unless the request has a limit.
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 500;
+/// Characters of a model's name that are told.
+const MAX_MODEL_CHARS: usize = 200;
 
 /// A question.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -157,6 +163,22 @@ pub struct Conversation {
     id: String,
     /// Its turns, oldest first.
     turns: Vec<Turn>,
+    /// True while this server answers a question in it. A turn with the status `running` that no
+    /// server answers was left by a process that ended.
+    running: bool,
+    /// The calls of its run that wait for approval; empty unless the key is the one that asked.
+    approvals: Vec<OpenApproval>,
+}
+
+/// What answers questions here.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct AgentInfo {
+    /// Whether questions are taken at all.
+    available: bool,
+    /// The name of the model; `null` where nobody chose one.
+    model: Option<String>,
+    /// Most tokens of all tools that the model sees; `null` where found tools are not in its list.
+    tool_budget_tokens: Option<usize>,
 }
 
 /// A request that may use the agent: its key is for the agent's catalog.
@@ -211,6 +233,26 @@ fn configured_agent(app: &App) -> ApiResult<Agent> {
             "the agent is not available: the server is starting, or was started without one",
         )
     })
+}
+
+/// Says whether there is an agent, and which model answers.
+#[utoipa::path(
+    get, path = "/v1/agent", operation_id = "show_agent", tag = "agent",
+    responses((status = 200, body = AgentInfo, description = "The agent"))
+)]
+pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<AgentInfo>> {
+    grant.reads(&app.default_catalog)?;
+    let Some(agent) = app.agent.get() else {
+        return Ok(Json(AgentInfo::default()));
+    };
+    let config = agent.config();
+    let chosen = config.model_is_chosen;
+    let injects = config.run.style == Style::Inject;
+    Ok(Json(AgentInfo {
+        available: true,
+        model: chosen.then(|| excerpt(agent.model_name(), MAX_MODEL_CHARS)),
+        tool_budget_tokens: injects.then_some(config.toolbox.budget_tokens),
+    }))
 }
 
 /// Answers a question as server-sent events.
@@ -381,14 +423,57 @@ pub async fn read(
     Path(id): Path<String>,
 ) -> ApiResult<Json<Conversation>> {
     let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
-    let turns = with_sessions(&agent, move |sessions| {
-        sessions.turns(&scope, &conversation)
-    })
-    .await?;
+    let before = agent.is_running(&scope, &conversation);
+    let (wanted, within) = (conversation.clone(), scope.clone());
+    let turns = with_sessions(&agent, move |sessions| sessions.turns(&within, &wanted)).await?;
     if turns.is_empty() {
         return Err(unknown(&id));
     }
-    Ok(Json(Conversation { id, turns }))
+    Ok(Json(Conversation {
+        id,
+        turns,
+        // Before and after, since a run may begin or end while its turns are read.
+        running: before || agent.is_running(&scope, &conversation),
+        approvals: agent.open_approvals(&grant.sender(), &conversation),
+    }))
+}
+
+/// Shows what happened in a turn.
+///
+/// The events are those of its stream, without secrets in arguments, with the beginnings of results,
+/// and without what the turn itself has: the answer, sources, recommended questions and figures. At
+/// most 64 KiB of them are kept; `truncated` says that there was more. Of a turn that runs, these are
+/// the events so far.
+#[utoipa::path(
+    get, path = "/v1/agent/conversations/{id}/turns/{number}/events", operation_id = "show_turn_events", tag = "agent",
+    params(
+        ("id" = String, Path, description = "The conversation's id"),
+        ("number" = i64, Path, minimum = 1, description = "The turn's number within it"),
+    ),
+    responses((status = 200, body = TurnEvents, description = "The events of the turn"))
+)]
+pub async fn events(
+    AgentAccess { agent, grant }: AgentAccess,
+    Path((id, number)): Path<(String, i64)>,
+) -> ApiResult<Json<TurnEvents>> {
+    let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
+    if let Some(events) = agent.running_events(&scope, &conversation, number) {
+        return Ok(Json(events));
+    }
+    let stored = with_sessions(&agent, move |sessions| {
+        let events = sessions.events(&scope, &conversation, number)?;
+        Ok((events, sessions.contains(&scope, &conversation)?))
+    });
+    match stored.await? {
+        (Some(events), _) => Ok(Json(events)),
+        (None, true) => {
+            let message = format!(
+                "conversation {id:?} has no turn {number}; GET /v1/agent/conversations/{{id}} lists its turns"
+            );
+            Err(ApiError::not_found("unknown_turn", message))
+        }
+        (None, false) => Err(unknown(&id)),
+    }
 }
 
 /// Stops the run of a conversation and deletes it.

@@ -540,6 +540,10 @@ fn the_model_is_told_what_was_unloaded_and_how_it_comes_back() {
             tool("files/read", "").id.clone()
         ],
         reason: EvictionReason::Budget,
+        budget: ToolBudget {
+            used: 10,
+            limit: Some(30),
+        },
     }));
     assert!(last_result(&run).contains(r#""unloaded":["mail__send","files__read"]"#));
     run.model_answered(calls(&[("mail__send", json!({}))]));

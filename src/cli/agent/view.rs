@@ -174,7 +174,7 @@ fn describe_event(event: &Event) -> Vec<String> {
                 printable::line(&found)
             )]
         }
-        Event::ToolsInjected { tools, tokens } => {
+        Event::ToolsInjected { tools, tokens, .. } => {
             vec![format!(
                 "[loaded] {} ({})",
                 names(tools),
@@ -212,6 +212,12 @@ fn describe_event(event: &Event) -> Vec<String> {
         }
         // The user gets the whole question, or it is answered at once.
         Event::ApprovalRequired { .. } => Vec::new(),
+        // A call that passes as it is needs no line of its own.
+        Event::Gate {
+            decision: Decision::Allow,
+            changes,
+            ..
+        } if changes.is_empty() => Vec::new(),
         Event::Gate {
             tool,
             decision,
@@ -359,6 +365,7 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::event::ToolBudget;
 
     #[test]
     fn answers_go_to_stdout_and_everything_else_to_stderr() {
@@ -369,6 +376,11 @@ mod tests {
             Event::ToolsInjected {
                 tools: vec![ToolId::parse("mail/send").unwrap()],
                 tokens: 40,
+                tokens_by_tool: Vec::new(),
+                budget: ToolBudget {
+                    used: 40,
+                    limit: None,
+                },
             },
             Event::Text {
                 content: "so ".into(),

@@ -223,6 +223,7 @@ mod tests {
     use toolscout_index::ToolId;
 
     use super::*;
+    use crate::agent::event::ToolBudget;
     use crate::session::Figures;
     use crate::tools::Status;
 
@@ -276,6 +277,11 @@ mod tests {
             Event::ToolsInjected {
                 tools: vec![ToolId::parse("a").unwrap()],
                 tokens: 1,
+                tokens_by_tool: Vec::new(),
+                budget: ToolBudget {
+                    used: 1,
+                    limit: None,
+                },
             },
             text("is"),
             done(TurnStatus::Answered),

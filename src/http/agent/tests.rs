@@ -518,3 +518,105 @@ async fn a_server_without_an_agent_says_so() {
     let response = server.post("/v1/agent/chat", json!({ "query": "q" })).await;
     assert_eq!(error_code(response).await, (503, "agent_not_ready".into()));
 }
+
+/// The first event of this type in a stream that is read while it goes on.
+async fn first_of(response: &mut Response, rest: &mut String, kind: &str) -> Value {
+    loop {
+        let event = next_event(response, rest).await;
+        if event["type"] == kind {
+            return event;
+        }
+    }
+}
+
+/// The types of events, each once in a row.
+fn types_of(events: &Value) -> Vec<&str> {
+    let all = events["events"].as_array().unwrap().iter();
+    all.map(|event| event["type"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_run_that_its_client_left_shows_what_happened_and_what_waits() {
+    let script = r#"{"reply":{"text":"I do it.","calls":[{"name":"harmful","arguments":{"n":"7,000","password":"hidden"}}]}}
+{"reply":{"text":"so be it"}}"#;
+    let server = Server::with_policies(script, Policies::default()).await;
+    let question = json!({ "query": "go", "conversation": "c", "detached": true });
+    let mut response = server.post("/v1/agent/chat", question).await;
+    let asked = first_of(&mut response, &mut String::new(), "approval_required").await;
+    drop(response);
+
+    let (conversation, events) = (
+        "/v1/agent/conversations/c",
+        "/v1/agent/conversations/c/turns/1/events",
+    );
+    let waiting = server.get(conversation).await;
+    assert_eq!(
+        (&waiting["running"], &waiting["turns"][0]["status"]),
+        (&json!(true), &json!("running"))
+    );
+    let open = &waiting["approvals"][0];
+    assert_eq!(
+        (&open["id"], &open["call"], &open["arguments"]),
+        (&asked["id"], &asked["call"], &asked["arguments"])
+    );
+    assert!(open["expires_in_ms"].as_u64().unwrap() > 200_000);
+    let so_far = server.get(events).await;
+    assert_eq!(types_of(&so_far), ["text", "tool_call"]);
+    assert_eq!(
+        so_far["events"][1]["arguments"],
+        json!({ "n": "7,000", "password": "[redacted]" })
+    );
+
+    let approval = json!({ "id": open["id"], "approve": true });
+    assert_eq!(
+        server.post("/v1/agent/approve", approval).await.status(),
+        200
+    );
+    let ended = timeout(Duration::from_secs(60), async {
+        loop {
+            let conversation = server.get(conversation).await;
+            if conversation["running"] == false {
+                return conversation;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let ended = ended.await.unwrap();
+    assert_eq!(ended["approvals"], json!([]));
+    assert_eq!(ended["turns"][0]["answer"], "so be it");
+    let kept = server.get(events).await;
+    assert_eq!(
+        types_of(&kept),
+        ["text", "tool_call", "gate", "tool_result"]
+    );
+    assert_eq!(
+        (&kept["events"][2]["answer"]["answer"], &kept["truncated"]),
+        (&json!("approved"), &json!(false))
+    );
+    assert!(!kept.to_string().contains("hidden"), "{kept}");
+
+    for (path, code) in [
+        ("/v1/agent/conversations/c/turns/2/events", "unknown_turn"),
+        (
+            "/v1/agent/conversations/d/turns/1/events",
+            "unknown_conversation",
+        ),
+    ] {
+        let answer = server.client.get(server.url(path)).send().await.unwrap();
+        assert_eq!(error_code(answer).await, (404, code.into()));
+    }
+}
+
+#[tokio::test]
+async fn the_agent_names_its_model_and_no_agent_says_so() {
+    let server = Server::with(Some("")).await;
+    assert_eq!(
+        server.get("/v1/agent").await,
+        json!({ "available": true, "model": "script", "tool_budget_tokens": 8_000 })
+    );
+    let none = Server::with(None).await;
+    assert_eq!(
+        none.get("/v1/agent").await,
+        json!({ "available": false, "model": null, "tool_budget_tokens": null })
+    );
+}

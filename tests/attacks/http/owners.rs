@@ -184,6 +184,11 @@ async fn a_conversation_is_its_owners_alone() {
         refusal(&read(ask(&server, &other, Method::GET, path)).await),
         (404, "unknown_conversation")
     );
+    let events = format!("{path}/turns/1/events");
+    assert_eq!(
+        refusal(&read(ask(&server, &other, Method::GET, &events)).await),
+        (404, "unknown_conversation")
+    );
     assert_eq!(
         refusal(&read(ask(&server, &other, Method::DELETE, path)).await),
         (404, "unknown_conversation")
