@@ -81,11 +81,13 @@ export const agent = {
     await within([...RAIN, ...HANGS], ["--tool-budget", "1100"], async (server) => {
       const page = await open(browser, server, { hash: "#/agent", width: 1140, height: 900 });
       await page.getByText("Ask, and watch the tools").waitFor();
+      await page.locator(".model", { hasText: "Model script" }).waitFor();
+      assert.ok(await page.locator(".advice").isHidden());
       await send(page, QUESTION);
       const first = page.locator(".approval");
       await page.getByText("May this call be made?").waitFor();
       const toolbox = page.locator(".toolbox");
-      assert.match(await toolbox.innerText(), /send an email[\s\S]*gmail\/send_email[\s\S]*Evicted[\s\S]*the budget was needed/u);
+      assert.match(await toolbox.innerText(), /[\d,]+ of 1,100 tokens[\s\S]*send an email\s*\d+[\s\S]*gmail\/send_email[\s\S]*Evicted[\s\S]*the budget was needed/u);
       const forecast = page.locator(".call", { hasText: "weather__getForecast" });
       assert.match(await forecast.innerText(), /done[\s\S]*only reads[\s\S]*given:\s*"days": "2"[\s\S]*sent:\s*"days": 2[\s\S]*number was given as text/u);
       const asked = page.locator(".call", { has: first });
@@ -158,6 +160,51 @@ export const agent = {
     });
   },
 
+  async "a page that is loaded again shows what waits, and the steps of earlier turns"({ browser }) {
+    await within(RAIN, ["--tool-budget", "1100"], async (server) => {
+      const page = await open(browser, server, { hash: "#/agent", width: 1140, height: 900 });
+      await send(page, QUESTION);
+      await page.locator(".approval").waitFor();
+      const stated = await page.locator(".toolbox-body").innerText();
+      await page.reload();
+      const asked = page.locator(".call", { has: page.locator(".approval") });
+      await asked.waitFor();
+      assert.match(await asked.innerText(), /changes something[\s\S]*rule[\s\S]*anna@example\.com[\s\S]*[0-4]:\d\d left/u);
+      await page.getByText("goes on at the server").waitFor();
+      await page.getByRole("button", { name: "Approve" }).click();
+      await page.locator(".call", { hasText: "ben@example.com" }).locator(".approval").waitFor();
+      await page.getByLabel("Reason of a refusal").fill("Ben is away");
+      // What is typed stays while the turn is looked at.
+      await page.waitForTimeout(2500);
+      assert.equal(await page.getByLabel("Reason of a refusal").inputValue(), "Ben is away");
+      await picture(page, "agent-again");
+      await page.getByRole("button", { name: "Refuse" }).click();
+      await ended(page, "Answered");
+
+      await page.reload();
+      await ended(page, "Answered");
+      const turn = page.locator(".turn");
+      assert.match(await turn.innerText(), /Searched weather forecast[\s\S]*Injected[\s\S]*I look at the forecast\.[\s\S]*weather__getForecast[\s\S]*only reads[\s\S]*allowed[\s\S]*rule[\s\S]*number was given as text[\s\S]*Evicted[\s\S]*approved by[\s\S]*refused by[\s\S]*reason: Ben is away[\s\S]*It will rain/u);
+      assert.equal((await turn.innerText()).split("It will rain, about").length, 2, "the answer is shown once");
+      const tokens = (text) => text.match(/[\d,]+ of 1,100 tokens/u)[0];
+      assert.equal(tokens(await page.locator(".toolbox-body").innerText()), tokens(stated));
+      await picture(page, "agent-earlier");
+      assert.deepEqual((await barriers(page)).serious, []);
+      await close(page);
+    });
+  },
+
+  async "a server for which no model was chosen says so before anything is typed"({ browser }) {
+    const server = await Server.start(["--embedder", "none"]);
+    const page = await open(browser, server, { hash: "#/agent" });
+    await page.locator(".advice", { hasText: "No model was chosen" }).waitFor();
+    await page.getByText("Ask, and watch the tools").waitFor();
+    assert.deepEqual((await barriers(page)).serious, []);
+    await picture(page, "agent-no-model");
+    await close(page);
+    await server.end();
+  },
+
   async "a run goes on while another screen is looked at"({ browser }) {
     await within([...HANGS, ...answers("Later.")], ["--no-recommend"], async (server) => {
       const page = await open(browser, server, { hash: "#/agent" });
@@ -168,7 +215,8 @@ export const agent = {
       await page.getByRole("link", { name: "Agent" }).click();
       await page.locator(".call", { hasText: "running" }).waitFor();
       const second = await open(browser, server, { hash: new URL(page.url()).hash });
-      await second.getByText("runs in another tab").waitFor();
+      await second.getByText("goes on at the server").waitFor();
+      await second.locator(".call", { hasText: "running" }).waitFor();
       await second.getByRole("button", { name: "Stop" }).click();
       await ended(page, "Stopped");
       await second.locator(".turn-foot", { hasText: "Stopped" }).waitFor();
@@ -212,7 +260,9 @@ export const agent = {
       assert.ok(text.includes(`<script>${RUN}</script>`), "markup is shown as it is");
       for (const unseen of ["\u202E", "\u200B"]) assert.ok(!text.includes(unseen), `U+${unseen.codePointAt(0).toString(16)} is not written out`);
       await page.reload();
-      await page.locator(".turn .prose").waitFor();
+      await page.locator(".parts > .prose").first().waitFor();
+      await page.evaluate(() => document.querySelectorAll("summary").forEach((summary) => summary.click()));
+      assert.ok((await page.locator(".call").first().innerText()).includes(`<script>${RUN}</script>`), "what is kept is shown as it is, too");
       await picture(page, "agent-hostile");
       await close(page);
     });

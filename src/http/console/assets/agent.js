@@ -43,6 +43,10 @@ class AgentScreen {
       h("a", { class: "new", href: address("agent", {}), onclick: () => this.chat?.input.focus() }, icon("plus"), "New conversation"),
       h("nav", { "aria-label": "Conversations" }, this.names), this.more);
     this.tools = h("details", { class: "side-panel toolbox" }, h("summary", {}, "Toolbox"));
+    this.model = h("span", { class: "muted model" });
+    this.advice = h("div", { class: "notice warn advice", hidden: true },
+      h("b", {}, "No model was chosen. "), "Questions go to a model on this machine, if one answers at the usual address. To choose one: ",
+      h("code", {}, "toolscout serve --llm URL --model NAME"));
     this.center = h("div", { class: "center" });
     this.box = h("div", { class: "agent" }, h("h1", { class: "sr" }, "Agent"), this.earlier, this.center, this.tools);
     for (const panel of [this.earlier, this.tools]) panel.open = matchMedia(WIDE).matches;
@@ -56,6 +60,19 @@ class AgentScreen {
     document.addEventListener("visibilitychange", this.onVisible);
     this.goTo(params);
     this.loadList();
+    this.loadAgent();
+  }
+
+  /** Says which model answers, before anything is typed. */
+  async loadAgent() {
+    try {
+      const { available, model } = await call("v1/agent");
+      if (!available) this.showNoAgent();
+      replace(this.model, model && ["Model ", h("b", {}, foreign(oneLine(model, 80)))]);
+      this.advice.hidden = !available || model !== null;
+    } catch {
+      // The list says what is wrong.
+    }
   }
 
   /** Another screen is shown; runs go on. */
@@ -68,7 +85,8 @@ class AgentScreen {
   /** Is called when the server is back. */
   again() {
     this.loadList();
-    if (this.chat.id !== "" && this.chat.turns === 0) this.chat.load();
+    this.loadAgent();
+    this.chat.resume();
   }
 
   goTo(params) {
@@ -102,7 +120,7 @@ class AgentScreen {
     const { chat } = this;
     this.title = h("h2", {});
     this.remove = h("button", { type: "button", class: "quiet", onclick: () => this.deleteChat() }, "Delete");
-    replace(this.center, h("header", { class: "chat-head" }, this.title, this.remove), chat.element);
+    replace(this.center, h("header", { class: "chat-head" }, this.title, this.model, this.remove), this.advice, chat.element);
     replace(this.tools, h("summary", {}, "Toolbox"), chat.toolbox.body);
     chat.follow();
     this.drawList();

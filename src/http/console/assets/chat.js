@@ -10,7 +10,9 @@ import { Toolbox } from "./toolbox.js";
 import { Turn } from "./turn.js";
 
 /** How often a turn that runs elsewhere is looked at. */
-const LOOK_MS = 2000;
+const LOOK_MS = 1000;
+/** Turns whose events are asked for at once; those before them show theirs when asked to. */
+const TURNS_WITH_EVENTS = 12;
 /** So near to its end the list of turns follows what comes. */
 const NEAR_PX = 60;
 const EXAMPLES = ["Will it rain in Bergen tomorrow?", "Which issues are open in my repository?"];
@@ -30,6 +32,9 @@ export class Chat {
     this.turns = 0;
     this.isRunning = false;
     this.isElsewhere = false;
+    this.isBroken = false;
+    this.isClosed = false;
+    this.wantsStop = false;
     this.isAtEnd = true;
     this.aborter = null;
     this.timer = 0;
@@ -94,22 +99,35 @@ export class Chat {
     return turn;
   }
 
+  /** The server is back: what it goes on with is shown. */
+  async resume() {
+    if (this.id === "" || this.isRunning) return;
+    if (this.turns === 0) await this.load();
+    else if (this.isBroken && (await this.isAlive())) await this.load();
+  }
+
+  /** Whether the server goes on with the turn. */
+  async isAlive() {
+    try {
+      return (await call(ofConversation(this.id))).running;
+    } catch {
+      return false;
+    }
+  }
+
   /** Shows the turns that are stored. */
   async load() {
     clearTimeout(this.timer);
     if (this.turns === 0) replace(this.list, skeleton(3, "tall"));
     try {
-      const { turns } = await call(ofConversation(this.id));
+      const { turns, running, approvals } = await call(ofConversation(this.id));
+      const from = Math.max(turns.length - TURNS_WITH_EVENTS, 0);
+      const kept = await Promise.all(turns.map(({ number }, index) => (index < from ? null : this.eventsOf(number))));
       if (this.isRunning) return;
       this.turns = 0;
-      this.toolbox.isContinued = true;
-      this.toolbox.draw();
-      for (const stored of turns) this.newTurn(stored.question, null).recall(stored);
-      this.isElsewhere = turns.at(-1)?.status === "running";
-      if (this.isElsewhere) {
-        this.list.append(h("p", { class: "notice" }, "This turn runs in another tab or program. Its answer is shown here once it has ended."));
-        this.timer = setTimeout(() => this.load(), LOOK_MS);
-      }
+      this.isBroken = false;
+      this.toolbox.clear(from > 0);
+      turns.forEach((stored, index) => this.recall(stored, kept[index], { running, approvals, isOld: index < from }));
       this.follow();
       this.showButton();
     } catch (error) {
@@ -118,20 +136,85 @@ export class Chat {
     }
   }
 
+  /** Shows a turn that is stored, or that runs though not in this page. */
+  recall(stored, kept, { running, approvals, isOld }) {
+    const turn = this.newTurn(stored.question, isOld ? null : this.toolbox);
+    this.isElsewhere = stored.status === "running" && running;
+    if (!this.isElsewhere) {
+      const status = stored.status === "running" ? "interrupted" : stored.status;
+      turn.recall({ ...stored, status }, kept);
+      if (isOld && stored.figures.searches + stored.figures.tools_used.length > 0) turn.foot.append(this.showSteps(turn, stored));
+      return;
+    }
+    this.list.append(h("p", { class: "notice" }, "This turn goes on at the server: it was begun in another tab, or before this page was loaded."));
+    turn.catchUp(kept?.events ?? []);
+    turn.waiting(approvals);
+    this.lookLater(turn, stored.number);
+  }
+
+  lookLater(turn, number) {
+    if (!this.isClosed) this.timer = setTimeout(() => this.look(turn, number), LOOK_MS);
+  }
+
+  showSteps(turn, stored) {
+    const button = h("button", { type: "button", class: "link", onclick: async () => {
+      button.disabled = true;
+      const kept = await this.eventsOf(stored.number);
+      const again = new Turn(stored.question, stored.number, null, (text) => this.propose(text));
+      again.recall(stored, kept);
+      turn.element.replaceWith(again.element);
+    } }, "Show its steps");
+    return button;
+  }
+
+  /** What is kept of the events of a turn; null where it cannot be had. */
+  async eventsOf(number) {
+    try {
+      return await call(`${ofConversation(this.id)}/turns/${number}/events`);
+    } catch {
+      return null;
+    }
+  }
+
+  /** Shows what came of a turn that runs elsewhere, until its end. */
+  async look(turn, number) {
+    try {
+      const { turns, running, approvals } = await call(ofConversation(this.id));
+      if (this.isRunning) return;
+      const last = turns.at(-1);
+      if (last?.number !== number || last.status !== "running" || !running) {
+        await this.load();
+        return;
+      }
+      const kept = await this.eventsOf(number);
+      if (this.isRunning) return;
+      turn.catchUp(kept?.events ?? []);
+      turn.waiting(approvals);
+      this.follow();
+    } catch {
+      // Said by the connection; it is looked at again.
+    }
+    this.lookLater(turn, number);
+  }
+
   /** Sends what is in the box. It stays there until the server has taken it. */
   async send(text = this.input.value) {
     const query = text.trim();
     if (query === "" || this.isBusy()) return;
     this.isRunning = true;
+    this.wantsStop = false;
+    this.isBroken = false;
     this.aborter = new AbortController();
     replace(this.notice);
     this.showButton();
     try {
-      const json = { query, ...(this.id && { conversation: this.id }) };
+      // So that a page that is loaded again finds the run, and the calls that wait for approval.
+      const json = { query, detached: true, ...(this.id && { conversation: this.id }) };
       const response = await request("v1/agent/chat", { method: "POST", json, accept: "text/event-stream", signal: this.aborter.signal });
       this.id = response.headers.get("x-conversation-id") ?? this.id;
       if (this.input.value.trim() === query) this.input.value = "";
       this.isAtEnd = true;
+      if (this.wantsStop) this.stop();
       this.changed();
       await this.watch(response, query);
     } catch (error) {
@@ -158,6 +241,7 @@ export class Chat {
     if (turn.isDone) return;
     turn.end();
     if (this.aborter.signal.aborted) return;
+    this.isBroken = true;
     turn.add(this.broken(query));
     announce("The answer broke off");
     this.follow();
@@ -166,8 +250,8 @@ export class Chat {
 
   broken(query) {
     const again = h("button", { type: "button", onclick: () => { notice.remove(); this.send(query); } }, "Ask again");
-    const reload = h("button", { type: "button", onclick: () => this.load() }, "Show what is stored");
-    const notice = h("div", { class: "notice warn", role: "alert" }, h("p", {}, h("b", {}, "The answer broke off. "), "The connection ended before the answer did, and the server stops a run that nobody listens to. What came so far is stored in this conversation."),
+    const reload = h("button", { type: "button", onclick: () => this.load() }, "Show what became of it");
+    const notice = h("div", { class: "notice warn", role: "alert" }, h("p", {}, h("b", {}, "The answer broke off. "), "The connection ended before the answer did. If the server still runs, it goes on with this turn, and stores it in this conversation."),
       h("div", { class: "approval-buttons" }, again, reload));
     return notice;
   }
@@ -188,20 +272,19 @@ export class Chat {
   async stop() {
     if (!this.isBusy()) return;
     announce("Stopping");
-    if (this.id === "") {
-      this.aborter?.abort();
-      return;
-    }
+    // A run goes on without this page, so it is stopped as soon as its conversation is known.
+    this.wantsStop = true;
+    if (this.id === "") return;
     try {
       await call("v1/agent/stop", { method: "POST", json: { conversation: this.id } });
-    } catch {
-      // The run ends with its connection, too.
-      this.aborter?.abort();
+    } catch (error) {
+      replace(this.notice, h("div", { class: "notice error", role: "alert" }, "Not stopped: ", foreign(error.message)));
     }
   }
 
   /** Ends what goes on without being seen. */
   close() {
+    this.isClosed = true;
     clearTimeout(this.timer);
     this.aborter?.abort();
   }

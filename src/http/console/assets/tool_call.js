@@ -15,6 +15,7 @@ export class ToolCall {
     this.name = event.name;
     this.given = event.arguments;
     this.timer = 0;
+    this.approvalId = "";
     this.state = h("span", { class: "call-state" });
     this.took = h("span", { class: "number muted" });
     this.gate = h("div", { class: "call-gate" });
@@ -37,6 +38,8 @@ export class ToolCall {
 
   /** The gate asks a person. */
   asks(event) {
+    clearInterval(this.timer);
+    this.approvalId = event.id;
     this.setState("asks");
     replace(this.gate, gateView({ class: event.class, decision: "ask", rule: event.rule }));
     replace(this.arguments, argumentsView(this.given, event.arguments, event.changes ?? [], { isWhole: true }));
@@ -99,18 +102,22 @@ export class ToolCall {
     replace(this.arguments, argumentsView(this.given, changed(this.given, changes), changes));
   }
 
-  /** The one result. */
-  finish(event) {
+  /**
+   * The one result.
+   * @param {boolean} isPast whether only what is kept of it is known
+   */
+  finish(event, isPast) {
     this.decided("Decided");
     const isOk = event.status === "ok";
     this.setState(isOk ? "ok" : "error");
     this.took.textContent = `${count(event.took_ms)} ms`;
     const text = pretty(event.content);
+    const kept = isPast && event.content.endsWith("…") && h("p", { class: "muted" }, "Only the beginning of it is kept.");
     const cut = event.truncated_from_bytes && h("p", { class: "muted" }, `The model got only the beginning of ${event.truncated_from_bytes} bytes.`);
     const code = event.error_code && h("span", { class: "badge warn" }, event.error_code.replaceAll("_", " "));
     const details = h("details", { class: "result" },
       h("summary", {}, code, code && " ", h("span", {}, "Result "), h("span", { class: "preview" }, foreign(oneLine(event.content, 140)))),
-      h("pre", { tabindex: 0, "aria-label": "Result" }, foreign(text)), cut);
+      h("pre", { tabindex: 0, "aria-label": "Result" }, foreign(text)), kept, cut);
     details.open = !isOk;
     replace(this.result, details);
   }

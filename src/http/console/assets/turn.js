@@ -47,6 +47,11 @@ export class Turn {
     this.tail = null;
     this.answer = "";
     this.isDone = false;
+    /** Whether it is a turn of the past, which is not read out. */
+    this.isPast = false;
+    /** Of a turn that is looked at while it runs elsewhere: how much of it was taken. */
+    this.taken = 0;
+    this.lastLength = 0;
     this.parts = h("div", { class: "parts" });
     this.foot = h("footer", { class: "turn-foot" });
     this.element = h("section", { class: "turn", "aria-label": `Turn ${number}` },
@@ -56,6 +61,31 @@ export class Turn {
 
   take(event) {
     HANDLERS[event.type]?.(this, event);
+  }
+
+  /** Takes what is new of all events so far, of which the last one may have become longer. */
+  catchUp(events) {
+    const last = events[this.taken - 1];
+    if (last?.content?.length > this.lastLength) this.write(last.type, last.content.slice(this.lastLength));
+    for (const event of events.slice(this.taken)) this.take(event);
+    this.taken = Math.max(this.taken, events.length);
+    const text = events[this.taken - 1];
+    this.lastLength = text?.type === "text" || text?.type === "thinking" ? text.content.length : Infinity;
+  }
+
+  /** Shows the calls that wait for a person, and no others. */
+  waiting(approvals) {
+    for (const approval of approvals) {
+      if (!this.calls.has(approval.call)) this.called({ id: approval.call, name: approval.tool, arguments: approval.arguments });
+      const call = this.calls.get(approval.call);
+      if (call.approvalId !== approval.id) call.asks(approval);
+    }
+    const open = new Set(approvals.map(({ id }) => id));
+    for (const call of this.calls.values()) if (call.status === "asks" && !open.has(call.approvalId)) call.decided("Decided");
+  }
+
+  say(text) {
+    if (!this.isPast) announce(text);
   }
 
   /** Adds a part; a text that goes on after it begins anew. */
@@ -97,7 +127,7 @@ export class Turn {
     this.add(h("details", { class: "step" },
       h("summary", {}, icon("search"), h("span", {}, "Searched ", asked.flatMap((query, at) => [at > 0 && ", ", h("b", {}, foreign(oneLine(query, 160)))]), h("span", { class: "muted" }, ` · ${found}`))),
       event.no_match && h("p", { class: "muted" }, foreign(oneLine(event.no_match, 400))), hits));
-    announce(`Searched: ${found}`);
+    this.say(`Searched: ${found}`);
   }
 
   injected(event) {
@@ -106,7 +136,7 @@ export class Turn {
   }
 
   evicted(event) {
-    this.toolbox?.takenOut(event, this.number);
+    this.toolbox?.takenOut(event, this.number, this.isPast ? null : new Date());
     this.add(h("p", { class: "step plain-step" }, icon("cross"), h("span", {}, `Evicted ${counted(event.tools.length, "tool")}`, h("span", { class: "muted" }, " · ", named(event.tools)))));
   }
 
@@ -121,19 +151,19 @@ export class Turn {
     this.calls.set(event.id, call);
     this.toolbox?.called(event.name);
     this.add(call.element);
-    announce(`Calls ${oneLine(event.name, 80)}`);
+    this.say(`Calls ${oneLine(event.name, 80)}`);
   }
 
   answered(event) {
     const call = this.calls.get(event.id);
-    call?.finish(event);
-    announce(`${oneLine(event.name, 80)}: ${event.status === "ok" ? "done" : "failed"}`);
+    call?.finish(event, this.isPast);
+    this.say(`${oneLine(event.name, 80)}: ${event.status === "ok" ? "done" : "failed"}`);
   }
 
   planned(event) {
     this.plan = new Plan(event);
     this.add(this.plan.element);
-    announce(`A plan of ${counted(event.steps.length, "step")}`);
+    this.say(`A plan of ${counted(event.steps.length, "step")}`);
   }
 
   recommended(questions) {
@@ -166,10 +196,20 @@ export class Turn {
     this.plan?.end();
   }
 
-  /** Shows a turn of the past, of which its answer and figures are stored. */
-  recall({ answer, status, error, figures }) {
-    if (figures.tools_used.length > 0) this.add(h("p", { class: "step plain-step" }, icon("check"), h("span", {}, "Called ", named(figures.tools_used))));
-    if (answer !== "") this.write("text", answer);
+  /**
+   * Shows a turn of the past.
+   * @param {object} stored
+   * @param {?{events: object[], truncated: boolean}} kept of its events, if they were asked for
+   */
+  recall({ answer, status, error, figures }, kept) {
+    this.isPast = true;
+    const events = kept?.events ?? [];
+    if (events.length === 0 && figures.tools_used.length > 0) this.add(h("p", { class: "step plain-step" }, icon("check"), h("span", {}, "Called ", named(figures.tools_used))));
+    for (const event of events) this.take(event);
+    if (kept?.truncated) this.add(h("p", { class: "muted" }, "More happened in this turn than is kept."));
+    // A turn that was stopped in a call has its last text before it.
+    const isShown = status !== "answered" && events.some(({ type, content }) => type === "text" && content.endsWith(answer));
+    if (answer !== "" && !isShown) this.write("text", answer);
     if (error) this.failed(error);
     if (figures.references.length > 0) this.add(references(figures.references));
     this.end();
