@@ -147,7 +147,7 @@ export class Chat {
       return;
     }
     this.list.append(h("p", { class: "notice" }, "This turn goes on at the server: it was begun in another tab, or before this page was loaded."));
-    turn.catchUp(kept?.events ?? []);
+    turn.join(kept?.events ?? []);
     turn.waiting(approvals);
     this.lookLater(turn, stored.number);
   }

@@ -104,15 +104,15 @@ export class ToolCall {
 
   /**
    * The one result.
-   * @param {boolean} isPast whether only what is kept of it is known
+   * @param {boolean} isKept whether only what the server keeps of it is known
    */
-  finish(event, isPast) {
+  finish(event, isKept) {
     this.decided("Decided");
     const isOk = event.status === "ok";
     this.setState(isOk ? "ok" : "error");
     this.took.textContent = `${count(event.took_ms)} ms`;
     const text = pretty(event.content);
-    const kept = isPast && event.content.endsWith("…") && h("p", { class: "muted" }, "Only the beginning of it is kept.");
+    const kept = isKept && event.content.endsWith("…") && h("p", { class: "muted" }, "Only the beginning of it is kept.");
     const cut = event.truncated_from_bytes && h("p", { class: "muted" }, `The model got only the beginning of ${event.truncated_from_bytes} bytes.`);
     const code = event.error_code && h("span", { class: "badge warn" }, event.error_code.replaceAll("_", " "));
     const details = h("details", { class: "result" },

@@ -49,6 +49,8 @@ export class Turn {
     this.isDone = false;
     /** Whether it is a turn of the past, which is not read out. */
     this.isPast = false;
+    /** Whether its events are those that the server keeps, with results cut. */
+    this.isKept = false;
     /** Of a turn that is looked at while it runs elsewhere: how much of it was taken. */
     this.taken = 0;
     this.lastLength = 0;
@@ -61,6 +63,14 @@ export class Turn {
 
   take(event) {
     HANDLERS[event.type]?.(this, event);
+  }
+
+  /** Begins with what has happened so far of a turn that runs elsewhere. */
+  join(events) {
+    this.isKept = true;
+    this.isPast = true;
+    this.catchUp(events);
+    this.isPast = false;
   }
 
   /** Takes what is new of all events so far, of which the last one may have become longer. */
@@ -156,7 +166,7 @@ export class Turn {
 
   answered(event) {
     const call = this.calls.get(event.id);
-    call?.finish(event, this.isPast);
+    call?.finish(event, this.isKept);
     this.say(`${oneLine(event.name, 80)}: ${event.status === "ok" ? "done" : "failed"}`);
   }
 
@@ -203,6 +213,7 @@ export class Turn {
    */
   recall({ answer, status, error, figures }, kept) {
     this.isPast = true;
+    this.isKept = true;
     const events = kept?.events ?? [];
     if (events.length === 0 && figures.tools_used.length > 0) this.add(h("p", { class: "step plain-step" }, icon("check"), h("span", {}, "Called ", named(figures.tools_used))));
     for (const event of events) this.take(event);
