@@ -169,7 +169,7 @@ export const agent = {
       await page.reload();
       const asked = page.locator(".call", { has: page.locator(".approval") });
       await asked.waitFor();
-      assert.match(await asked.innerText(), /changes something[\s\S]*rule[\s\S]*anna@example\.com[\s\S]*[0-4]:\d\d left/u);
+      assert.match(await asked.innerText(), /changes something[\s\S]*rule[\s\S]*anna@example\.com[\s\S]*[0-5]:\d\d left/u);
       await page.getByText("goes on at the server").waitFor();
       await page.getByRole("button", { name: "Approve" }).click();
       await page.locator(".call", { hasText: "ben@example.com" }).locator(".approval").waitFor();

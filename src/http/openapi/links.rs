@@ -65,6 +65,10 @@ const SAME_EVALUATION: &[(&str, &str)] = &[
     ("id", "$request.path.id"),
 ];
 const TASK: &[(&str, &str)] = &[("id", "$response.body#/id")];
+const FIRST_TURN: &[(&str, &str)] = &[
+    ("id", "$response.body#/id"),
+    ("number", "$response.body#/turns/0/number"),
+];
 const CONVERSATION: &[(&str, &str)] = &[("id", "$response.header.x-conversation-id")];
 
 const LINKS: &[Link] = &[
@@ -129,6 +133,7 @@ const LINKS: &[Link] = &[
     ),
     link("chat", "200", "show_conversation", CONVERSATION),
     link("chat", "200", "delete_conversation", CONVERSATION),
+    link("show_conversation", "200", "show_turn_events", FIRST_TURN),
     link("create_key", "201", "show_key", CREATED_KEY),
     link("create_key", "201", "revoke_key", CREATED_KEY),
 ];
