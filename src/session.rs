@@ -212,12 +212,11 @@ pub struct TurnEnd {
 }
 
 /// What happened in a turn, as far as it is kept.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnEvents {
     /// The events of the run in their order, opaque to this module: arguments without secrets, and
     /// the beginnings of texts and results. Events that the turn itself repeats are left out, and so
     /// is the text that is the answer.
-    #[schema(value_type = Vec<crate::agent::Event>)]
     pub events: Vec<Value>,
     /// True when the turn had more events, or longer texts, than are kept.
     pub truncated: bool,

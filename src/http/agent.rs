@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -19,7 +20,7 @@ use super::access::Grant;
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
 use super::threads::blocking;
-use crate::agent::{Agent, Question, StartError};
+use crate::agent::{Agent, Event, Question, StartError};
 use crate::finder::Style;
 use crate::gate::{Answer, OpenApproval};
 use crate::keys::Scope;
@@ -168,6 +169,25 @@ pub struct Conversation {
     running: bool,
     /// The calls of its run that wait for approval; empty unless the key is the one that asked.
     approvals: Vec<OpenApproval>,
+}
+
+/// What happened in a turn, as far as it is kept.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventsOfTurn {
+    /// In their order.
+    #[schema(value_type = Vec<Event>)]
+    events: Vec<Value>,
+    /// True when the turn had more events, or longer texts, than are kept.
+    truncated: bool,
+}
+
+impl From<TurnEvents> for EventsOfTurn {
+    fn from(kept: TurnEvents) -> Self {
+        EventsOfTurn {
+            events: kept.events,
+            truncated: kept.truncated,
+        }
+    }
 }
 
 /// What answers questions here.
@@ -450,22 +470,22 @@ pub async fn read(
         ("id" = String, Path, description = "The conversation's id"),
         ("number" = i64, Path, minimum = 1, description = "The turn's number within it"),
     ),
-    responses((status = 200, body = TurnEvents, description = "The events of the turn"))
+    responses((status = 200, body = EventsOfTurn, description = "The events of the turn"))
 )]
 pub async fn events(
     AgentAccess { agent, grant }: AgentAccess,
     Path((id, number)): Path<(String, i64)>,
-) -> ApiResult<Json<TurnEvents>> {
+) -> ApiResult<Json<EventsOfTurn>> {
     let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
     if let Some(events) = agent.running_events(&scope, &conversation, number) {
-        return Ok(Json(events));
+        return Ok(Json(events.into()));
     }
     let stored = with_sessions(&agent, move |sessions| {
         let events = sessions.events(&scope, &conversation, number)?;
         Ok((events, sessions.contains(&scope, &conversation)?))
     });
     match stored.await? {
-        (Some(events), _) => Ok(Json(events)),
+        (Some(events), _) => Ok(Json(events.into())),
         (None, true) => {
             let message = format!(
                 "conversation {id:?} has no turn {number}; GET /v1/agent/conversations/{{id}} lists its turns"

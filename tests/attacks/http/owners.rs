@@ -119,6 +119,16 @@ async fn a_run_is_approved_by_its_owner_or_an_operator() {
     for approver in [own.clone(), server.key(Scope::Admin, "*")] {
         let mut run = chat(&server, &own, json!({ "query": "go" })).await;
         let asked = event(&mut run, "approval_required").await;
+        let conversation = run.headers()["x-conversation-id"].clone();
+        let path = format!(
+            "/v1/agent/conversations/{}",
+            conversation.to_str().expect("an id")
+        );
+        let shown = read(ask(&server, &own, Method::GET, &path)).await;
+        assert_eq!(shown.body["approvals"][0]["id"], asked["id"]);
+        let operator = server.key(Scope::Admin, "*");
+        let shown = read(ask(&server, &operator, Method::GET, &path)).await;
+        assert_eq!(shown.body["approvals"], json!([]), "of the owner alone");
         for key in [&other, &admin_of_one] {
             assert_eq!(
                 refusal(&approve(&server, key, &asked["id"]).await),
