@@ -58,6 +58,8 @@ export const evaluate = {
     await page.getByLabel("Order").selectOption("change");
     await page.locator(".query-row", { hasText: "Before" }).filter({ hasText: "rival/open_issue" }).first().waitFor();
     await picture(page, "evaluate");
+    const below = await page.evaluate(() => document.documentElement.scrollHeight - innerHeight);
+    assert.equal(below, 0, "the screen scrolls within its parts");
     const link = page.locator(".query-row", { hasText: QUERIES[0].query }).locator(".query-text");
     await link.click();
     await page.locator(".hit", { hasText: "open_issue" }).first().waitFor();

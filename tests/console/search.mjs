@@ -1,7 +1,7 @@
 /** Screen Search. */
 
 import assert from "node:assert/strict";
-import { barriers, close, open, picture } from "./browser.mjs";
+import { barriers, close, drop, open, picture } from "./browser.mjs";
 
 const REQUEST = "find flihgts to Oslo and email the itinerary to Ada";
 
@@ -24,6 +24,18 @@ export const search = {
     await page.locator(".why-body").first().getByText("what the ranker saw").waitFor();
     assert.match(await page.locator(".why-body").first().innerText(), /tool-encoder/u);
     await picture(page, "search");
+    await close(page);
+  },
+
+  async "a file that is dropped is added to an empty catalog, and found"({ browser, server }) {
+    await server.post("catalogs", { name: "dropped" });
+    const page = await open(browser, server, { hash: "#/search?c=dropped" });
+    await page.getByRole("heading", { name: "This catalog is empty" }).waitFor();
+    await drop(page, "#main", "scales.json", JSON.stringify([{ name: "weigh_parcel", description: "Weighs a parcel." }]));
+    await page.getByRole("dialog").getByRole("button", { name: "Add tools" }).click();
+    await page.locator(".load", { hasText: "1 added" }).waitFor();
+    await page.locator("#query").fill("how heavy is my parcel");
+    await page.locator(".hit", { hasText: "weigh_parcel" }).waitFor();
     await close(page);
   },
 

@@ -64,7 +64,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 44] = [
+static FILES: [Asset; 45] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
@@ -76,6 +76,7 @@ static FILES: [Asset; 44] = [
     asset!("connection.js", JAVASCRIPT),
     asset!("dialog.js", JAVASCRIPT),
     asset!("dom.js", JAVASCRIPT),
+    asset!("evaluate.css", CSS),
     asset!("evaluate.js", JAVASCRIPT),
     asset!("evaluate_figures.js", JAVASCRIPT),
     asset!("evaluate_form.js", JAVASCRIPT),

@@ -12,7 +12,7 @@ const SCREENS = {
   search: { title: "Search", open: async () => search },
   catalog: { title: "Catalog", open: async () => (await import("./catalog.js")).catalog },
   agent: { title: "Agent", open: async () => (await import("./agent.js")).agent },
-  evaluate: { title: "Evaluate", open: async () => (await import("./evaluate.js")).evaluate },
+  evaluate: { title: "Evaluate", open: async () => (await styled("evaluate.css", import("./evaluate.js"))).evaluate },
   operations: { title: "Operations", open: async () => (await styled("operations.css", import("./operations.js"))).operations },
 };
 const THEMES = { system: "System", light: "Light", dark: "Dark" };

@@ -1,4 +1,4 @@
-/** The audit log: calls of tools, newest first, and whether the log is unchanged. */
+/** The audit log: calls of tools and decisions about changed ones, newest first, and whether it is unchanged. */
 
 import { call, isAbort, pause } from "./api.js";
 import { copyButton, debounce, h, replace, skeleton } from "./dom.js";
@@ -11,6 +11,7 @@ const DEBOUNCE_MS = 250;
 const PROGRESS_MS = 1000;
 const DECISIONS = [["", "Any decision"], ["allow", "Allowed"], ["ask", "Asked a person"], ["dry_run", "Dry run"], ["deny", "Denied"]];
 const PERIODS = [["", "Any time"], ["1", "Last hour"], ["24", "Last day"], ["168", "Last week"]];
+const REVIEWED = { accept: "change accepted", block: "tool blocked" };
 const CLASSES = { read_only: "only reads", state_changing: "changes something", destructive: "may destroy" };
 
 export function audit(root, params) {
@@ -102,8 +103,8 @@ class AuditView {
     this.shown = this.list.childElementCount;
     this.cursor = cursor ?? null;
     this.more.hidden = this.cursor === null;
-    this.counted.textContent = `${counted(this.shown, "call")} shown, ${total === 1 ? "1 entry" : `${count(total)} entries`} in the log`;
-    if (this.shown === 0 && this.cursor === null) replace(this.list, h("p", { class: "empty muted" }, total === 0 ? "No tool was called yet. Calls of the agent and of MCP clients are logged here." : "No call passes these filters."));
+    this.counted.textContent = `${counted(this.shown, "entry")} shown, ${total === 1 ? "1 entry" : `${count(total)} entries`} in the log`;
+    if (this.shown === 0 && this.cursor === null) replace(this.list, h("p", { class: "empty muted" }, total === 0 ? "No tool was called yet. Calls of the agent and of MCP clients are logged here." : "No entry passes these filters."));
     // Few entries may pass the filters: what was read may hold none at all.
     if (this.shown === 0 && this.cursor !== null) this.load();
   }
@@ -160,6 +161,7 @@ class AuditView {
 function outcome(entry, end, isPart) {
   if (entry.event === "refused") return ["error", "refused"];
   if (entry.event === "dry_run") return ["", "dry run"];
+  if (entry.event === "reviewed") return ["ok", REVIEWED[entry.verdict] ?? "reviewed"];
   if (entry.event === "ended") return entry.status === "ok" ? ["ok", "ended"] : ["error", "failed"];
   if (end) return end.status === "ok" ? ["ok", `ok, ${took(end.took_ms)}`] : ["error", `failed, ${took(end.took_ms)}`];
   if (entry.event === undefined) return ["error", "unreadable"];
@@ -170,6 +172,8 @@ function outcome(entry, end, isPart) {
 function facts(entry, end) {
   const said = [
     ["Decision", entry.decision && `${entry.decision.replace("_", " ")} by the rule ${entry.rule}`],
+    ["Review", entry.change && `${entry.change} tool${entry.parts?.length ? `: ${entry.parts.join(", ")}` : ""}`],
+    ["Catalog", entry.catalog],
     ["Class", CLASSES[entry.class] ?? entry.class],
     ["Person", answer(entry.answer)],
     ["Why not", [entry.reason, entry.error_code].filter(Boolean).join(": ")],

@@ -146,6 +146,7 @@ export class EvaluationForm {
 
   say(text) {
     replace(this.failure, h("p", { class: "notice error", role: "alert" }, foreign(text)));
+    this.failure.scrollIntoView({ block: "nearest" });
   }
 
   select(number) {

@@ -102,7 +102,7 @@ function text(schema) {
 }
 
 function json(schema) {
-  const preset = schema.default === undefined ? "" : JSON.stringify(schema.default, null, 2);
+  const preset = schema.default === undefined || schema.default === null ? "" : JSON.stringify(schema.default, null, 2);
   const input = h("textarea", { class: "code", rows: 2, spellcheck: "false", placeholder: schema.type === "array" ? "[…]" : schema.type === "object" ? "{…}" : "JSON", value: preset });
   const isRight = schema.type === "array" ? Array.isArray : schema.type === "object" ? isObject : () => true;
   const wanted = schema.type === "array" ? "a list, as [1, 2]" : "an object, as {\"a\": 1}";

@@ -37,6 +37,7 @@ class SearchScreen {
     this.servers = [];
     this.answers = [null, null];
     this.aborter = new AbortController();
+    this.loads = h("div");
     this.later = debounce(DEBOUNCE_MS, () => this.run());
   }
 
@@ -51,12 +52,24 @@ class SearchScreen {
   stop() {
     this.aborter.abort();
     this.later.cancel();
+    Object.assign(this.root, { ondragover: null, ondrop: null });
   }
 
   /** Is called when the server is back. */
   again() {
     this.loadServers();
     this.run();
+  }
+
+  /** Adds the tools of files that are dropped, as the screen Catalog does. */
+  async add(event) {
+    event.preventDefault();
+    const files = Array.from(event.dataTransfer.files);
+    const { loadFiles } = await import("./load.js");
+    if (!(await loadFiles(files, this.catalog, this.loads, this.aborter.signal))) return;
+    this.list = (await call("v1/catalogs")).catalogs;
+    this.draw();
+    this.again();
   }
 
   draw() {
@@ -78,8 +91,10 @@ class SearchScreen {
     replace(this.root,
       h("h1", { class: "sr" }, "Search"),
       h("div", { class: "search-head" }, form, h("div", { class: "actions" }, this.compareButton, link)),
-      this.columns, this.exporting.panel);
+      this.loads, this.columns, this.exporting.panel);
     this.root.onkeydown = (event) => this.keyInHits(event);
+    this.root.ondragover = (event) => event.preventDefault();
+    this.root.ondrop = (event) => this.add(event);
     this.drawColumns();
   }
 
@@ -204,7 +219,7 @@ class SearchScreen {
     const chosen = this.list.find(({ name }) => name === this.catalog);
     if (chosen?.tools === 0) {
       return h("div", { class: "empty" }, h("h2", {}, "This catalog is empty"),
-        h("p", {}, "Add tools on the screen ", h("a", { href: `#/catalog?c=${encodeURIComponent(this.catalog)}` }, "Catalog"), ", by dropping a file of any format."));
+        h("p", {}, "Drop a file with tools here, in any format, or add them on the screen ", h("a", { href: `#/catalog?c=${encodeURIComponent(this.catalog)}` }, "Catalog"), "."));
     }
     const examples = EXAMPLES.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.tryExample(text) }, text)));
     return h("div", { class: "empty" }, icon("search"), h("h2", {}, "Describe what should be done"),

@@ -34,6 +34,7 @@ export function tryForm(tool, catalog, signal) {
     try {
       const said = await call(ofCatalog(catalog, "/calls"), { method: "POST", json: { tool: tool.id, arguments: given, ...more }, signal });
       replace(answer, answerView(said, given, (approval) => send({ approve: approval })));
+      answer.scrollIntoView({ block: "nearest" });
       announce(OUTCOMES[said.outcome] ?? said.outcome);
     } catch (error) {
       if (isAbort(error)) return;
