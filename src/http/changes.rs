@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult};
-use super::extract::{Json, QueryString};
+use super::extract::{self, Json, QueryString};
 use super::paging;
 use super::registry::OpenCatalog;
 use super::threads::blocking;
@@ -86,12 +86,12 @@ pub struct ChangeBody {
 #[serde(deny_unknown_fields)]
 pub struct ReviewRequest {
     /// Decisions about single tools, each tool once.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "extract::objects")]
     #[schema(max_items = 1000)]
     decisions: Vec<DecisionBody>,
     /// Servers of which every change is accepted. Tools that a person has blocked stay so.
     #[serde(default)]
-    #[schema(max_items = 1000)]
+    #[schema(max_items = 1000, value_type = Vec<String>)]
     accept_all: BTreeSet<String>,
 }
 

@@ -181,6 +181,32 @@ pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer.deserialize_map(Fields(PhantomData))
 }
 
+/// As [`object`], or null.
+///
+/// # Errors
+/// Those of the deserialiser.
+pub fn optional_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let given: Option<Object<T>> = Deserialize::deserialize(deserializer)?;
+    Ok(given.map(|Object(value)| value))
+}
+
+/// As [`object`], in a list.
+///
+/// # Errors
+/// Those of the deserialiser.
+pub fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let given: Vec<Object<T>> = Deserialize::deserialize(deserializer)?;
+    Ok(given.into_iter().map(|Object(value)| value).collect())
+}
+
+#[derive(Deserialize)]
+#[serde(transparent, bound = "T: Deserialize<'de>")]
+struct Object<T>(#[serde(deserialize_with = "object")] T);
+
 struct Fields<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {

@@ -35,7 +35,7 @@ pub struct EvaluationRequest {
     #[serde(default, deserialize_with = "extract::object")]
     pub search: ArmSettings,
     /// Other settings to compare: arm `b`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "extract::optional_object")]
     pub compare: Option<ArmSettings>,
     /// The cut-offs of the metrics; 1, 3, 5 and 10 by default, as far as the number of tools allows.
     #[serde(default)]
