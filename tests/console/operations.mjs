@@ -100,11 +100,11 @@ export const operations = {
     await page.locator(".check", { hasText: "Unchanged: 3 entries" }).waitFor();
     await picture(page, "operations-audit");
     await page.getByLabel("Decision").selectOption("deny");
-    await page.getByText("No call passes these filters").waitFor();
+    await page.getByText("No entry passes these filters").waitFor();
     await page.getByLabel("Decision").selectOption("ask");
     await page.locator(".entry").nth(1).waitFor();
     await page.getByLabel("Tool", { exact: true }).fill("gmail/none");
-    await page.getByText("No call passes these filters").waitFor();
+    await page.getByText("No entry passes these filters").waitFor();
     assert.match(page.url(), /view=audit&tool=gmail%2Fnone&decision=ask/u);
     await page.reload();
     assert.equal(await page.getByLabel("Tool", { exact: true }).inputValue(), "gmail/none");
