@@ -12,6 +12,11 @@ pub fn unix_s(time: SystemTime) -> u64 {
     since_1970(time).as_secs()
 }
 
+/// A duration in milliseconds.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn since_1970(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }

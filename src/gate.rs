@@ -39,6 +39,7 @@ pub use normalize::{Change, ChangeReason};
 pub use pattern::Pattern;
 pub use policy::{AppliedRule, Decision, Policies, Rule};
 
+use crate::clock::millis;
 use crate::gate::audit::{AuditError, CallEntry, Entry, now_ms};
 use crate::gate::precondition::{OnFailedCheck, Precondition, SubCall};
 use crate::gate::redact::Redaction;
@@ -679,7 +680,7 @@ impl OpenCall<'_> {
 
     fn log_end(&self, status: Status, error_code: Option<ErrorCode>) {
         let Some(begun) = self.begun else { return };
-        let took_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took_ms = millis(self.started.elapsed());
         let entry = Entry::Ended {
             time_ms: now_ms(),
             begun,

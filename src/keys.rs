@@ -393,6 +393,15 @@ impl KeyStore {
         read().map_err(|source| self.failed(source))
     }
 
+    /// The key with this id, whatever its state.
+    ///
+    /// # Errors
+    /// [`KeyError::Database`].
+    pub fn get(&self, id: &str) -> Result<Option<Key>, KeyError> {
+        let found = self.find(id).map_err(|source| self.failed(source))?;
+        Ok(found.map(|(key, _)| key))
+    }
+
     /// Revokes a key, at once and permanently.
     ///
     /// # Errors
@@ -418,7 +427,7 @@ impl KeyStore {
             return Ok(());
         }
         let id = id.to_owned();
-        match self.find(&id).map_err(|source| self.failed(source))? {
+        match self.get(&id)? {
             Some(_) => Err(KeyError::LastOperator { id }),
             None => Err(KeyError::UnknownKey { id }),
         }

@@ -609,10 +609,7 @@ impl Writer {
     /// # Errors
     /// [`Error::InvalidTool`] for a tool of another server, else as [`Writer::upsert`].
     pub fn sync(&mut self, server: &str, tools: &[Tool]) -> Result<Changes> {
-        if let Some(other) = tools.iter().find(|tool| tool.id.server() != server) {
-            let reason = format!("its server is not {server:?}, the one being synchronised");
-            return Err(Error::invalid_tool(other.id.to_string(), reason));
-        }
+        check_server(server, tools)?;
         let mut changes = self.upsert(tools)?;
         let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
         let mut gone = self.write(|writer| writer.store.ids_of_server(server))?;
@@ -982,6 +979,20 @@ pub struct Stats {
 pub fn check_tools(tools: &[Tool]) -> Result<()> {
     no_duplicates(tools)?;
     tools.iter().try_for_each(Tool::validate)
+}
+
+/// Checks, as [`Writer::sync`] does, that all of these are tools of the server.
+///
+/// # Errors
+/// [`Error::InvalidTool`].
+pub fn check_server(server: &str, tools: &[Tool]) -> Result<()> {
+    match tools.iter().find(|tool| tool.id.server() != server) {
+        None => Ok(()),
+        Some(other) => {
+            let reason = format!("its server is not {server:?}, the one being synchronised");
+            Err(Error::invalid_tool(other.id.to_string(), reason))
+        }
+    }
 }
 
 fn no_duplicates(tools: &[Tool]) -> Result<()> {

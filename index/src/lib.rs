@@ -79,7 +79,9 @@ mod search;
 mod snapshot;
 mod catalog;
 
-pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Stats, Writer, check_tools};
+pub use catalog::{
+    Catalog, Changes, DataDir, EmbedProgress, Stats, Writer, check_server, check_tools,
+};
 pub use database::DatabaseError;
 pub use document::{View, Weights};
 pub use embed::{Embedder, EmbedderProfile, Languages};

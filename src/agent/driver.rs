@@ -26,6 +26,7 @@ use crate::agent::reply::{Reply, ReplyBuilder, complete};
 use crate::agent::run::{Outcome, Run, Step, Work};
 use crate::agent::think::Piece;
 use crate::agent::{AgentState, Question, RunningTurn, lock};
+use crate::clock::millis;
 use crate::finder::Style;
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
@@ -585,7 +586,7 @@ impl Approver for EventApprover<'_> {
         self.events
             .send(Event::ApprovalRequired {
                 id: pending.id().to_owned(),
-                expires_in_ms: u64::try_from(within.as_millis()).unwrap_or(u64::MAX),
+                expires_in_ms: millis(within),
                 request: Box::new(request),
             })
             .await;
@@ -620,5 +621,5 @@ fn gate_event(id: String, tool: ToolId, outcome: &CallOutcome) -> Event {
 }
 
 fn elapsed_ms(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    millis(since.elapsed())
 }

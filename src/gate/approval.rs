@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::clock::millis;
 use crate::gate::Caller;
 use crate::gate::class::Class;
 use crate::gate::normalize::Change;
@@ -156,7 +157,7 @@ impl Approvals {
         let mut waiting: Vec<OpenApproval> = own
             .map(|(id, open)| OpenApproval {
                 id: id.clone(),
-                expires_in_ms: milliseconds(open.expires.saturating_duration_since(now)),
+                expires_in_ms: millis(open.expires.saturating_duration_since(now)),
                 request: open.request.clone(),
             })
             .collect();
@@ -204,7 +205,7 @@ impl PendingApproval<'_> {
         match timeout(within, &mut self.answer).await {
             Ok(Ok(answer)) => answer,
             _ => Answer::Expired {
-                after_ms: milliseconds(started.elapsed()),
+                after_ms: millis(started.elapsed()),
             },
         }
     }
@@ -214,10 +215,6 @@ impl Drop for PendingApproval<'_> {
     fn drop(&mut self) {
         self.approvals.lock().remove(&self.id);
     }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::extract::{Json, QueryString};
 use super::paging;
 use super::threads::blocking;
 use super::wire::ItemError;
-use crate::clock::unix_ms;
+use crate::clock::{millis, unix_ms};
 use crate::gate::Decision;
 use crate::gate::audit::page::{Filter, StoredEntry};
 use crate::gate::audit::{AuditError, AuditLog, FILE_NAME, Verified};
@@ -181,10 +181,7 @@ pub async fn list(
 ) -> ApiResult<Json<AuditPage>> {
     grant.operates()?;
     let limit = paging::limit(params.limit)?;
-    let before: Option<i64> = match &params.cursor {
-        Some(cursor) => Some(paging::read_cursor(cursor)?),
-        None => None,
-    };
+    let before: Option<i64> = paging::after(params.cursor.as_deref())?;
     let since_ms = params.since_ms.map(u64::try_from).transpose();
     let since_ms = since_ms.map_err(|_| {
         let message = "since_ms is below 0, it must be milliseconds since 1970";
@@ -282,7 +279,7 @@ fn start(app: &App, head: Option<String>) {
     tokio::task::spawn_blocking(move || {
         let started = Instant::now();
         let outcome = verify(&app, &path, head.as_deref());
-        let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took_ms = millis(started.elapsed());
         app.audit_check.end(&path, outcome, took_ms);
     });
 }

@@ -2,7 +2,7 @@
 //! be a tenant.
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -255,11 +255,13 @@ impl CatalogBody {
 
 /// 201 with the catalog and its location.
 fn created_response(catalog: &OpenCatalog) -> Response {
-    let mut response = (StatusCode::CREATED, Json(CatalogBody::of(catalog))).into_response();
-    if let Ok(location) = HeaderValue::from_str(&format!("/v1/catalogs/{}", catalog.name)) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    response
+    let location = [(header::LOCATION, format!("/v1/catalogs/{}", catalog.name))];
+    (
+        StatusCode::CREATED,
+        location,
+        Json(CatalogBody::of(catalog)),
+    )
+        .into_response()
 }
 
 async fn save_settings(catalog: &OpenCatalog, settings: CatalogSettings) -> ApiResult<()> {

@@ -16,7 +16,7 @@ use super::paging;
 use super::registry::OpenCatalog;
 use super::threads::blocking;
 use super::wire::ToolBody;
-use crate::catalog_writer::{Change, Written};
+use crate::catalog_writer::Change;
 use crate::mcp::approved::{Approved, BlockedBy, ChangeKind, ToolChange, Undecided};
 use crate::mcp::changes::BLOCKED_BY_PERSON;
 use crate::mcp::review::{self, Review, ReviewError, Reviewed, Verdict};
@@ -134,11 +134,7 @@ pub async fn list(
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<ChangePage>> {
     let limit = paging::limit(params.limit)?;
-    let after: Option<String> = params
-        .cursor
-        .as_deref()
-        .map(paging::read_cursor)
-        .transpose()?;
+    let after: Option<String> = paging::after(params.cursor.as_deref())?;
     let page = move || {
         let mut changes = undecided(&catalog)?;
         if let Some(server) = &params.server {
@@ -257,19 +253,13 @@ async fn decide(
 /// Brings the catalog up to what was decided.
 async fn write(catalog: &OpenCatalog, reviewed: &Reviewed) -> ApiResult<u64> {
     let mut generation = catalog.searcher().generation();
-    for change in [
-        Change::Remove(reviewed.remove.clone()),
-        Change::Upsert(reviewed.upsert.clone()),
-    ] {
-        let is_empty = match &change {
-            Change::Remove(ids) => ids.is_empty(),
-            Change::Upsert(tools) => tools.is_empty(),
-            _ => false,
-        };
-        if !is_empty {
-            let written: Written = catalog.writer.write(change).await?;
-            generation = written.generation;
-        }
+    if !reviewed.remove.is_empty() {
+        let removal = Change::Remove(reviewed.remove.clone());
+        generation = catalog.writer.write(removal).await?.generation;
+    }
+    if !reviewed.upsert.is_empty() {
+        let upsert = Change::Upsert(reviewed.upsert.clone());
+        generation = catalog.writer.write(upsert).await?.generation;
     }
     Ok(generation)
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -128,10 +128,7 @@ pub async fn list(
 ) -> ApiResult<Json<KeyPage>> {
     grant.operates()?;
     let limit = paging::limit(params.limit)?;
-    let after: Option<(u64, String)> = match &params.cursor {
-        Some(cursor) => Some(paging::read_cursor(cursor)?),
-        None => None,
-    };
+    let after: Option<(u64, String)> = paging::after(params.cursor.as_deref())?;
     let keys = with_store(&app, KeyStore::list).await?;
     Ok(Json(page(keys, after, limit, &grant)))
 }
@@ -158,19 +155,16 @@ pub async fn create(
     let exposure = app.exposure;
     let made = with_store(&app, move |store| wanted.create(store, exposure)).await??;
     tracing::info!(id = made.key.id, scopes = %made.key.scopes, catalogs = %made.key.catalogs, by = grant.sender(), "key created");
-    let location = HeaderValue::from_str(&format!("/v1/keys/{}", made.key.id));
+    let headers = [
+        (header::LOCATION, format!("/v1/keys/{}", made.key.id)),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
     let body = CreatedKeyBody {
         key: made.token,
         body: KeyBody::of(made.key, &grant),
         unknown_catalogs,
     };
-    let mut response = (StatusCode::CREATED, Json(body)).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Ok(location) = location {
-        headers.insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok((StatusCode::CREATED, headers, Json(body)).into_response())
 }
 
 /// Shows an API key without its secret. Needs an admin key for all catalogs.
@@ -375,8 +369,8 @@ fn page(mut keys: Vec<Key>, after: Option<(u64, String)>, limit: usize, grant: &
 /// # Errors
 /// 404 when there is none.
 async fn find(app: &App, id: &str) -> ApiResult<Key> {
-    let keys = with_store(app, KeyStore::list).await?;
-    let found = keys.into_iter().find(|key| key.id == id);
+    let wanted = id.to_owned();
+    let found = with_store(app, move |store| store.get(&wanted)).await?;
     found.ok_or_else(|| unknown(id))
 }
 

@@ -97,10 +97,7 @@ pub async fn list(
     QueryString(params): QueryString<PageParams>,
 ) -> ApiResult<Json<MemoryPage>> {
     let limit = paging::limit(params.limit)?;
-    let after: Option<(String, String)> = match &params.cursor {
-        Some(cursor) => Some(paging::read_cursor(cursor)?),
-        None => None,
-    };
+    let after: Option<(String, String)> = paging::after(params.cursor.as_deref())?;
     let page = app.cpu_pool.run(move || page(&catalog, after, limit));
     Ok(Json(page.await??))
 }

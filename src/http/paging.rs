@@ -31,11 +31,15 @@ pub fn cursor_after<T: Serialize + ?Sized>(item: &T) -> String {
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(item).unwrap_or_default())
 }
 
-/// Reads a cursor.
+/// The item that a page begins after, by the cursor of its request; `None` for the first page.
 ///
 /// # Errors
-/// 400 unless [`cursor_after`] made it.
-pub fn read_cursor<T: DeserializeOwned>(cursor: &str) -> ApiResult<T> {
+/// 400 unless [`cursor_after`] made the cursor.
+pub fn after<T: DeserializeOwned>(cursor: Option<&str>) -> ApiResult<Option<T>> {
+    cursor.map(read_cursor).transpose()
+}
+
+fn read_cursor<T: DeserializeOwned>(cursor: &str) -> ApiResult<T> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
     bytes
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())

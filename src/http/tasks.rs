@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -233,12 +233,8 @@ impl Tasks {
 /// The answer to a request that became a task.
 pub fn accepted(task: &Task) -> Response {
     let body = task.lock().clone();
-    let location = HeaderValue::from_str(&format!("/v1/tasks/{}", body.id));
-    let mut response = (StatusCode::ACCEPTED, Json(body)).into_response();
-    if let Ok(location) = location {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    response
+    let location = [(header::LOCATION, format!("/v1/tasks/{}", body.id))];
+    (StatusCode::ACCEPTED, location, Json(body)).into_response()
 }
 
 /// Shows a task.

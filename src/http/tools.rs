@@ -173,10 +173,7 @@ pub async fn list(
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<ToolPage>> {
     let limit = paging::limit(params.limit)?;
-    let after: Option<String> = match &params.cursor {
-        Some(cursor) => Some(paging::read_cursor(cursor)?),
-        None => None,
-    };
+    let after: Option<String> = paging::after(params.cursor.as_deref())?;
     let listed = params.listed()?;
     let searcher = catalog.searcher();
     let page = app

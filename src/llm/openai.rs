@@ -11,6 +11,7 @@ use reqwest::{Client, Response, Url};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 
+use crate::clock::millis;
 use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder, deltas_of};
 use crate::llm::{
     ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall, text_excerpt,
@@ -294,7 +295,7 @@ impl DeltaReader {
 fn timed_out(stage: &'static str, limit: Duration) -> LlmError {
     LlmError::Timeout {
         stage,
-        waited_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        waited_ms: millis(limit),
     }
 }
 

@@ -145,28 +145,15 @@ pub fn decide(
     searcher: &Searcher,
     review: &Review,
 ) -> Result<Reviewed, ReviewError> {
-    let Some(first) = review.verdicts.keys().next() else {
-        return accept_all_if_any(folder, searcher, review);
-    };
+    if Approved::open_existing(folder)?.is_some() {
+        return store(folder, searcher, review);
+    }
     // Without a database no MCP server has brought anything.
-    if Approved::open_existing(folder)?.is_none() {
-        return Err(match review.verdicts[first].0 {
-            Verdict::Accept => ReviewError::NoChange { id: first.clone() },
-            Verdict::Block => ReviewError::NotOfServer { id: first.clone() },
-        });
+    match review.verdicts.first_key_value() {
+        None => Ok(Reviewed::default()),
+        Some((id, (Verdict::Accept, _))) => Err(ReviewError::NoChange { id: id.clone() }),
+        Some((id, (Verdict::Block, _))) => Err(ReviewError::NotOfServer { id: id.clone() }),
     }
-    store(folder, searcher, review)
-}
-
-fn accept_all_if_any(
-    folder: &Path,
-    searcher: &Searcher,
-    review: &Review,
-) -> Result<Reviewed, ReviewError> {
-    if review.accept_all.is_empty() || Approved::open_existing(folder)?.is_none() {
-        return Ok(Reviewed::default());
-    }
-    store(folder, searcher, review)
 }
 
 fn store(folder: &Path, searcher: &Searcher, review: &Review) -> Result<Reviewed, ReviewError> {

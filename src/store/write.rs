@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use sqlx::{PgConnection, Row};
-use toolscout_index::{Changes, Error, Settings, Tool, ToolId, check_tools};
+use toolscout_index::{Changes, Error, Settings, Tool, ToolId, check_server, check_tools};
 
 use super::error::StoreError;
 use super::row::{parse_settings, tool_id};
@@ -55,10 +55,7 @@ fn check(change: &Change) -> Result<(), Error> {
     match change {
         Change::Upsert(tools) => check_tools(tools),
         Change::Sync { server, tools } => {
-            if let Some(other) = tools.iter().find(|tool| tool.id.server() != server) {
-                let reason = format!("its server is not {server:?}, the one being synchronised");
-                return Err(Error::invalid_tool(other.id.to_string(), reason));
-            }
+            check_server(server, tools)?;
             check_tools(tools)
         }
         Change::Settings {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::clock::millis;
 use crate::tools::{Arguments, Callable, ErrorCode, ToolResult};
 
 /// Calls a tool in its own task, so that a panic becomes an error. The task ends at the time limit
@@ -27,7 +28,7 @@ pub async fn execute(
             ),
         ),
     };
-    result.took_ms(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX))
+    result.took_ms(millis(started.elapsed()))
 }
 
 async fn call_in_task(callable: Arc<dyn Callable>, arguments: Arguments) -> ToolResult {

@@ -21,10 +21,7 @@ pub fn page(
 ) -> ApiResult<QueryPage> {
     let limit = paging::limit(params.limit)?;
     // An evaluation does not change, so a position stays valid.
-    let start: usize = match &params.cursor {
-        Some(cursor) => paging::read_cursor(cursor)?,
-        None => 0,
-    };
+    let start: usize = paging::after(params.cursor.as_deref())?.unwrap_or(0);
     let arm = arm_of(evaluated, params.arm.as_deref())?;
     let (metric, before) = (main_metric(evaluated), against.answers());
     let mut rows: Vec<Compared<'_>> = evaluated

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use toolscout_index::ToolId;
 use uuid::Uuid;
 
+use crate::clock::millis;
 use crate::finder::ToolSearch;
 use crate::gate::definition::digest;
 use crate::gate::{Answer, ApprovalRequest, Approver, Change, Definition};
@@ -216,7 +217,7 @@ impl<'a> ElicitationApprover<'a> {
 
     fn expired(&self) -> Answer {
         Answer::Expired {
-            after_ms: u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX),
+            after_ms: millis(self.within),
         }
     }
 }

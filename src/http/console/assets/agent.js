@@ -5,13 +5,11 @@ import { Chat, ofConversation } from "./chat.js";
 import { ask, tell } from "./dialog.js";
 import { announce, h, icon, replace } from "./dom.js";
 import { address, here, note } from "./place.js";
-import { foreign, oneLine } from "./text.js";
+import { dates, foreign, oneLine } from "./text.js";
 
 const PAGE = 50;
 /** From here on there is room for all panels at once. */
 const WIDE = "(min-width: 1001px)";
-
-const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 /** The screen goes on while another one is looked at, and with it its runs. */
 let kept = null;

@@ -2,6 +2,7 @@
 
 import { call, isAbort, pause } from "./api.js";
 import { copyButton, debounce, h, replace, skeleton } from "./dom.js";
+import { CLASSES } from "./gate.js";
 import { moment, notShown, took } from "./panels.js";
 import { note } from "./place.js";
 import { count, counted, foreign, long } from "./text.js";
@@ -12,7 +13,6 @@ const PROGRESS_MS = 1000;
 const DECISIONS = [["", "Any decision"], ["allow", "Allowed"], ["ask", "Asked a person"], ["dry_run", "Dry run"], ["deny", "Denied"]];
 const PERIODS = [["", "Any time"], ["1", "Last hour"], ["24", "Last day"], ["168", "Last week"]];
 const REVIEWED = { accept: "change accepted", block: "tool blocked" };
-const CLASSES = { read_only: "only reads", state_changing: "changes something", destructive: "may destroy" };
 
 export function audit(root, params) {
   const view = new AuditView(root, params);

@@ -8,11 +8,9 @@ import { EvaluationForm } from "./evaluate_form.js";
 import { QueryTable, readQueries } from "./evaluate_queries.js";
 import { address, go } from "./place.js";
 import { saySettings, settingsOf } from "./settings.js";
-import { count, counted, foreign, oneLine } from "./text.js";
+import { count, counted, dates, foreign, oneLine } from "./text.js";
 
 const ASK_EVERY_MS = 300;
-
-const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 /** What is typed, and what runs, by catalog: another screen may be looked at meanwhile. */
 const forms = new Map();

@@ -3,7 +3,8 @@
 import { h } from "./dom.js";
 import { foreign, oneLine } from "./text.js";
 
-const CLASSES = { read_only: "only reads", state_changing: "changes something", destructive: "may destroy" };
+/** What a tool of each class does. */
+export const CLASSES = { read_only: "only reads", state_changing: "changes something", destructive: "may destroy" };
 const DECISIONS = { allow: "allowed", ask: "asks", dry_run: "dry run", deny: "denied" };
 
 /** The class of a tool, the decision about a call of it, and the rule that made it. */

@@ -16,6 +16,9 @@ const MORE = 20_000;
 
 const counts = new Intl.NumberFormat("en");
 
+/** A day and its time of day. */
+export const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
 /** A count with its thousands apart. */
 export const count = (number) => counts.format(number);
 
