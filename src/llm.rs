@@ -158,6 +158,19 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// A definition. Parameters other than an object become an empty one.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+        let parameters = match parameters {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        ToolSpec {
+            name: name.into(),
+            description: description.into(),
+            parameters,
+        }
+    }
+
     /// The definition in OpenAI's nested form. Its tokens are counted in this form too.
     pub fn to_json(&self) -> Value {
         serde_json::json!({

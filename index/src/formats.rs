@@ -27,7 +27,7 @@ mod openapi;
 mod signature;
 
 pub use model_name::model_name;
-pub use signature::signature;
+pub use signature::{first_sentence, signature};
 
 use input::{Budget, Input, Source};
 use item::Place;

@@ -5,7 +5,7 @@
 //! field `order` of the result of step 1. A string that is only a reference takes the type of the
 //! value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -15,10 +15,11 @@ use toolscout_index::Tool;
 use utoipa::ToSchema;
 
 use crate::agent::prompt::without_trailing_commas;
-use crate::gate::{Change, CheckedCall, Class, Decision};
+use crate::gate::{Caller, Change, CheckedCall, Class, Decision, Gate};
 use crate::printable::excerpt;
+use crate::tools::arguments::{self, Violation};
 use crate::tools::json::{self, Unique};
-use crate::tools::{Arguments, ErrorCode, Status, ToolResult, arguments};
+use crate::tools::{Arguments, ErrorCode, Status, ToolResult};
 
 /// Maximum number of steps. A person should be able to read a plan before it runs.
 pub const MAX_STEPS: usize = 32;
@@ -104,6 +105,25 @@ pub fn read(text: &str) -> Reading {
         .take(MAX_CANDIDATES)
         .find_map(|(at, _)| read_at_start(&text[at..]))
         .unwrap_or_else(|| Reading::Answer(text.trim().to_owned()))
+}
+
+/// Reads a plan that a model gave as the arguments of a call, with its steps under `steps`.
+///
+/// # Errors
+/// The plan's problems.
+pub fn of_arguments(given: &Arguments) -> Result<Plan, Vec<String>> {
+    let steps = match given.get("steps") {
+        Some(Value::Array(steps)) => steps.clone(),
+        // Some models send the array as a string.
+        Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let object = Map::from_iter([("actions".to_owned(), Value::Array(steps))]);
+    match from_object(&object) {
+        Reading::Plan(plan) => Ok(plan),
+        Reading::Broken(problems) => Err(problems),
+        Reading::Answer(_) => Err(vec!["`steps` is not an array with steps".to_owned()]),
+    }
 }
 
 /// Parses a plan at the start of a text; `None` if there is none.
@@ -265,6 +285,36 @@ pub fn check(
     checked
 }
 
+/// Checks a plan as a whole, its calls by the gate.
+pub fn check_by(
+    gate: &Gate,
+    caller: &Caller,
+    plan: &Plan,
+    find: impl Fn(&str) -> Result<Arc<Tool>, String>,
+) -> CheckedPlan {
+    check(plan, find, |tool, arguments, open| {
+        gate.check_partial(caller, tool, arguments, |violation| {
+            !is_open(violation, open)
+        })
+    })
+}
+
+/// True when a violation concerns an argument that is not known yet, or a value that contains one.
+fn is_open(violation: &Violation, open: &[String]) -> bool {
+    // A missing argument is missing whatever the open ones turn out to be.
+    let is_missing = violation.message.starts_with("missing");
+    open.iter().any(|pointer| {
+        (is_within(pointer, &violation.path) && !is_missing) || is_within(&violation.path, pointer)
+    })
+}
+
+/// True when a JSON pointer is at or below another one.
+fn is_within(inner: &str, outer: &str) -> bool {
+    inner
+        .strip_prefix(outer)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Checks one step; `earlier` are the keys of those before it. Returns it as shown to the user and,
 /// if its tool exists, as it is executed.
 fn check_step(
@@ -370,12 +420,12 @@ fn key_of<'a>(name: &str, keys: &[&'a str]) -> Option<&'a str> {
         .copied()
 }
 
-/// A plan being executed, one step at a time.
+/// A plan being executed.
 #[derive(Clone, Debug, Default)]
 pub struct Execution {
     steps: Vec<ExecutableStep>,
-    /// The results so far, by key, in the order of the steps.
-    outcome: Vec<(String, ToolResult)>,
+    /// The results so far, by the position of their step.
+    results: BTreeMap<usize, ToolResult>,
     final_answer: Option<String>,
 }
 
@@ -387,9 +437,11 @@ struct ExecutableStep {
     needs: BTreeSet<String>,
 }
 
-/// The next step of a plan.
+/// A step of a plan that can run now.
 #[derive(Clone, Debug)]
 pub struct NextStep {
+    /// Its position in the plan, from 0.
+    pub position: usize,
     /// The key by which other steps refer to it.
     pub key: String,
     /// The tool that the step calls.
@@ -401,13 +453,32 @@ pub struct NextStep {
 impl Execution {
     /// The first step without a result; `None` when all have one.
     pub fn next(&self) -> Option<NextStep> {
-        // Results are recorded in order, so their number is the position of the next step.
-        let step = self.steps.get(self.outcome.len())?;
-        Some(NextStep {
+        (0..self.steps.len())
+            .find(|position| !self.results.contains_key(position))
+            .map(|position| self.step(position))
+    }
+
+    /// The steps that were not started and for which every step that they need has a result, in
+    /// order.
+    pub fn ready(&self, started: &BTreeSet<usize>) -> Vec<NextStep> {
+        let has_result = |key: &String| self.result(key).is_some();
+        let waiting = self.steps.iter().enumerate();
+        waiting
+            .filter(|(position, step)| {
+                !started.contains(position) && step.needs.iter().all(has_result)
+            })
+            .map(|(position, _)| self.step(position))
+            .collect()
+    }
+
+    fn step(&self, position: usize) -> NextStep {
+        let step = &self.steps[position];
+        NextStep {
+            position,
             key: step.key.clone(),
             tool: step.tool.clone(),
             arguments: self.arguments_of(step),
-        })
+        }
     }
 
     /// The arguments of a step with its references filled in.
@@ -428,37 +499,40 @@ impl Execution {
             .map_err(|message| Box::new(ToolResult::error(ErrorCode::InvalidArguments, message)))
     }
 
-    /// Records the result of the next step.
-    pub fn record(&mut self, result: ToolResult) {
-        if let Some(step) = self.steps.get(self.outcome.len()) {
-            self.outcome.push((step.key.clone(), result));
-        }
+    /// Records the result of a step.
+    pub fn record(&mut self, position: usize, result: ToolResult) {
+        self.results.insert(position, result);
     }
 
     /// The results so far, by step key.
     pub fn outcome(&self) -> Map<String, Value> {
         let value = |result: &ToolResult| serde_json::to_value(result).unwrap_or_default();
-        self.outcome
-            .iter()
-            .map(|(key, result)| (key.clone(), value(result)))
+        self.results()
+            .map(|(key, _, result)| (key.to_owned(), value(result)))
             .collect()
     }
 
-    /// The results so far, with the key and tool of their step.
+    /// The results so far, with the key and tool of their step, in the order of the steps.
     pub fn results(&self) -> impl Iterator<Item = (&str, &Tool, &ToolResult)> {
-        self.steps
-            .iter()
-            .zip(&self.outcome)
-            .map(|(step, (key, result))| (key.as_str(), &*step.tool, result))
+        self.results.iter().map(|(position, result)| {
+            let step = &self.steps[*position];
+            (step.key.as_str(), &*step.tool, result)
+        })
+    }
+
+    /// The keys of the steps whose results other steps use.
+    pub fn used(&self) -> BTreeSet<&str> {
+        let needs = self.steps.iter().flat_map(|step| &step.needs);
+        needs.map(String::as_str).collect()
     }
 
     /// The plan's own answer. `None` when a step failed, since the model wrote the answer before
     /// it knew that.
     pub fn final_answer(&self) -> Option<String> {
         let has_failed = self
-            .outcome
-            .iter()
-            .any(|(_, result)| result.status == Status::Error);
+            .results
+            .values()
+            .any(|result| result.status == Status::Error);
         let answer = self.final_answer.as_ref()?;
         if has_failed || answer.trim().is_empty() {
             return None;
@@ -470,8 +544,8 @@ impl Execution {
 
     /// The outcome, one line per step.
     pub fn summary(&self) -> String {
-        let mut lines = Vec::with_capacity(self.outcome.len());
-        for (key, result) in &self.outcome {
+        let mut lines = Vec::with_capacity(self.results.len());
+        for (key, _, result) in self.results() {
             lines.push(match &result.error_message {
                 None => format!("{key}: done"),
                 Some(message) => format!("{key}: not done: {message}"),
@@ -481,10 +555,8 @@ impl Execution {
     }
 
     fn result(&self, key: &str) -> Option<&ToolResult> {
-        self.outcome
-            .iter()
-            .find(|(step, _)| step == key)
-            .map(|(_, result)| result)
+        let position = self.steps.iter().position(|step| step.key == key)?;
+        self.results.get(&position)
     }
 
     /// A value with its references replaced. Replacements are data: references inside them are not
@@ -527,7 +599,7 @@ impl Execution {
 
     fn value_of(&self, expression: &Expression) -> Result<Value, String> {
         let Expression { step, path, .. } = expression;
-        let keys: Vec<&str> = self.outcome.iter().map(|(key, _)| key.as_str()).collect();
+        let keys: Vec<&str> = self.results().map(|(key, ..)| key).collect();
         let result = key_of(step, &keys).and_then(|key| self.result(key));
         let Some(result) = result else {
             return Err(format!("step {step} has no result"));

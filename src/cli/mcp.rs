@@ -18,7 +18,7 @@ use super::upstream::McpArgs;
 use crate::finder::Style;
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{AuditLog, Gate, audit};
-use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, SingleWriterSink};
+use crate::mcp::{CatalogSink, Detail, Gateway, GatewayConfig, Pool, SingleWriterSink};
 use crate::models::Patience;
 use crate::shutdown::Shutdown;
 
@@ -41,6 +41,13 @@ pub struct Args {
     /// its tool list, for clients that support list_changed) [default: dispatch]
     #[arg(long, value_parser = style)]
     style: Option<Style>,
+    /// How much of each found tool a search shows: signature (one line) or schema; describe_tool
+    /// shows the schema of a tool in either case [default: signature]
+    #[arg(long, value_parser = Detail::parse)]
+    detail: Option<Detail>,
+    /// A tool that is always in the client's tool list, by its id; may be repeated
+    #[arg(long, value_name = "TOOL")]
+    pin: Vec<String>,
     /// Most tokens of tools in one search result [default: 4000]
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<usize>,
@@ -66,23 +73,18 @@ impl Args {
         match self.verb {
             Some(Verb::Install(args)) => args.run(context),
             None => {
+                let default = GatewayConfig::default();
                 let config = GatewayConfig {
+                    style: self.style.unwrap_or(default.style),
+                    detail: self.detail.unwrap_or(default.detail),
+                    answer_tokens: self.max_tokens.unwrap_or(default.answer_tokens),
+                    pins: self.pin,
                     identity: self.identity,
-                    ..gateway_config(self.style, self.max_tokens)
+                    ..default
                 };
                 serve(context, config, &self.policy, &self.mcp)
             }
         }
-    }
-}
-
-/// The settings of a gateway, with the values of flags over the defaults.
-pub fn gateway_config(style: Option<Style>, max_tokens: Option<usize>) -> GatewayConfig {
-    let default = GatewayConfig::default();
-    GatewayConfig {
-        style: style.unwrap_or(default.style),
-        answer_tokens: max_tokens.unwrap_or(default.answer_tokens),
-        ..default
     }
 }
 

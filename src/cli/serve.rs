@@ -11,11 +11,11 @@ use super::Outcome;
 use super::agent::{AgentArgs, style};
 use super::context::{Context, Legs};
 use super::exit::error_message;
-use super::mcp::gateway_config;
 use super::store::{self, StoreArgs};
 use crate::config;
 use crate::finder::Style;
 use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
+use crate::mcp::{Detail, GatewayConfig};
 use crate::models::{self, Patience};
 use crate::shutdown::Shutdown;
 use crate::telemetry::traces::Traces;
@@ -73,6 +73,13 @@ pub struct ServerArgs {
     /// are added to the client's tool list) [default: dispatch]
     #[arg(long, value_parser = style, value_name = "STYLE")]
     mcp_style: Option<Style>,
+    /// How much of each found tool they are shown: signature (one line) or schema [default:
+    /// signature]
+    #[arg(long, value_parser = Detail::parse, value_name = "DETAIL")]
+    mcp_detail: Option<Detail>,
+    /// A tool that is always in their tool list, by its id; may be repeated
+    #[arg(long, value_name = "TOOL")]
+    mcp_pin: Vec<String>,
     /// Format of log lines
     #[arg(
         long,
@@ -166,10 +173,17 @@ impl ServerArgs {
             .map_or(limits.connections_per_address, NonZero::get);
         limits.search_queue = self.search_queue.unwrap_or(limits.search_queue);
         let upstream = self.agent.pool()?;
+        let default = GatewayConfig::default();
+        let gateway = GatewayConfig {
+            style: self.mcp_style.unwrap_or(default.style),
+            detail: self.mcp_detail.unwrap_or(default.detail),
+            pins: self.mcp_pin,
+            ..default
+        };
         Ok(Settings {
             agent: Some(self.agent.source(context, upstream.clone())?),
             upstream,
-            gateway: gateway_config(self.mcp_style, None),
+            gateway,
             data: context.settings.data.clone(),
             store: None,
             default_catalog: context.settings.catalog.clone(),

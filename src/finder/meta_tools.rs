@@ -72,7 +72,7 @@ pub fn search_spec() -> ToolSpec {
     });
     let description = "Finds tools by what they do and loads them so that you can call them. \
         Use it whenever no visible tool fits; never guess tool names.";
-    spec_of(TOOL_SEARCH, description, parameters)
+    ToolSpec::new(TOOL_SEARCH, description, parameters)
 }
 
 /// The definition of `call_tool` for a model.
@@ -85,7 +85,7 @@ pub fn dispatch_spec() -> ToolSpec {
         },
         "required": ["name"],
     });
-    spec_of(
+    ToolSpec::new(
         CALL_TOOL,
         "Calls a tool that `tool_search` has found.",
         parameters,
@@ -207,19 +207,6 @@ pub fn missed_notice(ids: &[&ToolId]) -> String {
         "Tools you called before were unloaded: {}. A search for `select:NAME` brings one back.",
         names.join(", ")
     )
-}
-
-fn spec_of(name: &str, description: &str, parameters: Value) -> ToolSpec {
-    let parameters = if let Value::Object(fields) = parameters {
-        fields
-    } else {
-        Arguments::new()
-    };
-    ToolSpec {
-        name: name.into(),
-        description: description.into(),
-        parameters,
-    }
 }
 
 fn describe_hit(hit: &FoundTool, style: Style) -> Value {

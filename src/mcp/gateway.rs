@@ -1,7 +1,7 @@
 //! The MCP server: a handful of tools over a catalog of thousands.
 //!
-//! Every client sees `tool_search` and `call_tool`. In [`Style::Inject`] the tools that a search
-//! found are added to the list of that session, the least recently used are removed when the token
+//! Every client sees `tool_search`, `describe_tool`, `list_tools`, `call_tool` and `run_plan`, and the
+//! pinned tools. In [`Style::Inject`] the tools that a search found are added to the list of that session, the least recently used are removed when the token
 //! budget is used up, and the client is notified that the list changed. Clients without sessions
 //! have no list of their own, so they call every tool through `call_tool`.
 //!
@@ -9,11 +9,13 @@
 //! is requested from the client by elicitation.
 
 mod elicitation;
+mod own_tools;
+mod plan;
 mod resolve;
 mod search_answer;
+mod servers;
 mod upstream_call;
 
-use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,7 +41,7 @@ use uuid::Uuid;
 
 use crate::finder::meta_tools::{self, FindConfig};
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
-use crate::finder::search::Found;
+use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
 use crate::finder::{Style, ToolSearch};
 use crate::gate::{Call, CallOutcome, Caller, Gate, GateContext};
@@ -49,8 +51,11 @@ use crate::mcp::pool::Pool;
 use crate::printable::excerpt;
 use crate::tools::{Arguments, ErrorCode, Status, Toolset};
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
+use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
+use servers::Overview;
 use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
 
+pub use search_answer::Detail;
 pub use upstream_call::{Ledgers, Principal};
 
 /// Progress notifications that wait for a slow client; more are dropped.
@@ -74,8 +79,14 @@ pub struct GatewayConfig {
     pub style: Style,
     /// The limits of a search.
     pub find: FindConfig,
+    /// How much of each found tool is shown if a search does not say.
+    pub detail: Detail,
     /// Most tokens of the tools in one answer to a search; tools that do not fit are shortened.
     pub answer_tokens: usize,
+    /// Most tokens of what the description of `tool_search` says about the servers.
+    pub overview_tokens: usize,
+    /// Tools that are always in the list: ids, or names as shown to models.
+    pub pins: Vec<String>,
     /// How many tools a session holds in [`Style::Inject`].
     pub toolbox: ToolboxConfig,
     /// How long a search waits for servers that have not been connected yet.
@@ -91,7 +102,10 @@ impl Default for GatewayConfig {
         GatewayConfig {
             style: Style::Dispatch,
             find: FindConfig::default(),
+            detail: Detail::default(),
             answer_tokens: 4_000,
+            overview_tokens: 400,
+            pins: Vec::new(),
             toolbox: ToolboxConfig::default(),
             settle: Duration::from_secs(10),
             max_sessions: 1024,
@@ -114,8 +128,32 @@ struct GatewayState {
     toolset: Option<Arc<dyn Toolset>>,
     ledgers: Ledgers,
     questions: OpenQuestions,
+    overview: Overview,
     config: GatewayConfig,
     session_permits: Arc<Semaphore>,
+}
+
+impl GatewayState {
+    /// What the description of `tool_search` says about the servers. Blocks.
+    fn overview(&self) -> Arc<str> {
+        let filter = &self.config.find.filter;
+        let max_tokens = self.config.overview_tokens;
+        self.overview.of(self.search.as_ref(), filter, max_tokens)
+    }
+
+    /// The pinned tools that the catalog has now. Blocks.
+    fn pinned(&self) -> Vec<Arc<Tool>> {
+        if self.config.pins.is_empty() {
+            return Vec::new();
+        }
+        let request = SearchRequest {
+            select: self.config.pins.clone(),
+            filter: self.config.find.filter.clone(),
+            ..SearchRequest::default()
+        };
+        let found = self.search.search(&request);
+        found.hits.into_iter().map(|hit| hit.tool).collect()
+    }
 }
 
 impl Gateway {
@@ -147,6 +185,7 @@ impl Gateway {
                 toolset,
                 ledgers,
                 questions,
+                overview: Overview::default(),
                 config,
                 session_permits,
             }),
@@ -232,6 +271,10 @@ impl Session {
             Ok(request) => request,
             Err(message) => return failed(&message),
         };
+        let detail = match config.detail.or_given(given) {
+            Ok(detail) => detail,
+            Err(message) => return failed(&message),
+        };
         // Right after the start, the tools of servers that are still connecting would be missing.
         self.shared.pool.settled(config.settle).await;
         let search = Arc::clone(&self.shared.search);
@@ -250,10 +293,62 @@ impl Session {
         let answer = search_answer::describe(
             &found,
             injection.as_ref(),
+            detail,
             config.answer_tokens,
             &self.shared.pool,
         );
         CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
+    }
+
+    /// The whole definitions of tools.
+    async fn describe(&self, given: &Arguments) -> CallToolResult {
+        let names = match own_tools::names(given) {
+            Ok(names) => names,
+            Err(message) => return failed(&message),
+        };
+        let (mut tools, mut problems) = (Vec::new(), Vec::new());
+        for name in names {
+            match self.resolve(&resolve::NamedCall::of(&name)).await {
+                Ok(tool) => tools.push(tool),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if tools.is_empty() {
+            return failed(&problems.join("\n"));
+        }
+        let max_tokens = self.shared.config.answer_tokens;
+        let mut answer = search_answer::definitions(&tools, max_tokens, &self.shared.pool);
+        if !problems.is_empty() {
+            answer.insert("problems".into(), problems.into());
+        }
+        CallToolResult::success(vec![ContentBlock::text(Value::Object(answer).to_string())])
+    }
+
+    /// The servers, or the tools of one.
+    async fn list(&self, given: &Arguments) -> CallToolResult {
+        let text = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
+        let (server, after) = (text("server"), text("after"));
+        self.shared.pool.settled(self.shared.config.settle).await;
+        let shared = Arc::clone(&self.shared);
+        let listed = spawn_blocking(move || {
+            let (tools, config) = (shared.search.tools(), &shared.config);
+            let (server, after) = (server.as_deref(), after.as_deref());
+            servers::list(
+                &tools,
+                &config.find.filter,
+                server,
+                after,
+                config.answer_tokens,
+            )
+        });
+        match listed.await {
+            Ok(Ok(answer)) => CallToolResult::success(vec![ContentBlock::text(answer.to_string())]),
+            Ok(Err(message)) => failed(&message),
+            Err(error) => {
+                tracing::error!(%error, "listing tools panicked");
+                failed("the tools cannot be listed")
+            }
+        }
     }
 
     /// Adds the found tools to the session's list.
@@ -335,14 +430,19 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
         let shared = &*self.shared;
-        let (id, caller) = (tool.id.clone(), self.caller(context));
+        let (called, caller) = (Arc::clone(&tool), self.caller(context));
+        let id = called.id.clone();
         let (steps, forwarding) = start_forwarding_progress(context).unzip();
         let calling = CallContext {
             progress: steps,
             cancelled: context.ct.clone(),
         };
         let forwarded = Arc::new(UpstreamCall::new(shared.pool.clone(), id.clone(), calling));
-        let directory = CallDirectory { shared, forwarded };
+        let directory = CallDirectory {
+            shared,
+            id: id.clone(),
+            called: shared.pool.find(&id).map(|_| forwarded.clone() as _),
+        };
         let within = shared.gate.policies().approval_timeout_s.duration();
         let elicitation = ElicitationApprover::new(
             context,
@@ -365,22 +465,35 @@ impl Session {
             arguments: given,
         };
         let outcome = shared.gate.pass(gate_context, call).await;
-        let answer = directory.forwarded.answer();
-        // Drops the sender of the progress, which ends the forwarding task.
+        let answer = forwarded.answer();
+        // They hold the sender of the progress, which ends the forwarding task.
         drop(directory);
-        if let Some(forwarding) = forwarding {
-            // The progress of a call is sent before its result.
-            let _ = timeout(PROGRESS_PATIENCE, forwarding).await;
-        }
+        drop(forwarded);
+        finish_progress(forwarding).await;
         if let Some(question) = elicitation.question() {
             return question.into();
         }
         let result = match answer {
             Some(Ok(result)) => result,
             Some(Err(error)) => failed(&error.to_string()),
-            None => describe_refusal(outcome),
+            None => self.describe_refusal(outcome, &called),
         };
         with_tool_id(result, &id).into()
+    }
+
+    /// The result of a call that did not reach its server. One with wrong arguments shows which
+    /// there are.
+    fn describe_refusal(&self, outcome: CallOutcome, tool: &Arc<Tool>) -> CallToolResult {
+        let has_wrong_arguments = outcome.result.error_code == Some(ErrorCode::InvalidArguments);
+        let mut result = describe_refusal(outcome);
+        if has_wrong_arguments {
+            let (max_tokens, pool) = (self.shared.config.answer_tokens, &self.shared.pool);
+            let definition =
+                search_answer::definitions(std::slice::from_ref(tool), max_tokens, pool);
+            let text = Value::Object(definition).to_string();
+            result.content.push(ContentBlock::text(text));
+        }
+        result
     }
 
     /// The caller that a request acts for.
@@ -414,18 +527,30 @@ impl Session {
         }
     }
 
-    /// The injected tool with this name, if there is one.
-    fn injected(&self, name: &str) -> Option<Arc<Tool>> {
+    /// The injected or pinned tool with this name, if there is one.
+    async fn visible(&self, name: &str) -> Option<Arc<Tool>> {
+        let visible = self.toolbox().find(name).cloned();
+        if visible.is_some() || self.shared.config.pins.is_empty() {
+            return visible;
+        }
+        // A session of one request has not listed its tools.
+        self.tools().await;
         self.toolbox().find(name).cloned()
     }
 
-    fn tools(&self) -> Vec<McpTool> {
-        let own = [meta_tools::search_spec(), meta_tools::dispatch_spec()].map(|spec| {
-            let read_only = spec.name == TOOL_SEARCH;
-            let tool = McpTool::new(spec.name, spec.description, spec.parameters);
-            tool.annotate(rmcp::model::ToolAnnotations::new().read_only(read_only))
+    /// The list of the session.
+    async fn tools(&self) -> Vec<McpTool> {
+        let shared = Arc::clone(&self.shared);
+        let looked = spawn_blocking(move || (shared.overview(), shared.pinned())).await;
+        let (overview, pinned) = looked.unwrap_or_else(|error| {
+            tracing::error!(%error, "looking at the servers panicked");
+            (Arc::from(""), Vec::new())
         });
-        let toolbox = self.toolbox();
+        let own = own_tools::definitions(&overview);
+        let mut toolbox = self.toolbox();
+        for tool in pinned {
+            toolbox.pin(tool);
+        }
         let injected = toolbox
             .specs()
             .filter_map(|spec| mcp_tool(toolbox.find(&spec.name)?, &spec.name));
@@ -452,12 +577,12 @@ impl ServerHandler for Session {
             ))
     }
 
-    fn list_tools(
+    async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<ListToolsResult, ErrorData>> + Send + '_ {
-        std::future::ready(Ok(ListToolsResult::with_all_items(self.tools())))
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools().await))
     }
 
     async fn call_tool(
@@ -469,8 +594,11 @@ impl ServerHandler for Session {
         let given = request.arguments.unwrap_or_default();
         match request.name.as_ref() {
             TOOL_SEARCH => Ok(self.search(&given, &context).await.into()),
+            DESCRIBE_TOOL => Ok(self.describe(&given).await.into()),
+            LIST_TOOLS => Ok(self.list(&given).await.into()),
+            RUN_PLAN => Ok(self.run_plan(&given, &context).await.into()),
             CALL_TOOL => Ok(self.call_by_name(&given, reply, &context).await),
-            name => match self.injected(name) {
+            name => match self.visible(name).await {
                 Some(tool) => Ok(self.call_injected(tool, given, reply, &context).await),
                 None => Err(unknown_tool(name)),
             },
@@ -529,6 +657,13 @@ fn start_forwarding_progress(
         }
     });
     Some((sender, task))
+}
+
+/// Waits until the progress of a call was sent, which is before its result.
+async fn finish_progress(forwarding: Option<JoinHandle<()>>) {
+    if let Some(forwarding) = forwarding {
+        let _ = timeout(PROGRESS_PATIENCE, forwarding).await;
+    }
 }
 
 fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {

@@ -258,6 +258,18 @@ impl Pool {
         server.blocked().get(id).cloned()
     }
 
+    /// What calls a tool, where its server is one of these.
+    pub fn callable(&self, id: &ToolId, calling: CallContext) -> Option<Arc<dyn Callable>> {
+        if !self.shared.servers.contains_key(id.server()) {
+            return None;
+        }
+        Some(Arc::new(UpstreamTool {
+            pool: self.clone(),
+            id: id.clone(),
+            calling,
+        }))
+    }
+
     /// Calls a tool. Every call of an MCP tool, by the agent or through the gateway, comes through
     /// here.
     ///
@@ -296,13 +308,7 @@ impl Pool {
 
 impl Toolset for Pool {
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
-        if !self.shared.servers.contains_key(id.server()) {
-            return None;
-        }
-        Some(Arc::new(UpstreamTool {
-            pool: self.clone(),
-            id: id.clone(),
-        }))
+        self.callable(id, CallContext::default())
     }
 }
 
@@ -310,15 +316,13 @@ impl Toolset for Pool {
 struct UpstreamTool {
     pool: Pool,
     id: ToolId,
+    calling: CallContext,
 }
 
 #[async_trait]
 impl Callable for UpstreamTool {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
-        let called = self
-            .pool
-            .call(&self.id, arguments, &CallContext::default())
-            .await;
+        let called = self.pool.call(&self.id, arguments, &self.calling).await;
         let outcome = Outcome::of(called.map_err(|error| ToolFailure::new(error.to_string()))?);
         if outcome.is_error {
             Err(ToolFailure::new(outcome.failure()))

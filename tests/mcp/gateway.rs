@@ -82,6 +82,21 @@ async fn names(client: &RunningService<RoleClient, Ears>) -> Vec<String> {
         .collect()
 }
 
+/// The list of a client for which these tools were found.
+fn own_tools_and(found: &[&str]) -> Vec<String> {
+    let own = [
+        "tool_search",
+        "describe_tool",
+        "list_tools",
+        "call_tool",
+        "run_plan",
+    ];
+    own.iter()
+        .chain(found)
+        .map(|name| (*name).to_owned())
+        .collect()
+}
+
 fn words(result: &CallToolResult) -> String {
     result.content[0].as_text().expect("text").text.clone()
 }
@@ -91,8 +106,40 @@ fn words(result: &CallToolResult) -> String {
 pub struct Cost {
     /// The list of tools.
     pub tools: usize,
-    /// The answer to a search for five tools.
+    /// The answer to a search for five tools, the median of these requests.
     pub search: usize,
+    /// The same with schemas.
+    pub with_schemas: usize,
+}
+
+/// Requests for tools of the public servers that the tests run.
+const REQUESTS: [&str; 21] = [
+    "current time in a timezone",
+    "convert 9 am in London to Tokyo time",
+    "read a text file",
+    "read several files at once",
+    "create a folder",
+    "list a directory with sizes",
+    "find files by name",
+    "rename a file",
+    "replace lines in a file",
+    "which folders may I use",
+    "show what was committed last",
+    "stage changes",
+    "commit what is staged",
+    "create a branch",
+    "difference between two branches",
+    "switch to another branch",
+    "add two numbers",
+    "repeat a message",
+    "run something that takes long",
+    "image for testing",
+    "print the environment",
+];
+
+fn median(mut counts: Vec<usize>) -> usize {
+    counts.sort_unstable();
+    counts[counts.len() / 2]
 }
 
 impl Cost {
@@ -101,15 +148,19 @@ impl Cost {
         let tools = client.list_all_tools().await.expect("a list");
         let shown = |tool: &rmcp::model::Tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema });
         let shown: Value = tools.iter().map(shown).collect();
-        let answer = call(
-            &client,
-            "tool_search",
-            json!({ "query": "current time in a timezone", "limit": 5 }),
-        )
-        .await;
+        let search = async |detail: &str| {
+            let mut counts = Vec::new();
+            for query in REQUESTS {
+                let given = json!({ "query": query, "limit": 5, "detail": detail });
+                let answer = call(&client, "tool_search", given).await;
+                counts.push(budget::count(&words(&answer)));
+            }
+            median(counts)
+        };
         Cost {
             tools: budget::count(&shown.to_string()),
-            search: budget::count(&words(&answer)),
+            search: search("signature").await,
+            with_schemas: search("schema").await,
         }
     }
 }
@@ -130,25 +181,22 @@ async fn a_call_before_any_search_waits_for_servers_that_start() {
 }
 
 #[tokio::test]
-async fn a_client_sees_two_tools_finds_others_and_calls_them() {
+async fn a_client_finds_tools_and_calls_them() {
     let upstream = Upstream::start(vec![double("a", &[]), double("b", &[])]).await;
     let client = client(&gateway(&upstream, GatewayConfig::default())).await;
-    assert_eq!(names(&client).await, ["tool_search", "call_tool"]);
+    assert_eq!(names(&client).await, own_tools_and(&[]));
 
     let found: Value = serde_json::from_str(&words(
         &call(&client, "tool_search", json!({ "query": "says it again" })).await,
     ))
     .unwrap();
-    let servers: Vec<&Value> = found["tools"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|tool| &tool["server"])
-        .collect();
-    assert!(
-        servers.contains(&&json!("a")) && servers.contains(&&json!("b")),
-        "{found}"
-    );
+    let lines = found["tools"].as_array().unwrap();
+    for line in [
+        "a/echo(text?: string) — Says it again.",
+        "b/echo(text?: string) — Says it again.",
+    ] {
+        assert!(lines.contains(&json!(line)), "{found}");
+    }
 
     for (name, server) in [("a/echo", "a"), ("b__echo", "b")] {
         let given = json!({ "name": name, "arguments": { "text": "hi" } });
@@ -220,17 +268,14 @@ async fn injected_tools_join_the_list_of_their_session_and_leave_it_again() {
     timeout(PATIENCE, client.service().list_changed.notified())
         .await
         .expect("the client is told");
-    assert_eq!(
-        names(&client).await,
-        ["tool_search", "call_tool", "a__echo"]
-    );
+    assert_eq!(names(&client).await, own_tools_and(&["a__echo"]));
     assert_eq!(
         words(&call(&client, "a__echo", json!({ "text": "hi" })).await),
         "hi"
     );
     assert_eq!(
         names(&other).await,
-        ["tool_search", "call_tool"],
+        own_tools_and(&[]),
         "another session has a list of its own"
     );
 
@@ -240,7 +285,7 @@ async fn injected_tools_join_the_list_of_their_session_and_leave_it_again() {
         .expect("the client is told again");
     assert_eq!(
         names(&client).await,
-        ["tool_search", "call_tool", "a__fail"],
+        own_tools_and(&["a__fail"]),
         "{answer}"
     );
     assert!(
@@ -276,7 +321,7 @@ async fn a_tool_of_a_disconnected_server_is_marked_as_unavailable() {
     let client = client(&gateway).await;
     let answer = words(&call(&client, "tool_search", json!({ "query": "select:a/echo" })).await);
     assert!(
-        answer.contains(r#""unavailable":"it is not connected here""#),
+        answer.contains(r#""unavailable":{"a/echo":"it is not connected here"}"#),
         "{answer}"
     );
     let refused = call(&client, "call_tool", json!({ "name": "a/echo" })).await;
@@ -350,4 +395,154 @@ async fn there_are_no_more_sessions_than_allowed() {
     assert!(message.contains("there are 1 MCP sessions"), "{message}");
     drop(first);
     assert!(gateway.session().is_ok());
+}
+
+#[tokio::test]
+async fn a_definition_is_given_whole_on_request_and_after_wrong_arguments() {
+    let upstream = Upstream::start(vec![double("a", &[]), double("b", &[])]).await;
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    let given = json!({ "names": ["a/echo", "b__echo", "a/ecko"] });
+    let described: Value =
+        serde_json::from_str(&words(&call(&client, "describe_tool", given).await)).unwrap();
+    let text = &described["tools"][0]["input_schema"]["properties"]["text"];
+    assert_eq!(text["type"], "string", "{described}");
+    assert_eq!(described["tools"][1]["server"], "b");
+    let problem = described["problems"][0].as_str().unwrap();
+    assert!(problem.contains("names like it: a/echo"), "{problem}");
+
+    let given = json!({ "query": "select:a/echo", "detail": "schema" });
+    let found = words(&call(&client, "tool_search", given).await);
+    assert!(found.contains("input_schema"), "{found}");
+
+    let wrong = json!({ "name": "a/echo", "arguments": { "text": [3] } });
+    let refused = call(&client, "call_tool", wrong).await;
+    let definition = &refused.content[1].as_text().expect("text").text;
+    assert!(definition.contains("input_schema"), "{definition}");
+
+    for (given, expected) in [
+        (json!({}), "give `names`"),
+        (
+            json!({ "names": vec!["a/echo"; 17] }),
+            "17 names are too many",
+        ),
+        (json!({ "names": ["a/ecko"] }), "names like it: a/echo"),
+    ] {
+        let refused = call(&client, "describe_tool", given).await;
+        assert!(words(&refused).contains(expected), "{refused:?}");
+    }
+    let given = json!({ "query": "echo", "detail": "all" });
+    let refused = call(&client, "tool_search", given).await;
+    assert!(words(&refused).contains("must be signature or schema"));
+}
+
+#[tokio::test]
+async fn the_servers_are_named_and_all_tools_of_one_are_listed() {
+    let upstream = Upstream::start(vec![double("a", &[]), double("b", &[])]).await;
+    let gateway = gateway(
+        &upstream,
+        GatewayConfig {
+            answer_tokens: 64,
+            pins: vec!["b/echo".into(), "b/gone".into()],
+            ..GatewayConfig::default()
+        },
+    );
+    let client = client(&gateway).await;
+    let tools = client.list_all_tools().await.expect("a list");
+    let search = tools[0].description.as_deref().unwrap();
+    assert!(
+        search.contains("- a (") && search.contains("- b ("),
+        "{search}"
+    );
+    assert_eq!(
+        names(&client).await,
+        own_tools_and(&["b__echo"]),
+        "what is pinned and there"
+    );
+    let given = json!({ "text": "hi" });
+    assert_eq!(words(&call(&client, "b__echo", given).await), "hi");
+
+    let list = async |given: Value| -> Value {
+        let answer = words(&call(&client, "list_tools", given).await);
+        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{answer}: {error}"))
+    };
+    let servers = list(json!({})).await;
+    assert_eq!(servers["servers"][1]["server"], "b", "{servers}");
+
+    let mut pages = vec![list(json!({ "server": "a" })).await];
+    while let Some(next) = pages.last().unwrap()["next"].as_str() {
+        let given = json!({ "server": "a", "after": next });
+        pages.push(list(given).await);
+    }
+    assert!(pages.len() > 1, "{pages:?}");
+    let listed: Vec<&str> = pages
+        .iter()
+        .flat_map(|page| page["tools"].as_array().unwrap())
+        .map(|line| line.as_str().unwrap().split(' ').next().unwrap())
+        .collect();
+    let searcher = upstream.catalog.searcher();
+    let of_a: Vec<String> = searcher
+        .tools()
+        .filter(|tool| tool.id.server() == "a")
+        .map(|tool| tool.id.name().to_owned())
+        .collect();
+    assert_eq!(listed, of_a);
+    assert_eq!(pages[0]["total"], of_a.len());
+
+    let unknown = call(&client, "list_tools", json!({ "server": "c" })).await;
+    assert!(words(&unknown).contains("no server is called \"c\"; there are: a, b"));
+}
+
+#[tokio::test]
+async fn several_calls_are_one_plan() {
+    let upstream = Upstream::start(vec![double("a", &[]), double("b", &[])]).await;
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    let run = async |steps: Value| call(&client, "run_plan", json!({ "steps": steps })).await;
+    let steps = json!([
+        { "tool": "a/echo", "arguments": { "text": "{\"who\": \"Ann\"}" } },
+        { "tool": "b__echo", "arguments": { "text": "for ${1.who}" } },
+        { "id": "bad", "tool": "a/fail" },
+        { "tool": "a/echo", "arguments": { "text": "never" }, "after": ["bad"] },
+    ]);
+    let ran = run(steps).await;
+    assert_ne!(ran.is_error, Some(true), "{ran:?}");
+    let report: Value = serde_json::from_str(&words(&ran)).unwrap();
+    let step = |at: usize| &report["steps"][at];
+    assert_eq!(step(0)["status"], "ok");
+    assert!(step(0).get("result").is_none(), "another step has used it");
+    assert!(step(1).to_string().contains("for Ann"), "{report}");
+    assert!(
+        step(2)["error"].as_str().unwrap().contains("no, not today"),
+        "{report}"
+    );
+    assert!(
+        step(3)["error"]
+            .as_str()
+            .unwrap()
+            .contains("step bad did not succeed")
+    );
+
+    for (steps, expected) in [
+        (json!([]), "not an array with steps"),
+        (json!([{ "tool": "a/ecko" }]), "names like it: a/echo"),
+        (
+            json!([{ "tool": "a/echo", "arguments": { "text": [3] } }]),
+            "at /text",
+        ),
+        (
+            json!([{ "tool": "a/echo", "arguments": { "text": "${2}" } }]),
+            "which the plan does not have",
+        ),
+        (
+            json!(vec![json!({ "tool": "a/echo" }); 1_000]),
+            "32 are allowed",
+        ),
+    ] {
+        let refused = run(steps).await;
+        assert_eq!(refused.is_error, Some(true), "{refused:?}");
+        let words = words(&refused);
+        assert!(
+            words.contains("nothing was done") && words.contains(expected),
+            "{words}"
+        );
+    }
 }

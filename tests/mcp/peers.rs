@@ -429,11 +429,11 @@ async fn reported(peers: &Peers, world: &World, words: Vec<String>) -> Value {
 }
 
 fn check(words: &[String], report: &Value, has_list: bool) {
-    let begins_with_two = report["before"]
+    let begins_with_own = report["before"]
         .as_array()
-        .is_some_and(|names| names.len() == 2);
+        .is_some_and(|names| names.len() == 5);
     assert!(
-        begins_with_two && report["found"][0] == "time__get_current_time",
+        begins_with_own && report["found"][0] == "time/get_current_time",
         "{words:?}: {report}"
     );
     assert!(
@@ -648,11 +648,14 @@ async fn these_servers_cost_far_fewer_tokens_through_us() {
     let direct = as_model(&tools.iter().map(AsRef::as_ref).collect::<Vec<_>>());
     let gateway = super::gateway::Cost::of(&upstream).await;
     eprintln!(
-        "{} tools directly: {direct} tokens; through us: {} for the two tools and {} for a search of 5",
+        "{} tools directly: {direct} tokens; through us: {} for its own tools, {} for a search of 5 with signatures, \
+         {} with schemas",
         tools.len(),
         gateway.tools,
-        gateway.search
+        gateway.search,
+        gateway.with_schemas
     );
+    assert!(gateway.search < 700, "{gateway:?}");
     assert!(
         direct > 20 * (gateway.tools + gateway.search),
         "{direct} against {gateway:?}"

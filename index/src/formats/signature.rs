@@ -107,8 +107,8 @@ fn enumeration(values: &[Value]) -> String {
 }
 
 /// The text up to the first full stop that ends a word, or the end of the first line. CJK full
-/// stops count too.
-fn first_sentence(text: &str) -> String {
+/// stops count too. At most 160 characters.
+pub fn first_sentence(text: &str) -> String {
     let text = text.trim();
     let paragraph = text.split("\n\n").next().unwrap_or(text);
     // An abbreviation ends it too: knowing them takes a list for every language.

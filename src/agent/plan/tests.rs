@@ -134,11 +134,7 @@ fn checked(text: &str) -> CheckedPlan {
             Ok(tool(name))
         }
     };
-    check(&plan(text), find, |tool, arguments, open| {
-        gate.check_partial(&Caller::default(), tool, arguments, |violation| {
-            !open.contains(&violation.path)
-        })
-    })
+    check_by(&gate, &Caller::default(), &plan(text), find)
 }
 
 #[test]
@@ -199,7 +195,7 @@ fn results_flow_into_later_steps_with_their_types() {
         "final_answer":"done: ${2.ok}"}"#;
     let mut execution = checked(text).execution;
     let data = json!({ "orders": [{ "id": 3 }, { "id": 4 }], "who": "${2} \"quoted\"" });
-    execution.record(ToolResult::ok(Value::String(data.to_string())));
+    execution.record(0, ToolResult::ok(Value::String(data.to_string())));
     let step = execution.next().unwrap();
     let arguments = Value::Object(step.arguments.unwrap());
     // A result is data: a reference in it is not replaced.
@@ -207,7 +203,7 @@ fn results_flow_into_later_steps_with_their_types() {
         arguments,
         json!({ "n": 4, "m": "order 4 of ${2} \"quoted\"" })
     );
-    execution.record(ToolResult::ok(json!({ "ok": true })));
+    execution.record(1, ToolResult::ok(json!({ "ok": true })));
     assert!(execution.next().is_none());
     assert_eq!(execution.final_answer().as_deref(), Some("done: true"));
     assert_eq!(execution.outcome()["look"]["status"], "ok");
@@ -221,14 +217,14 @@ fn a_failed_step_stops_those_that_need_it_and_no_other() {
         {"action":"c","arguments":{"n":2},"after":"2"},
         {"action":"d","arguments":{"n":3}}],"final_answer":"all done"}"#;
     let mut execution = checked(text).execution;
-    execution.record(ToolResult::error(ErrorCode::Failed, "down"));
-    for _ in 0..2 {
+    execution.record(0, ToolResult::error(ErrorCode::Failed, "down"));
+    for position in 1..3 {
         let skipped = execution.next().unwrap().arguments.unwrap_err();
         assert_eq!(skipped.error_code, Some(ErrorCode::Skipped));
-        execution.record(*skipped);
+        execution.record(position, *skipped);
     }
     assert!(execution.next().unwrap().arguments.is_ok());
-    execution.record(ToolResult::ok(Value::Null));
+    execution.record(3, ToolResult::ok(Value::Null));
     let codes: Vec<Value> = execution
         .outcome()
         .values()
@@ -255,7 +251,7 @@ fn a_failed_step_stops_those_that_need_it_and_no_other() {
 fn a_reference_to_what_is_not_there_fails_its_step() {
     let text = r#"{"actions":[{"action":"a","arguments":{"n":1}},{"action":"b","arguments":{"n":"${1.orders[7].id}"}}]}"#;
     let mut execution = checked(text).execution;
-    execution.record(ToolResult::ok(json!({ "orders": [] })));
+    execution.record(0, ToolResult::ok(json!({ "orders": [] })));
     let failed = execution.next().unwrap().arguments.unwrap_err();
     assert!(
         failed
@@ -263,4 +259,53 @@ fn a_reference_to_what_is_not_there_fails_its_step() {
             .unwrap()
             .contains("step 1 has no orders.7.id")
     );
+}
+
+#[test]
+fn steps_that_need_no_result_of_each_other_are_ready_together() {
+    let text = r#"{"actions":[
+        {"action":"a","arguments":{"n":1}},
+        {"action":"b","arguments":{"n":"${1.n}"}},
+        {"action":"c","arguments":{"n":2}},
+        {"action":"d","arguments":{"n":3},"after":["2","3"]}]}"#;
+    let mut execution = checked(text).execution;
+    let ready = |execution: &Execution, started: &[usize]| -> Vec<usize> {
+        let started = started.iter().copied().collect();
+        let steps = execution.ready(&started);
+        steps.into_iter().map(|step| step.position).collect()
+    };
+    assert_eq!(ready(&execution, &[]), [0, 2]);
+    // The later step ends first.
+    execution.record(2, ToolResult::ok(json!({})));
+    assert!(ready(&execution, &[0, 2]).is_empty());
+    execution.record(0, ToolResult::ok(json!({ "n": 7 })));
+    let next = &execution.ready(&BTreeSet::from([0, 2]))[0];
+    assert_eq!(
+        (next.position, &next.arguments.as_ref().unwrap()["n"]),
+        (1, &json!(7))
+    );
+    execution.record(1, ToolResult::ok(json!({})));
+    assert_eq!(ready(&execution, &[0, 1, 2]), [3]);
+    let keys: Vec<&str> = execution.results().map(|(key, ..)| key).collect();
+    assert_eq!(keys, ["1", "2", "3"], "in the order of the plan");
+    assert_eq!(execution.used(), BTreeSet::from(["1", "2", "3"]));
+}
+
+#[test]
+fn a_plan_may_come_as_the_arguments_of_a_call() {
+    let given = |steps: Value| Map::from_iter([("steps".to_owned(), steps)]);
+    let plan = of_arguments(&given(json!([{ "tool": "a", "id": "x" }]))).unwrap();
+    assert_eq!(
+        (plan.steps[0].action.as_str(), plan.steps[0].key.as_str()),
+        ("a", "x")
+    );
+    for wrong in [json!([]), json!("no"), json!(3)] {
+        let problems = of_arguments(&given(wrong)).unwrap_err();
+        assert!(
+            problems[0].contains("not an array with steps"),
+            "{problems:?}"
+        );
+    }
+    let thousand = given(json!(vec![json!({ "tool": "a" }); 1_000]));
+    assert!(of_arguments(&thousand).unwrap_err()[0].contains("1000 actions, 32 are allowed"));
 }

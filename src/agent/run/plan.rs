@@ -14,10 +14,8 @@ use crate::agent::plan::{self, Execution, Plan, Reading};
 use crate::agent::prompt;
 use crate::finder::model_names::TOOL_SEARCH;
 use crate::finder::search::SearchRequest;
-use crate::gate::CheckedCall;
 use crate::llm::{Message, ToolCall};
 use crate::printable::{self, excerpt};
-use crate::tools::arguments::Violation;
 use crate::tools::{Arguments, ToolResult};
 
 /// Characters of a question that the search uses.
@@ -112,8 +110,10 @@ impl Run {
 
     /// Records the result of the current step.
     pub(super) fn record_step(&mut self, result: ToolResult) {
-        if let Some(execution) = &mut self.execution {
-            execution.record(result);
+        if let Some(execution) = &mut self.execution
+            && let Some(step) = execution.next()
+        {
+            execution.record(step.position, result);
         }
     }
 
@@ -125,15 +125,9 @@ impl Run {
                 .cloned()
                 .ok_or_else(|| self.unknown_tool(name))
         };
-        let check_call = |tool: &_, arguments, open: &[String]| -> CheckedCall {
-            self.gate
-                .check_partial(&self.caller, tool, arguments, |violation| {
-                    !is_open(violation, open)
-                })
-        };
         // All steps are checked before the first one runs: a plan with one invalid step has no
         // effect.
-        let checked = plan::check(plan, find, check_call);
+        let checked = plan::check_by(&self.gate, &self.caller, plan, find);
         let mut events = vec![Event::Plan {
             steps: checked.shown,
             problems: checked.problems.clone(),
@@ -222,20 +216,4 @@ impl Run {
         self.finish(answer, round);
         events
     }
-}
-
-/// True when a violation concerns an argument that is not known yet, or a value that contains one.
-fn is_open(violation: &Violation, open: &[String]) -> bool {
-    // A missing argument is missing whatever the open ones turn out to be.
-    let is_missing = violation.message.starts_with("missing");
-    open.iter().any(|pointer| {
-        (is_within(pointer, &violation.path) && !is_missing) || is_within(&violation.path, pointer)
-    })
-}
-
-/// True when a JSON pointer is at or below another one.
-fn is_within(inner: &str, outer: &str) -> bool {
-    inner
-        .strip_prefix(outer)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -24,6 +24,14 @@ pub struct NamedCall {
 }
 
 impl NamedCall {
+    /// A call of a tool whose arguments are not known.
+    pub fn of(name: &str) -> Self {
+        NamedCall {
+            name: name.to_owned(),
+            arguments: Arguments::new(),
+        }
+    }
+
     /// Reads the arguments of a `call_tool` call.
     ///
     /// # Errors

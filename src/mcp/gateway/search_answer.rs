@@ -1,10 +1,9 @@
-//! The answer to a search of a client.
+//! Found tools as a client's model is shown them.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use toolscout_index::formats::Emit;
-use toolscout_index::formats::model_name;
+use toolscout_index::formats::{Emit, model_name};
 use toolscout_index::{Tool, ToolId};
 
 use crate::budget;
@@ -12,25 +11,73 @@ use crate::finder::meta_tools;
 use crate::finder::search::Found;
 use crate::finder::toolbox::Injection;
 use crate::mcp::pool::Pool;
+use crate::tools::Arguments;
 
 /// Most nearest names in an answer without a match.
 const MAX_NEAREST: usize = 5;
 
-/// The found tools with their schemas within a token budget, each with its server. In inject style
-/// also the changes of the session's list.
+/// How much of each found tool is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Its id, parameters and first sentence, on one line.
+    #[default]
+    Signature,
+    /// Its description and schema.
+    Schema,
+}
+
+impl Detail {
+    /// Both.
+    pub const ALL: [Detail; 2] = [Detail::Signature, Detail::Schema];
+
+    /// Its name as an argument and a flag.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Detail::Signature => "signature",
+            Detail::Schema => "schema",
+        }
+    }
+
+    /// The detail with this name.
+    ///
+    /// # Errors
+    /// A message with the names there are.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        Detail::ALL
+            .into_iter()
+            .find(|detail| detail.as_str() == name)
+            .ok_or_else(|| {
+                let known = Detail::ALL.map(Detail::as_str).join(" or ");
+                format!("`detail` is {name:?}, it must be {known}")
+            })
+    }
+
+    /// The detail that the arguments of a search ask for, or this one.
+    ///
+    /// # Errors
+    /// As [`Detail::parse`].
+    pub fn or_given(self, given: &Arguments) -> Result<Self, String> {
+        match given.get("detail") {
+            None | Some(Value::Null) => Ok(self),
+            Some(Value::String(name)) => Detail::parse(name),
+            Some(other) => Detail::parse(&other.to_string()),
+        }
+    }
+}
+
+/// The found tools within a token budget. In inject style also the changes of the session's list.
 pub fn describe(
     found: &Found,
     injection: Option<&Injection>,
+    detail: Detail,
     max_tokens: usize,
     pool: &Pool,
 ) -> Value {
     let tools = meta_tools::merged(std::slice::from_ref(found));
-    let mut answer = Map::new();
-    let (described, omitted) = fit(&tools, max_tokens, pool);
-    answer.insert("tools".into(), described.into());
-    if !omitted.is_empty() {
-        answer.insert("no_room_for".into(), omitted.into());
-    }
+    let mut answer = match detail {
+        Detail::Signature => signatures(&tools, max_tokens, pool),
+        Detail::Schema => definitions(&tools, max_tokens, pool),
+    };
     if let Some(injection) = injection {
         let names = |ids: &[ToolId]| -> Value { ids.iter().map(model_name).collect() };
         answer.insert("added_to_your_list".into(), names(&injection.added));
@@ -52,19 +99,43 @@ pub fn describe(
     Value::Object(answer)
 }
 
-/// The definitions that fit into the budget, and the names of the tools that do not.
-fn fit(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>, Vec<String>) {
+/// A line for each tool, and why some of them cannot be called now.
+fn signatures(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> Map<String, Value> {
+    let fitted = budget::fit(tools, Emit::Signature, max_tokens);
+    let mut answer = Map::from_iter([("tools".to_owned(), fitted.value)]);
+    let unavailable: Map<String, Value> = tools
+        .iter()
+        .filter_map(|tool| Some((tool.id.to_string(), pool.unavailable_tool(&tool.id)?.into())))
+        .collect();
+    if !unavailable.is_empty() {
+        answer.insert("unavailable".into(), unavailable.into());
+    }
+    insert_omitted(&mut answer, &fitted.omitted);
+    answer
+}
+
+/// The tools with their schemas, each with its server.
+pub fn definitions(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> Map<String, Value> {
     // The most compact format with a schema. The names are replaced by names with the server.
     let fitted = budget::fit(tools, Emit::Anthropic, max_tokens);
     let shown = tools
         .iter()
         .filter(|tool| !fitted.omitted.contains(&tool.id));
     let values = fitted.value.as_array().cloned().unwrap_or_default();
-    let described = shown
+    let described: Vec<Value> = shown
         .zip(values)
         .map(|(tool, value)| entry(&tool.id, value, pool))
         .collect();
-    (described, fitted.omitted.iter().map(model_name).collect())
+    let mut answer = Map::from_iter([("tools".to_owned(), described.into())]);
+    insert_omitted(&mut answer, &fitted.omitted);
+    answer
+}
+
+fn insert_omitted(answer: &mut Map<String, Value>, omitted: &[ToolId]) {
+    if !omitted.is_empty() {
+        let names: Vec<String> = omitted.iter().map(model_name).collect();
+        answer.insert("no_room_for".into(), names.into());
+    }
 }
 
 fn entry(id: &ToolId, mut value: Value, pool: &Pool) -> Value {
@@ -87,6 +158,7 @@ mod tests {
         let answer = describe(
             &found(&["mail/send", "chat/send"]),
             None,
+            Detail::Schema,
             1000,
             &Pool::default(),
         );
@@ -105,6 +177,38 @@ mod tests {
     }
 
     #[test]
+    fn a_signature_is_a_line_and_says_apart_what_cannot_be_called() {
+        let answer = describe(
+            &found(&["mail/send"]),
+            None,
+            Detail::Signature,
+            1000,
+            &Pool::default(),
+        );
+        assert_eq!(answer["tools"], json!(["mail/send() — does it"]));
+        let reason = answer["unavailable"]["mail/send"].as_str().unwrap();
+        assert!(reason.contains("not connected"), "{reason}");
+    }
+
+    #[test]
+    fn an_unknown_detail_is_named_with_those_there_are() {
+        let given = |detail: Value| Map::from_iter([("detail".to_owned(), detail)]);
+        assert_eq!(
+            Detail::Signature.or_given(&given(json!("schema"))),
+            Ok(Detail::Schema)
+        );
+        assert_eq!(
+            Detail::Schema.or_given(&Map::new()),
+            Ok(Detail::Schema),
+            "the gateway's own"
+        );
+        for wrong in [json!("all"), json!(3)] {
+            let message = Detail::Signature.or_given(&given(wrong)).unwrap_err();
+            assert!(message.contains("must be signature or schema"), "{message}");
+        }
+    }
+
+    #[test]
     fn changes_of_the_list_are_in_the_answer_in_inject_style() {
         let injection = Injection {
             added: vec![ToolId::parse("mail/send").unwrap()],
@@ -114,6 +218,7 @@ mod tests {
         let answer = describe(
             &found(&["mail/send"]),
             Some(&injection),
+            Detail::Signature,
             1000,
             &Pool::default(),
         );
@@ -131,13 +236,19 @@ mod tests {
             hits: Vec::new(),
             no_match: Some(no_match),
         };
-        let answer = describe(&nothing, None, 1000, &Pool::default());
+        let answer = describe(&nothing, None, Detail::Schema, 1000, &Pool::default());
         assert_eq!(
             answer["no_match"],
             json!({ "reason": "nothing like it", "nearest_names": ["s__x"] })
         );
         assert!(
-            describe(&Found::default(), None, 1000, &Pool::default())["no_match"]["reason"]
+            describe(
+                &Found::default(),
+                None,
+                Detail::Signature,
+                1000,
+                &Pool::default()
+            )["no_match"]["reason"]
                 .is_string()
         );
     }

@@ -77,7 +77,10 @@ impl Ledgers {
 /// The tools of one call: its own, and those of its preconditions.
 pub struct CallDirectory<'a> {
     pub shared: &'a GatewayState,
-    pub forwarded: Arc<UpstreamCall>,
+    /// The id of its own tool.
+    pub id: ToolId,
+    /// What calls its own tool; `None` where its server is not one of ours.
+    pub called: Option<Arc<dyn Callable>>,
 }
 
 impl Directory for CallDirectory<'_> {
@@ -86,10 +89,10 @@ impl Directory for CallDirectory<'_> {
     }
 
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
-        let of_pool = self.shared.pool.find(id);
-        if *id == self.forwarded.id {
-            return of_pool.map(|_| Arc::clone(&self.forwarded) as Arc<dyn Callable>);
+        if *id == self.id && self.called.is_some() {
+            return self.called.clone();
         }
+        let of_pool = self.shared.pool.find(id);
         of_pool.or_else(|| self.shared.toolset.as_ref()?.find(id))
     }
 }

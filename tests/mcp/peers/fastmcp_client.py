@@ -25,7 +25,7 @@ async def main(*target):
     async with Client(transport(*target)) as client:
         tools = [tool.name for tool in await client.list_tools()]
         answer = await client.call_tool("tool_search", {"query": "current time in a timezone", "limit": 2})
-        found = [tool["name"] for tool in json.loads(answer.content[0].text)["tools"]]
+        found = [line.split("(")[0] for line in json.loads(answer.content[0].text)["tools"]]
         arguments = {"name": "time__get_current_time", "arguments": {"timezone": "Europe/Berlin"}}
         called = await client.call_tool("call_tool", arguments)
         bad = await client.call_tool("call_tool", {"name": "nope"}, raise_on_error=False)

@@ -55,7 +55,7 @@ async def main(mode, kind, *target):
             "protocol": str(client.session.protocol_version),
             "before": before,
             "after": after,
-            "found": [tool["name"] for tool in found["tools"]],
+            "found": [line.split("(")[0] for line in found["tools"]],
             "called": called.content[0].text,
             "called_meta": called.meta,
             "bad": [bad.is_error, bad.content[0].text],

@@ -36,7 +36,7 @@ const names = async () => (await client.listTools()).tools.map((tool) => tool.na
 const before = await names();
 const call = (name, args) => client.callTool({ name, arguments: args });
 const answer = await call("tool_search", { query: "current time in a timezone", limit: 2 });
-const found = JSON.parse(answer.content[0].text).tools.map((tool) => tool.name);
+const found = JSON.parse(answer.content[0].text).tools.map((line) => line.split("(")[0]);
 const after = await names();
 const called = await call("call_tool", { name: "time/get_current_time", arguments: { timezone: "Europe/Berlin" } });
 const bad = await call("call_tool", { name: "nope" });
