@@ -21,7 +21,7 @@ use toolscout_index::SearchOptions;
 
 pub use address::masked;
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
-pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreSettings};
+pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSettings};
 
 /// The catalog of runs that name none.
 pub const DEFAULT_CATALOG: &str = "default";
@@ -53,10 +53,12 @@ pub const VALUE_VARIABLES: [&str; 11] = [
 
 /// The environment variables of a node of several, which may have a password and are for nobody
 /// else.
-pub const STORE_VARIABLES: [&str; 4] = [
+pub const STORE_VARIABLES: [&str; 6] = [
     "TOOLSCOUT_NODE",
     "TOOLSCOUT_STORE",
+    "TOOLSCOUT_STORE_MEMORY_DAYS",
     "TOOLSCOUT_STORE_PASSWORD_FILE",
+    "TOOLSCOUT_STORE_READS",
     "TOOLSCOUT_STORE_SCHEMA",
 ];
 
@@ -156,6 +158,10 @@ pub struct Layer {
     pub store_password_file: Option<PathBuf>,
     /// See [`StoreSettings::store_schema`].
     pub store_schema: Option<String>,
+    /// See [`StoreSettings::store_reads`].
+    pub store_reads: Option<StoreReads>,
+    /// See [`StoreSettings::store_memory_days`].
+    pub store_memory_days: Option<u32>,
     /// See [`StoreSettings::node`].
     pub node: Option<String>,
 }
@@ -248,6 +254,8 @@ impl Layer {
             store: env.text("TOOLSCOUT_STORE")?.map(StoreAddress::new),
             store_password_file: env.path("TOOLSCOUT_STORE_PASSWORD_FILE"),
             store_schema: env.text("TOOLSCOUT_STORE_SCHEMA")?,
+            store_reads: env.parse("TOOLSCOUT_STORE_READS")?,
+            store_memory_days: env.parse("TOOLSCOUT_STORE_MEMORY_DAYS")?,
             node: env.text("TOOLSCOUT_NODE")?,
         })
     }
@@ -271,6 +279,8 @@ impl Layer {
             store: self.store.or(other.store),
             store_password_file: self.store_password_file.or(other.store_password_file),
             store_schema: self.store_schema.or(other.store_schema),
+            store_reads: self.store_reads.or(other.store_reads),
+            store_memory_days: self.store_memory_days.or(other.store_memory_days),
             node: self.node.or(other.node),
         }
     }
@@ -306,6 +316,8 @@ impl Layer {
                 store: self.store,
                 store_password_file: self.store_password_file,
                 store_schema: self.store_schema,
+                store_reads: self.store_reads,
+                store_memory_days: self.store_memory_days,
                 node: self.node,
             },
             places: Places {

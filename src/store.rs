@@ -4,7 +4,7 @@
 //! brings it up to the store's generation by what changed since; searches never ask the store. So a
 //! node answers as a single machine would, and losing its folder costs time only.
 //!
-//! - [`SharedStore`] is the connection, with time limits on everything.
+//! - [`SharedStore`] is the connection, with time limits on everything; `servers` chooses the server.
 //! - `write` commits changes under the lock of the catalog's row; `read` tells what changed since.
 //! - [`FollowingStore`] is the [`CatalogStore`](crate::catalog_writer::CatalogStore) of a node.
 //! - `hub` learns of commits: NOTIFY wakes it, and polling makes it sure.
@@ -12,6 +12,8 @@
 
 mod error;
 mod migrations;
+mod figures;
+mod servers;
 mod hub;
 mod row;
 mod catalogs;
@@ -19,13 +21,13 @@ mod write;
 mod read;
 mod vectors;
 mod follow;
+mod forget;
 mod status;
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
@@ -35,13 +37,17 @@ use crate::config::StoreSettings;
 
 pub use catalogs::{CreatedCatalog, StoredCatalog};
 pub use error::StoreError;
+pub use figures::StoreFigures;
 pub use follow::FollowingStore;
 pub use hub::FollowedCatalog;
 pub use migrations::{Migration, Migrations};
-pub use status::{NodeStatus, StoreStatus};
+pub use status::{NodeStatus, StandbyStatus, StoreStatus};
 pub use vectors::SharedEmbedder;
 
+pub use servers::ServerStatus;
+
 use hub::Hub;
+use servers::{Server, Servers};
 
 /// Connections of one node; each write and each catalog that catches up takes one for a moment.
 const MAX_CONNECTIONS: u32 = 8;
@@ -54,9 +60,12 @@ const WRITE_LIMIT: Duration = Duration::from_secs(50);
 
 /// The connection to the store.
 pub struct SharedStore {
+    /// Connections to the server that takes writes.
     pool: PgPool,
-    options: PgConnectOptions,
+    servers: Servers,
+    figures: StoreFigures,
     schema: String,
+    memory_days: u32,
     /// As it may be shown.
     address: String,
     /// The cluster's identity, once the schema was found to be as this version knows it.
@@ -80,21 +89,23 @@ impl SharedStore {
     /// # Errors
     /// [`StoreError::Refused`] for an address or a password file that cannot be used.
     pub fn new(settings: &StoreSettings, runtime: Handle) -> Result<Arc<Self>, StoreError> {
-        let options = connect_options(settings)?;
-        let pool = {
-            // The pool starts a task of its own.
+        let figures = StoreFigures::default();
+        let servers = {
+            // Their pools start tasks of their own.
             let _entered = runtime.enter();
-            PgPoolOptions::new()
-                .max_connections(MAX_CONNECTIONS)
-                .acquire_timeout(CONNECT_LIMIT)
-                .idle_timeout(Duration::from_secs(60))
-                .connect_lazy_with(options.clone())
+            Servers::new(
+                servers_of(settings)?,
+                settings.store_reads.unwrap_or_default(),
+                figures.failovers.clone(),
+            )
         };
         let address = settings.store.as_ref().map(ToString::to_string);
         Ok(Arc::new(SharedStore {
-            pool,
-            options,
+            pool: servers.pool().clone(),
+            servers,
+            figures,
             schema: settings.schema().to_owned(),
+            memory_days: settings.memory_days(),
             address: address.unwrap_or_default(),
             cluster: OnceCell::new(),
             node: Node {
@@ -149,11 +160,6 @@ impl SharedStore {
         self.hub.problem()
     }
 
-    /// The identity of a catalog of the store; `None` before the store was reached.
-    fn source(&self, id: i64) -> Option<String> {
-        self.cluster.get().map(|cluster| format!("{cluster}/{id}"))
-    }
-
     /// Waits for the store on a thread that may block.
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
@@ -161,7 +167,9 @@ impl SharedStore {
 
     /// A connection of its own. Unlike the pool it tells at once what is wrong.
     async fn connect_alone(&self) -> Result<PgConnection, StoreError> {
-        match timeout(CONNECT_LIMIT, PgConnection::connect_with(&self.options)).await {
+        self.servers.ensure().await?;
+        let options = self.servers.options();
+        match timeout(CONNECT_LIMIT, PgConnection::connect_with(options)).await {
             Ok(connected) => Ok(connected?),
             Err(_) => Err(StoreError::no_answer(CONNECT_LIMIT)),
         }
@@ -173,12 +181,30 @@ impl SharedStore {
         limit: Duration,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        within(limit, async { self.prepare().await.map(drop) }).await?;
-        let answer = within(limit, work).await;
-        if answer.is_ok() {
-            self.hub.note_answer();
-        }
+        let _asking = self.figures.asking();
+        let prepared = async {
+            self.servers.ensure().await?;
+            self.prepare().await.map(drop)
+        };
+        let prepared = within(limit, prepared).await;
+        let answer = match prepared {
+            Ok(()) => within(limit, work).await,
+            Err(error) => Err(error),
+        };
+        self.note(&answer);
         answer
+    }
+
+    /// Notes whether the store answers.
+    fn note<T>(&self, answer: &Result<T, StoreError>) {
+        match answer {
+            Ok(_) => self.hub.note_answer(),
+            Err(StoreError::Deleted | StoreError::Catalog(_)) => {}
+            Err(error) => {
+                self.figures.failures.inc();
+                self.servers.suspect(error);
+            }
+        }
     }
 }
 
@@ -193,21 +219,35 @@ async fn within<T>(
     }
 }
 
-fn connect_options(settings: &StoreSettings) -> Result<PgConnectOptions, StoreError> {
+fn servers_of(settings: &StoreSettings) -> Result<Vec<Server>, StoreError> {
     let refused = |reason: String| StoreError::Refused(reason);
     let Some(address) = &settings.store else {
         return Err(refused(
             "no store is named; set --store or TOOLSCOUT_STORE".to_owned(),
         ));
     };
+    // The message of what reads it may repeat a part of it.
+    let unusable = || {
+        refused(format!(
+            "the store {address} is not an address of PostgreSQL"
+        ))
+    };
     crate::tls::provide();
-    let options = PgConnectOptions::from_str(address.secret())
-        // Its message may repeat a part of the address.
-        .map_err(|_| {
-            refused(format!(
-                "the store {address} is not an address of PostgreSQL"
-            ))
-        })?;
+    let mut servers = Vec::new();
+    for server in address.servers().ok_or_else(unusable)? {
+        let options = PgConnectOptions::from_url(&server.url).map_err(|_| unusable())?;
+        servers.push(Server {
+            name: server.name,
+            options: connect_options(options, settings)?,
+        });
+    }
+    Ok(servers)
+}
+
+fn connect_options(
+    options: PgConnectOptions,
+    settings: &StoreSettings,
+) -> Result<PgConnectOptions, StoreError> {
     let mut options = options
         .application_name("toolscout")
         .disable_statement_logging()
@@ -219,8 +259,9 @@ fn connect_options(settings: &StoreSettings) -> Result<PgConnectOptions, StoreEr
             ("idle_in_transaction_session_timeout", "60s"),
         ]);
     if let Some(path) = &settings.store_password_file {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| refused(format!("the password file {}: {error}", path.display())))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            StoreError::Refused(format!("the password file {}: {error}", path.display()))
+        })?;
         options = options.password(text.trim_end_matches(['\r', '\n']));
     }
     Ok(options)

@@ -24,6 +24,7 @@ use self::series::Series;
 use self::traces::Traces;
 use crate::embed_cache::CacheCounters;
 use crate::printable;
+use crate::store::StoreFigures;
 
 /// The format of log lines, which go to stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -196,6 +197,11 @@ impl Metrics {
         };
         metrics.register();
         metrics
+    }
+
+    /// Shows the figures of a store, too.
+    pub fn add_store(&mut self, store: &StoreFigures) {
+        store.register(&mut self.registry);
     }
 
     /// Counts an answered request. `route` is the pattern and not the path.

@@ -9,5 +9,6 @@ mod store {
     pub mod nodes;
     pub mod outage;
     pub mod schema;
+    pub mod standbys;
     pub mod vectors;
 }

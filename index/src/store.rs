@@ -173,6 +173,9 @@ pub struct Followed {
     pub source: String,
     /// The generation of the source.
     pub generation: u64,
+    /// Which state that was. A source that was put back to an older one counts on from there, and so
+    /// has other states of the same numbers.
+    pub mark: u64,
 }
 
 impl Store {
@@ -312,13 +315,16 @@ impl Store {
         let Some(text) = self.meta(FOLLOWED)? else {
             return Ok(None);
         };
-        let parsed = text.split_once(' ').and_then(|(generation, source)| {
+        let parse = || {
+            let (generation, rest) = text.split_once(' ')?;
+            let (mark, source) = rest.split_once(' ')?;
             Some(Followed {
                 source: source.to_owned(),
                 generation: generation.parse().ok()?,
+                mark: u64::from_str_radix(mark, 16).ok()?,
             })
-        });
-        parsed
+        };
+        parse()
             .map(Some)
             .ok_or_else(|| self.damaged(format!("what it follows is {text:?}")))
     }
@@ -328,8 +334,12 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn set_followed(&self, followed: &Followed) -> Result<()> {
-        let Followed { source, generation } = followed;
-        self.set_meta(FOLLOWED, &format!("{generation} {source}"))
+        let Followed {
+            source,
+            generation,
+            mark,
+        } = followed;
+        self.set_meta(FOLLOWED, &format!("{generation} {mark:x} {source}"))
     }
 
     /// Starts a read transaction: until [`Store::end`] all reads see one state.
@@ -611,6 +621,19 @@ impl Store {
         )?;
         self.model(id, dimensions)?
             .ok_or_else(|| self.damaged("a model that was just added is missing"))
+    }
+
+    /// The models that have had vectors, with their dimensions.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn models(&self) -> Result<Vec<(String, usize)>> {
+        let mut statement =
+            self.sql("SELECT id, dimensions FROM models ORDER BY id, dimensions")?;
+        let models = statement
+            .query_map([], |row| Ok((row.get(0)?, row.get::<_, u64>(1)? as usize)))
+            .and_then(Iterator::collect);
+        models.map_err(|e| self.error(e))
     }
 
     /// How many vectors each model has.

@@ -173,6 +173,50 @@ fn print(context: &Context, status: &StoreStatus) -> Result<()> {
     context
         .printer
         .rows(&["catalog", "generation", "tools", "MB"], rows)?;
+    print_nodes(context, status)?;
+    print_servers(context, status)?;
+    print_stderr(format_args!(
+        "{}, PostgreSQL {}, schema {}: {:.1} MB of {:.1} MB of the database",
+        status.store,
+        status.server,
+        status.schema,
+        status.bytes as f64 / 1e6,
+        status.database_bytes as f64 / 1e6
+    ));
+    Ok(())
+}
+
+/// The servers of the address, and the standbys that the primary knows.
+fn print_servers(context: &Context, status: &StoreStatus) -> Result<()> {
+    let rows = status
+        .servers
+        .iter()
+        .map(|server| vec![server.server.clone(), server.state.clone()]);
+    context.printer.rows(&["server", "state"], rows.collect())?;
+    if status.standbys.is_empty() {
+        return Ok(());
+    }
+    let or_hidden = |text: &Option<String>| text.clone().unwrap_or_else(|| "hidden".to_owned());
+    let rows = status.standbys.iter().map(|standby| {
+        let lag = standby.lag_bytes;
+        vec![
+            format!(
+                "{} {}",
+                standby.name,
+                standby.address.as_deref().unwrap_or("")
+            ),
+            or_hidden(&standby.state),
+            or_hidden(&standby.sync),
+            lag.map_or_else(|| "hidden".to_owned(), |bytes| bytes.to_string()),
+        ]
+    });
+    context.printer.rows(
+        &["standby", "state", "sync", "bytes behind"],
+        rows.collect(),
+    )
+}
+
+fn print_nodes(context: &Context, status: &StoreStatus) -> Result<()> {
     let mut rows = Vec::new();
     for node in &status.nodes {
         let behind: Vec<String> = node
@@ -195,13 +239,5 @@ fn print(context: &Context, status: &StoreStatus) -> Result<()> {
     context.printer.rows(
         &["node", "version", "seen, s ago", "generations behind"],
         rows,
-    )?;
-    print_stderr(format_args!(
-        "{}, PostgreSQL {}, schema {}, {:.1} MB",
-        status.store,
-        status.server,
-        status.schema,
-        status.bytes as f64 / 1e6
-    ));
-    Ok(())
+    )
 }

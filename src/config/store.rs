@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use reqwest::Url;
@@ -11,10 +12,14 @@ use super::masked;
 
 /// The schema that holds the tables, unless a setting names another.
 pub const DEFAULT_SCHEMA: &str = "toolscout";
+/// For how many days the store remembers what was removed, unless a setting says otherwise.
+const DEFAULT_MEMORY_DAYS: u32 = 7;
+/// Most days that a setting may say.
+const MAX_MEMORY_DAYS: u32 = 3650;
 
 /// What an address may have after `?`. Anything else is refused: PostgreSQL's client would write it
 /// to the log, and it may be a secret under a wrong name.
-const PARAMETERS: [&str; 12] = [
+const PARAMETERS: [&str; 13] = [
     "application_name",
     "dbname",
     "host",
@@ -26,8 +31,16 @@ const PARAMETERS: [&str; 12] = [
     "sslkey",
     "sslmode",
     "sslrootcert",
+    "target_session_attrs",
     "user",
 ];
+
+/// The parameter that says which of several servers is wanted.
+const WANTED_SERVER: &str = "target_session_attrs";
+/// Its values that name the primary, where everything but reading has to go.
+const PRIMARY: [&str; 2] = ["read-write", "primary"];
+/// Most servers of one address. All are asked at once for the primary.
+const MAX_SERVERS: usize = 8;
 
 /// The URL of a PostgreSQL database. It may have a password, so it is shown only masked.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -45,31 +58,92 @@ impl StoreAddress {
         &self.0
     }
 
+    /// Its servers: `postgres://u@a:5432,b:5432/d` names two, as with PostgreSQL's own clients.
+    /// `None` where it is not a URL.
+    pub fn servers(&self) -> Option<Vec<StoreServer>> {
+        let (scheme, rest) = self.0.split_once("://")?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, tail) = rest.split_at(end);
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (format!("{user}@"), hosts),
+            None => (String::new(), authority),
+        };
+        let server = |host: &str| {
+            let mut url = Url::parse(&format!("{scheme}://{user}{host}{tail}")).ok()?;
+            leave_out(&mut url, WANTED_SERVER);
+            Some(StoreServer {
+                name: host.to_owned(),
+                url,
+            })
+        };
+        hosts.split(',').map(server).collect()
+    }
+
     /// Whether it has a password in it.
     pub fn has_password(&self) -> bool {
-        match Url::parse(&self.0) {
-            Ok(url) => {
-                url.password().is_some() || url.query_pairs().any(|(key, _)| key == "password")
-            }
+        let Some(servers) = self.servers() else {
             // What cannot be read may have one.
-            Err(_) => self.0.contains('@'),
-        }
+            return self.0.contains('@');
+        };
+        let has_password = |url: &Url| {
+            url.password().is_some() || url.query_pairs().any(|(key, _)| key == "password")
+        };
+        servers.iter().any(|server| has_password(&server.url))
     }
 
     fn check(&self) -> Result<()> {
         let form = "write postgres://USER@HOST:PORT/DATABASE";
-        let Ok(url) = Url::parse(&self.0) else {
+        let Some(servers) = self.servers() else {
             bail!("store {self} is not a URL; {form}");
         };
+        if servers.len() > MAX_SERVERS {
+            let count = servers.len();
+            bail!("store {self} names {count} servers; name {MAX_SERVERS} at most");
+        }
+        let is_nameless = |server: &StoreServer| server.name.is_empty();
+        if servers.len() > 1 && servers.iter().any(is_nameless) {
+            bail!("store {self} has a server without a name between its commas; {form}");
+        }
+        for server in &servers {
+            self.check_server(server, form)?;
+        }
+        Ok(())
+    }
+
+    fn check_server(&self, server: &StoreServer, form: &str) -> Result<()> {
+        let url = &server.url;
         if !matches!(url.scheme(), "postgres" | "postgresql") {
             bail!("store {self} is not the address of a PostgreSQL database; {form}");
         }
-        let is_known = |key: &str| PARAMETERS.contains(&key);
-        if let Some((key, _)) = url.query_pairs().find(|(key, _)| !is_known(key)) {
-            let known = PARAMETERS.join(", ");
-            bail!("store {self} has the unknown parameter {key:?}; known are {known}");
+        for (key, value) in url.query_pairs() {
+            if !PARAMETERS.contains(&&*key) {
+                let known = PARAMETERS.join(", ");
+                bail!("store {self} has the unknown parameter {key:?}; known are {known}");
+            }
+            if matches!(&*key, "host" | "hostaddr" | "port") && value.contains(',') {
+                bail!(
+                    "store {self} has several values of {key:?}; name several servers before the database, as in \
+                     postgres://USER@HOST:PORT,HOST:PORT/DATABASE"
+                );
+            }
         }
-        Ok(())
+        self.check_wanted_server()
+    }
+
+    /// Writes need the primary, so there is nothing to choose.
+    fn check_wanted_server(&self) -> Result<()> {
+        let query = self.0.split_once('?').map_or("", |(_, query)| query);
+        let wanted = query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(key, _)| *key == WANTED_SERVER);
+        match wanted {
+            Some((_, value)) if !PRIMARY.contains(&value) => bail!(
+                "store {self} has the {WANTED_SERVER} {value:?}; writes need read-write. To read from a standby set \
+                 store_reads = \"standby\""
+            ),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -95,6 +169,50 @@ impl Serialize for StoreAddress {
     }
 }
 
+/// One server of an address.
+#[derive(Clone, Debug)]
+pub struct StoreServer {
+    /// Host and port, as they were written.
+    pub name: String,
+    /// The address with this server alone. It may have a password.
+    pub url: Url,
+}
+
+fn leave_out(url: &mut Url, parameter: &str) {
+    let kept: Vec<(String, String)> = url
+        .query_pairs()
+        .filter(|(key, _)| key != parameter)
+        .map(|(key, value)| (key.into_owned(), value.into_owned()))
+        .collect();
+    url.set_query(None);
+    if !kept.is_empty() {
+        url.query_pairs_mut().extend_pairs(kept);
+    }
+}
+
+/// Where nodes read what has changed. Writes always go to the primary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreReads {
+    /// From the primary.
+    #[default]
+    Primary,
+    /// From a standby that has it; otherwise from the primary.
+    Standby,
+}
+
+impl FromStr for StoreReads {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "primary" => Ok(StoreReads::Primary),
+            "standby" => Ok(StoreReads::Standby),
+            _ => Err("use primary or standby".to_owned()),
+        }
+    }
+}
+
 /// The store of several nodes; without an address there is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StoreSettings {
@@ -104,6 +222,11 @@ pub struct StoreSettings {
     pub store_password_file: Option<PathBuf>,
     /// The schema of the tables. Clusters with different ones may share a database.
     pub store_schema: Option<String>,
+    /// Where nodes read what has changed; without it from the primary.
+    pub store_reads: Option<StoreReads>,
+    /// For how many days the store remembers what was removed; without it 7. The copy of a node that
+    /// was away for longer is made anew.
+    pub store_memory_days: Option<u32>,
     /// The name of this node in `toolscout store status`; the machine's name without one.
     pub node: Option<String>,
 }
@@ -115,8 +238,15 @@ impl StoreSettings {
             store: self.store.or(other.store),
             store_password_file: self.store_password_file.or(other.store_password_file),
             store_schema: self.store_schema.or(other.store_schema),
+            store_reads: self.store_reads.or(other.store_reads),
+            store_memory_days: self.store_memory_days.or(other.store_memory_days),
             node: self.node.or(other.node),
         }
+    }
+
+    /// For how many days the store remembers what was removed.
+    pub fn memory_days(&self) -> u32 {
+        self.store_memory_days.unwrap_or(DEFAULT_MEMORY_DAYS)
     }
 
     /// The schema of the tables.
@@ -139,6 +269,10 @@ impl StoreSettings {
             bail!(
                 "store_schema is {schema:?}; use 1 to 40 small letters, digits or `_`, starting with a letter"
             );
+        }
+        let days = self.memory_days();
+        if !(1..=MAX_MEMORY_DAYS).contains(&days) {
+            bail!("store_memory_days is {days}, it must be from 1 to {MAX_MEMORY_DAYS}");
         }
         if let Some(node) = &self.node
             && (node.trim().is_empty()
@@ -169,6 +303,9 @@ mod tests {
             ("postgres://u:secret@h/d", true),
             ("postgres://h/d?user=u&password=secret", true),
             ("postgres://h/d?sslmode=require", false),
+            ("postgres://u@a:1,b:2/d", false),
+            ("postgres://u:secret@a:1,b:2/d", true),
+            ("postgres://u@a,b/d?target_session_attrs=read-write", false),
         ] {
             let address = StoreAddress::new(address);
             assert_eq!(address.has_password(), has_password, "{address}");
@@ -179,12 +316,41 @@ mod tests {
     }
 
     #[test]
+    fn an_address_names_one_server_or_several() {
+        let address =
+            "postgres://u:p%40@a:1,[::1]:2,c/d?sslmode=require&target_session_attrs=read-write";
+        let address = StoreAddress::new(address);
+        settings(address.secret()).check().unwrap();
+        let servers = address.servers().unwrap();
+        let found: Vec<(&str, &str)> = servers
+            .iter()
+            .map(|server| (server.name.as_str(), server.url.as_str()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("a:1", "postgres://u:p%40@a:1/d?sslmode=require"),
+                ("[::1]:2", "postgres://u:p%40@[::1]:2/d?sslmode=require"),
+                ("c", "postgres://u:p%40@c/d?sslmode=require"),
+            ]
+        );
+    }
+
+    #[test]
     fn what_is_wrong_is_named_without_the_password() {
         for (address, expected) in [
             ("mysql://u:secret@h/d", "PostgreSQL"),
             ("u:secret@h", "not the address"),
             ("", "not a URL"),
             ("postgres://u@h/d?passwd=secret", "unknown parameter"),
+            ("postgres://u:secret@a,,b/d", "without a name"),
+            ("postgres://u:secret@a:1,b:x/d", "not a URL"),
+            ("postgres://u@a,b,c,d,e,f,g,h,i/d", "9 servers"),
+            ("postgres://u@h/d?host=a,b", "several values"),
+            (
+                "postgres://u@a,b/d?target_session_attrs=standby",
+                "store_reads",
+            ),
         ] {
             let message = settings(address).check().unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");

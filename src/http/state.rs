@@ -158,7 +158,11 @@ impl App {
             gateway,
             limits,
         } = settings;
-        let metrics = Arc::new(Metrics::new());
+        let mut metrics = Metrics::new();
+        if let Some(store) = &store {
+            metrics.add_store(store.figures());
+        }
+        let metrics = Arc::new(metrics);
         Ok(App(Arc::new(AppState {
             keys: KeyStore::open(&data)?,
             feedback: FeedbackStore::open(&data)?,
@@ -395,8 +399,11 @@ impl App {
         }
     }
 
-    /// Updates the gauges that are computed from the open catalogs.
+    /// Updates the gauges that are computed from the open catalogs and the store.
     pub(super) fn measure_catalogs(&self) {
+        if let Some(store) = &self.store {
+            store.measure();
+        }
         let open = self.catalogs.all_open();
         let (mut tools, mut pending) = (0, 0);
         for catalog in &open {

@@ -15,6 +15,7 @@ use super::extract::Json;
 use super::tokens::{SavedTokens, Source};
 use super::{stream, tasks};
 use crate::clock::unix_ms;
+use crate::store::{SharedStore, StoreFigures};
 use crate::telemetry::latencies::{BOUNDS_S, Buckets};
 use crate::telemetry::{Metrics, process};
 
@@ -65,6 +66,54 @@ pub struct ServerStats {
     feedback: u64,
     /// Tokens of tool definitions that search saved.
     tokens: TokenStats,
+    /// The store that several nodes share; null without one.
+    store: Option<StoreStats>,
+}
+
+/// The store as this node sees it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StoreStats {
+    /// Why it counts as away; null while it answers.
+    away: Option<String>,
+    /// Open catalogs that are behind it.
+    catalogs_behind: u64,
+    /// By how many generations the one that is farthest behind is.
+    lag_generations: u64,
+    /// Connections to the server that takes writes.
+    connections: u64,
+    /// Those of them that nobody uses.
+    idle_connections: u64,
+    /// How many connections there may be.
+    connection_limit: u64,
+    /// Questions and writes that are under way; those beyond the connections wait for one.
+    in_flight: u64,
+    /// Time of questions and writes, waiting for a connection included.
+    latency: Latency,
+    /// Questions and writes that it did not answer, or refused.
+    failures: u64,
+    /// How often listening to it began anew.
+    reconnects: u64,
+    /// How often another server became the one for writes.
+    failovers: u64,
+}
+
+impl StoreStats {
+    fn of(store: &SharedStore) -> Self {
+        let figures = store.figures();
+        StoreStats {
+            away: store.problem(),
+            catalogs_behind: gauge(figures.behind.get()),
+            lag_generations: gauge(figures.lag.get()),
+            connections: gauge(figures.connections.get()),
+            idle_connections: gauge(figures.idle_connections.get()),
+            connection_limit: StoreFigures::MAX_CONNECTIONS.into(),
+            in_flight: gauge(figures.in_flight.get()),
+            latency: Latency::of(&figures.seconds.read()),
+            failures: figures.failures.get(),
+            reconnects: figures.reconnects.get(),
+            failovers: figures.failovers.get(),
+        }
+    }
 }
 
 /// Requests.
@@ -233,6 +282,7 @@ pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<Server
         },
         feedback: metrics.feedback.get(),
         tokens: TokenStats::of(&app),
+        store: app.store.as_deref().map(StoreStats::of),
     }))
 }
 

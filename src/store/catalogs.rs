@@ -17,6 +17,8 @@ pub struct StoredCatalog {
     pub source: String,
     /// Its last change.
     pub generation: u64,
+    /// Which state that is.
+    pub mark: u64,
     /// Its settings.
     pub settings: Settings,
 }
@@ -43,10 +45,12 @@ impl SharedStore {
             return Ok(None);
         }
         let find = async {
-            let row = sqlx::query("SELECT id, generation, settings FROM catalogs WHERE name = $1")
-                .bind(name)
-                .fetch_optional(&self.pool)
-                .await?;
+            let row = sqlx::query(
+                "SELECT id, identity, generation, mark, settings FROM catalogs WHERE name = $1",
+            )
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await?;
             row.map(|row| self.stored(&row)).transpose()
         };
         self.ask(READ_LIMIT, find).await
@@ -91,17 +95,22 @@ impl SharedStore {
                 return Ok(None);
             }
             // After the generations of a former catalog of the name.
-            let created = sqlx::query(
-                "INSERT INTO catalogs (name, generation)
-                 VALUES ($1, coalesce((SELECT generation + 1 FROM deleted_catalogs WHERE name = $1), 0))
-                 ON CONFLICT (name) DO NOTHING",
+            let created: i64 = sqlx::query_scalar(
+                "WITH created AS (
+                     INSERT INTO catalogs (name, generation)
+                     VALUES ($1, coalesce((SELECT generation + 1 FROM deleted_catalogs WHERE name = $1), 0))
+                     ON CONFLICT (name) DO NOTHING RETURNING id, generation, mark
+                 ), counted AS (
+                     INSERT INTO generations (catalog, generation, mark) SELECT * FROM created
+                 )
+                 SELECT count(*) FROM created",
             )
             .bind(name)
-            .execute(&mut *transaction)
+            .fetch_one(&mut *transaction)
             .await?;
             self.announce(&mut transaction, "catalogs").await?;
             transaction.commit().await?;
-            Ok(Some(created.rows_affected() == 1))
+            Ok(Some(created == 1))
         };
         let created = self.ask(WRITE_LIMIT, create).await?;
         let Some(is_new) = created else {
@@ -165,12 +174,20 @@ impl SharedStore {
 
     fn stored(&self, row: &PgRow) -> Result<StoredCatalog, StoreError> {
         let id = row.try_get("id")?;
-        let generation: i64 = row.try_get("generation")?;
+        let (generation, mark): (i64, i64) = (row.try_get("generation")?, row.try_get("mark")?);
+        let identity: String = row.try_get("identity")?;
+        let cluster = self.cluster.get().map_or("", String::as_str);
         Ok(StoredCatalog {
             id,
-            source: self.source(id).unwrap_or_default(),
+            source: source(cluster, &identity, id),
             generation: generation as u64,
+            mark: mark as u64,
             settings: parse_settings(row.try_get("settings")?)?,
         })
     }
+}
+
+/// The identity of a catalog: the number alone may be given again after an older state was put back.
+pub(super) fn source(cluster: &str, identity: &str, id: i64) -> String {
+    format!("{cluster}/{identity}/{id}")
 }

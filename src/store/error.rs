@@ -15,6 +15,9 @@ pub enum StoreError {
     /// It will not work until somebody changes something; the message says what.
     #[error("{0}")]
     Refused(String),
+    /// This server only reads; where the address names several, another one may be the primary.
+    #[error("{0}")]
+    ReadOnly(String),
     /// The catalog is no longer there, or another one is.
     #[error("the catalog was deleted")]
     Deleted,
@@ -48,7 +51,11 @@ impl StoreError {
             "42501" => {
                 "give the user the rights on the schema, or name another user in the address"
             }
-            "25006" => "name the primary in the address: this server only reads",
+            "25006" => {
+                return StoreError::ReadOnly(format!(
+                    "PostgreSQL: {message}; name the primary in the address: this server only reads"
+                ));
+            }
             _ if PASSING.contains(&code) || code.starts_with("08") => {
                 return StoreError::Unreachable(message.to_owned());
             }
@@ -90,9 +97,9 @@ impl From<StoreError> for WriteError {
             StoreError::Deleted => WriteError::Deleted,
             StoreError::Catalog(error) => WriteError::Catalog(error),
             // What a person has to change is in the log; to a client it is the same.
-            StoreError::Unreachable(reason) | StoreError::Refused(reason) => {
-                WriteError::Unavailable(reason)
-            }
+            StoreError::Unreachable(reason)
+            | StoreError::ReadOnly(reason)
+            | StoreError::Refused(reason) => WriteError::Unavailable(reason),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! A node's catalog that follows the one of the store.
 
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use toolscout_index::{Catalog, Followed, Ranker, Searcher, Writer};
+use toolscout_index::{Catalog, Followed, Ranker, Searcher, ToolId, Writer};
 
 use super::SharedStore;
 use super::catalogs::StoredCatalog;
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
-use super::read::{Part, Since};
+use super::read::{Part, Since, State};
 use crate::catalog_writer::{CatalogStore, Change, WriteError, Written};
 
 /// Writes to a catalog of the store, and keeps the node's copy of it in step.
@@ -25,8 +25,9 @@ pub struct FollowingStore {
 impl FollowingStore {
     /// Follows `stored` with `catalog`, which must be new or have followed it before.
     pub fn new(store: Arc<SharedStore>, catalog: Catalog, stored: &StoredCatalog) -> Self {
-        let generation = catalog.searcher().generation();
-        let followed = FollowedCatalog::new(stored.id, stored.source.clone(), generation);
+        let searcher = catalog.searcher();
+        let state = searcher.followed().map(state_of);
+        let followed = FollowedCatalog::new(stored, state);
         store.hub.register(&followed);
         FollowingStore {
             store,
@@ -41,48 +42,68 @@ impl FollowingStore {
         &self.followed
     }
 
-    /// Applies what changed in the store, in one transaction of the node's catalog.
-    fn catch_up(&mut self) -> Result<(), StoreError> {
+    /// Applies what changed in the store, in one transaction of the node's catalog: up to this
+    /// generation at least.
+    fn catch_up(&mut self, least: u64) -> Result<(), StoreError> {
         let searcher = self.catalog.searcher();
-        let generation = searcher.followed().map(|followed| followed.generation);
+        let before = searcher.followed().map(state_of);
         let since = Since {
-            generation,
+            state: before,
+            least,
             with_ranker: self.is_unsure,
         };
+        // Before it is asked: what is told meanwhile is asked for again.
+        self.followed.set_told(false);
         let mut applied = Applied {
             catalog: &self.catalog,
             searcher: Arc::clone(&searcher),
             writer: None,
+            all: None,
         };
         let mut apply = |part| applied.apply(part);
         let changes =
             self.store
                 .changes_since((self.followed.id, &self.followed.source), since, &mut apply);
         let head = match self.store.runtime.block_on(changes) {
-            // A backup was put back: what this node has may never have been.
-            Ok(head) if generation.is_some_and(|generation| head < generation) => {
-                self.followed.set_deleted();
-                return Err(StoreError::Deleted);
-            }
             Err(StoreError::Deleted) => {
                 self.followed.set_deleted();
                 return Err(StoreError::Deleted);
             }
-            head => head?,
+            Err(error) => {
+                self.followed.set_told(true);
+                return Err(error);
+            }
+            Ok(head) => head,
         };
-        if generation != Some(head) || applied.writer.is_some() {
+        if before != Some(head) || applied.writer.is_some() {
             self.is_unsure = true;
+            applied.remove_others()?;
             let writer = applied.writer()?;
             writer.set_followed(&Followed {
                 source: self.followed.source.clone(),
-                generation: head,
+                generation: head.generation,
+                mark: head.mark,
             })?;
             writer.commit()?;
         }
+        if before.is_some_and(|before| before.generation > head.generation) {
+            let (from, to) = (before.map(|before| before.generation), head.generation);
+            tracing::warn!(
+                from,
+                to,
+                "the store was put back to an older state, and this node with it"
+            );
+        }
         self.is_unsure = false;
-        self.followed.generation.store(head, Ordering::Release);
-        self.followed.head.store(head, Ordering::Release);
+        self.followed.set_state(head);
         Ok(())
+    }
+}
+
+fn state_of(followed: &Followed) -> State {
+    State {
+        generation: followed.generation,
+        mark: followed.mark,
     }
 }
 
@@ -91,6 +112,8 @@ struct Applied<'a> {
     catalog: &'a Catalog,
     searcher: Arc<Searcher>,
     writer: Option<Writer>,
+    /// The tools that the store told of, where it tells everything.
+    all: Option<HashSet<ToolId>>,
 }
 
 impl Applied<'_> {
@@ -110,7 +133,11 @@ impl Applied<'_> {
 
     fn apply(&mut self, part: Part) -> Result<(), StoreError> {
         match part {
+            Part::Everything => self.all = Some(HashSet::new()),
             Part::Tools(tools) if !tools.is_empty() => {
+                if let Some(all) = &mut self.all {
+                    all.extend(tools.iter().map(|tool| tool.id.clone()));
+                }
                 self.writer()?.upsert(&tools)?;
             }
             Part::Removed(ids) if !ids.is_empty() => {
@@ -121,6 +148,19 @@ impl Applied<'_> {
                 self.writer()?.set_ranker(ranker.as_ref())?;
             }
             Part::Tools(_) | Part::Removed(_) | Part::Ranker(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Removes what the store did not tell of when it told everything.
+    fn remove_others(&mut self) -> Result<(), StoreError> {
+        let Some(all) = self.all.take() else {
+            return Ok(());
+        };
+        let had = self.searcher.tools().map(|tool| tool.id.clone());
+        let others: Vec<ToolId> = had.filter(|id| !all.contains(id)).collect();
+        if !others.is_empty() {
+            self.writer()?.remove(&others)?;
         }
         Ok(())
     }
@@ -139,8 +179,8 @@ impl CatalogStore for FollowingStore {
             }
         };
         // It is written, whatever becomes of this node's copy.
-        if generation > self.catalog.searcher().generation()
-            && let Err(error) = self.catch_up()
+        if generation != self.catalog.searcher().generation()
+            && let Err(error) = self.catch_up(generation)
         {
             tracing::warn!(%error, "a change is in the store, and this node does not show it yet");
         }
@@ -152,7 +192,7 @@ impl CatalogStore for FollowingStore {
             return Err(WriteError::Deleted);
         }
         if self.is_unsure || self.followed.is_behind() {
-            self.catch_up()?;
+            self.catch_up(self.followed.told())?;
         }
         // Vectors that another process has embedded.
         Ok(self.catalog.refresh()?)

@@ -11,7 +11,10 @@ use sqlx::postgres::PgListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::catalogs::StoredCatalog;
 use super::error::StoreError;
+use super::figures::Lag;
+use super::read::State;
 use super::{CONNECT_LIMIT, SharedStore, within};
 use crate::catalog_writer::Waker;
 
@@ -34,20 +37,23 @@ pub struct FollowedCatalog {
     /// Its identity, the cluster's included.
     pub source: String,
     /// What this node has.
-    pub(super) generation: AtomicU64,
+    state: Mutex<Option<State>>,
     /// What the store has, as far as this node knows.
-    pub(super) head: AtomicU64,
+    head: AtomicU64,
+    /// True from when the store told of another state until it was asked for it.
+    is_told: AtomicBool,
     is_deleted: AtomicBool,
     waker: OnceLock<Waker>,
 }
 
 impl FollowedCatalog {
-    pub(super) fn new(id: i64, source: String, generation: u64) -> Arc<Self> {
+    pub(super) fn new(stored: &StoredCatalog, state: Option<State>) -> Arc<Self> {
         Arc::new(FollowedCatalog {
-            id,
-            source,
-            generation: AtomicU64::new(generation),
-            head: AtomicU64::new(generation),
+            id: stored.id,
+            source: stored.source.clone(),
+            state: Mutex::new(state),
+            head: AtomicU64::new(stored.generation),
+            is_told: AtomicBool::new(false),
             is_deleted: AtomicBool::new(false),
             waker: OnceLock::new(),
         })
@@ -70,17 +76,51 @@ impl FollowedCatalog {
 
     /// True when the store may have what this node has not.
     pub(super) fn is_behind(&self) -> bool {
-        self.head.load(Ordering::Acquire) != self.generation.load(Ordering::Acquire)
+        self.is_told.load(Ordering::Acquire)
     }
 
-    fn set_head(&self, head: u64) {
+    /// The generation that the store was last said to have.
+    pub(super) fn told(&self) -> u64 {
+        match self.head.load(Ordering::Acquire) {
+            GONE => 0,
+            head => head,
+        }
+    }
+
+    /// The generation that this node has.
+    pub(super) fn generation(&self) -> u64 {
+        lock(&self.state).map_or(0, |state| state.generation)
+    }
+
+    /// By how many generations this node is behind what it was told.
+    pub(super) fn lag(&self) -> u64 {
+        self.told().saturating_sub(self.generation())
+    }
+
+    pub(super) fn set_told(&self, is_told: bool) {
+        self.is_told.store(is_told, Ordering::Release);
+    }
+
+    pub(super) fn set_state(&self, state: State) {
+        *lock(&self.state) = Some(state);
+        self.head.store(state.generation, Ordering::Release);
+    }
+
+    /// Only a hint: the catalog's writer asks the store itself before it believes it.
+    fn tell(&self, head: u64) {
         self.head.store(head, Ordering::Release);
-        if self.is_behind()
-            && let Some(waker) = self.waker.get()
-        {
+        self.set_told(true);
+        if let Some(waker) = self.waker.get() {
             waker.wake();
         }
     }
+}
+
+/// A catalog as the store told of it.
+struct Head {
+    id: i64,
+    name: String,
+    state: State,
 }
 
 /// What a node knows of the store from listening and asking.
@@ -92,8 +132,12 @@ pub(super) struct Hub {
     /// Every catalog by name, as it was last told.
     names: RwLock<Option<BTreeMap<String, i64>>>,
     last_problem: Mutex<Option<String>>,
+    /// When this node last looked for what the store can forget.
+    tidied: Mutex<Option<Instant>>,
     /// Asks before the next question is due.
     hurry: Notify,
+    /// Told when the store answers again after it did not.
+    returned: Notify,
     stop: CancellationToken,
 }
 
@@ -105,7 +149,9 @@ impl Default for Hub {
             open: Mutex::default(),
             names: RwLock::default(),
             last_problem: Mutex::default(),
+            tidied: Mutex::default(),
             hurry: Notify::new(),
+            returned: Notify::new(),
             stop: CancellationToken::new(),
         }
     }
@@ -134,22 +180,43 @@ impl Hub {
         lock(&self.open).insert(catalog.id, Arc::downgrade(catalog));
     }
 
+    /// True once in this time.
+    pub(super) fn is_due(&self, now: Instant, pause: Duration) -> bool {
+        let mut tidied = lock(&self.tidied);
+        let is_due = tidied.is_none_or(|tidied| now - tidied >= pause);
+        if is_due {
+            *tidied = Some(now);
+        }
+        is_due
+    }
+
+    /// How far the open catalogs are behind what was last told.
+    pub(super) fn lag(&self) -> Lag {
+        let lags: Vec<u64> = self.open().iter().map(|catalog| catalog.lag()).collect();
+        Lag {
+            behind: lags.iter().filter(|lag| **lag > 0).count(),
+            most: lags.into_iter().max().unwrap_or(0),
+        }
+    }
+
     fn open(&self) -> Vec<Arc<FollowedCatalog>> {
         let mut open = lock(&self.open);
         open.retain(|_, catalog| catalog.strong_count() > 0);
         open.values().filter_map(Weak::upgrade).collect()
     }
 
-    fn set_heads(&self, heads: &[(i64, String, u64)]) {
-        let generations: HashMap<i64, u64> = heads
-            .iter()
-            .map(|(id, _, generation)| (*id, *generation))
-            .collect();
+    fn set_heads(&self, heads: &[Head]) {
+        let states: HashMap<i64, State> = heads.iter().map(|head| (head.id, head.state)).collect();
         for catalog in self.open() {
-            // Only a hint: the catalog's writer asks the store itself before it believes it.
-            catalog.set_head(generations.get(&catalog.id).copied().unwrap_or(GONE));
+            match states.get(&catalog.id) {
+                None => catalog.tell(GONE),
+                Some(head) if *lock(&catalog.state) != Some(*head) => {
+                    catalog.tell(head.generation);
+                }
+                Some(_) => {}
+            }
         }
-        let names = heads.iter().map(|(id, name, _)| (name.clone(), *id));
+        let names = heads.iter().map(|head| (head.name.clone(), head.id));
         let names = Some(names.collect());
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
     }
@@ -165,9 +232,9 @@ impl Hub {
         };
         let catalog = lock(&self.open).get(&id).and_then(Weak::upgrade);
         if let Some(catalog) = catalog
-            && catalog.generation.load(Ordering::Acquire) < generation
+            && catalog.generation() != generation
         {
-            catalog.set_head(generation);
+            catalog.tell(generation);
         }
     }
 }
@@ -198,7 +265,7 @@ impl SharedStore {
             // Otherwise the list forgets it in a while.
             let _ = within(CONNECT_LIMIT, gone).await;
         }
-        let _ = tokio::time::timeout(CONNECT_LIMIT, self.pool.close()).await;
+        self.servers.close().await;
     }
 
     /// Asks the store now, and not only at the next second.
@@ -224,12 +291,23 @@ impl SharedStore {
                 pause = FIRST_RETRY;
                 // What was announced before is found by asking.
                 self.hurry();
-                while let Ok(Some(notification)) = listener.try_recv().await {
-                    self.hub.note(notification.payload());
+                tokio::select! {
+                    () = self.note_all(&mut listener) => {}
+                    // A connection that was cut says nothing of it.
+                    () = self.servers.switched() => {}
+                    () = self.hub.returned.notified() => {}
                 }
+                self.figures.reconnects.inc();
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_RETRY);
+        }
+    }
+
+    /// Notes what is announced, until the connection ends.
+    async fn note_all(&self, listener: &mut PgListener) {
+        while let Ok(Some(notification)) = listener.try_recv().await {
+            self.hub.note(notification.payload());
         }
     }
 
@@ -242,28 +320,26 @@ impl SharedStore {
 
     async fn poll(&self) {
         let mut beaten: Option<Instant> = None;
+        let mut has_failed = false;
         let mut was_away = false;
         loop {
             let asked = self.ask(CONNECT_LIMIT, self.ask_heads()).await;
             match &asked {
-                Ok(heads) => self.hub.set_heads(heads),
-                Err(error) => *lock(&self.hub.last_problem) = Some(error.to_string()),
+                Ok(heads) => {
+                    self.hub.set_heads(heads);
+                    if std::mem::take(&mut has_failed) {
+                        self.hub.returned.notify_one();
+                    }
+                }
+                Err(error) => {
+                    has_failed = true;
+                    *lock(&self.hub.last_problem) = Some(error.to_string());
+                }
             }
-            let is_away = self.hub.problem();
-            match (&is_away, was_away) {
-                (Some(problem), false) => tracing::warn!(
-                    store = self.address,
-                    problem,
-                    "the store is away; searches go on, and writes are refused"
-                ),
-                (None, true) => tracing::info!(store = self.address, "the store is back"),
-                _ => {}
-            }
-            was_away = is_away.is_some();
-            if asked.is_ok() && beaten.is_none_or(|beaten| beaten.elapsed() >= HEARTBEAT) {
+            was_away = self.log_change(was_away);
+            if beaten.is_none_or(|beaten| beaten.elapsed() >= HEARTBEAT) {
                 beaten = Some(Instant::now());
-                // Another one follows soon.
-                let _ = self.ask(CONNECT_LIMIT, self.beat()).await;
+                self.tend(asked.is_ok()).await;
             }
             // A question after another, however often one is asked for.
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -271,14 +347,46 @@ impl SharedStore {
         }
     }
 
-    async fn ask_heads(&self) -> Result<Vec<(i64, String, u64)>, StoreError> {
-        let rows = sqlx::query("SELECT id, name, generation FROM catalogs")
+    /// Logs that the store went away or is back. Returns whether it is away.
+    fn log_change(&self, was_away: bool) -> bool {
+        let is_away = self.hub.problem();
+        match (&is_away, was_away) {
+            (Some(problem), false) => tracing::warn!(
+                store = self.address,
+                problem,
+                "the store is away; searches go on, and writes are refused"
+            ),
+            (None, true) => tracing::info!(store = self.address, "the store is back"),
+            _ => {}
+        }
+        is_away.is_some()
+    }
+
+    /// What is done from time to time. What fails is done again soon.
+    async fn tend(&self, is_there: bool) {
+        // Another server may have been promoted while the one before goes on.
+        let _ = self.servers.choose().await;
+        if is_there {
+            let _ = self.ask(CONNECT_LIMIT, self.beat()).await;
+            let _ = self.forget_removed().await;
+        }
+    }
+
+    async fn ask_heads(&self) -> Result<Vec<Head>, StoreError> {
+        let rows = sqlx::query("SELECT id, name, generation, mark FROM catalogs")
             .fetch_all(&self.pool)
             .await?;
         let mut heads = Vec::with_capacity(rows.len());
         for row in rows {
-            let generation: i64 = row.try_get("generation")?;
-            heads.push((row.try_get("id")?, row.try_get("name")?, generation as u64));
+            let (generation, mark): (i64, i64) = (row.try_get("generation")?, row.try_get("mark")?);
+            heads.push(Head {
+                id: row.try_get("id")?,
+                name: row.try_get("name")?,
+                state: State {
+                    generation: generation as u64,
+                    mark: mark as u64,
+                },
+            });
         }
         Ok(heads)
     }
@@ -288,12 +396,7 @@ impl SharedStore {
             .hub
             .open()
             .iter()
-            .map(|catalog| {
-                (
-                    catalog.id.to_string(),
-                    catalog.generation.load(Ordering::Acquire),
-                )
-            })
+            .map(|catalog| (catalog.id.to_string(), catalog.generation()))
             .collect();
         let followed = serde_json::to_string(&followed).unwrap_or_default();
         sqlx::query(

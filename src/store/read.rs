@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use sqlx::{PgConnection, Row};
+use sqlx::{PgConnection, PgPool, Postgres, Row, Transaction};
 use toolscout_index::{Ranker, Settings, Tool, ToolId};
 
+use super::catalogs::source;
 use super::error::StoreError;
 use super::row::{parse_settings, tool_id};
 use super::{READ_LIMIT, SharedStore, within};
@@ -14,6 +15,9 @@ const PAGE: i64 = 1000;
 
 /// A part of what changed.
 pub enum Part {
+    /// What the node has is no state of this catalog, or one from too long ago: all of it follows,
+    /// and what does not is not there.
+    Everything,
     /// Tools as they are now, which were added or changed.
     Tools(Vec<Tool>),
     /// Tools that are no longer there.
@@ -26,14 +30,30 @@ pub enum Part {
 
 /// Where a node is.
 pub struct Since {
-    /// It has everything up to here; `None` for nothing at all.
-    pub generation: Option<u64>,
+    /// It has everything up to this generation of this mark; `None` for nothing at all.
+    pub state: Option<State>,
+    /// What it wants at least.
+    pub least: u64,
     /// Tells the ranker whether it changed or not: the node's file may be an older one.
     pub with_ranker: bool,
 }
 
+/// A generation of a catalog, and which one of that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    pub generation: u64,
+    pub mark: u64,
+}
+
+/// A server to read from.
+enum Server<'a> {
+    Primary(&'a PgPool),
+    /// It may lack what the node has, and then says nothing of it.
+    Standby(&'a PgPool),
+}
+
 impl SharedStore {
-    /// Gives everything of a catalog that changed since, part by part, and returns the generation that
+    /// Gives everything of a catalog that changed since, part by part, and returns the state that
     /// this leads to.
     ///
     /// # Errors
@@ -43,64 +63,148 @@ impl SharedStore {
         (id, source): (i64, &str),
         since: Since,
         apply: &mut dyn FnMut(Part) -> Result<(), StoreError>,
-    ) -> Result<u64, StoreError> {
-        self.prepare().await?;
-        if self.source(id).as_deref() != Some(source) {
-            // Another database answers under the address.
-            return Err(StoreError::Deleted);
+    ) -> Result<State, StoreError> {
+        self.ask(READ_LIMIT, async { Ok(()) }).await?;
+        if let Some(standby) = self.servers.standby() {
+            let begun = self.begin(Server::Standby(standby), (id, source), &since);
+            if let Ok(Some(begun)) = begun.await {
+                return begun.read(&since, apply).await;
+            }
         }
+        let answer = async {
+            let begun = self.begin(Server::Primary(&self.pool), (id, source), &since);
+            match begun.await? {
+                Some(begun) => begun.read(&since, apply).await,
+                None => Err(StoreError::Deleted),
+            }
+        };
+        let answer = answer.await;
+        self.note(&answer);
+        answer
+    }
+
+    /// Begins to read. `None` where the server cannot say what changed: no catalog, or a standby that
+    /// is behind.
+    async fn begin(
+        &self,
+        server: Server<'_>,
+        (id, source): (i64, &str),
+        since: &Since,
+    ) -> Result<Option<Begun<'_>>, StoreError> {
+        let (Server::Primary(pool) | Server::Standby(pool)) = server;
         let begin = async {
             let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-            Ok(self.pool.begin_with(begin).await?)
+            let mut transaction = pool.begin_with(begin).await?;
+            let head = head(&mut transaction, id, since).await?;
+            Ok((transaction, head))
         };
-        let mut transaction = within(READ_LIMIT, begin).await?;
-        let head = within(READ_LIMIT, head(&mut transaction, id)).await?;
-        let known = since.generation.unwrap_or(0);
-        if head.generation > known || since.generation.is_none() {
-            if head.settings_generation > known {
+        let (transaction, head) = within(READ_LIMIT, begin).await?;
+        // Another database may answer under the address.
+        let Some(head) = head.filter(|head| head.source == source) else {
+            return Ok(None);
+        };
+        let is_unknown = since.state.is_some() && !head.is_known;
+        let lacks = is_unknown || head.state.generation < since.least;
+        if lacks && matches!(server, Server::Standby(_)) {
+            return Ok(None);
+        }
+        Ok(Some(Begun {
+            transaction,
+            id,
+            head,
+        }))
+    }
+}
+
+/// A transaction that sees one state of the catalog.
+struct Begun<'a> {
+    transaction: Transaction<'a, Postgres>,
+    id: i64,
+    head: Head,
+}
+
+impl Begun<'_> {
+    async fn read(
+        mut self,
+        since: &Since,
+        apply: &mut dyn FnMut(Part) -> Result<(), StoreError>,
+    ) -> Result<State, StoreError> {
+        let (id, head) = (self.id, self.head);
+        let transaction = &mut self.transaction;
+        // What the node has, if that is a state of this catalog.
+        let known = since.state.filter(|_| head.is_known);
+        if known.is_none() {
+            apply(Part::Everything)?;
+        }
+        if known != Some(head.state) {
+            let generation = known.map(|state| state.generation);
+            if generation.is_none_or(|known| head.settings_generation > known) {
                 apply(Part::Settings(parse_settings(head.settings)?))?;
             }
-            let mut page = Page::after(since.generation);
-            while let Some(rows) = within(READ_LIMIT, page.next(&mut transaction, id)).await? {
+            let mut page = Page::after(generation);
+            while let Some(rows) = within(READ_LIMIT, page.next(transaction, id)).await? {
                 apply(Part::Removed(rows.removed))?;
                 apply(Part::Tools(rows.tools))?;
             }
         }
-        if since.with_ranker || head.ranker_generation > known {
-            apply(Part::Ranker(
-                within(READ_LIMIT, ranker(&mut transaction, id)).await?,
-            ))?;
+        let has_new_ranker = known.is_none_or(|known| head.ranker_generation > known.generation);
+        if since.with_ranker || has_new_ranker {
+            let ranker = within(READ_LIMIT, ranker(transaction, id)).await?;
+            apply(Part::Ranker(ranker))?;
         }
         // It only read, so a failure to end it loses nothing.
-        let _ = within(READ_LIMIT, async { Ok(transaction.rollback().await?) }).await;
-        self.hub.note_answer();
-        Ok(head.generation)
+        let _ = within(READ_LIMIT, async { Ok(self.transaction.rollback().await?) }).await;
+        Ok(head.state)
     }
 }
 
 /// The catalog's own row.
 struct Head {
-    generation: u64,
+    source: String,
+    state: State,
+    /// Whether what the node has is a state of this catalog that is remembered.
+    is_known: bool,
     settings: Option<String>,
     settings_generation: u64,
     ranker_generation: u64,
 }
 
-async fn head(connection: &mut PgConnection, id: i64) -> Result<Head, StoreError> {
+async fn head(
+    connection: &mut PgConnection,
+    id: i64,
+    since: &Since,
+) -> Result<Option<Head>, StoreError> {
     let row = sqlx::query(
-        "SELECT generation, settings, settings_generation, ranker_generation FROM catalogs WHERE id = $1",
+        "SELECT (SELECT identity FROM cluster) AS cluster, identity, generation, mark,
+                settings, settings_generation, ranker_generation,
+                (SELECT mark FROM generations WHERE catalog = $1 AND generation = $2) AS known
+         FROM catalogs WHERE id = $1",
     )
     .bind(id)
+    .bind(since.state.map(|state| state.generation as i64))
     .fetch_optional(connection)
-    .await?
-    .ok_or(StoreError::Deleted)?;
+    .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
     let number = |column: &str| row.try_get::<i64, _>(column).map(|number| number as u64);
-    Ok(Head {
+    let (cluster, identity): (String, String) = (row.try_get("cluster")?, row.try_get("identity")?);
+    let state = State {
         generation: number("generation")?,
+        mark: number("mark")?,
+    };
+    let known: Option<i64> = row.try_get("known")?;
+    let is_known = since.state.is_some_and(|since| {
+        known.map(|mark| mark as u64) == Some(since.mark) && since.generation <= state.generation
+    });
+    Ok(Some(Head {
+        source: source(&cluster, &identity, id),
+        state,
+        is_known,
         settings: row.try_get("settings")?,
         settings_generation: number("settings_generation")?,
         ranker_generation: number("ranker_generation")?,
-    })
+    }))
 }
 
 async fn ranker(connection: &mut PgConnection, id: i64) -> Result<Option<Ranker>, StoreError> {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use sqlx::Row;
 
 use super::error::StoreError;
+use super::servers::ServerStatus;
 use super::{READ_LIMIT, SharedStore};
 
 /// The store and its nodes.
@@ -15,14 +16,35 @@ pub struct StoreStatus {
     pub store: String,
     /// The version of PostgreSQL.
     pub server: String,
+    /// The servers of the address.
+    pub servers: Vec<ServerStatus>,
+    /// The standbys that the primary knows, as far as its user may see them.
+    pub standbys: Vec<StandbyStatus>,
     /// The schema of the tables.
     pub schema: String,
     /// Bytes of all its tables and indexes.
     pub bytes: i64,
+    /// Bytes of the whole database.
+    pub database_bytes: i64,
     /// The catalogs, by name.
     pub catalogs: Vec<CatalogStatus>,
     /// The nodes that were seen in the last minutes.
     pub nodes: Vec<NodeStatus>,
+}
+
+/// A standby.
+#[derive(Debug, Serialize)]
+pub struct StandbyStatus {
+    /// The name that it gives itself.
+    pub name: String,
+    /// Its address, where the user of the store may see it.
+    pub address: Option<String>,
+    /// `streaming` where it follows.
+    pub state: Option<String>,
+    /// `sync` where a commit waits for it.
+    pub sync: Option<String>,
+    /// Bytes of the log that it has not replayed.
+    pub lag_bytes: Option<i64>,
 }
 
 /// A catalog of the store.
@@ -73,7 +95,8 @@ impl SharedStore {
     async fn read_status(&self) -> Result<StoreStatus, StoreError> {
         let about = sqlx::query(
             "SELECT current_setting('server_version') AS server,
-                    coalesce(sum(pg_total_relation_size(oid)), 0)::bigint AS bytes
+                    coalesce(sum(pg_total_relation_size(oid)), 0)::bigint AS bytes,
+                    pg_database_size(current_database()) AS database_bytes
              FROM pg_class WHERE relkind = 'r' AND relnamespace = to_regnamespace($1)",
         )
         .bind(&self.schema)
@@ -83,6 +106,9 @@ impl SharedStore {
         Ok(StoreStatus {
             store: self.address.clone(),
             server: about.try_get("server")?,
+            servers: self.servers.status().await,
+            standbys: self.read_standbys().await?,
+            database_bytes: about.try_get("database_bytes")?,
             schema: self.schema.clone(),
             bytes: about.try_get("bytes")?,
             nodes: self.read_nodes(&catalogs).await?,
@@ -105,6 +131,30 @@ impl SharedStore {
                 generation: row.try_get("generation")?,
                 tools: row.try_get("tools")?,
                 bytes: row.try_get("bytes")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    async fn read_standbys(&self) -> Result<Vec<StandbyStatus>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT application_name, host(client_addr) AS address, state, sync_state,
+                    pg_wal_lsn_diff(
+                        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
+                        replay_lsn
+                    )::bigint AS lag_bytes
+             FROM pg_stat_replication ORDER BY application_name, address",
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let read = |row: &sqlx::postgres::PgRow| {
+            let name: Option<String> = row.try_get("application_name")?;
+            Ok(StandbyStatus {
+                name: name.unwrap_or_default(),
+                address: row.try_get("address")?,
+                state: row.try_get("state")?,
+                sync: row.try_get("sync_state")?,
+                lag_bytes: row.try_get("lag_bytes")?,
             })
         };
         rows.iter().map(read).collect()

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of a vector's checksum.
 const CHECKSUM_BYTES: usize = 16;
 
-type TextHash = [u8; 16];
+pub(super) type TextHash = [u8; 16];
 
 /// An embedder whose vectors of tools' texts are those of the store. Requests are embedded as ever.
 /// While the store is away, so are the texts of tools.
@@ -223,7 +223,7 @@ impl SharedEmbedder {
         texts.sort_unstable();
         let sealed: Vec<Vec<u8>> = texts
             .iter()
-            .map(|text| self.sealed(text, &vectors[text]))
+            .map(|text| sealed(self.id(), text, &vectors[text]))
             .collect();
         let upload = async {
             let texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
@@ -250,31 +250,36 @@ impl SharedEmbedder {
         Ok(all)
     }
 
-    fn sealed(&self, text: &TextHash, vector: &[f32]) -> Vec<u8> {
-        let mut bytes: Vec<u8> = vector.iter().flat_map(|part| part.to_le_bytes()).collect();
-        bytes.extend(self.checksum(text, &bytes));
-        bytes
-    }
-
     /// The vector; `None` where it is not what was stored.
     fn opened(&self, text: &TextHash, sealed: &[u8]) -> Option<Vec<f32>> {
-        let (bytes, sum) = sealed.split_at_checked(sealed.len().checked_sub(CHECKSUM_BYTES)?)?;
-        let (parts, rest) = bytes.as_chunks::<4>();
-        let is_intact = sum == self.checksum(text, bytes)
-            && rest.is_empty()
-            && parts.len() == self.dimensions();
-        is_intact.then(|| parts.iter().map(|part| f32::from_le_bytes(*part)).collect())
+        let vector = opened(self.id(), text, sealed)?;
+        (vector.len() == self.dimensions()).then_some(vector)
     }
+}
 
-    fn checksum(&self, text: &TextHash, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(self.id().as_bytes());
-        hasher.update(text);
-        hasher.update(bytes);
-        let mut sum = [0; CHECKSUM_BYTES];
-        sum.copy_from_slice(&hasher.finalize().as_bytes()[..CHECKSUM_BYTES]);
-        sum
-    }
+/// A vector as it is stored: little-endian floats, then their checksum.
+pub(super) fn sealed(embedder: &str, text: &TextHash, vector: &[f32]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = vector.iter().flat_map(|part| part.to_le_bytes()).collect();
+    bytes.extend(checksum(embedder, text, &bytes));
+    bytes
+}
+
+/// The vector that [`sealed`] made; `None` where it is not what was stored.
+pub(super) fn opened(embedder: &str, text: &TextHash, sealed: &[u8]) -> Option<Vec<f32>> {
+    let (bytes, sum) = sealed.split_at_checked(sealed.len().checked_sub(CHECKSUM_BYTES)?)?;
+    let (parts, rest) = bytes.as_chunks::<4>();
+    let is_intact = sum == checksum(embedder, text, bytes) && rest.is_empty();
+    is_intact.then(|| parts.iter().map(|part| f32::from_le_bytes(*part)).collect())
+}
+
+fn checksum(embedder: &str, text: &TextHash, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(embedder.as_bytes());
+    hasher.update(text);
+    hasher.update(bytes);
+    let mut sum = [0; CHECKSUM_BYTES];
+    sum.copy_from_slice(&hasher.finalize().as_bytes()[..CHECKSUM_BYTES]);
+    sum
 }
 
 impl Embedder for SharedEmbedder {

@@ -279,12 +279,18 @@ impl<'a> Commit<'a> {
             return Ok(Generation { before, new: None });
         }
         let next = self.next();
-        sqlx::query("UPDATE catalogs SET generation = $2, tools = tools + $3 WHERE id = $1")
-            .bind(self.catalog)
-            .bind(next)
-            .bind(self.growth)
-            .execute(&mut *self.connection)
-            .await?;
+        sqlx::query(
+            "WITH head AS (
+                 UPDATE catalogs SET generation = $2, tools = tools + $3, mark = $4 WHERE id = $1
+             )
+             INSERT INTO generations (catalog, generation, mark) VALUES ($1, $2, $4)",
+        )
+        .bind(self.catalog)
+        .bind(next)
+        .bind(self.growth)
+        .bind(random_mark())
+        .execute(&mut *self.connection)
+        .await?;
         if self.has_new_settings {
             let settings = serde_json::to_string(&self.settings).unwrap_or_default();
             sqlx::query(
@@ -321,6 +327,11 @@ impl<'a> StoredRow<'a> {
             json,
         })
     }
+}
+
+/// Tells this state from any other one of the same generation.
+fn random_mark() -> i64 {
+    uuid::Uuid::new_v4().as_u64_pair().0 as i64
 }
 
 fn bytes_of(rows: &[StoredRow<'_>]) -> usize {

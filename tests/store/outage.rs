@@ -101,25 +101,6 @@ fn a_store_that_only_reads_refuses_writes_and_serves_searches() {
 
 #[test]
 #[ignore = "needs PostgreSQL: scripts/postgres.sh"]
-fn a_store_that_was_put_back_to_an_older_state_is_followed() {
-    let postgres = Postgres::start();
-    let folder = tempfile::tempdir().unwrap();
-    let node = Node::start(&postgres, folder.path());
-    for name in ["one", "two", "three"] {
-        node.write("default", &[tool("s", name, "A number.")]);
-    }
-    let back = "UPDATE toolscout.catalogs SET generation = 1; DELETE FROM toolscout.tools WHERE generation > 1";
-    postgres.query(back);
-    let answer = node.until("/v1/catalogs/default", |answer| answer.body["tools"] == 1);
-    assert_eq!(answer.body["generation"], 1);
-    let generation = node
-        .write("default", &[tool("s", "four", "A number.")])
-        .generation();
-    assert_eq!(generation, 2);
-}
-
-#[test]
-#[ignore = "needs PostgreSQL: scripts/postgres.sh"]
 fn a_node_needs_the_store_once() {
     let mut postgres = Postgres::start();
     postgres.stop();

@@ -26,21 +26,7 @@ pub struct Postgres {
 
 impl Postgres {
     pub fn start() -> Self {
-        let programs = std::env::var_os("TOOLSCOUT_TEST_POSTGRES")
-            .expect("TOOLSCOUT_TEST_POSTGRES names the folder that scripts/postgres.sh prints");
-        let dir = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(dir.path().join("password"), PASSWORD).expect("a file");
-        if geteuid().is_root() {
-            for path in [dir.path(), &dir.path().join("password")] {
-                chown(path, Some(NOBODY), Some(NOBODY)).expect("root may");
-            }
-        }
-        let mut postgres = Postgres {
-            programs: programs.into(),
-            port: free_port(),
-            dir,
-            running: None,
-        };
+        let mut postgres = Postgres::new();
         let made = postgres
             .unprivileged("initdb")
             .arg("--pgdata")
@@ -61,6 +47,120 @@ impl Postgres {
         postgres.run();
         postgres.sql("postgres", "CREATE DATABASE tools");
         postgres
+    }
+
+    /// A folder for a server that is not there yet.
+    fn new() -> Self {
+        let programs = std::env::var_os("TOOLSCOUT_TEST_POSTGRES")
+            .expect("TOOLSCOUT_TEST_POSTGRES names the folder that scripts/postgres.sh prints");
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(dir.path().join("password"), PASSWORD).expect("a file");
+        if geteuid().is_root() {
+            for path in [dir.path(), &dir.path().join("password")] {
+                chown(path, Some(NOBODY), Some(NOBODY)).expect("root may");
+            }
+        }
+        Postgres {
+            programs: programs.into(),
+            port: free_port(),
+            dir,
+            running: None,
+        }
+    }
+
+    /// A hot standby of this server, which waits for each commit to be there from then on.
+    pub fn standby(&self) -> Self {
+        let mut standby = Postgres::new();
+        let copied = standby
+            .unprivileged("pg_basebackup")
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &self.port.to_string(),
+                "-U",
+                "tools",
+            ])
+            .args([
+                "--write-recovery-conf",
+                "--checkpoint=fast",
+                "--no-sync",
+                "-D",
+            ])
+            .arg(standby.data())
+            .env("PGPASSWORD", PASSWORD)
+            .status()
+            .expect("pg_basebackup runs");
+        assert!(copied.success());
+        standby.run();
+        self.query("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.query("SELECT pg_reload_conf()");
+        let attached = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        let begun = Instant::now();
+        while self.query(attached) != "1" {
+            assert!(begun.elapsed() < PATIENCE, "the standby does not follow");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        standby
+    }
+
+    /// Makes a standby the primary.
+    pub fn promote(&self) {
+        assert_eq!(self.query("SELECT pg_promote()"), "t");
+        // A primary that waits for a standby of its own would answer no write.
+        self.query("ALTER SYSTEM RESET synchronous_standby_names");
+        self.query("SELECT pg_reload_conf()");
+    }
+
+    /// The address of several servers.
+    pub fn address_of(servers: &[&Postgres]) -> String {
+        let hosts: Vec<String> = servers.iter().map(|server| server.host()).collect();
+        format!("postgres://tools@{}/tools", hosts.join(","))
+    }
+
+    /// Writes the database of the store into a file.
+    pub fn dump(&self) -> PathBuf {
+        let file = self.dir.path().join("tools.dump");
+        let dumped = self
+            .program("pg_dump")
+            .args(["--format=custom", "--file"])
+            .arg(&file)
+            .arg("tools")
+            .status()
+            .expect("pg_dump runs");
+        assert!(dumped.success());
+        file
+    }
+
+    /// Puts back what [`Postgres::dump`] has written.
+    pub fn restore(&self, file: &Path) {
+        let restored = self
+            .program("pg_restore")
+            .args([
+                "--clean",
+                "--if-exists",
+                "--single-transaction",
+                "--dbname=tools",
+            ])
+            .arg(file)
+            .status()
+            .expect("pg_restore runs");
+        assert!(restored.success());
+    }
+
+    /// A program of PostgreSQL that asks this server.
+    fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        let port = self.port.to_string();
+        command
+            .args(["-h", "127.0.0.1", "-p", &port, "-U", "tools"])
+            .env("PGPASSWORD", PASSWORD);
+        command
+    }
+
+    /// Host and port.
+    pub fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
     /// Starts it again after [`Postgres::stop`].
@@ -98,7 +198,7 @@ impl Postgres {
 
     /// The address of the database without a password.
     pub fn address(&self) -> String {
-        format!("postgres://tools@127.0.0.1:{}/tools", self.port)
+        Postgres::address_of(&[self])
     }
 
     pub fn password_file(&self) -> PathBuf {
@@ -135,17 +235,8 @@ impl Postgres {
     }
 
     fn psql(&self, database: &str, sql: &str) -> Command {
-        let mut psql = Command::new(self.programs.join("psql"));
-        psql.args([
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &self.port.to_string(),
-            "-U",
-            "tools",
-        ])
-        .args(["-d", database, "-v", "ON_ERROR_STOP=1", "-qAtc", sql])
-        .env("PGPASSWORD", PASSWORD);
+        let mut psql = self.program("psql");
+        psql.args(["-d", database, "-v", "ON_ERROR_STOP=1", "-qAtc", sql]);
         psql
     }
 

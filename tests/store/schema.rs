@@ -1,5 +1,6 @@
 //! The schema and the way in.
 
+use std::path::Path;
 use std::process::Output;
 
 use super::node::{Node, program, run};
@@ -134,20 +135,30 @@ fn processes_that_migrate_at_once_and_clusters_of_one_database_do_not_meet() {
     for mut child in started {
         assert!(child.wait().unwrap().success());
     }
+    let all = run_in_other_schema(folder.path(), &["store", "migrate", "--dry-run"], &address);
+    let versions = String::from_utf8_lossy(&all.stdout)
+        .matches("-- version ")
+        .count();
+    assert!(versions > 0, "{all:?}");
     assert_eq!(
         postgres.query("SELECT count(*) FROM toolscout.migrations"),
-        "1"
+        versions.to_string()
     );
     assert_eq!(
         postgres.query("SELECT count(*) FROM toolscout.cluster"),
         "1"
     );
-    let other = program(folder.path(), &["store", "migrate", "--store", &address])
-        .env("PGPASSWORD", PASSWORD)
-        .env("TOOLSCOUT_STORE_SCHEMA", "other")
-        .status()
-        .unwrap();
-    assert!(other.success());
+    let other = run_in_other_schema(folder.path(), &["store", "migrate"], &address);
+    assert!(other.status.success(), "{other:?}");
     let identities = "SELECT count(*) FROM (SELECT identity FROM toolscout.cluster UNION SELECT identity FROM other.cluster) i";
     assert_eq!(postgres.query(identities), "2");
+}
+
+fn run_in_other_schema(data: &Path, arguments: &[&str], address: &str) -> Output {
+    program(data, arguments)
+        .args(["--store", address])
+        .env("PGPASSWORD", PASSWORD)
+        .env("TOOLSCOUT_STORE_SCHEMA", "other")
+        .output()
+        .unwrap()
 }

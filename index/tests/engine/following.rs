@@ -12,6 +12,7 @@ fn followed(generation: u64) -> Followed {
     Followed {
         source: "cluster/7".to_owned(),
         generation,
+        mark: generation ^ 0xf00d,
     }
 }
 

@@ -121,13 +121,14 @@ impl Opener {
         Ok(StoredCatalog {
             id: id.and_then(|id| id.parse().ok()).unwrap_or_default(),
             generation: followed.generation,
+            mark: followed.mark,
             source: followed.source,
             settings: self.data.settings(name)?,
         })
     }
 
     /// Opens a catalog of the store with this node's copy, or with a new one where that is of another
-    /// catalog, newer than the store, or damaged.
+    /// catalog or damaged.
     fn open_stored(
         &self,
         store: &Arc<SharedStore>,
@@ -135,9 +136,8 @@ impl Opener {
         stored: &StoredCatalog,
         copy: Option<Followed>,
     ) -> Result<OpenCatalog, NotOpened> {
-        let fits =
-            |copy: &Followed| copy.source == stored.source && copy.generation <= stored.generation;
-        if !copy.as_ref().is_some_and(fits) {
+        let is_of = |copy: &Followed| copy.source == stored.source;
+        if !copy.as_ref().is_some_and(is_of) {
             self.forget_copy(name)?;
         }
         match self.open_copy(store, name, stored) {
