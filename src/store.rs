@@ -22,6 +22,8 @@ mod read;
 mod vectors;
 mod follow;
 mod forget;
+mod import;
+mod export;
 mod status;
 
 use std::sync::Arc;
@@ -37,9 +39,11 @@ use crate::config::StoreSettings;
 
 pub use catalogs::{CreatedCatalog, StoredCatalog};
 pub use error::StoreError;
+pub use export::Exported;
 pub use figures::StoreFigures;
 pub use follow::FollowingStore;
 pub use hub::FollowedCatalog;
+pub use import::{Existing, Imported};
 pub use migrations::{Migration, Migrations};
 pub use status::{NodeStatus, StandbyStatus, StoreStatus};
 pub use vectors::SharedEmbedder;

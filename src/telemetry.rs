@@ -24,7 +24,6 @@ use self::series::Series;
 use self::traces::Traces;
 use crate::embed_cache::CacheCounters;
 use crate::printable;
-use crate::store::StoreFigures;
 
 /// The format of log lines, which go to stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -199,9 +198,9 @@ impl Metrics {
         metrics
     }
 
-    /// Shows the figures of a store, too.
-    pub fn add_store(&mut self, store: &StoreFigures) {
-        store.register(&mut self.registry);
+    /// Shows what `register` adds, too.
+    pub fn add(&mut self, register: impl FnOnce(&mut Registry)) {
+        register(&mut self.registry);
     }
 
     /// Counts an answered request. `route` is the pattern and not the path.

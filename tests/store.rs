@@ -6,9 +6,13 @@ mod store {
     pub mod node;
 
     pub mod conformance;
+    pub mod deploy;
     pub mod nodes;
     pub mod outage;
+    pub mod page;
     pub mod schema;
     pub mod standbys;
+    pub mod surroundings;
+    pub mod transfer;
     pub mod vectors;
 }

@@ -667,6 +667,34 @@ impl Writer {
         })
     }
 
+    /// Stores vectors of texts from the next commit on, which were computed elsewhere: by this model,
+    /// each with this many dimensions, under the hashes of [`crate::store::text_hash`].
+    ///
+    /// # Errors
+    /// [`Error::DimensionMismatch`], [`Error::Store`].
+    pub fn put_vectors(
+        &mut self,
+        model: &str,
+        dimensions: usize,
+        vectors: &[(crate::dense::TextHash, Vec<f32>)],
+    ) -> Result<()> {
+        let is_other = |(_, vector): &&(_, Vec<f32>)| vector.len() != dimensions;
+        if let Some((_, wrong)) = vectors.iter().find(is_other) {
+            return Err(Error::DimensionMismatch {
+                embedder: model.to_owned(),
+                expected: dimensions,
+                received: wrong.len(),
+            });
+        }
+        self.write(|writer| {
+            let model = writer.store.register_model(model, dimensions)?;
+            for (text, vector) in vectors {
+                writer.store.put_vector(model, text, vector)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Stores, with the changes of this transaction, up to which generation of its source the catalog
     /// holds everything. From then on it follows that source: its snapshots have the generation of
     /// the source, and changes are committed only together with the generation that has them.

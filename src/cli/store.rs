@@ -1,5 +1,7 @@
 //! `toolscout store`: the database of catalogs that several nodes share.
 
+mod transfer;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use super::Outcome;
 use super::context::Context;
 use super::output::print_stderr;
 use crate::config::{StoreAddress, StoreSettings};
-use crate::store::{SharedStore, StoreError, StoreStatus};
+use crate::store::{Migrations, SharedStore, StoreError, StoreStatus};
 
 /// Shows or migrates the store that several nodes share: a PostgreSQL database with the catalogs that
 /// `toolscout serve --store` serves.
@@ -45,6 +47,17 @@ enum Action {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Bring the catalogs of a data directory into the store: tools, settings, rankers, vectors. An
+    /// import that was interrupted goes on when it is started again
+    #[command(
+        after_help = "Examples:\n  toolscout store import ~/.local/share/toolscout --store postgres://toolscout@db.example/tools\n  toolscout store import backup --only tools --replace"
+    )]
+    Import(transfer::ImportArgs),
+    /// Write the catalogs of the store into a new data directory, which a single machine can serve
+    #[command(
+        after_help = "Examples:\n  toolscout store export backup --store postgres://toolscout@db.example/tools"
+    )]
+    Export(transfer::ExportArgs),
 }
 
 /// Which store, and how to get in.
@@ -129,6 +142,8 @@ impl Args {
             Action::Migrate { store, dry_run } => {
                 migrate(context, &store.settings(context)?, dry_run)?;
             }
+            Action::Import(arguments) => arguments.run(context)?,
+            Action::Export(arguments) => arguments.run(context)?,
         }
         Ok(Outcome::Success)
     }
@@ -148,8 +163,7 @@ fn migrate(context: &Context, settings: &StoreSettings, dry_run: bool) -> Result
     } else if dry_run {
         context.printer.text(format_args!("{migrations}"))?;
     } else {
-        let from = migrations.run;
-        let to = from + migrations.open.len();
+        let (from, to) = (migrations.version(), Migrations::newest());
         print_stderr(format_args!(
             "the schema {schema} was brought from version {from} to {to}"
         ));

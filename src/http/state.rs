@@ -160,7 +160,7 @@ impl App {
         } = settings;
         let mut metrics = Metrics::new();
         if let Some(store) = &store {
-            metrics.add_store(store.figures());
+            metrics.add(|registry| store.figures().register(registry));
         }
         let metrics = Arc::new(metrics);
         Ok(App(Arc::new(AppState {

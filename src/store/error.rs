@@ -48,6 +48,9 @@ impl StoreError {
             "3F000" | "42P01" | "42703" => {
                 "the tables are not those of this version; `toolscout store migrate` says what is missing"
             }
+            "42701" | "42710" | "42P06" | "42P07" => {
+                "the schema is half migrated; restore it from a backup, or name another with store_schema"
+            }
             "42501" => {
                 "give the user the rights on the schema, or name another user in the address"
             }

@@ -50,6 +50,21 @@ impl Migration {
     }
 }
 
+impl Migrations {
+    /// The version that the schema has; 0 before the first.
+    pub fn version(&self) -> i32 {
+        self.run
+            .checked_sub(1)
+            .and_then(|last| ALL.get(last))
+            .map_or(0, |migration| migration.version)
+    }
+
+    /// The version of this program.
+    pub fn newest() -> i32 {
+        ALL[ALL.len() - 1].version
+    }
+}
+
 impl fmt::Display for Migrations {
     /// The statements that are still to be run, for `psql`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,7 +159,7 @@ pub async fn read(connection: &mut PgConnection, schema: &str) -> Result<Migrati
 
 /// That these are the first of all, unchanged.
 fn check(schema: &str, run: &[(i32, String)]) -> Result<(), StoreError> {
-    let newest = ALL[ALL.len() - 1].version;
+    let newest = Migrations::newest();
     if let Some((version, _)) = run.iter().find(|(version, _)| *version > newest) {
         return refused(format!(
             "the schema {schema:?} of the store has version {version} and this program knows {newest}; use the version \

@@ -50,6 +50,35 @@ impl SharedStore {
     }
 }
 
+impl SharedStore {
+    /// Replaces all settings and the ranker of a catalog.
+    ///
+    /// # Errors
+    /// As [`SharedStore::commit`].
+    pub(super) async fn put_settings(
+        &self,
+        catalog: i64,
+        settings: &Settings,
+        ranker: Option<Vec<u8>>,
+    ) -> Result<(), StoreError> {
+        settings.validate()?;
+        let put = async {
+            let mut transaction = self.pool.begin().await?;
+            let mut commit = Commit::begin(&mut transaction, catalog).await?;
+            commit.has_new_settings = commit.settings != *settings;
+            commit.settings = settings.clone();
+            commit.new_ranker = Some(ranker);
+            if let Some(generation) = commit.end().await?.new {
+                let announced = format!("{catalog} {generation}");
+                self.announce(&mut transaction, &announced).await?;
+                transaction.commit().await?;
+            }
+            Ok(())
+        };
+        self.ask(WRITE_LIMIT, put).await
+    }
+}
+
 /// What can be said of a change without the catalog.
 fn check(change: &Change) -> Result<(), Error> {
     match change {

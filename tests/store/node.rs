@@ -69,9 +69,15 @@ impl Node {
 
     /// With these arguments more; without `--store` a single machine.
     pub fn start_with(data: &Path, arguments: &[&str]) -> Self {
+        Node::start_in(data, arguments, &[])
+    }
+
+    /// With these variables, too.
+    pub fn start_in(data: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut child = program(data, &["serve", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .env("PGPASSWORD", PASSWORD)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

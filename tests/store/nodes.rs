@@ -277,18 +277,20 @@ fn a_node_that_is_killed_while_it_catches_up_goes_on() {
     let runtime = Runtime::new().unwrap();
     let store = SharedStore::new(&cluster.postgres.settings(), runtime.handle().clone()).unwrap();
     let id = runtime.block_on(store.find("default")).unwrap().unwrap().id;
-    for round in 0..12u64 {
+    let rounds = std::env::var("TOOLSCOUT_TEST_ROUNDS").ok();
+    let rounds = rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(12);
+    for round in 0..rounds {
         // Every tool changes, some go, and a node is killed a little later each time.
         let tools = (0..1500).map(|number| {
             let tool = Tool::new("s", &format!("t{number}")).unwrap();
             tool.with_description(format!("Round {round}, number {number}."))
         });
         let server = "s".to_owned();
-        let tools = tools.skip(round as usize).collect();
+        let tools = tools.skip(round as usize % 200).collect();
         let change = Change::Sync { server, tools };
         let node = Node::start(&cluster.postgres, cluster.data(1));
         let committed = runtime.block_on(store.commit(id, &[&change])).unwrap();
-        std::thread::sleep(Duration::from_millis(round * 60));
+        std::thread::sleep(Duration::from_millis(round % 12 * 60));
         node.kill();
         let node = Node::start(&cluster.postgres, cluster.data(1));
         let request = json!({ "query": "round number", "k": 50, "min_generation": committed.1 });

@@ -13,7 +13,7 @@ use toolscout::config::{StoreAddress, StoreSettings};
 /// The password of the server's only user.
 pub const PASSWORD: &str = "grün-und-geheim";
 /// PostgreSQL does not run as root.
-const NOBODY: u32 = 65534;
+pub const NOBODY: u32 = 65534;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server, ended with its owner.
@@ -26,7 +26,12 @@ pub struct Postgres {
 
 impl Postgres {
     pub fn start() -> Self {
-        let mut postgres = Postgres::new();
+        Postgres::start_in(std::env::temp_dir())
+    }
+
+    /// In a folder of this one.
+    pub fn start_in(parent: impl AsRef<Path>) -> Self {
+        let mut postgres = Postgres::new(parent);
         let made = postgres
             .unprivileged("initdb")
             .arg("--pgdata")
@@ -50,10 +55,8 @@ impl Postgres {
     }
 
     /// A folder for a server that is not there yet.
-    fn new() -> Self {
-        let programs = std::env::var_os("TOOLSCOUT_TEST_POSTGRES")
-            .expect("TOOLSCOUT_TEST_POSTGRES names the folder that scripts/postgres.sh prints");
-        let dir = tempfile::tempdir().expect("a temporary folder");
+    fn new(parent: impl AsRef<Path>) -> Self {
+        let dir = tempfile::tempdir_in(parent).expect("a temporary folder");
         std::fs::write(dir.path().join("password"), PASSWORD).expect("a file");
         if geteuid().is_root() {
             for path in [dir.path(), &dir.path().join("password")] {
@@ -61,7 +64,7 @@ impl Postgres {
             }
         }
         Postgres {
-            programs: programs.into(),
+            programs: programs(),
             port: free_port(),
             dir,
             running: None,
@@ -70,7 +73,7 @@ impl Postgres {
 
     /// A hot standby of this server, which waits for each commit to be there from then on.
     pub fn standby(&self) -> Self {
-        let mut standby = Postgres::new();
+        let mut standby = Postgres::new(std::env::temp_dir());
         let copied = standby
             .unprivileged("pg_basebackup")
             .args([
@@ -180,10 +183,15 @@ impl Postgres {
             .expect("postgres starts");
         self.running = Some(child);
         let begun = Instant::now();
-        while !self.asks("postgres", "SELECT 1").success() {
+        while !self.answers() {
             assert!(begun.elapsed() < PATIENCE, "postgres is not ready");
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Whether it answers.
+    pub fn answers(&self) -> bool {
+        self.asks("postgres", "SELECT 1").success()
     }
 
     /// Ends it at once, as a crash would.
@@ -266,7 +274,15 @@ impl Drop for Postgres {
     }
 }
 
-fn free_port() -> u16 {
+/// The folder of the programs of PostgreSQL.
+pub fn programs() -> PathBuf {
+    let named = std::env::var_os("TOOLSCOUT_TEST_POSTGRES");
+    named
+        .expect("TOOLSCOUT_TEST_POSTGRES names the folder that scripts/postgres.sh prints")
+        .into()
+}
+
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("an address").port()
 }

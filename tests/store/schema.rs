@@ -104,6 +104,10 @@ fn a_schema_that_is_not_of_this_version_is_refused() {
     assert!(run(folder.path(), &migrate).status.success());
     for (change, expected) in [
         (
+            "DELETE FROM toolscout.migrations WHERE version > 1",
+            "half migrated",
+        ),
+        (
             "UPDATE toolscout.migrations SET checksum = 'x'",
             "not the one of this program",
         ),

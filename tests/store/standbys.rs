@@ -179,15 +179,10 @@ fn what_changed_is_read_from_a_standby_that_has_it() {
     let primary = Postgres::start();
     let standby = primary.standby();
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    let config = folders[0].path().join("config.toml");
-    std::fs::write(&config, "store_reads = \"standby\"\n").unwrap();
     let address = Postgres::address_of(&[&primary, &standby]);
     let arguments = ["--embedder", "table", "--store", &address];
-    let config = config.display().to_string();
-    let reads = Node::start_with(
-        folders[0].path(),
-        &[&arguments[..], &["--config", &config]].concat(),
-    );
+    let from_standby = [("TOOLSCOUT_STORE_READS", "standby")];
+    let reads = Node::start_in(folders[0].path(), &arguments, &from_standby);
     let writes = Node::start_with(folders[1].path(), &arguments);
     let generation = write_at_last(&writes, "first");
     assert_eq!(ids(&found(&reads, generation)).len(), 1);

@@ -21,3 +21,6 @@ INSERT INTO generations (catalog, generation, mark) SELECT id, generation, mark 
 CREATE INDEX generations_by_time ON generations (committed_at);
 
 CREATE INDEX tools_removed ON tools (catalog, generation) WHERE json IS NULL;
+
+-- Of a catalog whose import was not finished, the identity of what is imported: the same import goes on with it.
+ALTER TABLE catalogs ADD COLUMN importing text;

@@ -1,0 +1,248 @@
+//! Brings the catalogs of a data directory into the store.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use toolscout_index::store::Store;
+use toolscout_index::{Changes, DataDir, Options, Searcher, Tool, ToolId};
+
+use super::catalogs::CreatedCatalog;
+use super::error::StoreError;
+use super::row::tool_id;
+use super::vectors::{TextHash, sealed};
+use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use crate::catalog_writer::Change;
+
+/// Tools, and vectors, in one transaction.
+const CHUNK: usize = 2000;
+
+/// What is done where the store has a catalog of the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Nothing.
+    Refuse,
+    /// Its tools become exactly the imported ones, and so do its settings.
+    Replace,
+    /// It gets the imported tools. Others, and its settings, stay.
+    Merge,
+}
+
+/// What an import did.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Imported {
+    /// Tools that were added.
+    pub added: usize,
+    /// Tools that were replaced.
+    pub changed: usize,
+    /// Tools that were there as they are.
+    pub unchanged: usize,
+    /// Tools that were removed.
+    pub removed: usize,
+    /// Vectors of slow embedders that the store did not have.
+    pub vectors: u64,
+    /// Enrichments, which the store has no place for yet.
+    pub enrichments_left_out: usize,
+}
+
+/// A catalog of a data directory.
+struct Source {
+    searcher: std::sync::Arc<Searcher>,
+    database: Store,
+    /// Tells it from any other one.
+    identity: String,
+}
+
+impl Source {
+    fn open(data: &DataDir, name: &str) -> Result<Self, StoreError> {
+        let catalog = data.open(name, Options::default())?;
+        let database = Store::open_read_only(&catalog.path().join("tools.db"))?;
+        Ok(Source {
+            searcher: catalog.searcher(),
+            identity: database.state()?.identity,
+            database,
+        })
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let tools = self.searcher.tools();
+        tools.map(|tool| Tool::clone(&tool)).collect()
+    }
+
+    fn ranker(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.searcher.ranker() {
+            Some(ranker) if self.searcher.has_own_ranker() => {
+                Ok(Some(ranker.to_bytes(Path::new("to be imported"))?))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl SharedStore {
+    /// Brings one catalog of a data directory into the store, under its name. An import that was
+    /// interrupted goes on when it is asked for again, and writes what is missing.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] where the name is taken.
+    pub async fn import(
+        &self,
+        data: &DataDir,
+        name: &str,
+        existing: Existing,
+    ) -> Result<Imported, StoreError> {
+        let source = Source::open(data, name)?;
+        let (id, existing) = self.begin_import(name, &source.identity, existing).await?;
+        let mut imported = Imported {
+            // First, so that no node embeds what is known.
+            vectors: self.import_vectors(&source.database).await?,
+            enrichments_left_out: enrichments(&source.database)?,
+            ..Imported::default()
+        };
+        let tools = source.tools();
+        for chunk in tools.chunks(CHUNK) {
+            let change = Change::Upsert(chunk.to_vec());
+            imported.count(self.commit(id, &[&change]).await?.0);
+        }
+        if existing == Existing::Replace {
+            let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
+            let mut others = self.ids(id).await?;
+            others.retain(|other| !wanted.contains(other));
+            for chunk in others.chunks(CHUNK) {
+                let change = Change::Remove(chunk.to_vec());
+                imported.count(self.commit(id, &[&change]).await?.0);
+            }
+            self.put_settings(id, source.searcher.settings(), source.ranker()?)
+                .await?;
+        }
+        self.set_importing(id, None).await?;
+        Ok(imported)
+    }
+
+    /// The catalog to import into, and what is done with what it has.
+    async fn begin_import(
+        &self,
+        name: &str,
+        identity: &str,
+        existing: Existing,
+    ) -> Result<(i64, Existing), StoreError> {
+        match self.create(name, usize::MAX).await? {
+            CreatedCatalog::Now(created) => {
+                self.set_importing(created.id, Some(identity)).await?;
+                Ok((created.id, Existing::Replace))
+            }
+            CreatedCatalog::Before(found) if existing == Existing::Refuse => {
+                if self.importing(found.id).await?.as_deref() == Some(identity) {
+                    return Ok((found.id, Existing::Replace));
+                }
+                Err(StoreError::Refused(format!(
+                    "the store has a catalog {name:?}; --merge adds these tools to it, and --replace makes it the same as \
+                     the imported one"
+                )))
+            }
+            CreatedCatalog::Before(found) => Ok((found.id, existing)),
+            CreatedCatalog::TooMany => Err(StoreError::Refused(
+                "the store has as many catalogs as it may have".to_owned(),
+            )),
+        }
+    }
+
+    async fn set_importing(&self, catalog: i64, identity: Option<&str>) -> Result<(), StoreError> {
+        let set = async {
+            sqlx::query("UPDATE catalogs SET importing = $2 WHERE id = $1")
+                .bind(catalog)
+                .bind(identity)
+                .execute(&self.pool)
+                .await?;
+            Ok(())
+        };
+        self.ask(WRITE_LIMIT, set).await
+    }
+
+    async fn importing(&self, catalog: i64) -> Result<Option<String>, StoreError> {
+        let read = async {
+            let importing = sqlx::query_scalar("SELECT importing FROM catalogs WHERE id = $1");
+            let importing = importing.bind(catalog).fetch_optional(&self.pool).await?;
+            Ok(importing.flatten())
+        };
+        self.ask(READ_LIMIT, read).await
+    }
+
+    /// The tools of a catalog.
+    async fn ids(&self, catalog: i64) -> Result<Vec<ToolId>, StoreError> {
+        let read = async {
+            let rows: Vec<(String, String)> = sqlx::query_as(
+                "SELECT id, server FROM tools WHERE catalog = $1 AND json IS NOT NULL",
+            )
+            .bind(catalog)
+            .fetch_all(&self.pool)
+            .await?;
+            rows.iter()
+                .map(|(id, server)| tool_id(id, server))
+                .collect()
+        };
+        self.ask(WRITE_LIMIT, read).await
+    }
+
+    /// Stores the vectors that the store lacks. Returns how many those were.
+    async fn import_vectors(&self, database: &Store) -> Result<u64, StoreError> {
+        let mut stored = 0;
+        for (embedder, dimensions) in database.models()? {
+            let Some(model) = database.model(&embedder, dimensions)? else {
+                continue;
+            };
+            let (vectors, _) = database.vectors(model, dimensions)?;
+            // In one order, so that no two imports wait for each other.
+            let mut vectors: Vec<(TextHash, Vec<f32>)> = vectors.into_iter().collect();
+            vectors.sort_unstable_by_key(|(text, _)| *text);
+            for chunk in vectors.chunks(CHUNK) {
+                stored += self.put_vectors(&embedder, dimensions, chunk).await?;
+            }
+        }
+        Ok(stored)
+    }
+
+    async fn put_vectors(
+        &self,
+        embedder: &str,
+        dimensions: usize,
+        vectors: &[(TextHash, Vec<f32>)],
+    ) -> Result<u64, StoreError> {
+        let put = async {
+            let texts: Vec<&[u8]> = vectors.iter().map(|(text, _)| text.as_slice()).collect();
+            let sealed: Vec<Vec<u8>> = vectors
+                .iter()
+                .map(|(text, vector)| sealed(embedder, text, vector))
+                .collect();
+            let stored = sqlx::query(
+                "INSERT INTO vectors (embedder, dimensions, text, vector)
+                 SELECT $1, $2, * FROM unnest($3::bytea[], $4::bytea[])
+                 ON CONFLICT DO NOTHING",
+            )
+            .bind(embedder)
+            .bind(dimensions as i32)
+            .bind(texts)
+            .bind(sealed)
+            .execute(&self.pool)
+            .await?;
+            Ok(stored.rows_affected())
+        };
+        self.ask(WRITE_LIMIT, put).await
+    }
+}
+
+impl Imported {
+    fn count(&mut self, changes: Vec<Changes>) {
+        for changes in changes {
+            self.added += changes.added.len();
+            self.changed += changes.changed.len();
+            self.unchanged += changes.unchanged;
+            self.removed += changes.removed.len();
+        }
+    }
+}
+
+fn enrichments(database: &Store) -> Result<usize, StoreError> {
+    let mut count = 0;
+    database.for_each_tool(|tool| count += usize::from(tool.enrichment.is_some()))?;
+    Ok(count)
+}

@@ -1,0 +1,120 @@
+//! The files under deploy/ are read, and what they give the program is understood by it.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize as _;
+use serde_yaml_ng::{Deserializer, Value};
+use toolscout::config::{STORE_VARIABLES, StoreAddress, StoreSettings};
+
+use super::postgres::fixture;
+
+fn documents(path: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(fixture(path)).unwrap();
+    Deserializer::from_str(&text)
+        .map(|document| {
+            let mut value = Value::deserialize(document).unwrap();
+            value.apply_merge().unwrap();
+            value
+        })
+        .collect()
+}
+
+/// Fails unless the program knows these arguments.
+fn assert_understood(arguments: &Value) {
+    let arguments: Vec<&str> = arguments
+        .as_sequence()
+        .unwrap_or_else(|| panic!("no arguments: {arguments:?}"))
+        .iter()
+        .map(|argument| argument.as_str().expect("a text"))
+        .collect();
+    let help = Command::new(env!("CARGO_BIN_EXE_toolscout"))
+        .args(&arguments)
+        .arg("--help")
+        .output()
+        .unwrap();
+    assert!(help.status.success(), "{arguments:?}: {help:?}");
+}
+
+fn assert_settings(variables: &Value) {
+    let variables = variables.as_mapping().expect("variables");
+    let others = ["TOOLSCOUT_LOG_FORMAT"];
+    for (name, _) in variables {
+        let name = name.as_str().expect("a name");
+        let is_known = STORE_VARIABLES.contains(&name) || others.contains(&name);
+        assert!(is_known, "{name}");
+    }
+    let store = variables.get("TOOLSCOUT_STORE").and_then(Value::as_str);
+    let settings = StoreSettings {
+        store: store.map(StoreAddress::new),
+        ..StoreSettings::default()
+    };
+    settings.check().unwrap();
+    assert_eq!(settings.store.unwrap().servers().unwrap().len(), 2);
+}
+
+#[test]
+fn the_compose_file_starts_three_nodes() {
+    let all = documents("deploy/compose.yaml");
+    let services = &all[0]["services"];
+    for node in ["node1", "node2", "node3"] {
+        let service = &services[node];
+        assert_understood(&service["command"]);
+        assert_settings(&service["environment"]);
+        assert_eq!(service["environment"]["TOOLSCOUT_NODE"], node);
+    }
+    // What a service names is there.
+    let services = services.as_mapping().unwrap();
+    for (name, service) in services {
+        for (part, at) in [("configs", "source"), ("secrets", ""), ("volumes", "")] {
+            for named in service[part].as_sequence().into_iter().flatten() {
+                let text = named.as_str().or_else(|| named[at].as_str());
+                let text = text.unwrap_or_else(|| panic!("{name:?}: {named:?}"));
+                let wanted = text.split(':').next().unwrap();
+                assert!(all[0][part].get(wanted).is_some(), "{name:?}: {wanted}");
+            }
+        }
+    }
+    assert!(Path::new(&fixture("deploy/Dockerfile")).exists());
+}
+
+#[test]
+fn the_manifests_start_three_nodes() {
+    let all = documents("deploy/kubernetes.yaml");
+    let of_kind = |kind: &str| {
+        let found = all.iter().find(|document| document["kind"] == kind);
+        found.unwrap_or_else(|| panic!("no {kind}"))
+    };
+    for document in &all {
+        assert_eq!(document["metadata"]["name"], "toolscout", "{document:?}");
+    }
+    assert_settings(&of_kind("ConfigMap")["data"]);
+    let set = &of_kind("StatefulSet")["spec"];
+    assert_eq!(set["replicas"], 3);
+    let pod = &set["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_understood(&container["args"]);
+    for (probe, path) in [
+        ("startupProbe", "/livez"),
+        ("livenessProbe", "/livez"),
+        ("readinessProbe", "/readyz"),
+    ] {
+        assert_eq!(container[probe]["httpGet"]["path"], path);
+        assert_eq!(container[probe]["httpGet"]["port"], "http");
+    }
+    let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
+    let claims = set["volumeClaimTemplates"].as_sequence().unwrap();
+    let claims = claims.iter().map(|claim| name(&claim["metadata"]));
+    let volumes = pod["volumes"].as_sequence().unwrap().iter().map(name);
+    let volumes: Vec<String> = claims.chain(volumes).collect();
+    for mount in container["volumeMounts"].as_sequence().unwrap() {
+        assert!(volumes.contains(&name(mount)), "{mount:?}");
+    }
+    let labels = &set["template"]["metadata"]["labels"];
+    assert_eq!(&set["selector"]["matchLabels"], labels);
+    assert_eq!(&of_kind("Service")["spec"]["selector"], labels);
+    assert_eq!(
+        &of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        labels
+    );
+}
