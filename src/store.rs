@@ -186,28 +186,38 @@ impl SharedStore {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let _asking = self.figures.asking();
-        let prepared = async {
+        self.ready(limit).await?;
+        let answer = within(limit, work).await;
+        self.note(&answer);
+        answer
+    }
+
+    /// Returns once the store can be asked: the server for writes is known, and its schema is as this
+    /// version needs it.
+    async fn ready(&self, limit: Duration) -> Result<(), StoreError> {
+        let ready = async {
             self.servers.ensure().await?;
             self.prepare().await.map(drop)
         };
-        let prepared = within(limit, prepared).await;
-        let answer = match prepared {
-            Ok(()) => within(limit, work).await,
-            Err(error) => Err(error),
-        };
-        self.note(&answer);
-        answer
+        let ready = within(limit, ready).await;
+        if let Err(error) = &ready {
+            self.note_failure(error);
+        }
+        ready
     }
 
     /// Notes whether the store answers.
     fn note<T>(&self, answer: &Result<T, StoreError>) {
         match answer {
             Ok(_) => self.hub.note_answer(),
-            Err(StoreError::Deleted | StoreError::Catalog(_)) => {}
-            Err(error) => {
-                self.figures.failures.inc();
-                self.servers.suspect(error);
-            }
+            Err(error) => self.note_failure(error),
+        }
+    }
+
+    fn note_failure(&self, error: &StoreError) {
+        if !matches!(error, StoreError::Deleted | StoreError::Catalog(_)) {
+            self.figures.failures.inc();
+            self.servers.suspect(error);
         }
     }
 }

@@ -46,12 +46,13 @@ impl SharedStore {
         }
         let find = async {
             let row = sqlx::query(
-                "SELECT id, identity, generation, mark, settings FROM catalogs WHERE name = $1",
+                "SELECT (SELECT identity FROM cluster) AS cluster, id, identity, generation, mark, settings
+                 FROM catalogs WHERE name = $1",
             )
             .bind(name)
             .fetch_optional(&self.pool)
             .await?;
-            row.map(|row| self.stored(&row)).transpose()
+            row.map(|row| stored(&row)).transpose()
         };
         self.ask(READ_LIMIT, find).await
     }
@@ -171,20 +172,19 @@ impl SharedStore {
             .await?;
         Ok(())
     }
+}
 
-    fn stored(&self, row: &PgRow) -> Result<StoredCatalog, StoreError> {
-        let id = row.try_get("id")?;
-        let (generation, mark): (i64, i64) = (row.try_get("generation")?, row.try_get("mark")?);
-        let identity: String = row.try_get("identity")?;
-        let cluster = self.cluster.get().map_or("", String::as_str);
-        Ok(StoredCatalog {
-            id,
-            source: source(cluster, &identity, id),
-            generation: generation as u64,
-            mark: mark as u64,
-            settings: parse_settings(row.try_get("settings")?)?,
-        })
-    }
+fn stored(row: &PgRow) -> Result<StoredCatalog, StoreError> {
+    let id = row.try_get("id")?;
+    let (generation, mark): (i64, i64) = (row.try_get("generation")?, row.try_get("mark")?);
+    let (cluster, identity): (String, String) = (row.try_get("cluster")?, row.try_get("identity")?);
+    Ok(StoredCatalog {
+        id,
+        source: source(&cluster, &identity, id),
+        generation: generation as u64,
+        mark: mark as u64,
+        settings: parse_settings(row.try_get("settings")?)?,
+    })
 }
 
 /// The identity of a catalog: the number alone may be given again after an older state was put back.

@@ -399,6 +399,11 @@ impl SharedStore {
             .map(|catalog| (catalog.id.to_string(), catalog.generation()))
             .collect();
         let followed = serde_json::to_string(&followed).unwrap_or_default();
+        let mut transaction = self.pool.begin().await?;
+        // Worth nothing in a moment, so it waits for no standby.
+        sqlx::query("SET LOCAL synchronous_commit TO local")
+            .execute(&mut *transaction)
+            .await?;
         sqlx::query(
             "INSERT INTO nodes (instance, name, version, followed) VALUES ($1, $2, $3, $4)
              ON CONFLICT (instance) DO UPDATE SET seen_at = now(), followed = excluded.followed",
@@ -407,14 +412,15 @@ impl SharedStore {
         .bind(&self.node.name)
         .bind(env!("CARGO_PKG_VERSION"))
         .bind(followed)
-        .execute(&self.pool)
+        .execute(&mut *transaction)
         .await?;
         for forget in [
             "DELETE FROM nodes WHERE seen_at < now() - interval '10 minutes'",
             "DELETE FROM claims WHERE until < now() - interval '10 minutes'",
         ] {
-            sqlx::query(forget).execute(&self.pool).await?;
+            sqlx::query(forget).execute(&mut *transaction).await?;
         }
+        transaction.commit().await?;
         Ok(())
     }
 }

@@ -64,7 +64,7 @@ impl SharedStore {
         since: Since,
         apply: &mut dyn FnMut(Part) -> Result<(), StoreError>,
     ) -> Result<State, StoreError> {
-        self.ask(READ_LIMIT, async { Ok(()) }).await?;
+        self.ready(READ_LIMIT).await?;
         if let Some(standby) = self.servers.standby() {
             let begun = self.begin(Server::Standby(standby), (id, source), &since);
             if let Ok(Some(begun)) = begun.await {

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 31] = [
+const VERBS: [&str; 33] = [
     "add",
     "sync",
     "embed",
@@ -33,6 +33,8 @@ const VERBS: [&str; 31] = [
     "doctor",
     "store status",
     "store migrate",
+    "store import",
+    "store export",
     "eval",
     "tune",
     "enrich",

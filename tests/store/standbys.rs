@@ -86,6 +86,13 @@ fn the_standby_takes_over_and_nothing_acknowledged_is_lost() {
     eprintln!("writes {:.1?} after the promotion", begun.elapsed());
     assert_eq!(ids(&found(&two, generation)).len(), 11, "nothing was lost");
     write_at_last(&two, "after_too");
+    let stats = one.get("/v1/stats").body["store"].clone();
+    assert_eq!(stats["failovers"], 1, "{stats}");
+    assert!(
+        stats["away"].is_null() && stats["connections"].as_u64() > Some(0),
+        "{stats}"
+    );
+    assert!(stats["latency"]["count"].as_u64() > Some(10), "{stats}");
     let metrics = one.get("/metrics").body.to_string();
     assert!(
         metrics.contains("toolscout_store_failovers_total 1"),
