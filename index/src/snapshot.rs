@@ -58,6 +58,8 @@ pub(crate) struct Loaded {
     unsaved_tools: usize,
     /// True if none of them was read from that file alone.
     is_verified: bool,
+    /// True until a writer of this version has written to the database.
+    is_of_former_version: bool,
     languages: Arc<ToolLanguages>,
     names: Arc<Names>,
     duplicates: Arc<OnceLock<Duplicates>>,
@@ -151,6 +153,7 @@ impl Loaded {
             .map(|previous| Arc::clone(&previous.cost_model))
             .unwrap_or_default();
         Ok(Loaded {
+            is_of_former_version: version.identity.is_empty() || store.is_of_former_version()?,
             version,
             followed,
             settings,
@@ -234,6 +237,9 @@ impl Loaded {
     /// The snapshot with this lexical index.
     pub(crate) fn into_searcher(self, lexical: LexicalSearcher) -> Searcher {
         Searcher {
+            needs_writer: self.is_of_former_version
+                || self.legs.iter().any(|leg| leg.pending > 0)
+                || self.legs_without_graph().next().is_some(),
             version: self.version,
             followed: self.followed,
             settings: self.settings,

@@ -268,7 +268,7 @@ impl From<WriteError> for ApiError {
                 error.to_string(),
             ),
             WriteError::Closed => ApiError::shutting_down(),
-            WriteError::ThreadEnded => ApiError::internal(error),
+            WriteError::Panicked => ApiError::internal(error),
             WriteError::Deleted => ApiError::not_found("unknown_catalog", error.to_string()),
             WriteError::Unavailable(reason) => store_unavailable(reason),
             WriteError::Catalog(error) => error.into(),

@@ -345,10 +345,10 @@ impl Registry {
             .collect()
     }
 
-    /// Finishes the changes in every write queue and ends the writer threads.
+    /// Finishes the changes in every write queue, and takes no more.
     ///
     /// # Errors
-    /// 500 when a writer thread panicked.
+    /// 500 when closing panicked.
     pub async fn close(&self) -> ApiResult<()> {
         let open = self.all_open();
         blocking(move || open.iter().for_each(|catalog| catalog.writer.close())).await
@@ -500,8 +500,10 @@ impl Opener {
         if let Some(store) = &self.store {
             return self.open_shared(store, name);
         }
-        let named = self.data.settings(name)?.embedder;
-        let catalog = self.data.open(name, self.options(named.as_deref()))?;
+        let catalog = self
+            .data
+            .open_with(name, |settings| self.options(settings.embedder.as_deref()))?;
+        let named = catalog.searcher().settings().embedder.clone();
         Ok(self.serve_local(name, catalog, named)?)
     }
 
@@ -575,7 +577,7 @@ impl Opener {
         let watch = self.follow_embedder(name, named);
         let queue = self.write_queue;
         let writer = CatalogWriter::start_over(store, name, catalog.clone(), queue, depth, watch)
-            .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
+            .map_err(|source| Error::io("start threads to write", &folder, source))?;
         if let Some(shared) = &shared {
             shared.catalog.set_waker(writer.waker());
         }

@@ -74,7 +74,7 @@ impl CatalogSink for SingleWriterSink {
         let writer = self
             .writer()
             .await
-            .map_err(|error| format!("start the writer thread: {error}"))?;
+            .map_err(|error| format!("start the threads that write: {error}"))?;
         let change = Change::Sync {
             server: server.to_owned(),
             tools,

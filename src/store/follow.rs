@@ -157,4 +157,13 @@ impl CatalogStore for FollowingStore {
         // Vectors that another process has embedded.
         Ok(self.catalog.refresh()?)
     }
+
+    fn may_have_news(&self) -> bool {
+        if self.followed.is_deleted() {
+            return false;
+        }
+        // While the store is away, the hub waits for it, and wakes this once it is back.
+        let is_to_ask = self.is_unsure || self.followed.is_behind();
+        (is_to_ask && self.store.problem().is_none()) || self.catalog.may_be_behind()
+    }
 }
