@@ -5,6 +5,8 @@
 //! database is rebuilt: on disk by a process that can take the lock, else in memory. So readers never
 //! wait, and a crash at any moment needs no repair.
 
+mod listing;
+
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::ops::ControlFlow;
@@ -28,6 +30,8 @@ use crate::settings::{Options, Settings};
 use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir};
 use crate::store::{Followed, Observed, Store, Upserted, tool_file};
 use crate::tool::{Tool, ToolId};
+
+pub use listing::Listing;
 
 /// How long a writer waits for the lock, and how often it tries. A reader that rebuilds an index
 /// holds the lock for a moment.
@@ -59,20 +63,36 @@ impl DataDir {
     /// # Errors
     /// [`Error::Io`].
     pub fn catalogs(&self) -> Result<Vec<String>> {
-        let dir = self.path.join(CATALOGS);
-        if !dir.exists() {
-            return Ok(Vec::new());
-        }
-        let entries = std::fs::read_dir(&dir).map_err(|e| Error::io("read", &dir, e))?;
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| {
-                self.catalog_dir(name)
-                    .is_ok_and(|dir| Contents::of(&dir) != Contents::Nothing)
-            })
-            .collect();
-        names.sort_unstable();
-        Ok(names)
+        let names = Listing::new(self.clone()).names()?;
+        Ok(names.iter().cloned().collect())
+    }
+
+    /// False where there is no catalog of this name. Looks for the file alone.
+    ///
+    /// # Errors
+    /// [`Error::InvalidCatalogName`].
+    pub fn may_have(&self, name: &str) -> Result<bool> {
+        let dir = self.catalog_dir(name)?;
+        Ok(dir.join(DATABASE).exists() || holds_index(&dir))
+    }
+
+    /// What a catalog has, read without opening it.
+    ///
+    /// # Errors
+    /// As [`DataDir::settings`].
+    pub fn summary(&self, name: &str) -> Result<Summary> {
+        let (_, store) = self.read_only(name)?;
+        store.begin_read()?;
+        let summary = Summary {
+            tools: store.count()?,
+            generation: match store.followed()? {
+                Some(followed) => followed.generation,
+                None => store.generation()?,
+            },
+            settings: crate::snapshot::settings(&store)?,
+        };
+        store.end();
+        Ok(summary)
     }
 
     /// The settings of an existing catalog, without opening it.
@@ -215,16 +235,19 @@ enum Contents {
 
 impl Contents {
     fn of(dir: &Path) -> Self {
-        // Checked first: an index is created after the tables, so a creation under way is not taken
-        // for a lost database.
-        let has_index = holds_index(dir);
-        let database = dir.join(DATABASE);
-        if database.exists() && !database::is_blank(&database) {
+        let has_tables = || {
+            let database = dir.join(DATABASE);
+            database.exists() && !database::is_blank(&database)
+        };
+        if has_tables() {
             Contents::Catalog
-        } else if has_index {
-            Contents::IndexAlone
-        } else {
+        } else if !holds_index(dir) {
             Contents::Nothing
+        } else if has_tables() {
+            // Its creation was under way: an index is created after the tables.
+            Contents::Catalog
+        } else {
+            Contents::IndexAlone
         }
     }
 }
@@ -486,6 +509,12 @@ impl Catalog {
     /// False once another process has deleted the catalog.
     pub fn exists(&self) -> bool {
         self.shared.dir.join(DATABASE).exists()
+    }
+
+    /// Bytes in memory of the newest snapshot and of the remembered requests, about. Vectors that are
+    /// cached by embedders are not among them.
+    pub fn memory_bytes(&self) -> usize {
+        self.searcher().memory_bytes + self.shared.memory.memory_bytes()
     }
 
     /// The catalog's folder.
@@ -884,7 +913,11 @@ impl Writer {
         if !pending.removed.is_empty() || !rows.is_empty() {
             writer.commit(&stamp)?;
         }
-        index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+        let small = LexicalIndex::read_small(&dir, &stamp)?;
+        small
+            .as_ref()
+            .unwrap_or(index)
+            .searcher(&loaded.ordinals(), &loaded.settings.lexical)
     }
 
     fn embed_batch(
@@ -990,6 +1023,17 @@ impl Changes {
         self.changed.sort_unstable();
         self.removed.sort_unstable();
     }
+}
+
+/// What a catalog has, without what only an open one knows.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Number of tools.
+    pub tools: usize,
+    /// The last commit, of its source where it follows one.
+    pub generation: u64,
+    /// Its settings.
+    pub settings: Settings,
 }
 
 /// Sizes of a catalog.
@@ -1098,7 +1142,11 @@ fn create_lexical(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
         &loaded.settings.lexical,
         &loaded.lexical_stamp(),
     )?;
-    index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+    let small = LexicalIndex::read_small(&dir.join(LEXICAL), &loaded.lexical_stamp())?;
+    small
+        .as_ref()
+        .unwrap_or(&index)
+        .searcher(&loaded.ordinals(), &loaded.settings.lexical)
 }
 
 fn in_memory(loaded: &Loaded) -> Result<LexicalSearcher> {

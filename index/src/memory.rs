@@ -459,6 +459,22 @@ impl Memory {
         recalled
     }
 
+    /// Bytes of the remembered requests in memory, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let Some(recall) = self.loaded().recall else {
+            return 0;
+        };
+        let of = |neighbours: &Neighbours| {
+            let ids = neighbours.tools.iter().chain(&neighbours.centroid_tools);
+            neighbours.requests.memory_bytes()
+                + neighbours.centroids.memory_bytes()
+                + ids
+                    .map(|id| size_of::<ToolId>() + id.as_str().len())
+                    .sum::<usize>()
+        };
+        recall.by_embedder.values().map(of).sum()
+    }
+
     /// What is wrong with the file, for the `degraded` field of answers.
     pub fn problem(&self) -> Option<String> {
         match self.damaged.load(Ordering::Relaxed) {

@@ -408,6 +408,16 @@ impl Store {
         })
     }
 
+    /// The number of tools.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn count(&self) -> Result<usize> {
+        let mut statement = self.sql("SELECT count(*) FROM tools")?;
+        let count = statement.query_row([], |row| row.get::<_, u64>(0));
+        Ok(count.map_err(|e| self.error(e))? as usize)
+    }
+
     /// The keys of all tools, in the order of their ids.
     ///
     /// # Errors
