@@ -31,7 +31,7 @@ pub struct Limits {
     pub search_queue: usize,
     /// Changes that wait for the writer of one catalog; more are refused with 429.
     pub write_queue: usize,
-    /// Query vectors cached for one catalog, about 2 KB each.
+    /// Query vectors cached for all catalogs together, about 2 KB each.
     pub cached_queries: usize,
     /// Catalogs in the data directory.
     pub max_catalogs: usize,
@@ -78,7 +78,7 @@ impl Default for Limits {
             search_threads: 2 * cores,
             search_queue: 128 * cores,
             write_queue: 64,
-            cached_queries: 1024,
+            cached_queries: 32_768,
             max_catalogs: 100_000,
             max_open_catalogs: MOST_OPEN_CATALOGS,
             max_open_bytes: memory_for_catalogs(process::memory_limit_bytes()),

@@ -24,7 +24,7 @@ use super::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog}
 use super::settings;
 use super::threads::blocking;
 use crate::catalog_writer::{CatalogStore, CatalogWriter, LocalStore, Watch};
-use crate::embed_cache::CachedEmbedder;
+use crate::embed_cache::{CachedEmbedder, QueryVectors};
 use crate::store::{FollowedCatalog, SharedEmbedder, SharedStore};
 use crate::telemetry::Metrics;
 
@@ -175,7 +175,7 @@ impl Registry {
             embedders: Arc::new(embedders),
             metrics,
             write_queue: limits.write_queue,
-            cached_queries: limits.cached_queries,
+            query_vectors: QueryVectors::new(limits.cached_queries),
             open_bytes: Arc::default(),
         };
         Registry {
@@ -401,11 +401,16 @@ impl Registry {
         summary.map_err(|error| self.failed(name, error))
     }
 
-    /// Opens catalogs, so that their first search does not wait: as many as may be open, or some
-    /// hundreds of more. One that cannot be opened is logged, and requests for it fail.
-    pub async fn open_all(&self) -> ApiResult<()> {
+    /// Opens catalogs, so that their first search does not wait: this one, and as many as may be open,
+    /// or some hundreds of more. One that cannot be opened is logged, and requests for it fail.
+    pub async fn open_all(&self, first: &str) -> ApiResult<()> {
         let names = self.names().await?;
-        for name in names.iter().take(self.max_open.min(MAX_OPENED_AT_START)) {
+        let others = names
+            .iter()
+            .map(String::as_str)
+            .filter(|name| *name != first);
+        let most = self.max_open.min(MAX_OPENED_AT_START);
+        for name in std::iter::once(first).chain(others).take(most) {
             match self.get(name).await {
                 Ok(open) => prepare(open.searcher()).await?,
                 Err(error) => tracing::error!(
@@ -602,7 +607,7 @@ struct Opener {
     embedders: Arc<EmbeddersOf>,
     metrics: Arc<Metrics>,
     write_queue: usize,
-    cached_queries: usize,
+    query_vectors: Arc<QueryVectors>,
     /// Of all open catalogs, about.
     open_bytes: Arc<AtomicU64>,
 }
@@ -721,12 +726,12 @@ impl Opener {
     /// What a catalog's embedders become: those of the store, and each with a cache.
     fn sharing(&self) -> impl Fn(Options) -> Options + Send + use<> {
         let (store, metrics) = (self.store.clone(), Arc::clone(&self.metrics));
-        let cached_queries = self.cached_queries;
+        let query_vectors = Arc::clone(&self.query_vectors);
         move |mut options| {
             if let Some(store) = &store {
                 share(&mut options, store);
             }
-            cached(options, cached_queries, &metrics)
+            cached(options, &query_vectors, &metrics)
         }
     }
 
@@ -774,13 +779,13 @@ fn too_many(max_catalogs: usize) -> NotOpened {
     ))
 }
 
-/// The embedders with a query cache for one catalog alone: with a shared one, a tenant could measure
-/// what another has asked.
-fn cached(mut options: Options, queries: usize, metrics: &Metrics) -> Options {
+/// The embedders with a query cache, whose room all catalogs share.
+fn cached(mut options: Options, stored: &Arc<QueryVectors>, metrics: &Metrics) -> Options {
     for embedder in &mut options.embedders {
         if !embedder.is_instant() {
             let slow = Arc::clone(embedder);
-            *embedder = Arc::new(CachedEmbedder::new(slow, queries, metrics.cache.clone()));
+            let counters = metrics.cache.clone();
+            *embedder = Arc::new(CachedEmbedder::sharing(slow, Arc::clone(stored), counters));
         }
     }
     options

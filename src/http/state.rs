@@ -216,11 +216,13 @@ impl App {
             Ok((catalog, _)) => {
                 self.start_agent(&catalog)?;
                 self.start_mcp(&catalog)?;
-                self.catalogs.open_all().await
+                self.catalogs.open_all(&self.default_catalog).await
             }
             // A damaged default catalog does not keep the others from being served. Its own routes
             // answer with what is wrong.
-            Err(_) if self.is_default_damaged() => self.catalogs.open_all().await,
+            Err(_) if self.is_default_damaged() => {
+                self.catalogs.open_all(&self.default_catalog).await
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = opened {
