@@ -15,8 +15,11 @@ use super::error::StoreError;
 use super::{CONNECT_LIMIT, SharedStore, within};
 use crate::catalog_writer::Waker;
 
-/// How often the store is asked for the generations of all catalogs.
+/// How often the store is asked which catalogs have changed.
 const POLL: Duration = Duration::from_secs(1);
+/// How often it is asked for all of them, whatever has changed: an older state of the store may have
+/// been put back.
+const WHOLE_POLL: Duration = Duration::from_secs(60);
 /// The store counts as away when it has not answered for so long.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a node says that it is alive.
@@ -26,6 +29,15 @@ const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 /// The generation of a catalog that the store no longer has.
 const GONE: u64 = u64::MAX;
+/// So many open catalogs are all told of with each sign of life, and of more only those that are
+/// behind, as many at most.
+const MOST_TOLD: usize = 100;
+
+/// The key of how many are open among the numbers of those that are told of.
+pub(super) const OPEN: &str = "open";
+
+/// The number of each catalog, by name.
+type Names = BTreeMap<String, i64>;
 
 /// A catalog of the store that this node has open.
 pub struct FollowedCatalog {
@@ -83,6 +95,24 @@ impl FollowedCatalog {
     }
 }
 
+/// A catalog as the store told of it.
+struct Head {
+    id: i64,
+    name: String,
+    generation: u64,
+}
+
+/// What the store told of its catalogs.
+struct Heads {
+    /// All of them, or those that have changed.
+    catalogs: Vec<Head>,
+    are_all: bool,
+    /// How many there are.
+    total: usize,
+    /// What was committed before this transaction was visible; the next question begins here.
+    horizon: String,
+}
+
 /// What a node knows of the store from listening and asking.
 pub(super) struct Hub {
     started: Instant,
@@ -90,7 +120,7 @@ pub(super) struct Hub {
     answered: AtomicI64,
     open: Mutex<HashMap<i64, Weak<FollowedCatalog>>>,
     /// Every catalog by name, as it was last told.
-    names: RwLock<Option<BTreeMap<String, i64>>>,
+    names: RwLock<Option<Arc<Names>>>,
     last_problem: Mutex<Option<String>>,
     /// Asks before the next question is due.
     hurry: Notify,
@@ -140,18 +170,62 @@ impl Hub {
         open.values().filter_map(Weak::upgrade).collect()
     }
 
-    fn set_heads(&self, heads: &[(i64, String, u64)]) {
-        let generations: HashMap<i64, u64> = heads
+    /// Notes what the store told. False where that does not fit to what is known, and everything has
+    /// to be asked for.
+    fn note_heads(&self, heads: &Heads) -> bool {
+        match heads.are_all {
+            true => self.set_all(&heads.catalogs),
+            false => self.set_changed(&heads.catalogs),
+        }
+        // Of what was deleted, the number alone tells.
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        names
+            .as_ref()
+            .is_some_and(|names| names.len() == heads.total)
+    }
+
+    fn set_all(&self, catalogs: &[Head]) {
+        let generations: HashMap<i64, u64> = catalogs
             .iter()
-            .map(|(id, _, generation)| (*id, *generation))
+            .map(|head| (head.id, head.generation))
             .collect();
         for catalog in self.open() {
             // Only a hint: the catalog's writer asks the store itself before it believes it.
             catalog.set_head(generations.get(&catalog.id).copied().unwrap_or(GONE));
         }
-        let names = heads.iter().map(|(id, name, _)| (name.clone(), *id));
-        let names = Some(names.collect());
-        *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
+        let names: Names = catalogs
+            .iter()
+            .map(|head| (head.name.clone(), head.id))
+            .collect();
+        *self.names.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(names));
+    }
+
+    fn set_changed(&self, catalogs: &[Head]) {
+        for head in catalogs {
+            self.set_head(head.id, head.generation);
+            let former = self.note_name(head);
+            if let Some(former) = former.filter(|former| *former != head.id) {
+                // It was deleted, and another one of the name was created.
+                self.set_head(former, GONE);
+            }
+        }
+    }
+
+    /// Notes a catalog's name. Returns the number of the catalog that had it.
+    fn note_name(&self, head: &Head) -> Option<i64> {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let names = names.get_or_insert_default();
+        match names.get(&head.name) {
+            Some(id) if *id == head.id => Some(*id),
+            _ => Arc::make_mut(names).insert(head.name.clone(), head.id),
+        }
+    }
+
+    fn set_head(&self, id: i64, generation: u64) {
+        let catalog = lock(&self.open).get(&id).and_then(Weak::upgrade);
+        if let Some(catalog) = catalog {
+            catalog.set_head(generation);
+        }
     }
 
     /// `ID GENERATION`, as a commit announces them.
@@ -207,7 +281,7 @@ impl SharedStore {
     }
 
     /// The names of the catalogs as they were last told; `None` before the store was reached.
-    pub fn known_names(&self) -> Option<BTreeMap<String, i64>> {
+    pub fn known_names(&self) -> Option<Arc<BTreeMap<String, i64>>> {
         let names = self.hub.names.read();
         names.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -243,10 +317,20 @@ impl SharedStore {
     async fn poll(&self) {
         let mut beaten: Option<Instant> = None;
         let mut was_away = false;
+        // The horizon of the last answer, and when everything was asked for.
+        let mut since: Option<(String, Instant)> = None;
         loop {
-            let asked = self.ask(CONNECT_LIMIT, self.ask_heads()).await;
+            let known = since
+                .take()
+                .filter(|(_, asked_at)| asked_at.elapsed() < WHOLE_POLL);
+            let horizon = known.as_ref().map(|(horizon, _)| horizon.as_str());
+            let asked = self.ask(CONNECT_LIMIT, self.ask_heads(horizon)).await;
             match &asked {
-                Ok(heads) => self.hub.set_heads(heads),
+                Ok(heads) if self.hub.note_heads(heads) => {
+                    let asked_at = known.map_or_else(Instant::now, |(_, asked_at)| asked_at);
+                    since = Some((heads.horizon.clone(), asked_at));
+                }
+                Ok(_) => self.hurry(),
                 Err(error) => *lock(&self.hub.last_problem) = Some(error.to_string()),
             }
             let is_away = self.hub.problem();
@@ -271,30 +355,63 @@ impl SharedStore {
         }
     }
 
-    async fn ask_heads(&self) -> Result<Vec<(i64, String, u64)>, StoreError> {
-        let rows = sqlx::query("SELECT id, name, generation FROM catalogs")
-            .fetch_all(&self.pool)
-            .await?;
-        let mut heads = Vec::with_capacity(rows.len());
+    /// The catalogs that have changed since an answer with this horizon, and maybe some more; without
+    /// one all of them. A row has the number of the transaction that wrote it, and one that was not
+    /// visible then is not below the horizon.
+    async fn ask_heads(&self, since: Option<&str>) -> Result<Heads, StoreError> {
+        let rows = sqlx::query(
+            "SELECT asked.horizon, asked.total, changed.id, changed.name, changed.generation
+             FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon,
+                          (SELECT count(*) FROM catalogs) AS total) AS asked
+             LEFT JOIN catalogs AS changed
+                ON $1::text IS NULL OR age(changed.xmin) <= age($1::text::xid8::xid)",
+        )
+        .bind(since)
+        .fetch_all(&self.pool)
+        .await?;
+        let mut heads = Heads {
+            catalogs: Vec::with_capacity(rows.len()),
+            are_all: since.is_none(),
+            total: 0,
+            horizon: String::new(),
+        };
         for row in rows {
+            let total: i64 = row.try_get("total")?;
+            (heads.total, heads.horizon) = (total as usize, row.try_get("horizon")?);
+            let Some(id) = row.try_get("id")? else {
+                // Nothing has changed.
+                continue;
+            };
             let generation: i64 = row.try_get("generation")?;
-            heads.push((row.try_get("id")?, row.try_get("name")?, generation as u64));
+            heads.catalogs.push(Head {
+                id,
+                name: row.try_get("name")?,
+                generation: generation as u64,
+            });
         }
         Ok(heads)
     }
 
-    async fn beat(&self) -> Result<(), StoreError> {
-        let followed: BTreeMap<String, u64> = self
-            .hub
-            .open()
+    /// What this node tells of the catalogs that it has open: how many, and how far it is with each.
+    /// Of many it tells only where it is behind.
+    fn followed(&self) -> BTreeMap<String, u64> {
+        let open = self.hub.open();
+        let are_few = open.len() <= MOST_TOLD;
+        let told = open
             .iter()
-            .map(|catalog| {
-                (
-                    catalog.id.to_string(),
-                    catalog.generation.load(Ordering::Acquire),
-                )
-            })
+            .filter(|catalog| are_few || catalog.is_behind())
+            .take(MOST_TOLD);
+        let generation =
+            |catalog: &Arc<FollowedCatalog>| catalog.generation.load(Ordering::Acquire);
+        let mut followed: BTreeMap<String, u64> = told
+            .map(|catalog| (catalog.id.to_string(), generation(catalog)))
             .collect();
+        followed.insert(OPEN.to_owned(), open.len() as u64);
+        followed
+    }
+
+    async fn beat(&self) -> Result<(), StoreError> {
+        let followed = self.followed();
         let followed = serde_json::to_string(&followed).unwrap_or_default();
         sqlx::query(
             "INSERT INTO nodes (instance, name, version, followed) VALUES ($1, $2, $3, $4)

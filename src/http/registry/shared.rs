@@ -88,7 +88,7 @@ impl Opener {
             return Some(Arc::new(names.into_iter().collect()));
         }
         let known = store.known_names()?;
-        Some(Arc::new(known.into_keys().collect()))
+        Some(Arc::new(known.keys().cloned().collect()))
     }
 
     /// What the store has of a catalog, or this node's copy while the store is away.
