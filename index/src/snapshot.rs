@@ -43,13 +43,13 @@ fn vector_file_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathB
 
 /// Rows embedded at once, in parallel; only these are in memory twice.
 const CHUNK: usize = 1024;
-/// A file of tools is rewritten when it lacks more than this many and more than a twentieth of all.
-/// Reading a tool from the database takes some microseconds more, and a second copy of each takes
-/// disk.
-const MIN_UNSAVED_TOOLS: usize = 1024;
-/// As [`MIN_UNSAVED_TOOLS`], for files of vectors: embedding what is missing costs some 10 µs each at
-/// every opening, and 300 vectors take 80 kB. Writing 50,000 vectors takes 20 ms.
-const MIN_UNSAVED_VECTORS: usize = 64;
+/// A file of tools or vectors is rewritten when it lacks more than this many and more than a
+/// twentieth of all. Reading one from the database takes some microseconds more, and a second copy
+/// of each takes disk. Writing 50,000 vectors takes 20 ms.
+const MIN_UNSAVED: usize = 1024;
+/// As [`MIN_UNSAVED`], for vectors of instant embedders: embedding what is missing costs some 10 µs
+/// each at every opening.
+const MIN_UNSAVED_INSTANT: usize = 64;
 /// What a tool takes in memory beside its texts and vectors, about: the row, its place in lists, and
 /// the ranker's view of it.
 const TOOL_BYTES: usize = 1600;
@@ -80,7 +80,11 @@ pub(crate) struct Loaded {
 
 impl DenseLeg {
     fn has_unsaved_vectors(&self) -> bool {
-        is_worth_writing(self.unsaved, self.vectors.len(), MIN_UNSAVED_VECTORS)
+        let least = match self.embedder.is_instant() {
+            true => MIN_UNSAVED_INSTANT,
+            false => MIN_UNSAVED,
+        };
+        is_worth_writing(self.unsaved, self.vectors.len(), least)
     }
 }
 
@@ -220,7 +224,7 @@ impl Loaded {
     }
 
     fn has_unsaved_tools(&self) -> bool {
-        is_worth_writing(self.unsaved_tools, self.rows.len(), MIN_UNSAVED_TOOLS)
+        is_worth_writing(self.unsaved_tools, self.rows.len(), MIN_UNSAVED)
     }
 
     /// Rewrites the files of tools and vectors that lack too much. The caller must hold the writer's

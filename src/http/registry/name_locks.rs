@@ -35,8 +35,15 @@ impl NameLocks {
 
     /// Locks this name unless it is locked.
     pub fn try_lock(&self, name: &str) -> Option<NameGuard> {
-        let guard = self.of(name).try_lock_owned().ok()?;
-        Some(self.guard(name, guard))
+        let mut locks = lock(&self.locks);
+        let found = Arc::clone(locks.entry(name.to_owned()).or_default());
+        match found.try_lock_owned() {
+            Ok(guard) => Some(self.guard(name, guard)),
+            Err(_) => {
+                forget_unused(&mut locks, name);
+                None
+            }
+        }
     }
 
     fn of(&self, name: &str) -> Arc<AsyncMutex<()>> {
