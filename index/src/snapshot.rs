@@ -49,7 +49,7 @@ const CHUNK: usize = 1024;
 const MIN_UNSAVED: usize = 1024;
 /// As [`MIN_UNSAVED`], for vectors of instant embedders: embedding what is missing costs some 10 µs
 /// each at every opening.
-const MIN_UNSAVED_INSTANT: usize = 64;
+const MIN_UNSAVED_INSTANT: usize = 128;
 /// What a tool takes in memory beside its texts and vectors, about: the row, its place in lists, and
 /// the ranker's view of it.
 const TOOL_BYTES: usize = 1600;

@@ -136,7 +136,7 @@ async fn most_open(server: &Server, is_done: &AtomicBool) -> u64 {
 
 #[tokio::test]
 async fn two_thousand_catalogs_are_served_with_room_for_twenty() {
-    println!("seed {SEED:#x}");
+    eprintln!("seed {SEED:#x}");
     let data = tempfile::tempdir().unwrap();
     make_catalogs(data.path());
     let start = || {
