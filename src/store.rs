@@ -9,6 +9,9 @@
 //! - [`FollowingStore`] is the [`CatalogStore`](crate::catalog_writer::CatalogStore) of a node.
 //! - `hub` learns of commits: NOTIFY wakes it, and polling makes it sure.
 //! - [`SharedEmbedder`] lets a text be embedded once for all nodes.
+//! - `keys` has the API keys, which every node follows into a copy.
+//! - [`SharedSessions`] has the conversations, and [`SharedApprovals`] the calls that wait for a person.
+//! - `watch` is what a node follows beside catalogs, and what nodes tell each other.
 
 mod error;
 mod migrations;
@@ -20,6 +23,12 @@ mod read;
 mod vectors;
 mod follow;
 mod status;
+mod keys;
+mod sessions;
+mod approvals;
+mod feedback;
+mod tasks;
+mod watch;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -33,15 +42,19 @@ use tokio::time::timeout;
 
 use crate::config::StoreSettings;
 
+pub use approvals::SharedApprovals;
 pub use catalogs::{CreatedCatalog, StoredCatalog};
 pub use error::StoreError;
 pub use follow::FollowingStore;
 pub use hub::FollowedCatalog;
 pub use migrations::{Migration, Migrations};
+pub use sessions::SharedSessions;
 pub use status::{NodeStatus, StoreStatus};
+pub use tasks::StoredTask;
 pub use vectors::SharedEmbedder;
 
 use hub::Hub;
+use watch::Watch;
 
 /// Connections of one node; each write and each catalog that catches up takes one for a moment.
 const MAX_CONNECTIONS: u32 = 8;
@@ -64,6 +77,7 @@ pub struct SharedStore {
     node: Node,
     runtime: Handle,
     hub: Hub,
+    watch: Watch,
 }
 
 /// This process among the nodes.
@@ -103,6 +117,7 @@ impl SharedStore {
             },
             runtime,
             hub: Hub::default(),
+            watch: Watch::default(),
         }))
     }
 

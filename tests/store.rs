@@ -6,8 +6,10 @@ mod store {
     pub mod node;
 
     pub mod conformance;
+    pub mod keys;
     pub mod nodes;
     pub mod outage;
     pub mod schema;
+    pub mod sessions;
     pub mod vectors;
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use toolscout_index::Options;
@@ -18,6 +19,7 @@ use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
 use crate::mcp::{Detail, GatewayConfig};
 use crate::models::{self, Patience};
 use crate::shutdown::Shutdown;
+use crate::store::SharedStore;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
 
@@ -185,15 +187,17 @@ impl ServerArgs {
             .enable_all()
             .build()?;
         let store = store::open(&store, runtime.handle())?;
-        let settings = Settings {
-            store,
-            ..self.settings(admission, context)?
-        };
+        let settings = self.settings(admission, context, store)?;
         runtime.block_on(serve(address, settings, context, listening))?;
         Ok(Outcome::Success)
     }
 
-    fn settings(self, admission: Admission, context: &Context) -> Result<Settings> {
+    fn settings(
+        self,
+        admission: Admission,
+        context: &Context,
+        store: Option<Arc<SharedStore>>,
+    ) -> Result<Settings> {
         let mut limits = Limits::within(http::raise_descriptor_limit());
         if let Some(connections) = self.max_connections {
             limits.max_connections = connections.get();
@@ -219,11 +223,14 @@ impl ServerArgs {
             ..default
         };
         Ok(Settings {
-            agent: Some(self.agent.source(context, upstream.clone())?),
+            agent: Some(
+                self.agent
+                    .source(context, upstream.clone(), store.clone())?,
+            ),
             upstream,
             gateway,
             data: context.settings.data.clone(),
-            store: None,
+            store,
             default_catalog: context.settings.catalog.clone(),
             catalog_options: general_options(context),
             embedder_source: embedder_source(&context.settings),

@@ -8,7 +8,9 @@ use utoipa::ToSchema;
 
 use super::wire::{ItemError, ItemResult};
 use crate::catalog_writer::WriteError;
+use crate::feedback::FeedbackError;
 use crate::hints;
+use crate::keys::KeyError;
 
 /// A result whose error is [`ApiError`].
 pub type ApiResult<T> = Result<T, ApiError>;
@@ -256,6 +258,24 @@ pub fn store_unavailable(detail: impl ToString) -> ApiError {
             "store_unavailable",
             "the store of the catalogs cannot be reached now; send the same request again in a moment (searches go on)",
         )
+    }
+}
+
+impl From<FeedbackError> for ApiError {
+    fn from(error: FeedbackError) -> Self {
+        match error {
+            FeedbackError::Unavailable { reason } => store_unavailable(reason),
+            error => ApiError::internal(error),
+        }
+    }
+}
+
+impl From<KeyError> for ApiError {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::Unavailable { reason } => store_unavailable(reason),
+            error => ApiError::internal(error),
+        }
     }
 }
 

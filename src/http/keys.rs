@@ -381,9 +381,7 @@ async fn with_store<T: Send + 'static>(
     work: impl FnOnce(&KeyStore) -> Result<T, KeyError> + Send + 'static,
 ) -> ApiResult<T> {
     let app = app.clone();
-    blocking(move || work(&app.keys))
-        .await?
-        .map_err(ApiError::internal)
+    Ok(blocking(move || work(&app.keys)).await??)
 }
 
 fn unknown(id: &str) -> ApiError {
@@ -401,6 +399,6 @@ fn refused(error: KeyError) -> ApiError {
             );
             ApiError::invalid(StatusCode::CONFLICT, "last_admin_key", message)
         }
-        error => ApiError::internal(error),
+        error => error.into(),
     }
 }

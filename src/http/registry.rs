@@ -29,7 +29,7 @@ use crate::store::{FollowedCatalog, SharedEmbedder, SharedStore};
 use crate::telemetry::Metrics;
 
 /// The folder of the copies of the store's catalogs, in the data directory.
-const COPIES: &str = "followed";
+pub const COPIES: &str = "followed";
 /// How long a search waits for the generation that it asks for.
 const REACH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a request waits while as many catalogs as may be open are in use, and how often it looks.

@@ -234,7 +234,7 @@ impl Hub {
             Some((id.parse::<i64>().ok()?, generation.parse::<u64>().ok()?))
         });
         let Some((id, generation)) = parsed else {
-            // A catalog that was created or deleted.
+            // A catalog that was created or deleted, or what else nodes follow.
             return self.hurry.notify_one();
         };
         let catalog = lock(&self.open).get(&id).and_then(Weak::upgrade);
@@ -299,7 +299,10 @@ impl SharedStore {
                 // What was announced before is found by asking.
                 self.hurry();
                 while let Ok(Some(notification)) = listener.try_recv().await {
-                    self.hub.note(notification.payload());
+                    let announced = notification.payload();
+                    if !self.watch.note(announced) {
+                        self.hub.note(announced);
+                    }
                 }
             }
             tokio::time::sleep(pause).await;
@@ -333,6 +336,7 @@ impl SharedStore {
                 Ok(_) => self.hurry(),
                 Err(error) => *lock(&self.hub.last_problem) = Some(error.to_string()),
             }
+            self.look(asked.is_ok()).await;
             let is_away = self.hub.problem();
             match (&is_away, was_away) {
                 (Some(problem), false) => tracing::warn!(

@@ -17,10 +17,16 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 1] = [Migration {
-    version: 1,
-    sql: include_str!("migrations/0001_catalogs.sql"),
-}];
+const ALL: [Migration; 2] = [
+    Migration {
+        version: 1,
+        sql: include_str!("migrations/0001_catalogs.sql"),
+    },
+    Migration {
+        version: 2,
+        sql: include_str!("migrations/0002_nodes.sql"),
+    },
+];
 
 /// The oldest PostgreSQL that is known to work.
 const OLDEST_SERVER: i32 = 150_000;

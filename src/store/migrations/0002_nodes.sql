@@ -1,0 +1,103 @@
+-- What nodes share beside catalogs: keys, conversations, open approvals, feedback and tasks.
+
+-- How far what every node follows has come, by name. Whoever raises a generation holds the row's lock until the
+-- transaction ends, so generations are committed in their order.
+CREATE TABLE heads (
+    name text COLLATE "C" PRIMARY KEY,
+    generation bigint NOT NULL
+);
+INSERT INTO heads VALUES ('keys', 0);
+
+CREATE TABLE keys (
+    id text COLLATE "C" PRIMARY KEY,
+    -- SHA-256 of the secret.
+    hash bytea NOT NULL,
+    scope text NOT NULL,
+    catalogs text NOT NULL,
+    -- Seconds since 1970, by the clock of the node that wrote them.
+    created_at bigint NOT NULL,
+    expires_at bigint,
+    revoked_at bigint,
+    -- In which it was last changed.
+    generation bigint NOT NULL
+);
+CREATE INDEX keys_by_generation ON keys (generation, id);
+
+-- An id may contain any characters, also that which is no part of a text of PostgreSQL.
+CREATE TABLE conversations (
+    id bytea PRIMARY KEY,
+    title text NOT NULL,
+    owner text,
+    created_ms bigint NOT NULL,
+    updated_ms bigint NOT NULL,
+    toolbox text
+);
+CREATE INDEX conversations_by_update ON conversations (updated_ms DESC, id);
+
+CREATE TABLE turns (
+    conversation bytea NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    number bigint NOT NULL,
+    question text NOT NULL,
+    answer text NOT NULL DEFAULT '',
+    status text NOT NULL,
+    error text,
+    figures text,
+    events text,
+    created_ms bigint NOT NULL,
+    -- The process that runs it, and until when it counts as alive without a word.
+    node text,
+    leased_until timestamptz,
+    -- Another node was asked to stop it.
+    is_stopped boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (conversation, number)
+);
+CREATE INDEX running_turns ON turns (conversation) WHERE status = 'running';
+
+-- Calls that wait for a person. Whoever sets the answer has decided.
+CREATE TABLE approvals (
+    id text COLLATE "C" PRIMARY KEY,
+    owner text NOT NULL,
+    conversation bytea NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    request text NOT NULL,
+    -- The process that waits.
+    node text NOT NULL,
+    opened_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz NOT NULL,
+    answer text
+);
+CREATE INDEX approvals_by_conversation ON approvals (conversation);
+CREATE INDEX approvals_by_node ON approvals (node);
+
+CREATE TABLE feedback (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    catalog text COLLATE "C" NOT NULL,
+    at_ms bigint NOT NULL,
+    request_id text NOT NULL,
+    tool text NOT NULL,
+    outcome text NOT NULL,
+    query text
+);
+CREATE INDEX feedback_by_catalog ON feedback (catalog, id);
+
+-- Signs the answers of all nodes to searches.
+CREATE TABLE signer (
+    once boolean PRIMARY KEY DEFAULT true CHECK (once),
+    secret bytea NOT NULL
+);
+INSERT INTO signer (secret)
+VALUES (sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));
+
+CREATE TABLE tasks (
+    -- Later ones sort after earlier ones.
+    id text COLLATE "C" PRIMARY KEY,
+    catalog text NOT NULL,
+    -- What its node last said of it, as the API shows it.
+    body text NOT NULL,
+    -- The process that runs it, and until when it counts as alive without a word; null once it has ended.
+    node text NOT NULL,
+    leased_until timestamptz,
+    -- Another node was asked to cancel it.
+    is_cancelled boolean NOT NULL DEFAULT false,
+    saved_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX tasks_by_time ON tasks (saved_at);

@@ -1,0 +1,127 @@
+//! What a node follows of the store beside its catalogs, and what nodes tell each other at once.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::broadcast;
+
+use super::feedback::SharedFeedback;
+use super::keys::SharedKeys;
+use super::{CONNECT_LIMIT, SharedStore, StoreError};
+use crate::feedback::FeedbackStore;
+use crate::keys::{KeyCopy, KeyError, KeyStore};
+
+/// Messages that a slow reader may be behind; it misses the older ones, and asks the store anyway.
+const MAX_UNREAD: usize = 256;
+/// Begins a message that is for those who wait, and says nothing about catalogs.
+const MARK: char = '@';
+
+/// What is followed, and who listens.
+pub(super) struct Watch {
+    keys: OnceLock<Arc<KeyCopy>>,
+    /// Whose answers are signed with the store's secret.
+    feedback: OnceLock<FeedbackStore>,
+    has_secret: AtomicBool,
+    told: broadcast::Sender<String>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Watch {
+            keys: OnceLock::new(),
+            feedback: OnceLock::new(),
+            has_secret: AtomicBool::new(false),
+            told: broadcast::Sender::new(MAX_UNREAD),
+        }
+    }
+}
+
+impl Watch {
+    /// Passes a message on to those who wait. False where it is for nobody here.
+    pub(super) fn note(&self, announced: &str) -> bool {
+        let Some(message) = announced.strip_prefix(MARK) else {
+            return false;
+        };
+        // Without a receiver nobody waits.
+        let _ = self.told.send(message.to_owned());
+        true
+    }
+}
+
+impl SharedStore {
+    /// The keys of the store, with a copy of them in this folder if one is named. The copy is brought
+    /// up to the store once [`SharedStore::follow`] was called.
+    ///
+    /// # Errors
+    /// [`KeyError`] for a copy that cannot be used.
+    pub fn keys(self: &Arc<Self>, copy: Option<&Path>) -> Result<KeyStore, KeyError> {
+        let copy = copy.map(KeyCopy::open).transpose()?.map(Arc::new);
+        if let Some(copy) = &copy {
+            // A server opens its keys once.
+            let _ = self.watch.keys.set(Arc::clone(copy));
+        }
+        let table = SharedKeys::new(Arc::clone(self));
+        Ok(KeyStore::over(Arc::new(table), copy))
+    }
+
+    /// Stores feedback in the store. Answers are signed with the store's secret once
+    /// [`SharedStore::follow`] has read it.
+    pub fn feedback(self: &Arc<Self>, local: FeedbackStore) -> FeedbackStore {
+        let feedback = local.over(Arc::new(SharedFeedback::new(Arc::clone(self))));
+        // A server opens its feedback once.
+        let _ = self.watch.feedback.set(feedback.clone());
+        feedback
+    }
+
+    /// Brings what this node follows up to the store, which has just answered or not.
+    pub(super) async fn look(&self, has_answered: bool) {
+        if has_answered && let Err(error) = self.take_secret().await {
+            tracing::warn!(%error, "the store's signing secret cannot be used; trying again");
+        }
+        self.look_at_keys(has_answered).await;
+    }
+
+    /// Signs with the store's secret from now on.
+    async fn take_secret(&self) -> Result<(), StoreError> {
+        let Some(feedback) = self.watch.feedback.get() else {
+            return Ok(());
+        };
+        if self.watch.has_secret.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let secret = self.ask(CONNECT_LIMIT, self.signing_secret()).await?;
+        let taken = feedback.set_secret(secret);
+        taken.map_err(|error| StoreError::Refused(error.to_string()))?;
+        self.watch.has_secret.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    async fn look_at_keys(&self, has_answered: bool) {
+        let Some(copy) = self.watch.keys.get() else {
+            return;
+        };
+        let followed = match has_answered {
+            true => self.ask(CONNECT_LIMIT, self.follow_keys(copy)).await,
+            false => return copy.note_away(),
+        };
+        if let Err(error) = followed {
+            copy.note_away();
+            tracing::warn!(%error, "the keys of the store cannot be followed; trying again");
+        }
+    }
+
+    /// Everything that nodes tell each other from now on. It only wakes: what counts is in the store.
+    pub(super) fn listen_in(&self) -> broadcast::Receiver<String> {
+        self.watch.told.subscribe()
+    }
+
+    /// Tells every node something once the transaction is committed.
+    pub(super) async fn tell(
+        &self,
+        connection: &mut sqlx::PgConnection,
+        message: &str,
+    ) -> Result<(), StoreError> {
+        self.announce(connection, &format!("{MARK}{message}")).await
+    }
+}
