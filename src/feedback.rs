@@ -69,7 +69,9 @@ impl FeedbackRecord {
 #[derive(Debug, thiserror::Error)]
 pub enum FeedbackError {
     /// The database of the data directory failed.
-    #[error("the database of feedback cannot be used: {0}; check the file and the space on its disk")]
+    #[error(
+        "the database of feedback cannot be used: {0}; check the file and the space on its disk"
+    )]
     Database(#[from] rusqlite::Error),
     /// The store that several nodes share cannot be asked.
     #[error("the store of feedback cannot be used now: {reason}")]

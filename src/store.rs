@@ -11,6 +11,7 @@
 //! - [`SharedEmbedder`] lets a text be embedded once for all nodes.
 //! - `keys` has the API keys, which every node follows into a copy.
 //! - [`SharedSessions`] has the conversations, and [`SharedApprovals`] the calls that wait for a person.
+//! - `memory` has the usage memories, which every node follows too.
 //! - `watch` is what a node follows beside catalogs, and what nodes tell each other.
 
 mod error;
@@ -28,6 +29,8 @@ mod sessions;
 mod approvals;
 mod feedback;
 mod tasks;
+mod memory;
+mod approved;
 mod watch;
 
 use std::str::FromStr;

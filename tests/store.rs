@@ -11,5 +11,6 @@ mod store {
     pub mod outage;
     pub mod schema;
     pub mod sessions;
+    pub mod shared;
     pub mod vectors;
 }

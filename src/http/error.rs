@@ -11,6 +11,8 @@ use crate::catalog_writer::WriteError;
 use crate::feedback::FeedbackError;
 use crate::hints;
 use crate::keys::KeyError;
+use crate::mcp::approved::ApprovedError;
+use crate::store::StoreError;
 
 /// A result whose error is [`ApiError`].
 pub type ApiResult<T> = Result<T, ApiError>;
@@ -261,10 +263,25 @@ pub fn store_unavailable(detail: impl ToString) -> ApiError {
     }
 }
 
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        WriteError::from(error).into()
+    }
+}
+
 impl From<FeedbackError> for ApiError {
     fn from(error: FeedbackError) -> Self {
         match error {
             FeedbackError::Unavailable { reason } => store_unavailable(reason),
+            error => ApiError::internal(error),
+        }
+    }
+}
+
+impl From<ApprovedError> for ApiError {
+    fn from(error: ApprovedError) -> Self {
+        match error {
+            ApprovedError::Unavailable { reason } => store_unavailable(reason),
             error => ApiError::internal(error),
         }
     }

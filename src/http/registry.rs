@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use toolscout_index::{Catalog, DataDir, Error, Listing, Memory, Options, Searcher, Summary};
+use toolscout_index::memory::{Deletion, Source, Switch};
+use toolscout_index::{
+    Catalog, DataDir, Error, Listing, Memory, Options, Searcher, Summary, ToolId,
+};
 
 use self::name_locks::{NameGuard, NameLocks};
 use self::open::{CountedBytes, Evicted, OpenCatalogs};
@@ -25,6 +28,7 @@ use super::settings;
 use super::threads::blocking;
 use crate::catalog_writer::{CatalogStore, CatalogWriter, LocalStore, Watch};
 use crate::embed_cache::{CachedEmbedder, QueryVectors};
+use crate::mcp::approved::ApprovedPlace;
 use crate::store::{FollowedCatalog, SharedEmbedder, SharedStore};
 use crate::telemetry::Metrics;
 
@@ -67,9 +71,58 @@ impl OpenCatalog {
         &self.folder
     }
 
-    /// Its usage memory.
+    /// Its usage memory. It is changed by the methods of the catalog.
     pub fn memory(&self) -> &Memory {
         self.catalog.memory()
+    }
+
+    /// Where the approved definitions of its tools are.
+    pub fn approved(&self) -> ApprovedPlace {
+        match &self.shared {
+            Some(Shared { store, catalog }) => store.approved(catalog),
+            None => self.folder().into(),
+        }
+    }
+
+    /// As [`Memory::remember`], on all nodes. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Memory::remember`]; 503 without the store.
+    pub fn remember(
+        &self,
+        query: &str,
+        tool: &ToolId,
+        at_ms: i64,
+        source: &Source,
+    ) -> ApiResult<bool> {
+        match &self.shared {
+            Some(Shared { store, catalog }) => {
+                Ok(store.remember(catalog, (query, tool), at_ms, source)?)
+            }
+            None => Ok(self.memory().remember(query, tool, at_ms, source)?),
+        }
+    }
+
+    /// As [`Memory::set_switch`], on all nodes. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Memory::set_switch`]; 503 without the store.
+    pub fn switch_memory(&self, switch: Switch) -> ApiResult<()> {
+        match &self.shared {
+            Some(Shared { store, catalog }) => Ok(store.switch_memory(catalog, switch)?),
+            None => Ok(self.memory().set_switch(switch)?),
+        }
+    }
+
+    /// As [`Memory::forget`], on all nodes. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Memory::forget`]; 503 without the store.
+    pub fn forget_memory(&self, what: &Deletion) -> ApiResult<usize> {
+        match &self.shared {
+            Some(Shared { store, catalog }) => Ok(store.forget_memory(catalog, what)?),
+            None => Ok(self.memory().forget(what)?),
+        }
     }
 
     /// Returns once searches see this generation.

@@ -390,11 +390,26 @@ impl App {
         let mut remembered = false;
         if let Some(query) = learned {
             let (tool, at_ms) = (tool.clone(), unix_ms(SystemTime::now()));
-            let learn = move || catalog.memory().remember(&query, &tool, at_ms, &source);
-            remembered = self.cpu_pool.run(learn).await??;
+            let learn = move || catalog.remember(&query, &tool, at_ms, &source);
+            remembered = self.change_memory(learn).await?;
         }
         self.metrics.feedback.inc();
         Ok(remembered)
+    }
+
+    /// Changes a usage memory: on a thread for CPU work, since requests are embedded; with a store on
+    /// one that may wait.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub(super) async fn change_memory<T: Send + 'static>(
+        &self,
+        change: impl FnOnce() -> ApiResult<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        match self.store {
+            Some(_) => blocking(change).await?,
+            None => self.cpu_pool.run(change).await?,
+        }
     }
 
     /// Deletes a catalog and the feedback on it.

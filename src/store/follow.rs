@@ -25,8 +25,7 @@ pub struct FollowingStore {
 impl FollowingStore {
     /// Follows `stored` with `catalog`, which must be new or have followed it before.
     pub fn new(store: Arc<SharedStore>, catalog: Catalog, stored: &StoredCatalog) -> Self {
-        let generation = catalog.searcher().generation();
-        let followed = FollowedCatalog::new(stored.id, stored.source.clone(), generation);
+        let followed = FollowedCatalog::new(stored.id, stored.source.clone(), catalog.clone());
         store.hub.register(&followed);
         FollowingStore {
             store,

@@ -10,8 +10,10 @@ use sqlx::Row;
 use sqlx::postgres::PgListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use toolscout_index::Catalog;
 
 use super::error::StoreError;
+use super::memory::FollowedMemory;
 use super::{CONNECT_LIMIT, SharedStore, within};
 use crate::catalog_writer::Waker;
 
@@ -51,10 +53,13 @@ pub struct FollowedCatalog {
     pub(super) head: AtomicU64,
     is_deleted: AtomicBool,
     waker: OnceLock<Waker>,
+    /// Its usage memory.
+    pub(super) memory: FollowedMemory,
 }
 
 impl FollowedCatalog {
-    pub(super) fn new(id: i64, source: String, generation: u64) -> Arc<Self> {
+    pub(super) fn new(id: i64, source: String, catalog: Catalog) -> Arc<Self> {
+        let generation = catalog.searcher().generation();
         Arc::new(FollowedCatalog {
             id,
             source,
@@ -62,6 +67,7 @@ impl FollowedCatalog {
             head: AtomicU64::new(generation),
             is_deleted: AtomicBool::new(false),
             waker: OnceLock::new(),
+            memory: FollowedMemory::new(catalog),
         })
     }
 
@@ -164,7 +170,7 @@ impl Hub {
         lock(&self.open).insert(catalog.id, Arc::downgrade(catalog));
     }
 
-    fn open(&self) -> Vec<Arc<FollowedCatalog>> {
+    pub(super) fn open(&self) -> Vec<Arc<FollowedCatalog>> {
         let mut open = lock(&self.open);
         open.retain(|_, catalog| catalog.strong_count() > 0);
         open.values().filter_map(Weak::upgrade).collect()
@@ -317,7 +323,7 @@ impl SharedStore {
         Ok(listener)
     }
 
-    async fn poll(&self) {
+    async fn poll(self: &Arc<Self>) {
         let mut beaten: Option<Instant> = None;
         let mut was_away = false;
         // The horizon of the last answer, and when everything was asked for.

@@ -75,11 +75,14 @@ impl SharedStore {
     }
 
     /// Brings what this node follows up to the store, which has just answered or not.
-    pub(super) async fn look(&self, has_answered: bool) {
+    pub(super) async fn look(self: &Arc<Self>, has_answered: bool) {
         if has_answered && let Err(error) = self.take_secret().await {
             tracing::warn!(%error, "the store's signing secret cannot be used; trying again");
         }
         self.look_at_keys(has_answered).await;
+        if has_answered && let Err(error) = self.follow_memories().await {
+            tracing::warn!(%error, "usage memories cannot be followed; trying again");
+        }
     }
 
     /// Signs with the store's secret from now on.

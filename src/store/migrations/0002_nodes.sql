@@ -101,3 +101,59 @@ CREATE TABLE tasks (
     saved_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX tasks_by_time ON tasks (saved_at);
+
+-- The usage memory of a catalog.
+CREATE TABLE memories (
+    catalog bigint PRIMARY KEY REFERENCES catalogs (id) ON DELETE CASCADE,
+    is_on boolean NOT NULL DEFAULT false,
+    -- Of the last change, given under the lock of the row as those of catalogs are.
+    generation bigint NOT NULL,
+    -- In which entries were last deleted: nodes that are behind read all of them.
+    deleted_at bigint NOT NULL DEFAULT 0
+);
+
+-- A request, the tool that was called for it, and one who taught it.
+CREATE TABLE remembered (
+    catalog bigint NOT NULL REFERENCES memories (catalog) ON DELETE CASCADE,
+    -- A hash of request and tool, which may be too long for an index.
+    pair bytea NOT NULL,
+    source text COLLATE "C" NOT NULL,
+    query text NOT NULL,
+    tool text COLLATE "C" NOT NULL,
+    times bigint NOT NULL,
+    at_ms bigint NOT NULL,
+    generation bigint NOT NULL,
+    PRIMARY KEY (catalog, pair, source)
+);
+CREATE INDEX remembered_by_generation ON remembered (catalog, generation);
+CREATE INDEX remembered_by_source ON remembered (catalog, source, at_ms);
+
+-- The approved definitions of a catalog's MCP tools, the changes that nobody has decided on, and the number of the
+-- last decision about each server.
+CREATE TABLE approved_definitions (
+    catalog bigint NOT NULL REFERENCES catalogs (id) ON DELETE CASCADE,
+    server text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    definition bytea NOT NULL,
+    class bigint NOT NULL,
+    PRIMARY KEY (catalog, server, id)
+);
+
+CREATE TABLE approved_changes (
+    catalog bigint NOT NULL REFERENCES catalogs (id) ON DELETE CASCADE,
+    server text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    kind text NOT NULL,
+    approved text,
+    offered text,
+    blocked_by text,
+    since_ms bigint NOT NULL,
+    PRIMARY KEY (catalog, server, id)
+);
+
+CREATE TABLE approved_decisions (
+    catalog bigint NOT NULL REFERENCES catalogs (id) ON DELETE CASCADE,
+    server text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    PRIMARY KEY (catalog, server)
+);
