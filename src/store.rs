@@ -31,6 +31,7 @@ mod feedback;
 mod tasks;
 mod memory;
 mod approved;
+mod audit;
 mod watch;
 
 use std::str::FromStr;
@@ -46,6 +47,7 @@ use tokio::time::timeout;
 use crate::config::StoreSettings;
 
 pub use approvals::SharedApprovals;
+pub use audit::{AuditCursor, ChainError, VerifiedChain};
 pub use catalogs::{CreatedCatalog, StoredCatalog};
 pub use error::StoreError;
 pub use follow::FollowingStore;

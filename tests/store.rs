@@ -5,6 +5,7 @@ mod store {
     pub mod postgres;
     pub mod node;
 
+    pub mod audit;
     pub mod conformance;
     pub mod keys;
     pub mod nodes;

@@ -240,6 +240,7 @@ impl App {
     /// When the data directory cannot be read or the default catalog cannot be opened.
     pub async fn open_catalogs(&self) -> anyhow::Result<()> {
         if let Some(store) = &self.store {
+            store.copy_audit(&self.catalogs.data().join(audit::FILE_NAME));
             store.follow();
         }
         let opened = match self.catalogs.create(&self.default_catalog).await {

@@ -48,6 +48,7 @@ impl SharedStore {
                  VALUES ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5))
                  ON CONFLICT (id) DO UPDATE
                  SET body = excluded.body, leased_until = excluded.leased_until, saved_at = now()
+                 WHERE tasks.leased_until IS NOT NULL
                  RETURNING is_cancelled",
             )
             .bind(id)
@@ -56,9 +57,10 @@ impl SharedStore {
             .bind(&self.node.instance)
             // Nothing is added to null.
             .bind(is_running.then_some(LEASE_S))
-            .fetch_one(&self.pool)
+            .fetch_optional(&self.pool)
             .await?;
-            Ok(is_cancelled)
+            // What was said before the end, and comes after it, changes nothing.
+            Ok(is_cancelled.unwrap_or(false))
         };
         self.ask(WRITE_LIMIT, save).await
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::broadcast;
 
+use super::audit::LocalChain;
 use super::feedback::SharedFeedback;
 use super::keys::SharedKeys;
 use super::{CONNECT_LIMIT, SharedStore, StoreError};
@@ -23,6 +24,8 @@ pub(super) struct Watch {
     /// Whose answers are signed with the store's secret.
     feedback: OnceLock<FeedbackStore>,
     has_secret: AtomicBool,
+    /// The audit log of this node.
+    pub(super) audit: OnceLock<LocalChain>,
     told: broadcast::Sender<String>,
 }
 
@@ -32,6 +35,7 @@ impl Default for Watch {
             keys: OnceLock::new(),
             feedback: OnceLock::new(),
             has_secret: AtomicBool::new(false),
+            audit: OnceLock::new(),
             told: broadcast::Sender::new(MAX_UNREAD),
         }
     }
@@ -82,6 +86,9 @@ impl SharedStore {
         self.look_at_keys(has_answered).await;
         if has_answered && let Err(error) = self.follow_memories().await {
             tracing::warn!(%error, "usage memories cannot be followed; trying again");
+        }
+        if has_answered && let Err(error) = self.copy_audit_now().await {
+            tracing::error!(%error, "the audit log is not copied to the store; trying again");
         }
     }
 

@@ -53,6 +53,11 @@ const LIST: [Excused; 22] = [
     excused("toolscout store", Instead::Help, "needs PostgreSQL"),
     excused("toolscout serve --store", Instead::Help, "needs PostgreSQL"),
     excused(
+        "toolscout keys create --store",
+        Instead::Help,
+        "needs PostgreSQL",
+    ),
+    excused(
         "toolscout agent --llm http:",
         Instead::Help,
         "needs a model",

@@ -247,7 +247,7 @@ fn of_many_questions_at_once_one_begins() {
 }
 
 /// A node whose model answers with this script.
-fn node(cluster: &Cluster, number: usize, script: &[Value]) -> Node {
+pub fn node(cluster: &Cluster, number: usize, script: &[Value]) -> Node {
     let path = cluster.data(number).join("script.jsonl");
     let lines: Vec<String> = script.iter().map(Value::to_string).collect();
     std::fs::write(&path, lines.join("\n")).unwrap();
@@ -266,13 +266,13 @@ fn node(cluster: &Cluster, number: usize, script: &[Value]) -> Node {
 }
 
 /// A question whose answer is awaited elsewhere.
-struct Asked {
+pub struct Asked {
     conversation: String,
     events: JoinHandle<Vec<Value>>,
 }
 
 impl Asked {
-    fn on(node: &Node, question: &str, conversation: Option<&str>) -> Self {
+    pub fn on(node: &Node, question: &str, conversation: Option<&str>) -> Self {
         let body = json!({ "query": question, "conversation": conversation });
         let response = node
             .request(reqwest::Method::POST, "/v1/agent/chat")
@@ -306,7 +306,7 @@ impl Asked {
         self.events.join().unwrap()
     }
 
-    fn status(self) -> String {
+    pub fn status(self) -> String {
         let events = self.end();
         let last = events.last().unwrap_or_else(|| panic!("no events"));
         last["status"]

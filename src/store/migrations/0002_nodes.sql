@@ -157,3 +157,25 @@ CREATE TABLE approved_decisions (
     number bigint NOT NULL,
     PRIMARY KEY (catalog, server)
 );
+
+-- The audit logs of all nodes. Each is a chain of its own, named by the hash of its first entry.
+CREATE TABLE audit_chains (
+    chain text COLLATE "C" PRIMARY KEY,
+    -- The name of the node that last added to it.
+    node text NOT NULL,
+    entries bigint NOT NULL
+);
+
+CREATE TABLE audit (
+    chain text COLLATE "C" NOT NULL REFERENCES audit_chains (chain),
+    seq bigint NOT NULL,
+    entry text NOT NULL,
+    hash bytea NOT NULL,
+    -- Of the entry, to look for.
+    time_ms bigint NOT NULL,
+    tool text,
+    event text,
+    decision text,
+    PRIMARY KEY (chain, seq)
+);
+CREATE INDEX audit_by_time ON audit (time_ms DESC, chain DESC, seq DESC);
