@@ -15,6 +15,8 @@ use crate::gate::audit::{AuditError, AuditLog, ChainCheck, ChainedEntry};
 
 /// Entries that are copied, or verified, at a time.
 const PAGE: usize = 500;
+/// Most pages that are copied at once: the rest of a long log follows with the next look.
+const MAX_PAGES: usize = 20;
 
 /// The log of this node, and how far it is copied.
 #[derive(Clone)]
@@ -149,31 +151,32 @@ impl SharedStore {
         let _ = self.watch.audit.set(LocalChain::new(path));
     }
 
-    /// Copies what the log of this node has and the store has not. Returns how much it has.
+    /// Copies what the log of this node has and the store has not; of a long log a part.
     ///
     /// # Errors
     /// [`StoreError`]; what was copied before stays.
-    pub async fn copy_audit_now(&self) -> Result<i64, StoreError> {
+    pub async fn copy_audit_now(&self) -> Result<(), StoreError> {
         let Some(local) = self.watch.audit.get() else {
-            return Ok(0);
+            return Ok(());
         };
         let Some(mut copied) = self.copied(local).await? else {
-            return Ok(0);
+            return Ok(());
         };
-        loop {
+        for _ in 0..MAX_PAGES {
             let after = copied.seq;
             let entries = local
                 .read(move |_, log| log.entries_after(after, PAGE))
                 .await?;
             let entries = entries.unwrap_or_default();
             let Some(last) = entries.last() else {
-                return Ok(copied.seq);
+                break;
             };
             copied.seq = last.seq;
             let put = self.put_entries(&copied.chain, &entries);
             self.ask(WRITE_LIMIT, put).await?;
             local.set_copied(copied.clone());
         }
+        Ok(())
     }
 
     /// How far the log of this node is copied; `None` while it has no entry.

@@ -1,8 +1,9 @@
 //! What a node follows of the store beside its catalogs, and what nodes tell each other at once.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::broadcast;
 
@@ -27,6 +28,8 @@ pub(super) struct Watch {
     /// The audit log of this node.
     pub(super) audit: OnceLock<LocalChain>,
     told: broadcast::Sender<String>,
+    /// What went wrong when it was last tried.
+    problems: Mutex<BTreeMap<&'static str, String>>,
 }
 
 impl Default for Watch {
@@ -37,6 +40,7 @@ impl Default for Watch {
             has_secret: AtomicBool::new(false),
             audit: OnceLock::new(),
             told: broadcast::Sender::new(MAX_UNREAD),
+            problems: Mutex::default(),
         }
     }
 }
@@ -60,11 +64,15 @@ impl SharedStore {
     /// # Errors
     /// [`KeyError`] for a copy that cannot be used.
     pub fn keys(self: &Arc<Self>, copy: Option<&Path>) -> Result<KeyStore, KeyError> {
-        let copy = copy.map(KeyCopy::open).transpose()?.map(Arc::new);
-        if let Some(copy) = &copy {
-            // A server opens its keys once.
-            let _ = self.watch.keys.set(Arc::clone(copy));
-        }
+        let copy = match (copy, self.watch.keys.get()) {
+            (None, _) => None,
+            // One copy for all who ask: it is the one that follows.
+            (Some(_), Some(open)) => Some(Arc::clone(open)),
+            (Some(folder), None) => {
+                let opened = Arc::new(KeyCopy::open(folder)?);
+                Some(Arc::clone(self.watch.keys.get_or_init(|| opened)))
+            }
+        };
         let table = SharedKeys::new(Arc::clone(self));
         Ok(KeyStore::over(Arc::new(table), copy))
     }
@@ -80,15 +88,36 @@ impl SharedStore {
 
     /// Brings what this node follows up to the store, which has just answered or not.
     pub(super) async fn look(self: &Arc<Self>, has_answered: bool) {
-        if has_answered && let Err(error) = self.take_secret().await {
-            tracing::warn!(%error, "the store's signing secret cannot be used; trying again");
+        if !has_answered {
+            if let Some(copy) = self.watch.keys.get() {
+                copy.note_away();
+            }
+            return;
         }
-        self.look_at_keys(has_answered).await;
-        if has_answered && let Err(error) = self.follow_memories().await {
-            tracing::warn!(%error, "usage memories cannot be followed; trying again");
+        self.report("signing secret", self.take_secret().await);
+        self.report("keys", self.look_at_keys().await);
+        self.report("usage memories", self.follow_memories().await);
+        self.report("audit log", self.copy_audit_now().await);
+    }
+
+    /// Logs what went wrong, once while it is the same.
+    fn report(&self, what: &'static str, outcome: Result<(), StoreError>) {
+        let problems = self.watch.problems.lock();
+        let mut problems = problems.unwrap_or_else(PoisonError::into_inner);
+        let problem = outcome.err().map(|error| error.to_string());
+        if problem.as_ref() == problems.get(what) {
+            return;
         }
-        if has_answered && let Err(error) = self.copy_audit_now().await {
-            tracing::error!(%error, "the audit log is not copied to the store; trying again");
+        match problem {
+            Some(problem) => {
+                tracing::warn!(
+                    what,
+                    problem,
+                    "what nodes share is behind here; trying again"
+                );
+                problems.insert(what, problem);
+            }
+            None => drop(problems.remove(what)),
         }
     }
 
@@ -107,18 +136,15 @@ impl SharedStore {
         Ok(())
     }
 
-    async fn look_at_keys(&self, has_answered: bool) {
+    async fn look_at_keys(&self) -> Result<(), StoreError> {
         let Some(copy) = self.watch.keys.get() else {
-            return;
+            return Ok(());
         };
-        let followed = match has_answered {
-            true => self.ask(CONNECT_LIMIT, self.follow_keys(copy)).await,
-            false => return copy.note_away(),
-        };
-        if let Err(error) = followed {
+        let followed = self.ask(CONNECT_LIMIT, self.follow_keys(copy)).await;
+        if followed.is_err() {
             copy.note_away();
-            tracing::warn!(%error, "the keys of the store cannot be followed; trying again");
         }
+        followed
     }
 
     /// Everything that nodes tell each other from now on. It only wakes: what counts is in the store.

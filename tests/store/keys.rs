@@ -130,6 +130,34 @@ fn of_two_requests_for_the_last_two_keys_one_is_refused() {
     }
 }
 
+#[test]
+#[ignore = "needs PostgreSQL: scripts/postgres.sh"]
+fn whoever_opens_the_keys_of_a_node_sees_the_copy_that_follows() {
+    let postgres = Postgres::start();
+    let runtime = Runtime::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = shared(&postgres, &runtime);
+    // A server opens them to see whether it may listen, and again to serve.
+    let opened = [(); 2].map(|()| store.keys(Some(folder.path())).unwrap());
+    store.follow();
+    let elsewhere = shared(&postgres, &runtime).keys(None).unwrap();
+    let now = SystemTime::now();
+    let made = elsewhere
+        .create(Scope::Search, Catalogs::All, None, now)
+        .unwrap();
+    let begun = Instant::now();
+    for keys in &opened {
+        while keys.verify_known(&made.token, now).unwrap() != Some(Ok(made.key.clone())) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "it does not follow"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(keys.known_in_use().unwrap(), Some(true));
+    }
+}
+
 fn copied(id: &str) -> StoredKey {
     let folder = tempfile::tempdir().unwrap();
     let store = KeyStore::open(folder.path()).unwrap();
