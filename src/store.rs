@@ -16,6 +16,7 @@
 
 mod error;
 mod migrations;
+mod followed_memory;
 mod hub;
 mod row;
 mod catalogs;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use toolscout_index::Catalog;
 
 use super::error::StoreError;
-use super::memory::FollowedMemory;
+use super::followed_memory::FollowedMemory;
 use super::{CONNECT_LIMIT, SharedStore, within};
 use crate::catalog_writer::Waker;
 

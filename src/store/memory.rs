@@ -2,14 +2,14 @@
 //! the catalogs that it has open into their files, by generations as it follows tools.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use sqlx::{PgConnection, Row};
+use toolscout_index::ToolId;
 use toolscout_index::memory::{
     Deletion, Entry, MAX_ENTRIES, MAX_ENTRIES_OF_A_KEY, Source, SourceState, Switch,
 };
-use toolscout_index::{Catalog, ToolId};
 
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
@@ -20,30 +20,6 @@ use super::{CONNECT_LIMIT, READ_LIMIT, SharedStore, WRITE_LIMIT};
 const ANNOUNCED: &str = "memory";
 /// A full memory makes room for this many, since nodes read all of it after entries were deleted.
 const ROOM: usize = MAX_ENTRIES / 20;
-/// The generation of a memory that this process has not looked at.
-const UNKNOWN: i64 = -1;
-
-/// The usage memory of a catalog that follows the store.
-pub(super) struct FollowedMemory {
-    catalog: Catalog,
-    generation: AtomicI64,
-    /// Held while it follows.
-    following: Mutex<()>,
-    /// True while it follows because the store has something new.
-    is_busy: AtomicBool,
-}
-
-impl FollowedMemory {
-    pub(super) fn new(catalog: Catalog) -> Self {
-        FollowedMemory {
-            catalog,
-            generation: AtomicI64::new(UNKNOWN),
-            following: Mutex::default(),
-            is_busy: AtomicBool::new(false),
-        }
-    }
-}
-
 impl SharedStore {
     /// As [`toolscout_index::Memory::remember`], for all nodes. This one has followed when it returns.
     ///

@@ -65,6 +65,10 @@ fn the_audit_logs_of_all_nodes_are_listed_and_verified_on_any() {
     for node in [&nodes[0], &nodes[1], &nodes[0]] {
         assert_eq!(Asked::on(node, "Will it rain?", None).status(), "answered");
     }
+    // The end of a call is copied within a second.
+    for node in &nodes {
+        node.until("/v1/audit", |log| log.body["total"] == 6);
+    }
     let [one, two] = nodes.each_ref().map(entries);
     assert_eq!((one.len(), &one), (6, &two));
     let of = |wanted: &str| {
