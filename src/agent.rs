@@ -7,6 +7,7 @@
 pub mod context;
 pub mod driver;
 pub mod event;
+mod lease;
 pub mod plan;
 pub mod profile;
 pub mod prompt;
@@ -38,7 +39,10 @@ use record::Record;
 
 use crate::finder::toolbox::{self, TokenCounter};
 use crate::finder::{ToolSearch, ToolboxConfig, model_names};
-use crate::gate::{Answer, Approvals, AuditLog, Caller, Directory, Gate, OpenApproval, Policies};
+use crate::gate::{
+    Answer, ApprovalBoard, Approvals, AuditLog, BoardError, Caller, Directory, Gate, OpenApproval,
+    Policies,
+};
 use crate::llm::ChatModel;
 use crate::session::{ConversationId, OwnerScope, SessionError, Sessions, TurnEvents};
 use crate::tools::{Callable, Registry, Toolset, UserTool};
@@ -315,6 +319,20 @@ impl Agent {
         self.shared.approvals.answer(scope, id, answer)
     }
 
+    /// As [`Agent::answer_approval`], for requests of every node that shares the store.
+    ///
+    /// # Errors
+    /// [`BoardError`].
+    pub async fn answer_approval_anywhere(
+        &self,
+        scope: &OwnerScope,
+        id: &str,
+        answer: Answer,
+    ) -> Result<bool, BoardError> {
+        let approvals = &self.shared.approvals;
+        approvals.answer_anywhere(scope, id, answer).await
+    }
+
     /// True while a run of a conversation is in progress within `scope`.
     pub fn is_running(&self, scope: &OwnerScope, conversation: &ConversationId) -> bool {
         let running = self.shared.running();
@@ -323,9 +341,17 @@ impl Agent {
             .is_some_and(|run| scope.covers(&run.owner))
     }
 
-    /// The open requests for approval of this owner's run in a conversation.
-    pub fn open_approvals(&self, owner: &str, conversation: &ConversationId) -> Vec<OpenApproval> {
-        self.shared.approvals.waiting(owner, conversation.as_str())
+    /// The open requests for approval of this owner's run in a conversation, on any node that shares
+    /// the store.
+    pub async fn open_approvals(
+        &self,
+        owner: &str,
+        conversation: &ConversationId,
+    ) -> Vec<OpenApproval> {
+        let approvals = &self.shared.approvals;
+        approvals
+            .waiting_anywhere(owner, conversation.as_str())
+            .await
     }
 
     /// The events so far of a turn that runs; `None` if it does not, within `scope`.
@@ -482,6 +508,7 @@ pub struct AgentBuilder {
     registry: Registry,
     sessions: Option<Arc<Sessions>>,
     audit: Option<Arc<AuditLog>>,
+    board: Option<Arc<dyn ApprovalBoard>>,
     config: AgentConfig,
 }
 
@@ -553,6 +580,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Lets other nodes see and answer open requests for approval.
+    pub fn approval_board(mut self, board: Arc<dyn ApprovalBoard>) -> Self {
+        self.board = Some(board);
+        self
+    }
+
     /// Sets the gate's policies.
     pub fn policies(mut self, policies: Policies) -> Self {
         self.config.policies = policies;
@@ -597,7 +630,7 @@ impl AgentBuilder {
         };
         let shared = AgentState {
             gate: Arc::new(gate),
-            approvals: Approvals::default(),
+            approvals: Approvals::over(self.board),
             model: self.model.ok_or(BuildError::NoModel)?,
             search: self.search.ok_or(BuildError::NoCatalog)?,
             toolsets,

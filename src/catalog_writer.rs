@@ -1,15 +1,15 @@
-//! The single writer of a catalog: a bounded queue of changes, and one thread that applies and
-//! commits them. While the queue is empty, the thread embeds the tools that have no vectors yet.
+//! The single writer of a catalog: a bounded queue of changes, and a task that applies and commits
+//! them. While the queue is empty, it embeds the tools that have no vectors yet. The tasks of all
+//! catalogs share the threads of a [`pool`], so an open catalog that nobody changes costs none.
 //!
 //! The HTTP server and the MCP gateway both write through this. Where a change is written is behind
 //! [`CatalogStore`]: the catalog itself ([`LocalStore`]), or a store that several nodes share.
 
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+mod pool;
+mod work;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -18,15 +18,9 @@ use toolscout_index::{
     Writer,
 };
 
+use self::pool::{Pool, Task, TaskId};
+use self::work::Work;
 use crate::telemetry::GaugeGuard;
-
-/// Most changes in one commit. A commit costs tens of milliseconds, so changes that wait share one.
-const MAX_GROUP: usize = 64;
-/// How often the thread looks for commits of other processes.
-const REFRESH: Duration = Duration::from_secs(1);
-/// Pause after embedding failed; it doubles with each further failure.
-const FIRST_EMBED_RETRY: Duration = Duration::from_secs(1);
-const LAST_EMBED_RETRY: Duration = Duration::from_secs(30);
 
 /// A change to a catalog, applied whole or not at all.
 #[derive(Clone, Debug)]
@@ -71,9 +65,9 @@ pub enum WriteError {
     /// The writer was closed.
     #[error("the catalog is closed for writing")]
     Closed,
-    /// The writer thread panicked.
-    #[error("the writer thread of this catalog ended; restart the program")]
-    ThreadEnded,
+    /// Applying the change panicked.
+    #[error("applying this change failed inside the program; it may or may not have been made")]
+    Panicked,
     /// The catalog was deleted by another node.
     #[error("the catalog was deleted")]
     Deleted,
@@ -101,6 +95,12 @@ pub trait CatalogStore: Send {
     /// # Errors
     /// As [`CatalogStore::commit`].
     fn refresh(&mut self) -> Result<Arc<Searcher>, WriteError>;
+
+    /// False when others have committed nothing since the last refresh. Asked about once a second,
+    /// for every open catalog.
+    fn may_have_news(&self) -> bool {
+        true
+    }
 }
 
 /// The catalog itself, in its folder.
@@ -130,6 +130,10 @@ impl CatalogStore for LocalStore {
     fn refresh(&mut self) -> Result<Arc<Searcher>, WriteError> {
         Ok(self.0.refresh()?)
     }
+
+    fn may_have_news(&self) -> bool {
+        self.0.may_be_behind()
+    }
 }
 
 impl Written {
@@ -143,72 +147,50 @@ impl Written {
     }
 }
 
-/// Called about once a second, when what other processes have committed was read.
+/// Called when a catalog may have changed.
 pub type Watch = Box<dyn FnMut(&Catalog) + Send>;
 
-/// The queue of changes to one catalog. Dropping it ends the thread after the change in progress.
+/// The queue of changes to one catalog. Dropping it ends the work after the changes in it.
 pub struct CatalogWriter {
     /// One permit for each change in the queue.
     permits: Arc<Semaphore>,
-    queue: Arc<Queue>,
-    closing: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    work: Arc<Work>,
+    way: Way,
     depth: Gauge,
     /// The generation of the newest snapshot.
     generation: watch::Receiver<u64>,
 }
 
-/// The way to a writer's thread.
-struct Queue {
-    /// `None` once the writer was closed.
-    sender: Mutex<Option<Sender<Message>>>,
-    /// True from a wake until the thread looks.
-    is_awaited: AtomicBool,
+/// The way to a writer's next turn.
+#[derive(Clone)]
+struct Way {
+    pool: Arc<Pool>,
+    task: TaskId,
 }
 
-impl Queue {
-    fn send(&self, message: Message) -> bool {
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        sender
-            .as_ref()
-            .is_some_and(|sender| sender.send(message).is_ok())
-    }
+/// Wakes a writer to look for commits of others. Does not keep the writer.
+pub struct Waker {
+    work: Weak<Work>,
+    way: Way,
 }
-
-/// Wakes a writer's thread to look for commits of others. Does not keep the writer.
-pub struct Waker(Weak<Queue>);
 
 impl Waker {
-    /// Wakes the thread, if there is still one.
+    /// Wakes the writer, if there is still one.
     pub fn wake(&self) {
-        if let Some(queue) = self.0.upgrade()
-            && !queue.is_awaited.swap(true, Ordering::AcqRel)
+        if let Some(work) = self.work.upgrade()
+            && !work.is_awaited.swap(true, Ordering::AcqRel)
         {
-            // A thread that has ended looks for nothing.
-            queue.send(Message::Look);
+            self.way.pool.call(self.way.task);
         }
     }
 }
 
-enum Message {
-    Change(QueuedChange),
-    /// Others may have committed.
-    Look,
-}
-
-struct QueuedChange {
-    change: Change,
-    reply: oneshot::Sender<Result<Written, WriteError>>,
-    _permit: OwnedSemaphorePermit,
-    _depth: GaugeGuard,
-}
-
 impl CatalogWriter {
-    /// Starts the writer thread of the catalog `name`, with a queue of `capacity` changes. `depth`
-    /// shows how many are queued.
+    /// Starts the writer of the catalog `name`, with a queue of `capacity` changes. `depth` shows how
+    /// many are queued.
     ///
     /// # Errors
-    /// When the system cannot start a thread.
+    /// When the system cannot start the threads that all writers share.
     pub fn start(
         name: &str,
         catalog: Catalog,
@@ -223,7 +205,7 @@ impl CatalogWriter {
     /// function that follows the catalog.
     ///
     /// # Errors
-    /// When the system cannot start a thread.
+    /// As [`CatalogWriter::start`].
     pub fn start_over(
         store: Box<dyn CatalogStore>,
         name: &str,
@@ -232,47 +214,30 @@ impl CatalogWriter {
         depth: Gauge,
         watch: Watch,
     ) -> std::io::Result<Self> {
-        let (sender, queue) = channel();
-        let closing = Arc::new(AtomicBool::new(false));
+        let pool = Pool::shared()?;
         let permits = Arc::new(Semaphore::new(capacity));
         let (published, generation) = watch::channel(catalog.searcher().generation());
-        let way = Arc::new(Queue {
-            sender: Mutex::new(Some(sender)),
-            is_awaited: AtomicBool::new(false),
-        });
-        let thread = WriterThread {
-            name: name.to_owned(),
-            catalog,
-            store,
-            queue,
-            way: Arc::downgrade(&way),
-            closing: Arc::clone(&closing),
-            permits: Arc::clone(&permits),
-            capacity,
-            next_embedding: Some(Instant::now()),
-            failures: 0,
-            watch,
-            published,
-        };
-        let handle = std::thread::Builder::new()
-            .name(format!("write {name}"))
-            .spawn(move || thread.run())?;
+        let work = Work::new(name, catalog, store, watch, published);
+        let work = Arc::new(work);
+        let task = pool.add(Arc::clone(&work) as Arc<dyn Task>, work.first_turn());
         Ok(CatalogWriter {
             permits,
-            queue: way,
-            closing,
-            thread: Mutex::new(Some(handle)),
+            work,
+            way: Way { pool, task },
             depth,
             generation,
         })
     }
 
-    /// What wakes the thread.
+    /// What wakes the writer.
     pub fn waker(&self) -> Waker {
-        Waker(Arc::downgrade(&self.queue))
+        Waker {
+            work: Arc::downgrade(&self.work),
+            way: self.way.clone(),
+        }
     }
 
-    /// Waits until searches see this generation. False where the thread ended before.
+    /// Waits until searches see this generation. False where the writer was closed before.
     pub async fn reaches(&self, generation: u64) -> bool {
         let mut newest = self.generation.clone();
         newest
@@ -295,7 +260,7 @@ impl CatalogWriter {
     /// Waits for room in the queue, applies a change and returns once it is committed.
     ///
     /// # Errors
-    /// [`WriteError::Closed`], [`WriteError::ThreadEnded`], [`WriteError::Catalog`].
+    /// [`WriteError::Closed`], [`WriteError::Panicked`], [`WriteError::Catalog`].
     pub async fn write(&self, change: Change) -> Result<Written, WriteError> {
         let permit = Arc::clone(&self.permits)
             .acquire_owned()
@@ -304,25 +269,16 @@ impl CatalogWriter {
         self.enqueue(change, permit).await
     }
 
-    /// Takes no more changes, finishes those in the queue and waits for the thread. Blocks.
+    /// Takes no more changes and finishes those in the queue. Blocks until then.
     pub fn close(&self) {
-        self.closing.store(true, Ordering::Relaxed);
-        // The thread ends when the last sender is gone and the queue is empty.
-        drop(
-            self.queue
-                .sender
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the writer thread of a catalog panicked");
-        }
+        self.end();
+        self.way.pool.wait_for_end(self.way.task);
+        self.work.end_publishing();
+    }
+
+    fn end(&self) {
+        self.work.take_no_more();
+        self.way.pool.end(self.way.task);
     }
 
     async fn enqueue(
@@ -337,184 +293,27 @@ impl CatalogWriter {
             _permit: permit,
             _depth: GaugeGuard::new(&self.depth),
         };
-        if !self.queue.send(Message::Change(queued)) {
+        let call = || self.way.pool.call(self.way.task);
+        if !self.work.queue(queued, call) {
             return Err(WriteError::Closed);
         }
-        answer.await.map_err(|_| WriteError::ThreadEnded)?
+        answer.await.map_err(|_| WriteError::Panicked)?
     }
 }
 
 impl Drop for CatalogWriter {
-    /// Interrupts embedding. The sender goes with `self`, which ends the thread.
+    /// Interrupts embedding, and waits for nothing.
     fn drop(&mut self) {
-        self.closing.store(true, Ordering::Relaxed);
+        self.end();
     }
 }
 
-/// The only thread that writes to a catalog. It holds the engine's writer lock only while there is
-/// work, so that the command line can write to a catalog that is being served.
-struct WriterThread {
-    name: String,
-    catalog: Catalog,
-    store: Box<dyn CatalogStore>,
-    queue: Receiver<Message>,
-    /// Where it is woken; weak, since the queue ends with its senders.
-    way: Weak<Queue>,
-    closing: Arc<AtomicBool>,
-    permits: Arc<Semaphore>,
-    capacity: usize,
-    /// When to embed next; `None` while every tool has its vectors.
-    next_embedding: Option<Instant>,
-    /// How often embedding failed since it last succeeded.
-    failures: u32,
-    watch: Watch,
-    published: watch::Sender<u64>,
-}
-
-impl WriterThread {
-    fn run(mut self) {
-        loop {
-            match self.queue.recv_timeout(self.idle_timeout()) {
-                Ok(Message::Change(first)) => self.apply_group(first),
-                Ok(Message::Look) => self.look(),
-                Err(RecvTimeoutError::Timeout) => self.use_idle_time(),
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            self.published
-                .send_replace(self.catalog.searcher().generation());
-        }
-    }
-
-    /// How long to wait for a change before the next embedding or refresh is due.
-    fn idle_timeout(&self) -> Duration {
-        let Some(next_embedding) = self.next_embedding else {
-            return REFRESH;
-        };
-        REFRESH.min(next_embedding.saturating_duration_since(Instant::now()))
-    }
-
-    fn apply_group(&mut self, first: QueuedChange) {
-        let mut group = vec![first];
-        let mut is_awaited = false;
-        while group.len() < MAX_GROUP {
-            match self.queue.try_recv() {
-                Ok(Message::Change(next)) => group.push(next),
-                Ok(Message::Look) => is_awaited = true,
-                Err(_) => break,
-            }
-        }
-        self.apply(group);
-        if is_awaited {
-            self.look();
-        }
-        self.next_embedding = Some(Instant::now());
-    }
-
-    /// Commits all of them together. When that fails, each is committed alone, so that one bad
-    /// change does not fail the others.
-    fn apply(&mut self, group: Vec<QueuedChange>) {
-        let changes: Vec<&Change> = group.iter().map(|queued| &queued.change).collect();
-        match self.store.commit(&changes) {
-            Ok(written) => {
-                for (queued, written) in group.into_iter().zip(written) {
-                    queued.answer(Ok(written));
-                }
-            }
-            Err(WriteError::Catalog(_)) if group.len() > 1 => {
-                for queued in group {
-                    self.apply(vec![queued]);
-                }
-            }
-            Err(error) => {
-                let mut group = group.into_iter();
-                let first = group.next();
-                for queued in group {
-                    // Nothing is wrong with any of them: what failed fails for all.
-                    queued.answer(Err(error.of_all()));
-                }
-                if let Some(first) = first {
-                    first.answer(Err(error));
-                }
-            }
-        }
-    }
-
-    fn use_idle_time(&mut self) {
-        if self.next_embedding.is_some_and(|at| at <= Instant::now()) {
-            return self.embed();
-        }
-        self.look();
-    }
-
-    fn look(&mut self) {
-        // Before it looks: what is committed meanwhile wakes it again.
-        if let Some(way) = self.way.upgrade() {
-            way.is_awaited.store(false, Ordering::Release);
-        }
-        let refreshed = self.store.refresh();
-        (self.watch)(&self.catalog);
-        match refreshed {
-            Ok(searcher) if searcher.pending_embeddings() > 0 && self.next_embedding.is_none() => {
-                self.next_embedding = Some(Instant::now());
-            }
-            // Whoever keeps the connection to the store says that it is lost.
-            Ok(_) | Err(WriteError::Unavailable(_) | WriteError::Deleted) => {}
-            Err(error) => {
-                tracing::warn!(catalog = self.name, %error, "cannot read commits of others")
-            }
-        }
-    }
-
-    fn embed(&mut self) {
-        let outcome = self
-            .catalog
-            .writer()
-            .and_then(|mut writer| writer.embed_pending(&mut |_| self.continue_embedding()));
-        let pending = self.catalog.searcher().pending_embeddings();
-        if outcome.is_ok() {
-            self.failures = 0;
-        }
-        self.next_embedding = match outcome {
-            Ok(_) if pending == 0 => None,
-            // Interrupted by a queued change, which comes first.
-            Ok(_) if self.continue_embedding().is_break() => Some(Instant::now()),
-            Ok(_) => Some(Instant::now() + LAST_EMBED_RETRY),
-            // Another process writes, and may be embedding.
-            Err(Error::Locked { .. }) => Some(Instant::now() + REFRESH),
-            Err(error) => {
-                let pause = embed_retry(self.failures);
-                self.failures = self.failures.saturating_add(1);
-                tracing::warn!(
-                    catalog = self.name,
-                    pending,
-                    %error,
-                    retry_s = pause.as_secs(),
-                    "embedding failed; these tools are found by their words until a retry succeeds"
-                );
-                Some(Instant::now() + pause)
-            }
-        };
-    }
-
-    /// Breaks when a change is queued, others have committed, or the writer is closing.
-    fn continue_embedding(&self) -> ControlFlow<()> {
-        // A queued change holds a permit.
-        let is_queued = self.permits.available_permits() < self.capacity;
-        let is_awaited = self
-            .way
-            .upgrade()
-            .is_some_and(|way| way.is_awaited.load(Ordering::Acquire));
-        if is_queued || is_awaited || self.closing.load(Ordering::Relaxed) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-}
-
-/// The pause after embedding failed, having failed so often before.
-fn embed_retry(failures: u32) -> Duration {
-    (FIRST_EMBED_RETRY * 2_u32.saturating_pow(failures.min(10))).min(LAST_EMBED_RETRY)
+/// A change in the queue, with who waits for it.
+struct QueuedChange {
+    change: Change,
+    reply: oneshot::Sender<Result<Written, WriteError>>,
+    _permit: OwnedSemaphorePermit,
+    _depth: GaugeGuard,
 }
 
 impl QueuedChange {
@@ -631,15 +430,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn embedding_is_tried_again_soon_and_then_less_often() {
-        let pauses: Vec<u64> = (0..7)
-            .map(|failures| embed_retry(failures).as_secs())
-            .collect();
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(embed_retry(u32::MAX), LAST_EMBED_RETRY);
-    }
-
     #[tokio::test]
     async fn a_full_queue_refuses_and_a_closed_writer_takes_nothing() {
         let (_dir, _catalog, writer) = writer(0);
@@ -650,5 +440,144 @@ mod tests {
         writer.close();
         let refused = writer.write(upsert("a")).await;
         assert!(matches!(refused, Err(WriteError::Closed)), "{refused:?}");
+    }
+
+    /// The catalog itself, which panics at tools of some names: before it commits, or after.
+    struct Panicking(LocalStore);
+
+    impl CatalogStore for Panicking {
+        fn commit(&mut self, changes: &[&Change]) -> Result<Vec<Written>, WriteError> {
+            let has = |name: &str| {
+                changes.iter().any(|change| match change {
+                    Change::Upsert(tools) => tools.iter().any(|tool| tool.id.name() == name),
+                    _ => false,
+                })
+            };
+            assert!(!has("before"), "before the commit");
+            let written = self.0.commit(changes);
+            assert!(!has("after"), "after the commit");
+            written
+        }
+
+        fn refresh(&mut self) -> Result<Arc<Searcher>, WriteError> {
+            self.0.refresh()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_the_change_that_causes_it_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = DataDir::new(dir.path())
+            .open_or_create("c", Options::default())
+            .unwrap();
+        let store = Box::new(Panicking(LocalStore(catalog.clone())));
+        let depth = Gauge::default();
+        let writer = CatalogWriter::start_over(
+            store,
+            "c",
+            catalog.clone(),
+            64,
+            depth.clone(),
+            Box::new(|_| panic!("while it follows")),
+        )
+        .unwrap();
+        let (_other_dir, other_catalog, other) = self::writer(64);
+        for round in 0..3 {
+            let names = ["a", "before", "b", "after", "c"].map(|name| match name {
+                "before" | "after" => name.to_owned(),
+                name => format!("{name}{round}"),
+            });
+            let writes = names.iter().map(|name| writer.write(upsert(name)));
+            let outcomes = futures_util::future::join_all(writes).await;
+            for (name, outcome) in names.iter().zip(outcomes) {
+                match name.as_str() {
+                    "before" | "after" => {
+                        assert!(matches!(outcome, Err(WriteError::Panicked)), "{outcome:?}");
+                    }
+                    name => assert!(outcome.is_ok(), "{name}: {outcome:?}"),
+                }
+            }
+            other.write(upsert(&format!("t{round}"))).await.unwrap();
+        }
+        assert_eq!(
+            (catalog.searcher().len(), other_catalog.searcher().len()),
+            (10, 3)
+        );
+        assert_eq!(depth.get(), 0);
+        writer.close();
+    }
+
+    /// Polls futures once, so that their changes are queued.
+    async fn queued<F: Future<Output = Result<Written, WriteError>>>(
+        writes: impl Iterator<Item = F>,
+    ) -> Vec<std::pin::Pin<Box<F>>> {
+        let mut pending = Vec::new();
+        for write in writes {
+            let mut write = Box::pin(write);
+            assert!(futures_util::poll!(&mut write).is_pending());
+            pending.push(write);
+            // Renews what a task may do before it has to wait.
+            tokio::task::yield_now().await;
+        }
+        pending
+    }
+
+    #[tokio::test]
+    async fn closing_finishes_what_is_queued() {
+        let (_dir, catalog, writer) = writer(200);
+        let names: Vec<String> = (0..200).map(|number| format!("t{number}")).collect();
+        let writes = queued(names.iter().map(|name| writer.write(upsert(name)))).await;
+        writer.close();
+        assert_eq!(catalog.searcher().len(), 200);
+        for outcome in futures_util::future::join_all(writes).await {
+            outcome.unwrap();
+        }
+        assert!(!writer.reaches(u64::MAX).await, "nothing follows");
+        writer.close();
+    }
+
+    #[tokio::test]
+    async fn what_clients_that_left_have_queued_is_written_after_the_writer_is_dropped() {
+        let (_dir, catalog, writer) = writer(200);
+        let names: Vec<String> = (0..200).map(|number| format!("t{number}")).collect();
+        drop(queued(names.iter().map(|name| writer.write(upsert(name)))).await);
+        let (pool, task) = (Arc::clone(&writer.way.pool), writer.way.task);
+        drop(writer);
+        tokio::task::spawn_blocking(move || pool.wait_for_end(task))
+            .await
+            .unwrap();
+        assert_eq!(catalog.searcher().len(), 200);
+    }
+
+    #[tokio::test]
+    async fn what_another_process_commits_is_seen_within_about_a_second() {
+        let (dir, catalog, writer) = writer(4);
+        let other = DataDir::new(dir.path())
+            .open("c", Options::default())
+            .unwrap();
+        for round in 1..=3 {
+            let mut elsewhere = other.writer().unwrap();
+            elsewhere
+                .upsert(&[Tool::new("s", &format!("t{round}")).unwrap()])
+                .unwrap();
+            let generation = elsewhere.commit().unwrap();
+            drop(elsewhere);
+            let seen = writer.reaches(generation);
+            let seen = tokio::time::timeout(std::time::Duration::from_secs(10), seen);
+            assert!(seen.await.unwrap());
+            assert_eq!(catalog.searcher().len(), round);
+        }
+    }
+
+    #[tokio::test]
+    async fn fifty_catalogs_share_a_handful_of_threads() {
+        let threads = || std::fs::read_dir("/proc/self/task").map(Iterator::count);
+        let all: Vec<_> = (0..50).map(|_| writer(4)).collect();
+        for (_, _, writer) in all.iter().take(10) {
+            writer.write(upsert("a")).await.unwrap();
+        }
+        if let Ok(threads) = threads() {
+            assert!(threads < 40, "{threads} threads");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A cache of the vectors of search requests, in front of an embedder.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,15 +17,40 @@ pub struct CacheCounters {
     pub misses: Counter,
 }
 
-/// Stores the vectors of the most recent requests. Texts of tools pass through.
-///
-/// Give every catalog a cache of its own: the time of an answer would otherwise tell the users of
-/// one catalog what those of another ask.
-pub struct CachedEmbedder {
-    inner: Arc<dyn Embedder>,
-    vectors: Mutex<LruCache<String, Vec<f32>>>,
+/// The vectors of the most recent requests, of any number of embedders. Each finds its own only: if
+/// two catalogs shared them, the time of an answer would tell the users of one what those of the
+/// other ask.
+pub struct QueryVectors {
+    vectors: Mutex<LruCache<(u64, String), Vec<f32>>>,
     /// Most texts, about 2 KB each with a model of 384 dimensions.
     capacity: usize,
+    last_owner: AtomicU64,
+}
+
+impl QueryVectors {
+    /// Room for this many texts in all.
+    pub fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(QueryVectors {
+            // Unbounded, since a bounded one reserves all its memory at once; `store` keeps the
+            // bound.
+            vectors: Mutex::new(LruCache::unbounded()),
+            capacity,
+            last_owner: AtomicU64::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<(u64, String), Vec<f32>>> {
+        // Vectors are inserted whole, so a panic elsewhere leaves the cache valid.
+        self.vectors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stores the vectors of the most recent requests. Texts of tools pass through.
+pub struct CachedEmbedder {
+    inner: Arc<dyn Embedder>,
+    stored: Arc<QueryVectors>,
+    /// Its number among those that share the cache.
+    owner: u64,
     counters: CacheCounters,
     is_bypassed: AtomicBool,
 }
@@ -33,12 +58,19 @@ pub struct CachedEmbedder {
 impl CachedEmbedder {
     /// Wraps an embedder with room for this many texts.
     pub fn new(inner: Arc<dyn Embedder>, capacity: usize, counters: CacheCounters) -> Self {
+        CachedEmbedder::sharing(inner, QueryVectors::new(capacity), counters)
+    }
+
+    /// Wraps an embedder whose texts take their room among those of others.
+    pub fn sharing(
+        inner: Arc<dyn Embedder>,
+        stored: Arc<QueryVectors>,
+        counters: CacheCounters,
+    ) -> Self {
         CachedEmbedder {
             inner,
-            // Unbounded, since a bounded one reserves all its memory at once; `store` keeps the
-            // bound.
-            vectors: Mutex::new(LruCache::unbounded()),
-            capacity,
+            owner: stored.last_owner.fetch_add(1, Ordering::Relaxed),
+            stored,
             counters,
             is_bypassed: AtomicBool::new(false),
         }
@@ -54,24 +86,31 @@ impl CachedEmbedder {
         self.is_bypassed.store(false, Ordering::Release);
     }
 
-    /// Removes all vectors.
+    /// Removes all its vectors.
     pub fn clear(&self) {
-        self.lock().clear();
-    }
-
-    fn store(&self, texts: Vec<&str>, vectors: &[Vec<f32>]) {
-        let mut stored = self.lock();
-        for (text, vector) in texts.into_iter().zip(vectors) {
-            stored.put(text.to_owned(), vector.clone());
-            if stored.len() > self.capacity {
-                stored.pop_lru();
-            }
+        let mut stored = self.stored.lock();
+        let own = stored
+            .iter()
+            .map(|(key, _)| key)
+            .filter(|(owner, _)| *owner == self.owner);
+        let own: Vec<_> = own.cloned().collect();
+        for key in own {
+            stored.pop(&key);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<String, Vec<f32>>> {
-        // Vectors are inserted whole, so a panic elsewhere leaves the cache valid.
-        self.vectors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn key(&self, text: &str) -> (u64, String) {
+        (self.owner, text.to_owned())
+    }
+
+    fn store(&self, texts: Vec<&str>, vectors: &[Vec<f32>]) {
+        let mut stored = self.stored.lock();
+        for (text, vector) in texts.into_iter().zip(vectors) {
+            stored.put(self.key(text), vector.clone());
+            if stored.len() > self.stored.capacity {
+                stored.pop_lru();
+            }
+        }
     }
 }
 
@@ -93,10 +132,10 @@ impl Embedder for CachedEmbedder {
             return self.inner.embed_queries_within(texts, limit);
         }
         let mut found: Vec<Option<Vec<f32>>> = {
-            let mut stored = self.lock();
+            let mut stored = self.stored.lock();
             texts
                 .iter()
-                .map(|text| stored.get(*text).cloned())
+                .map(|text| stored.get(&self.key(text)).cloned())
                 .collect()
         };
         let missing: Vec<&str> = texts
@@ -165,6 +204,32 @@ mod tests {
         let calls = model.0.lock().unwrap().clone();
         assert_eq!(calls, [vec!["a", "bb"], vec!["ccc"], vec!["bb"]]);
         assert_eq!((counters.hits.get(), counters.misses.get()), (2, 4));
+    }
+
+    #[test]
+    fn embedders_that_share_room_share_no_vectors() {
+        let model = Arc::new(Recording::default());
+        let stored = QueryVectors::new(3);
+        let [a, b] = [(); 2].map(|()| {
+            CachedEmbedder::sharing(model.clone(), Arc::clone(&stored), CacheCounters::default())
+        });
+        let calls = || model.0.lock().unwrap().len();
+        for (cache, text, expected) in [
+            (&a, "x", 1),
+            (&b, "x", 2),
+            (&a, "x", 2),
+            (&b, "y", 3),
+            // The one used longest ago makes room, whose ever it is: that of `b`.
+            (&a, "z", 4),
+            (&a, "x", 4),
+            (&b, "x", 5),
+        ] {
+            cache.embed_queries(&[text]).unwrap();
+            assert_eq!(calls(), expected, "{text}");
+        }
+        a.clear();
+        b.embed_queries(&["x"]).unwrap();
+        assert_eq!(calls(), 5, "only its own are removed");
     }
 
     #[test]

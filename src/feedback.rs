@@ -1,47 +1,23 @@
 //! Feedback: which tool was used for which search. One database for all catalogs of a data
 //! directory, with the secret that signs the answers to searches.
 
+mod local;
 mod token;
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
-use toolscout_index::database;
 use utoipa::ToSchema;
 
 use crate::clock::unix_ms;
 
+use local::LocalFeedback;
 pub use token::{MAX_BYTES as MAX_TOKEN_BYTES, SearchContext, Signer, VerifiedAnswer};
-
-/// The database of feedback, beside the catalogs in the data directory.
-const FILE_NAME: &str = "feedback.db";
-
-/// Its name in earlier versions.
-const FORMER_FILE_NAME: &str = "feedback.sqlite";
 
 /// Most records of a catalog, about 200 bytes each. New ones replace the oldest.
 const MAX_RECORDS: usize = 100_000;
-
-/// The migrations of the database.
-const MIGRATIONS: &[&str] = &[
-    "
-    CREATE TABLE IF NOT EXISTS feedback (
-        id INTEGER PRIMARY KEY,
-        catalog TEXT NOT NULL,
-        at_ms INTEGER NOT NULL,
-        request_id TEXT NOT NULL,
-        tool TEXT NOT NULL,
-        outcome TEXT NOT NULL,
-        query TEXT
-    ) STRICT;
-    CREATE INDEX IF NOT EXISTS feedback_by_catalog ON feedback (catalog, id);",
-    "
-    CREATE TABLE IF NOT EXISTS signer (id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL) STRICT;
-    INSERT OR IGNORE INTO signer VALUES (1, randomblob(32));",
-];
 
 /// The outcome of a found tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -54,6 +30,17 @@ pub enum Outcome {
     Helpful,
     /// It was not the right tool.
     NotHelpful,
+}
+
+impl Outcome {
+    /// The outcome as it is written in JSON and in databases.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Used => "used",
+            Outcome::Helpful => "helpful",
+            Outcome::NotHelpful => "not_helpful",
+        }
+    }
 }
 
 /// Feedback on one tool of an answer.
@@ -78,13 +65,59 @@ impl FeedbackRecord {
     }
 }
 
-/// The feedback of one data directory.
+/// Why feedback cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum FeedbackError {
+    /// The database of the data directory failed.
+    #[error(
+        "the database of feedback cannot be used: {0}; check the file and the space on its disk"
+    )]
+    Database(#[from] rusqlite::Error),
+    /// The store that several nodes share cannot be asked.
+    #[error("the store of feedback cannot be used now: {reason}")]
+    Unavailable {
+        /// What the store answered, or why it did not.
+        reason: String,
+    },
+}
+
+/// Where feedback is stored: in a data directory, or in the store that several nodes share. Methods
+/// block.
+pub trait FeedbackTable: Send + Sync {
+    /// As [`FeedbackStore::called`].
+    ///
+    /// # Errors
+    /// [`FeedbackError`].
+    fn called(&self, catalog: &str) -> Result<Vec<(String, Vec<String>)>, FeedbackError>;
+
+    /// As [`FeedbackStore::forget`].
+    ///
+    /// # Errors
+    /// [`FeedbackError`].
+    fn forget(&self, catalog: &str) -> Result<(), FeedbackError>;
+
+    /// Stores a record, and deletes the catalog's oldest beyond `max_records`.
+    ///
+    /// # Errors
+    /// [`FeedbackError`].
+    fn insert(
+        &self,
+        catalog: &str,
+        record: &FeedbackRecord,
+        at_ms: i64,
+        max_records: usize,
+    ) -> Result<(), FeedbackError>;
+}
+
+/// The feedback of one data directory, or of a store. Cheap to clone.
 #[derive(Clone)]
 pub struct FeedbackStore {
-    connection: Arc<Mutex<Connection>>,
+    local: Arc<LocalFeedback>,
+    /// The store that several nodes share, in place of the data directory.
+    shared: Option<Arc<dyn FeedbackTable>>,
     max_records: usize,
     /// Signs the answers to searches.
-    signer: Signer,
+    signer: Arc<RwLock<Signer>>,
 }
 
 impl FeedbackStore {
@@ -93,115 +126,108 @@ impl FeedbackStore {
     /// # Errors
     /// When the database cannot be used.
     pub fn open(data_dir: &Path) -> anyhow::Result<Self> {
-        let path: PathBuf = data_dir.join(FILE_NAME);
-        let opened = database::open_renamed(&path, &data_dir.join(FORMER_FILE_NAME), MIGRATIONS)
-            .and_then(|connection| Ok((secret(&connection)?, connection)));
-        let (secret, connection) =
-            opened.map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        let (local, secret) = LocalFeedback::open(data_dir)?;
         Ok(FeedbackStore {
-            connection: Arc::new(Mutex::new(connection)),
+            local: Arc::new(local),
+            shared: None,
             max_records: MAX_RECORDS,
-            signer: Signer::new(secret),
+            signer: Arc::new(RwLock::new(Signer::new(secret))),
         })
+    }
+
+    /// Stores feedback in this table; what the data directory has stays there. Its secret signs until
+    /// [`FeedbackStore::set_secret`] was called.
+    pub fn over(self, table: Arc<dyn FeedbackTable>) -> Self {
+        FeedbackStore {
+            shared: Some(table),
+            ..self
+        }
     }
 
     /// True when a data directory has feedback.
     pub fn exists(data_dir: &Path) -> bool {
-        [FILE_NAME, FORMER_FILE_NAME]
-            .iter()
-            .any(|name| data_dir.join(name).exists())
+        LocalFeedback::exists(data_dir)
     }
 
     /// The signer of the answers to searches.
-    pub fn signer(&self) -> &Signer {
-        &self.signer
+    pub fn signer(&self) -> Signer {
+        let signer = self.signer.read();
+        signer.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Signs with this secret from now on, also after a restart.
+    ///
+    /// # Errors
+    /// [`FeedbackError::Database`].
+    pub fn set_secret(&self, secret: [u8; 32]) -> Result<(), FeedbackError> {
+        self.local.set_secret(&secret)?;
+        let mut signer = self.signer.write().unwrap_or_else(PoisonError::into_inner);
+        *signer = Signer::new(secret);
+        Ok(())
     }
 
     /// The queries in the feedback of a catalog, each with the ids of the tools that were used or
     /// helpful. A tool may have been removed since.
     ///
     /// # Errors
-    /// When the database fails.
-    pub fn called(&self, catalog: &str) -> rusqlite::Result<Vec<(String, Vec<String>)>> {
-        self.with(|connection| {
-            let mut rows = connection.prepare(
-                "SELECT DISTINCT trim(query), tool FROM feedback
-                 WHERE catalog = ?1 AND outcome <> 'not_helpful' AND trim(coalesce(query, '')) <> '' ORDER BY 1, 2",
-            )?;
-            let mut called: Vec<(String, Vec<String>)> = Vec::new();
-            for row in rows.query_map([catalog], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))? {
-                let (query, tool) = row?;
-                // The rows are sorted by query.
-                match called.last_mut().filter(|(known, _)| *known == query) {
-                    Some((_, tools)) => tools.push(tool),
-                    None => called.push((query, vec![tool])),
-                }
-            }
-            Ok(called)
-        })
+    /// [`FeedbackError`].
+    pub fn called(&self, catalog: &str) -> Result<Vec<(String, Vec<String>)>, FeedbackError> {
+        self.table().called(catalog)
     }
 
     /// Deletes the feedback of a catalog, from the database's write-ahead log too. Blocks.
     ///
     /// # Errors
-    /// When the database fails.
-    pub fn forget(&self, catalog: &str) -> rusqlite::Result<()> {
-        self.with(|connection| {
-            connection.execute("DELETE FROM feedback WHERE catalog = ?1", [catalog])?;
-            // While another process reads, the log is truncated by a later checkpoint.
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        })
+    /// [`FeedbackError`].
+    pub fn forget(&self, catalog: &str) -> Result<(), FeedbackError> {
+        self.table().forget(catalog)
     }
 
     /// Stores a record, and deletes the catalog's oldest where it has too many. Blocks.
     ///
     /// # Errors
-    /// When the database fails.
+    /// [`FeedbackError`].
     pub fn insert(
         &self,
         catalog: &str,
         record: &FeedbackRecord,
         now: SystemTime,
-    ) -> rusqlite::Result<()> {
+    ) -> Result<(), FeedbackError> {
         let at_ms = unix_ms(now);
-        let outcome = serde_json::to_value(record.outcome)
-            .ok()
-            .and_then(|outcome| Some(outcome.as_str()?.to_owned()));
-        self.with(|connection| {
-            let change = connection.transaction()?;
-            change.prepare_cached(
-                "INSERT INTO feedback (catalog, at_ms, request_id, tool, outcome, query) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![catalog, at_ms, record.request_id, record.tool, outcome, record.query])?;
-            change.prepare_cached(
-                "DELETE FROM feedback WHERE catalog = ?1 AND id <= (
-                     SELECT id FROM feedback WHERE catalog = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-            )?
-            .execute(params![catalog, self.max_records as i64])?;
-            change.commit()
-        })
+        self.table()
+            .insert(catalog, record, at_ms, self.max_records)
     }
 
-    fn with<T>(
-        &self,
-        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<T> {
-        work(
-            &mut self
-                .connection
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+    fn table(&self) -> &dyn FeedbackTable {
+        match &self.shared {
+            Some(shared) => &**shared,
+            None => &*self.local,
+        }
     }
 }
 
-/// The secret that signs answers. The first server of a data directory creates it, and all use it.
-fn secret(connection: &Connection) -> rusqlite::Result<[u8; 32]> {
-    connection.query_row("SELECT secret FROM signer", [], |row| row.get(0))
+/// The tools of each query, of pairs that are sorted by query.
+///
+/// # Errors
+/// The first one of the pairs.
+pub fn by_query<E>(
+    pairs: impl Iterator<Item = Result<(String, String), E>>,
+) -> Result<Vec<(String, Vec<String>)>, E> {
+    let mut called: Vec<(String, Vec<String>)> = Vec::new();
+    for pair in pairs {
+        let (query, tool) = pair?;
+        match called.last_mut().filter(|(known, _)| *known == query) {
+            Some((_, tools)) => tools.push(tool),
+            None => called.push((query, vec![tool])),
+        }
+    }
+    Ok(called)
 }
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::Connection;
+
     use super::*;
 
     fn record(
@@ -224,7 +250,7 @@ mod tests {
                 .prepare("SELECT catalog || request_id || outcome FROM feedback ORDER BY id")?;
             rows.query_map([], |row| row.get(0))?.collect()
         };
-        store.with(read).unwrap()
+        store.local.with(read).unwrap()
     }
 
     #[test]

@@ -30,7 +30,9 @@ use lru::LruCache;
 use serde_json::{Value, json};
 use toolscout_index::{Tool, ToolId};
 
-pub use approval::{Answer, ApprovalRequest, Approvals, Approver, OpenApproval};
+pub use approval::{
+    Answer, ApprovalBoard, ApprovalRequest, Approvals, Approver, BoardError, OpenApproval,
+};
 pub use audit::AuditLog;
 pub use class::Class;
 pub use definition::Definition;

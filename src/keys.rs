@@ -4,56 +4,33 @@
 //! 256 random bits, so a single SHA-256 is enough to protect it: nobody can guess it. Hashes are
 //! compared in constant time.
 
+mod copy;
+mod local;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use toolscout_index::database::{self, DatabaseError};
+use toolscout_index::database::DatabaseError;
 use uuid::Uuid;
 
-/// The database of keys, beside the catalogs in the data directory.
-pub const FILE_NAME: &str = "keys.db";
+use crate::clock::unix_s as seconds;
 
-/// Its name in earlier versions.
-const FORMER_FILE_NAME: &str = "keys.sqlite";
+pub use copy::{KeyCopy, TRUST};
+pub use local::FILE_NAME;
+
+use local::LocalKeys;
 
 const PREFIX: &str = "tsk_";
 const SECRET_BYTES: usize = 32;
-
-const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS keys (
-        id TEXT PRIMARY KEY,
-        hash BLOB NOT NULL,
-        scope TEXT NOT NULL,
-        catalogs TEXT NOT NULL,
-        created_at INTEGER NOT NULL,
-        expires_at INTEGER,
-        revoked_at INTEGER
-    ) STRICT;";
-
-/// Number of keys that are accepted at `:now`, as [`Key::is_valid`] says.
-const COUNT_VALID: &str =
-    "SELECT count(*) FROM keys WHERE revoked_at IS NULL AND coalesce(expires_at > :now, 1)";
-
-/// Revokes a key unless it is the last that is accepted at `:now` and may do everything, as
-/// [`Key::operates`] says. One statement, so that of two requests for the last two keys one is
-/// refused.
-const REVOKE_UNLESS_LAST: &str = "
-    WITH operators AS (
-        SELECT id FROM keys
-        WHERE revoked_at IS NULL AND coalesce(expires_at > :now, 1) AND catalogs = '*'
-            AND instr(',' || scope || ',', ',admin,') > 0)
-    UPDATE keys SET revoked_at = coalesce(revoked_at, :now) WHERE id = :id
-        AND (id NOT IN operators OR EXISTS (SELECT 1 FROM operators WHERE id <> :id))";
 
 /// A permission of a key. Every key may search.
 #[derive(
@@ -119,7 +96,7 @@ impl Scopes {
     }
 
     /// Reads the format of [`fmt::Display`]. Unknown names are ignored.
-    fn read(text: &str) -> Self {
+    pub fn read(text: &str) -> Self {
         text.split(',')
             .filter_map(|name| Scope::ALL.into_iter().find(|scope| scope.name() == name))
             .collect()
@@ -166,6 +143,13 @@ impl Catalogs {
             Catalogs::All => true,
             Catalogs::Only(names) => names.contains(name),
         }
+    }
+}
+
+impl Catalogs {
+    /// Reads the format of [`fmt::Display`]. An unreadable list gives access to no catalog.
+    pub fn read(text: &str) -> Self {
+        text.parse().unwrap_or(Catalogs::Only(BTreeSet::new()))
     }
 }
 
@@ -249,6 +233,15 @@ impl Key {
     }
 }
 
+/// A key as it is stored: with the hash of its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredKey {
+    /// The key.
+    pub key: Key,
+    /// SHA-256 of its secret.
+    pub hash: Vec<u8>,
+}
+
 /// A new key with its secret, which is not stored and cannot be shown again.
 #[derive(Debug)]
 pub struct CreatedKey {
@@ -316,12 +309,68 @@ pub enum KeyError {
         /// What SQLite answered.
         source: DatabaseError,
     },
+    /// The store that several nodes share cannot be asked.
+    #[error("the store of the keys cannot be used now: {reason}")]
+    Unavailable {
+        /// What the store answered, or why it did not.
+        reason: String,
+    },
 }
 
-/// The keys of one data directory. Changes by another process are seen at once.
+/// Where keys are stored: in the data directory, or in the store that several nodes share. Methods
+/// block until that has answered.
+pub trait KeyTable: Send + Sync {
+    /// Adds a key.
+    ///
+    /// # Errors
+    /// [`KeyError`], as of all methods here, when the table cannot be used.
+    fn insert(&self, stored: &StoredKey) -> Result<(), KeyError>;
+
+    /// Every key, in the order of time and id.
+    ///
+    /// # Errors
+    /// As [`KeyTable::insert`].
+    fn list(&self) -> Result<Vec<Key>, KeyError>;
+
+    /// The key with this id, whatever its state.
+    ///
+    /// # Errors
+    /// As [`KeyTable::insert`].
+    fn find(&self, id: &str) -> Result<Option<StoredKey>, KeyError>;
+
+    /// Revokes a key, unless it was revoked before. False where there is none.
+    ///
+    /// # Errors
+    /// As [`KeyTable::insert`].
+    fn revoke(&self, id: &str, now_s: u64) -> Result<bool, KeyError>;
+
+    /// Revokes a key as [`KeyTable::revoke`] does, unless it is the last that is accepted and may do
+    /// everything, as [`Key::operates`] says. Of two requests for the last two keys one is refused.
+    /// False where there is none, and for the last one.
+    ///
+    /// # Errors
+    /// As [`KeyTable::insert`].
+    fn revoke_unless_last(&self, id: &str, now_s: u64) -> Result<bool, KeyError>;
+
+    /// Number of keys that are accepted, as [`Key::is_valid`] says.
+    ///
+    /// # Errors
+    /// As [`KeyTable::insert`].
+    fn count_valid(&self, now_s: u64) -> Result<usize, KeyError>;
+
+    /// Whether a key was ever added.
+    ///
+    /// # Errors
+    /// As [`KeyTable::insert`].
+    fn is_in_use(&self) -> Result<bool, KeyError>;
+}
+
+/// The keys of a data directory, or of a store that several nodes share. Changes by another process
+/// of the same data directory are seen at once, those by another node within a second.
 pub struct KeyStore {
-    path: PathBuf,
-    connection: Mutex<Connection>,
+    table: Arc<dyn KeyTable>,
+    /// What this node has of the keys of the store; without a store, the table is as near.
+    copy: Option<Arc<KeyCopy>>,
 }
 
 impl KeyStore {
@@ -331,28 +380,21 @@ impl KeyStore {
     /// # Errors
     /// [`KeyError::Io`], [`KeyError::Database`].
     pub fn open(data_dir: &Path) -> Result<Self, KeyError> {
-        database::create_private_dir(data_dir).map_err(|source| KeyError::Io {
-            path: data_dir.to_owned(),
-            source,
-        })?;
-        let path = data_dir.join(FILE_NAME);
-        let former = data_dir.join(FORMER_FILE_NAME);
-        let connection = database::open_renamed(&path, &former, &[SCHEMA]).map_err(|source| {
-            KeyError::Database {
-                path: path.clone(),
-                source,
-            }
-        })?;
         Ok(KeyStore {
-            path,
-            connection: Mutex::new(connection),
+            table: Arc::new(LocalKeys::open(data_dir)?),
+            copy: None,
         })
+    }
+
+    /// The keys of a table, which is asked each time unless a copy knows the answer.
+    pub fn over(table: Arc<dyn KeyTable>, copy: Option<Arc<KeyCopy>>) -> Self {
+        KeyStore { table, copy }
     }
 
     /// Creates a key.
     ///
     /// # Errors
-    /// [`KeyError::Entropy`], [`KeyError::Database`].
+    /// [`KeyError::Entropy`], [`KeyError::Database`], [`KeyError::Unavailable`].
     pub fn create(
         &self,
         scopes: impl Into<Scopes>,
@@ -370,8 +412,15 @@ impl KeyStore {
             expires_at: lifetime.map(|lifetime| created_at.saturating_add(lifetime.as_secs())),
             revoked_at: None,
         };
-        self.insert(&key, &hash(&secret))
-            .map_err(|source| self.failed(source))?;
+        let stored = StoredKey {
+            key,
+            hash: hash(&secret).to_vec(),
+        };
+        self.table.insert(&stored)?;
+        if let Some(copy) = &self.copy {
+            copy.add(&stored)?;
+        }
+        let key = stored.key;
         let token = format!("{PREFIX}{}_{secret}", key.id);
         Ok(CreatedKey { key, token })
     }
@@ -379,52 +428,38 @@ impl KeyStore {
     /// Every key that was ever created, oldest first.
     ///
     /// # Errors
-    /// [`KeyError::Database`].
+    /// [`KeyError::Database`], [`KeyError::Unavailable`].
     pub fn list(&self) -> Result<Vec<Key>, KeyError> {
-        let read = || {
-            let connection = self.lock();
-            let mut statement = connection.prepare_cached(
-                "SELECT id, scope, catalogs, created_at, expires_at, revoked_at FROM keys ORDER BY created_at, id",
-            )?;
-            statement
-                .query_map([], key_of)?
-                .collect::<rusqlite::Result<Vec<_>>>()
-        };
-        read().map_err(|source| self.failed(source))
+        self.table.list()
     }
 
     /// The key with this id, whatever its state.
     ///
     /// # Errors
-    /// [`KeyError::Database`].
+    /// [`KeyError::Database`], [`KeyError::Unavailable`].
     pub fn get(&self, id: &str) -> Result<Option<Key>, KeyError> {
-        let found = self.find(id).map_err(|source| self.failed(source))?;
-        Ok(found.map(|(key, _)| key))
+        Ok(self.table.find(id)?.map(|stored| stored.key))
     }
 
-    /// Revokes a key, at once and permanently.
+    /// Revokes a key, at once and permanently. Other nodes learn of it within a second.
     ///
     /// # Errors
-    /// [`KeyError::UnknownKey`], [`KeyError::Database`].
+    /// [`KeyError::UnknownKey`], [`KeyError::Database`], [`KeyError::Unavailable`].
     pub fn revoke(&self, id: &str, now: SystemTime) -> Result<(), KeyError> {
-        let update = "UPDATE keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1";
-        let found = self.lock().execute(update, params![id, seconds(now)]);
-        match found.map_err(|source| self.failed(source))? {
-            0 => Err(KeyError::UnknownKey { id: id.to_owned() }),
-            _ => Ok(()),
+        if !self.table.revoke(id, seconds(now))? {
+            return Err(KeyError::UnknownKey { id: id.to_owned() });
         }
+        self.forget_copy(id)
     }
 
     /// Revokes a key as [`KeyStore::revoke`] does, unless it is the last valid one that
     /// [operates](Key::operates).
     ///
     /// # Errors
-    /// [`KeyError::LastOperator`], [`KeyError::UnknownKey`], [`KeyError::Database`].
+    /// [`KeyError::LastOperator`], and those of [`KeyStore::revoke`].
     pub fn revoke_unless_last(&self, id: &str, now: SystemTime) -> Result<(), KeyError> {
-        let parameters = named_params! { ":id": id, ":now": seconds(now) };
-        let changed = self.lock().execute(REVOKE_UNLESS_LAST, parameters);
-        if changed.map_err(|source| self.failed(source))? > 0 {
-            return Ok(());
+        if self.table.revoke_unless_last(id, seconds(now))? {
+            return self.forget_copy(id);
         }
         let id = id.to_owned();
         match self.get(&id)? {
@@ -436,105 +471,101 @@ impl KeyStore {
     /// Number of keys that are accepted.
     ///
     /// # Errors
-    /// [`KeyError::Database`].
+    /// [`KeyError::Database`], [`KeyError::Unavailable`].
     pub fn count_valid(&self, now: SystemTime) -> Result<usize, KeyError> {
-        let read = || {
-            self.lock()
-                .prepare_cached(COUNT_VALID)?
-                .query_row(named_params! { ":now": seconds(now) }, |row| row.get(0))
-        };
-        read().map_err(|source| self.failed(source))
+        self.table.count_valid(seconds(now))
     }
 
     /// Whether a key was ever created. Revoking the last key does not open the server again.
     ///
     /// # Errors
-    /// [`KeyError::Database`].
+    /// [`KeyError::Database`], [`KeyError::Unavailable`].
     pub fn is_in_use(&self) -> Result<bool, KeyError> {
-        let read = || {
-            self.lock()
-                .prepare_cached("SELECT EXISTS (SELECT 1 FROM keys)")?
-                .query_row([], |row| row.get::<_, bool>(0))
-        };
-        read().map_err(|source| self.failed(source))
+        match self.known_in_use()? {
+            Some(is_in_use) => Ok(is_in_use),
+            None => self.table.is_in_use(),
+        }
+    }
+
+    /// As [`KeyStore::is_in_use`], without asking a store; `None` where only that knows.
+    ///
+    /// # Errors
+    /// [`KeyError::Database`].
+    pub fn known_in_use(&self) -> Result<Option<bool>, KeyError> {
+        match &self.copy {
+            Some(copy) => copy.is_in_use(),
+            None => self.table.is_in_use().map(Some),
+        }
     }
 
     /// The key of a token, or why it is refused.
     ///
     /// # Errors
-    /// [`KeyError::Database`].
+    /// [`KeyError::Database`], [`KeyError::Unavailable`].
     pub fn verify(
         &self,
         token: &str,
         now: SystemTime,
     ) -> Result<Result<Key, KeyRefusal>, KeyError> {
-        // The secret may contain `_`, the id does not.
-        let Some((id, secret)) = token
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split_once('_'))
-        else {
+        if let Some(known) = self.verify_known(token, now)? {
+            return Ok(known);
+        }
+        let Some((id, secret)) = parts(token) else {
             return Ok(Err(KeyRefusal::Unknown));
         };
-        let Some((key, stored_hash)) = self.find(id).map_err(|source| self.failed(source))? else {
-            return Ok(Err(KeyRefusal::Unknown));
+        Ok(check(self.table.find(id)?, secret, seconds(now)))
+    }
+
+    /// As [`KeyStore::verify`], without asking a store; `None` where only that knows.
+    ///
+    /// # Errors
+    /// [`KeyError::Database`].
+    pub fn verify_known(
+        &self,
+        token: &str,
+        now: SystemTime,
+    ) -> Result<Option<Result<Key, KeyRefusal>>, KeyError> {
+        let Some((id, secret)) = parts(token) else {
+            return Ok(Some(Err(KeyRefusal::Unknown)));
         };
-        Ok(check(key, &stored_hash, secret, seconds(now)))
+        let found = match &self.copy {
+            None => self.table.find(id)?,
+            Some(copy) => match copy.find(id)? {
+                // A key that is new, or no longer valid.
+                None => return Ok(None),
+                found => found,
+            },
+        };
+        Ok(Some(check(found, secret, seconds(now))))
     }
 
-    fn find(&self, id: &str) -> rusqlite::Result<Option<(Key, Vec<u8>)>> {
-        self.lock()
-            .prepare_cached(
-                "SELECT id, scope, catalogs, created_at, expires_at, revoked_at, hash FROM keys WHERE id = ?1",
-            )?
-            .query_row([id], |row| Ok((key_of(row)?, row.get(6)?)))
-            .optional()
-    }
-
-    fn insert(&self, key: &Key, hash: &[u8]) -> rusqlite::Result<usize> {
-        self.lock().execute(
-            "INSERT INTO keys (id, hash, scope, catalogs, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![key.id, hash, key.scopes.to_string(), key.catalogs.to_string(), key.created_at, key.expires_at],
-        )
-    }
-
-    /// A poisoned lock is safe to use: every change is a single statement.
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn failed(&self, source: rusqlite::Error) -> KeyError {
-        KeyError::Database {
-            path: self.path.clone(),
-            source: source.into(),
+    /// Lets this node refuse a revoked key before it has followed the store.
+    fn forget_copy(&self, id: &str) -> Result<(), KeyError> {
+        match &self.copy {
+            Some(copy) => copy.forget(id),
+            None => Ok(()),
         }
     }
 }
 
-fn check(key: Key, stored_hash: &[u8], secret: &str, now: u64) -> Result<Key, KeyRefusal> {
+/// The id and the secret of a token.
+fn parts(token: &str) -> Option<(&str, &str)> {
+    // The secret may contain `_`, the id does not.
+    token.strip_prefix(PREFIX)?.split_once('_')
+}
+
+fn check(found: Option<StoredKey>, secret: &str, now_s: u64) -> Result<Key, KeyRefusal> {
+    let Some(StoredKey { key, hash: stored }) = found else {
+        return Err(KeyRefusal::Unknown);
+    };
     // The secret first: only its holder learns that a key has expired or was revoked.
-    if !bool::from(stored_hash.ct_eq(&hash(secret))) {
+    if !bool::from(stored.ct_eq(&hash(secret))) {
         return Err(KeyRefusal::Unknown);
     }
-    match key.refusal(now) {
+    match key.refusal(now_s) {
         Some(refusal) => Err(refusal),
         None => Ok(key),
     }
-}
-
-fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
-    let scopes: String = row.get("scope")?;
-    let catalogs: String = row.get("catalogs")?;
-    Ok(Key {
-        id: row.get("id")?,
-        scopes: Scopes::read(&scopes),
-        // An unreadable list gives access to no catalog.
-        catalogs: catalogs.parse().unwrap_or(Catalogs::Only(BTreeSet::new())),
-        created_at: row.get("created_at")?,
-        expires_at: row.get("expires_at")?,
-        revoked_at: row.get("revoked_at")?,
-    })
 }
 
 /// 256 random bits as text.
@@ -553,14 +584,10 @@ fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
 
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     fn store() -> (tempfile::TempDir, KeyStore) {

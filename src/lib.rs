@@ -55,7 +55,6 @@ pub mod feedback;
 pub mod keys;
 pub mod telemetry;
 pub mod catalog_writer;
-pub mod store;
 
 pub mod llm;
 pub mod session;
@@ -69,6 +68,8 @@ pub mod agent;
 pub mod enrich;
 
 pub mod mcp;
+
+pub mod store;
 
 pub mod eval;
 

@@ -1,43 +1,26 @@
-//! Stores conversations in SQLite: their turns, with figures.
+//! Stores conversations: their turns, with figures.
+
+mod local;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
-use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolscout_index::database::{self, DatabaseError};
+use toolscout_index::database::DatabaseError;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::clock::unix_ms;
 use crate::llm::Message;
 use crate::printable::excerpt;
+
+use local::LocalSessions;
 
 /// Longest conversation id, in bytes.
 pub const MAX_ID_BYTES: usize = 256;
 /// Characters of the first question that are a conversation's title.
 const TITLE_CHARS: usize = 80;
-
-/// The migrations of the database's schema. A change of the schema adds one.
-const LAYOUT: &[&str] = &[
-    "
-    CREATE TABLE IF NOT EXISTS conversations (
-        id TEXT PRIMARY KEY, title TEXT NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,
-        toolbox TEXT
-    ) STRICT;
-    CREATE INDEX IF NOT EXISTS conversations_by_update ON conversations (updated_ms DESC, id);
-    CREATE TABLE IF NOT EXISTS turns (
-        conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
-        number INTEGER NOT NULL, question TEXT NOT NULL, answer TEXT NOT NULL DEFAULT '',
-        status TEXT NOT NULL, error TEXT, figures TEXT, created_ms INTEGER NOT NULL,
-        PRIMARY KEY (conversation, number)
-    ) STRICT, WITHOUT ROWID;",
-    "ALTER TABLE conversations ADD COLUMN owner TEXT;",
-    "ALTER TABLE turns ADD COLUMN events TEXT;",
-];
 
 /// The id of a conversation. All characters are allowed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -91,17 +74,14 @@ impl OwnerScope {
         }
     }
 
-    /// The parameter `:owner` of [`WITHIN`].
-    fn owner(&self) -> Option<&str> {
+    /// The only owner within the scope; `None` for all.
+    pub fn owner(&self) -> Option<&str> {
         match self {
             OwnerScope::Own(owner) => Some(owner),
             OwnerScope::All => None,
         }
     }
 }
-
-/// The condition that a conversation is within the scope: `:owner` is null or its owner.
-const WITHIN: &str = "(:owner IS NULL OR owner = :owner)";
 
 /// Whether a turn is running, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -135,7 +115,7 @@ impl TurnStatus {
     }
 
     /// The status with this name; an unknown one counts as interrupted.
-    fn from_name(name: &str) -> Self {
+    pub fn from_name(name: &str) -> Self {
         let all = [
             TurnStatus::Running,
             TurnStatus::Answered,
@@ -284,13 +264,210 @@ pub enum SessionError {
         /// The database's error.
         source: DatabaseError,
     },
+    /// Another process answers a question of the conversation.
+    #[error("conversation {conversation} is still answering; wait for its end or stop it")]
+    Busy {
+        /// The id that was given.
+        conversation: String,
+    },
+    /// Another process has gone on with the conversation, or deleted it.
+    #[error(
+        "conversation {conversation} went on elsewhere, and this answer is not stored; ask again"
+    )]
+    Lost {
+        /// The id that was given.
+        conversation: String,
+    },
+    /// The store that several nodes share cannot be asked.
+    #[error("the store of the conversations cannot be used now: {reason}")]
+    Unavailable {
+        /// What the store answered, or why it did not.
+        reason: String,
+    },
 }
 
-/// The conversations of one database. Methods block, at most for the time of a disk write.
-#[derive(Debug)]
+/// What became of the lease of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// The turn belongs to this process.
+    Held,
+    /// Somebody asked to stop it.
+    Stopped,
+    /// It was given up: another process has gone on with the conversation, or deleted it.
+    Lost,
+}
+
+/// Where conversations are stored: in a data directory, or in the store that several nodes share.
+/// Methods block, at most for the time of a write there.
+#[async_trait]
+pub trait SessionTable: Send + Sync {
+    /// As [`Sessions::begin_turn`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::begin_turn`].
+    fn begin_turn(
+        &self,
+        conversation: &ConversationId,
+        owner: &str,
+        question: &str,
+    ) -> Result<i64, SessionError>;
+
+    /// As [`Sessions::may_continue`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::may_continue`].
+    fn may_continue(
+        &self,
+        conversation: &ConversationId,
+        owner: &str,
+    ) -> Result<bool, SessionError>;
+
+    /// As [`Sessions::adopt`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::adopt`].
+    fn adopt(&self, conversation: &ConversationId, owner: &str) -> Result<(), SessionError>;
+
+    /// As [`Sessions::end_turn`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::end_turn`].
+    fn end_turn(
+        &self,
+        conversation: &ConversationId,
+        number: i64,
+        end: &TurnEnd,
+    ) -> Result<(), SessionError>;
+
+    /// As [`Sessions::recommend`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::recommend`].
+    fn recommend(
+        &self,
+        conversation: &ConversationId,
+        number: i64,
+        questions: &[String],
+    ) -> Result<(), SessionError>;
+
+    /// As [`Sessions::toolbox`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::toolbox`].
+    fn toolbox(&self, conversation: &ConversationId) -> Result<Option<Value>, SessionError>;
+
+    /// As [`Sessions::list`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::list`].
+    fn list(
+        &self,
+        scope: &OwnerScope,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<Summary>, SessionError>;
+
+    /// As [`Sessions::turns`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::turns`].
+    fn turns(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+    ) -> Result<Vec<Turn>, SessionError>;
+
+    /// As [`Sessions::events`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::events`].
+    fn events(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+        number: i64,
+    ) -> Result<Option<TurnEvents>, SessionError>;
+
+    /// As [`Sessions::delete`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::delete`].
+    fn delete(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+    ) -> Result<bool, SessionError>;
+
+    /// As [`Sessions::contains`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::contains`].
+    fn contains(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+    ) -> Result<bool, SessionError>;
+
+    /// Question, answer and status of at most `max` turns before one, newest first.
+    ///
+    /// # Errors
+    /// [`SessionError`] when the table cannot be read.
+    fn last_turns(
+        &self,
+        conversation: &ConversationId,
+        before: i64,
+        max: usize,
+    ) -> Result<Vec<(String, String, TurnStatus)>, SessionError>;
+
+    /// As [`Sessions::is_leased`].
+    fn is_leased(&self) -> bool {
+        false
+    }
+
+    /// As [`Sessions::renew`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::renew`].
+    fn renew(
+        &self,
+        _: &ConversationId,
+        _: i64,
+        _: Option<&TurnEvents>,
+    ) -> Result<Lease, SessionError> {
+        Ok(Lease::Held)
+    }
+
+    /// As [`Sessions::renewal_due`].
+    async fn renewal_due(&self, _: &ConversationId) {
+        std::future::pending().await
+    }
+
+    /// As [`Sessions::runs_elsewhere`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::runs_elsewhere`].
+    fn runs_elsewhere(&self, _: &OwnerScope, _: &ConversationId) -> Result<bool, SessionError> {
+        Ok(false)
+    }
+
+    /// As [`Sessions::stop_elsewhere`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::stop_elsewhere`].
+    fn stop_elsewhere(&self, _: &OwnerScope, _: &ConversationId) -> Result<bool, SessionError> {
+        Ok(false)
+    }
+}
+
+/// The conversations of a table. Methods block, at most for the time of a write.
 pub struct Sessions {
-    path: PathBuf,
-    connection: Mutex<Connection>,
+    table: Box<dyn SessionTable>,
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
 }
 
 impl Sessions {
@@ -299,7 +476,7 @@ impl Sessions {
     /// # Errors
     /// [`SessionError::Database`].
     pub fn open(path: &Path) -> Result<Self, SessionError> {
-        Sessions::with_connection(path, database::open(path, LAYOUT))
+        LocalSessions::open(path).map(Sessions::over)
     }
 
     /// A database in memory.
@@ -307,9 +484,14 @@ impl Sessions {
     /// # Errors
     /// [`SessionError::Database`].
     pub fn in_memory() -> Result<Self, SessionError> {
-        let connection = Connection::open_in_memory().map_err(DatabaseError::from);
-        let prepared = connection.and_then(|connection| database::prepared(connection, LAYOUT));
-        Sessions::with_connection(Path::new("memory"), prepared)
+        LocalSessions::in_memory().map(Sessions::over)
+    }
+
+    /// The conversations of a table.
+    pub fn over(table: impl SessionTable + 'static) -> Self {
+        Sessions {
+            table: Box::new(table),
+        }
     }
 
     /// Begins a turn by saving its question, and returns its number. The owner of the first turn
@@ -324,33 +506,7 @@ impl Sessions {
         owner: &str,
         question: &str,
     ) -> Result<i64, SessionError> {
-        let now = now_ms();
-        let number = self.transaction(|connection| {
-            let owned = connection.execute(
-                "INSERT INTO conversations (id, title, created_ms, updated_ms, owner) VALUES (?1, ?2, ?3, ?3, ?4)
-                 ON CONFLICT (id) DO UPDATE SET updated_ms = ?3 WHERE owner = ?4",
-                params![conversation.as_str(), excerpt(question.trim(), TITLE_CHARS), now, owner],
-            )?;
-            // The upsert changes nothing if the conversation has another owner.
-            if owned == 0 {
-                return Ok(None);
-            }
-            connection.execute(
-                "UPDATE turns SET status = 'interrupted' WHERE conversation = ?1 AND status = 'running'",
-                [conversation.as_str()],
-            )?;
-            let number = connection.query_row(
-                "INSERT INTO turns (conversation, number, question, status, created_ms)
-                 SELECT ?1, coalesce(max(number), 0) + 1, ?2, 'running', ?3 FROM turns WHERE conversation = ?1
-                 RETURNING number",
-                params![conversation.as_str(), question, now],
-                |row| row.get(0),
-            )?;
-            Ok(Some(number))
-        })?;
-        number.ok_or_else(|| SessionError::NotOwned {
-            conversation: conversation.to_string(),
-        })
+        self.table.begin_turn(conversation, owner, question)
     }
 
     /// True when this owner may continue a conversation: it belongs to the owner or does not exist.
@@ -362,11 +518,7 @@ impl Sessions {
         conversation: &ConversationId,
         owner: &str,
     ) -> Result<bool, SessionError> {
-        self.with(|connection| {
-            let sql =
-                "SELECT NOT EXISTS (SELECT 1 FROM conversations WHERE id = ?1 AND owner IS NOT ?2)";
-            connection.query_row(sql, [conversation.as_str(), owner], |row| row.get(0))
-        })
+        self.table.may_continue(conversation, owner)
     }
 
     /// Sets the owner of a conversation without one, as versions without owners wrote them.
@@ -374,9 +526,7 @@ impl Sessions {
     /// # Errors
     /// [`SessionError::Database`].
     pub fn adopt(&self, conversation: &ConversationId, owner: &str) -> Result<(), SessionError> {
-        let sql = "UPDATE conversations SET owner = ?2 WHERE id = ?1 AND owner IS NULL";
-        self.with(|connection| connection.execute(sql, [conversation.as_str(), owner]))
-            .map(drop)
+        self.table.adopt(conversation, owner)
     }
 
     /// Ends a turn.
@@ -389,30 +539,7 @@ impl Sessions {
         number: i64,
         end: &TurnEnd,
     ) -> Result<(), SessionError> {
-        let figures = serde_json::to_string(&end.figures).unwrap_or_default();
-        let events = serde_json::to_string(&end.events).unwrap_or_default();
-        self.transaction(|connection| {
-            connection.execute(
-                "UPDATE turns SET status = ?3, answer = ?4, error = ?5, figures = ?6, events = ?7
-                 WHERE conversation = ?1 AND number = ?2",
-                params![
-                    conversation.as_str(),
-                    number,
-                    end.status.name(),
-                    end.answer,
-                    end.error,
-                    figures,
-                    events
-                ],
-            )?;
-            connection.execute(
-                "UPDATE conversations SET toolbox = ?2, updated_ms = ?3 WHERE id = ?1",
-                // In the same transaction as the answer: a toolbox of another turn would show tools
-                // that the model never loaded.
-                params![conversation.as_str(), end.toolbox.to_string(), now_ms()],
-            )
-        })
-        .map(drop)
+        self.table.end_turn(conversation, number, end)
     }
 
     /// Adds recommended questions to an ended turn.
@@ -425,15 +552,7 @@ impl Sessions {
         number: i64,
         questions: &[String],
     ) -> Result<(), SessionError> {
-        let questions = Value::from(questions.to_vec()).to_string();
-        self.transaction(|connection| {
-            connection.execute(
-                "UPDATE turns SET figures = json_set(figures, '$.recommended', json(?3))
-                 WHERE conversation = ?1 AND number = ?2",
-                params![conversation.as_str(), number, questions],
-            )
-        })
-        .map(drop)
+        self.table.recommend(conversation, number, questions)
     }
 
     /// The last `max` messages before a turn, oldest first: questions and answers. Unfinished
@@ -448,18 +567,14 @@ impl Sessions {
         max: usize,
     ) -> Result<Vec<Message>, SessionError> {
         // Two messages a turn.
-        let turns = max.div_ceil(2);
-        let mut rows: Vec<(String, String, String)> = self.query(
-            "SELECT question, answer, status FROM turns WHERE conversation = ?1 AND number < ?2
-             ORDER BY number DESC LIMIT ?3",
-            params![conversation.as_str(), before, turns as i64],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )?;
+        let mut rows = self
+            .table
+            .last_turns(conversation, before, max.div_ceil(2))?;
         // Read newest first, so that the limit keeps the latest.
         rows.reverse();
         let mut messages = Vec::with_capacity(2 * rows.len());
         for (question, answer, status) in rows {
-            let answer = annotated(answer, TurnStatus::from_name(&status));
+            let answer = annotated(answer, status);
             messages.extend([Message::user(question), Message::assistant(answer)]);
         }
         // An odd `max` leaves out the oldest question.
@@ -472,16 +587,7 @@ impl Sessions {
     /// # Errors
     /// [`SessionError::Database`].
     pub fn toolbox(&self, conversation: &ConversationId) -> Result<Option<Value>, SessionError> {
-        // No conversation, or one whose first turn has not ended.
-        let text: Option<Option<String>> = self.with(|connection| {
-            let sql = "SELECT toolbox FROM conversations WHERE id = ?1";
-            connection
-                .query_row(sql, [conversation.as_str()], |row| row.get(0))
-                .optional()
-        })?;
-        Ok(text
-            .flatten()
-            .and_then(|text| serde_json::from_str(&text).ok()))
+        self.table.toolbox(conversation)
     }
 
     /// The conversations within the scope, latest first: at most `limit`, after the first `offset`.
@@ -494,20 +600,7 @@ impl Sessions {
         limit: usize,
         offset: usize,
     ) -> Result<Vec<Summary>, SessionError> {
-        let sql = format!(
-            "SELECT id, title, created_ms, updated_ms, (SELECT count(*) FROM turns WHERE conversation = id)
-             FROM conversations WHERE {WITHIN} ORDER BY updated_ms DESC, id LIMIT :limit OFFSET :offset"
-        );
-        let parameters = named_params! { ":owner": scope.owner(), ":limit": limit as i64, ":offset": offset as i64 };
-        self.query(&sql, parameters, |row| {
-            Ok(Summary {
-                id: row.get(0)?,
-                title: row.get(1)?,
-                created_ms: row.get(2)?,
-                updated_ms: row.get(3)?,
-                turns: row.get(4)?,
-            })
-        })
+        self.table.list(scope, limit, offset)
     }
 
     /// The turns of a conversation, oldest first; empty if none with this id is within the scope.
@@ -519,16 +612,7 @@ impl Sessions {
         scope: &OwnerScope,
         conversation: &ConversationId,
     ) -> Result<Vec<Turn>, SessionError> {
-        let sql = format!(
-            "SELECT number, question, answer, status, error, figures, turns.created_ms FROM turns
-             JOIN conversations ON conversations.id = conversation
-             WHERE conversation = :id AND {WITHIN} ORDER BY number"
-        );
-        self.query(
-            &sql,
-            named_params! { ":id": conversation.as_str(), ":owner": scope.owner() },
-            read_turn,
-        )
+        self.table.turns(scope, conversation)
     }
 
     /// The events of a turn; `None` if the scope has no such turn. A turn that runs, or that was
@@ -542,20 +626,7 @@ impl Sessions {
         conversation: &ConversationId,
         number: i64,
     ) -> Result<Option<TurnEvents>, SessionError> {
-        let sql = format!(
-            "SELECT events FROM turns JOIN conversations ON conversations.id = conversation
-             WHERE conversation = :id AND number = :number AND {WITHIN}"
-        );
-        let parameters = named_params! {
-            ":id": conversation.as_str(), ":number": number, ":owner": scope.owner()
-        };
-        let text: Option<Option<String>> = self.with(|connection| {
-            connection
-                .query_row(&sql, parameters, |row| row.get(0))
-                .optional()
-        })?;
-        let events = |text: String| serde_json::from_str(&text).ok();
-        Ok(text.map(|text| text.and_then(events).unwrap_or_default()))
+        self.table.events(scope, conversation, number)
     }
 
     /// Deletes a conversation; false if none with this id is within the scope.
@@ -567,10 +638,7 @@ impl Sessions {
         scope: &OwnerScope,
         conversation: &ConversationId,
     ) -> Result<bool, SessionError> {
-        let sql = format!("DELETE FROM conversations WHERE id = :id AND {WITHIN}");
-        let parameters = named_params! { ":id": conversation.as_str(), ":owner": scope.owner() };
-        self.with(|connection| connection.execute(&sql, parameters))
-            .map(|deleted| deleted > 0)
+        self.table.delete(scope, conversation)
     }
 
     /// True when a conversation with this id is within the scope.
@@ -582,64 +650,57 @@ impl Sessions {
         scope: &OwnerScope,
         conversation: &ConversationId,
     ) -> Result<bool, SessionError> {
-        let sql =
-            format!("SELECT EXISTS (SELECT 1 FROM conversations WHERE id = :id AND {WITHIN})");
-        let parameters = named_params! { ":id": conversation.as_str(), ":owner": scope.owner() };
-        self.with(|connection| connection.query_row(&sql, parameters, |row| row.get(0)))
+        self.table.contains(scope, conversation)
     }
 
-    fn with_connection(
-        path: &Path,
-        connection: Result<Connection, DatabaseError>,
-    ) -> Result<Self, SessionError> {
-        let failed = |source| SessionError::Database {
-            path: path.to_owned(),
-            source,
-        };
-        Ok(Sessions {
-            path: path.to_owned(),
-            connection: Mutex::new(connection.map_err(failed)?),
-        })
+    /// Whether a turn belongs to the process that runs it only while that renews its lease. Where
+    /// only one process runs turns, none needs one.
+    pub fn is_leased(&self) -> bool {
+        self.table.is_leased()
     }
 
-    fn with<T>(
+    /// Says that this process still runs a turn, with what has happened since it last did.
+    ///
+    /// # Errors
+    /// [`SessionError::Unavailable`].
+    pub fn renew(
         &self,
-        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, SessionError> {
-        let mut connection: MutexGuard<'_, Connection> = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        work(&mut connection).map_err(|source| SessionError::Database {
-            path: self.path.clone(),
-            source: source.into(),
-        })
+        conversation: &ConversationId,
+        number: i64,
+        events: Option<&TurnEvents>,
+    ) -> Result<Lease, SessionError> {
+        self.table.renew(conversation, number, events)
     }
 
-    fn transaction<T>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, SessionError> {
-        self.with(|connection| {
-            let transaction = connection.transaction()?;
-            let value = work(&transaction)?;
-            transaction.commit()?;
-            Ok(value)
-        })
+    /// Returns when the lease of a turn should be renewed; at once when another process was asked to
+    /// stop it.
+    pub async fn renewal_due(&self, conversation: &ConversationId) {
+        self.table.renewal_due(conversation).await
     }
 
-    fn query<T>(
+    /// True while another process runs a turn of a conversation within the scope.
+    ///
+    /// # Errors
+    /// [`SessionError::Unavailable`].
+    pub fn runs_elsewhere(
         &self,
-        sql: &str,
-        parameters: impl rusqlite::Params,
-        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, SessionError> {
-        self.with(|connection| {
-            connection
-                .prepare_cached(sql)?
-                .query_map(parameters, read)?
-                .collect()
-        })
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+    ) -> Result<bool, SessionError> {
+        self.table.runs_elsewhere(scope, conversation)
+    }
+
+    /// Asks the process that runs a turn of a conversation to stop it; false when none within the
+    /// scope is running elsewhere.
+    ///
+    /// # Errors
+    /// [`SessionError::Unavailable`].
+    pub fn stop_elsewhere(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+    ) -> Result<bool, SessionError> {
+        self.table.stop_elsewhere(scope, conversation)
     }
 }
 
@@ -652,27 +713,15 @@ fn annotated(answer: String, status: TurnStatus) -> String {
     note.trim_start().to_owned()
 }
 
-fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
-    let figures: Option<String> = row.get(5)?;
-    Ok(Turn {
-        number: row.get(0)?,
-        question: row.get(1)?,
-        answer: row.get(2)?,
-        status: TurnStatus::from_name(&row.get::<_, String>(3)?),
-        error: row.get(4)?,
-        figures: figures
-            .and_then(|text| serde_json::from_str(&text).ok())
-            .unwrap_or_default(),
-        created_ms: row.get(6)?,
-    })
-}
-
-fn now_ms() -> i64 {
-    unix_ms(SystemTime::now())
+/// The title of a conversation that begins with this question.
+pub fn title_of(question: &str) -> String {
+    excerpt(question.trim(), TITLE_CHARS)
 }
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::Connection;
+
     use super::*;
 
     fn id(text: &str) -> ConversationId {
@@ -867,7 +916,7 @@ mod tests {
         let path = directory.path().join("agent.db");
         let old = Connection::open(&path).unwrap();
         // The tables of layout 1.
-        old.execute_batch(LAYOUT[0]).unwrap();
+        old.execute_batch(local::LAYOUT[0]).unwrap();
         old.pragma_update(None, "user_version", 1).unwrap();
         old.execute_batch(
             "INSERT INTO conversations VALUES ('c', 'title', 1, 1, NULL);

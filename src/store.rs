@@ -9,11 +9,16 @@
 //! - [`FollowingStore`] is the [`CatalogStore`](crate::catalog_writer::CatalogStore) of a node.
 //! - `hub` learns of commits: NOTIFY wakes it, and polling makes it sure.
 //! - [`SharedEmbedder`] lets a text be embedded once for all nodes.
+//! - `keys` has the API keys, which every node follows into a copy.
+//! - [`SharedSessions`] has the conversations, and [`SharedApprovals`] the calls that wait for a person.
+//! - `memory` has the usage memories, which every node follows too.
+//! - `watch` is what a node follows beside catalogs, and what nodes tell each other.
 
 mod error;
 mod migrations;
 mod figures;
 mod servers;
+mod followed_memory;
 mod hub;
 mod row;
 mod catalogs;
@@ -25,6 +30,15 @@ mod forget;
 mod import;
 mod export;
 mod status;
+mod keys;
+mod sessions;
+mod approvals;
+mod feedback;
+mod tasks;
+mod memory;
+mod approved;
+mod audit;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +51,8 @@ use tokio::time::timeout;
 
 use crate::config::StoreSettings;
 
+pub use approvals::SharedApprovals;
+pub use audit::{AuditCursor, ChainError, VerifiedChain};
 pub use catalogs::{CreatedCatalog, StoredCatalog};
 pub use error::StoreError;
 pub use export::Exported;
@@ -45,13 +61,16 @@ pub use follow::FollowingStore;
 pub use hub::FollowedCatalog;
 pub use import::{Existing, Imported};
 pub use migrations::{Migration, Migrations};
+pub use sessions::SharedSessions;
 pub use status::{NodeStatus, StandbyStatus, StoreStatus};
+pub use tasks::StoredTask;
 pub use vectors::SharedEmbedder;
 
 pub use servers::ServerStatus;
 
 use hub::Hub;
 use servers::{Server, Servers};
+use watch::Watch;
 
 /// Connections of one node; each write and each catalog that catches up takes one for a moment.
 const MAX_CONNECTIONS: u32 = 8;
@@ -77,6 +96,7 @@ pub struct SharedStore {
     node: Node,
     runtime: Handle,
     hub: Hub,
+    watch: Watch,
 }
 
 /// This process among the nodes.
@@ -118,6 +138,7 @@ impl SharedStore {
             },
             runtime,
             hub: Hub::default(),
+            watch: Watch::default(),
         }))
     }
 

@@ -16,6 +16,7 @@ mod http {
     pub mod evaluations;
     pub mod feedback;
     pub mod keys;
+    pub mod many;
     pub mod mcp;
     pub mod memory;
     pub mod search;

@@ -5,8 +5,10 @@ mod store {
     pub mod postgres;
     pub mod node;
 
+    pub mod audit;
     pub mod conformance;
     pub mod deploy;
+    pub mod keys;
     pub mod nodes;
     pub mod outage;
     pub mod page;
@@ -14,5 +16,7 @@ mod store {
     pub mod standbys;
     pub mod surroundings;
     pub mod transfer;
+    pub mod sessions;
+    pub mod shared;
     pub mod vectors;
 }

@@ -5,12 +5,14 @@
 //! database is rebuilt: on disk by a process that can take the lock, else in memory. So readers never
 //! wait, and a crash at any moment needs no repair.
 
+mod listing;
+
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -26,8 +28,10 @@ use crate::ranker::{self, Ranker};
 use crate::search::{Searcher, words};
 use crate::settings::{Options, Settings};
 use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir};
-use crate::store::{Followed, Store, Upserted, tool_file};
+use crate::store::{Followed, Observed, Store, Upserted, tool_file};
 use crate::tool::{Tool, ToolId};
+
+pub use listing::Listing;
 
 /// How long a writer waits for the lock, and how often it tries. A reader that rebuilds an index
 /// holds the lock for a moment.
@@ -59,36 +63,56 @@ impl DataDir {
     /// # Errors
     /// [`Error::Io`].
     pub fn catalogs(&self) -> Result<Vec<String>> {
-        let dir = self.path.join(CATALOGS);
-        if !dir.exists() {
-            return Ok(Vec::new());
-        }
-        let entries = std::fs::read_dir(&dir).map_err(|e| Error::io("read", &dir, e))?;
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| {
-                self.catalog_dir(name)
-                    .is_ok_and(|dir| Contents::of(&dir) != Contents::Nothing)
-            })
-            .collect();
-        names.sort_unstable();
-        Ok(names)
+        let names = Listing::new(self.clone()).names()?;
+        Ok(names.iter().cloned().collect())
     }
 
-    /// The settings of an existing catalog, without opening it: they may name its embedders.
+    /// False where there is no catalog of this name. Looks for the file alone.
+    ///
+    /// # Errors
+    /// [`Error::InvalidCatalogName`].
+    pub fn may_have(&self, name: &str) -> Result<bool> {
+        let dir = self.catalog_dir(name)?;
+        Ok(dir.join(DATABASE).exists() || holds_index(&dir))
+    }
+
+    /// What a catalog has, read without opening it.
+    ///
+    /// # Errors
+    /// As [`DataDir::settings`].
+    pub fn summary(&self, name: &str) -> Result<Summary> {
+        let (_, store) = self.read_only(name)?;
+        store.begin_read()?;
+        let summary = Summary {
+            tools: store.count()?,
+            generation: match store.followed()? {
+                Some(followed) => followed.generation,
+                None => store.generation()?,
+            },
+            settings: crate::snapshot::settings(&store)?,
+        };
+        store.end();
+        Ok(summary)
+    }
+
+    /// The settings of an existing catalog, without opening it.
     ///
     /// # Errors
     /// [`Error::UnknownCatalog`], [`Error::Store`].
     pub fn settings(&self, name: &str) -> Result<Settings> {
-        crate::snapshot::settings(&self.read_only(name)?)
+        crate::snapshot::settings(&self.read_only(name)?.1)
     }
 
-    fn read_only(&self, name: &str) -> Result<Store> {
+    /// The folder of an existing catalog, and its database.
+    fn read_only(&self, name: &str) -> Result<(PathBuf, Store)> {
         let dir = self.catalog_dir(name)?;
-        match Contents::of(&dir) {
-            Contents::Nothing => Err(self.unknown(name)),
-            Contents::IndexAlone => Err(database_lost(&dir)),
-            Contents::Catalog => Store::open_read_only(&dir.join(DATABASE)),
+        match Store::open_read_only(&dir.join(DATABASE)) {
+            Ok(store) => Ok((dir, store)),
+            Err(error) => Err(match Contents::of(&dir) {
+                Contents::Nothing => self.unknown(name),
+                Contents::IndexAlone => database_lost(&dir),
+                Contents::Catalog => error,
+            }),
         }
     }
 
@@ -97,7 +121,7 @@ impl DataDir {
     /// # Errors
     /// As [`DataDir::settings`].
     pub fn followed(&self, name: &str) -> Result<Option<Followed>> {
-        self.read_only(name)?.followed()
+        self.read_only(name)?.1.followed()
     }
 
     /// Opens an existing catalog.
@@ -105,12 +129,22 @@ impl DataDir {
     /// # Errors
     /// [`Error::UnknownCatalog`], [`Error::Store`].
     pub fn open(&self, name: &str, options: Options) -> Result<Catalog> {
-        let dir = self.catalog_dir(name)?;
-        match Contents::of(&dir) {
-            Contents::Nothing => Err(self.unknown(name)),
-            Contents::IndexAlone => Err(database_lost(&dir)),
-            Contents::Catalog => Catalog::open(dir, options),
-        }
+        self.open_with(name, |_| options)
+    }
+
+    /// As [`DataDir::open`], with options that depend on the catalog's settings, which may name its
+    /// embedders.
+    ///
+    /// # Errors
+    /// As [`DataDir::open`].
+    pub fn open_with(
+        &self,
+        name: &str,
+        options: impl FnOnce(&Settings) -> Options,
+    ) -> Result<Catalog> {
+        let (dir, store) = self.read_only(name)?;
+        let options = options(&crate::snapshot::settings(&store)?);
+        Catalog::open(dir, &store, options)
     }
 
     /// Opens a catalog, created empty if it does not exist.
@@ -118,17 +152,21 @@ impl DataDir {
     /// # Errors
     /// [`Error::InvalidCatalogName`], [`Error::Store`], [`Error::Io`].
     pub fn open_or_create(&self, name: &str, options: Options) -> Result<Catalog> {
-        let dir = self.catalog_dir(name)?;
-        match Contents::of(&dir) {
-            Contents::Nothing => {
-                database::create_private_dir(&dir).map_err(|e| Error::io("create", &dir, e))?;
-                self.finish_deletion(name);
-                Store::create(&dir.join(DATABASE))?;
+        let (dir, store) = match self.read_only(name) {
+            Err(Error::UnknownCatalog { .. }) => {
+                self.create(name)?;
+                self.read_only(name)?
             }
-            Contents::IndexAlone => return Err(database_lost(&dir)),
-            Contents::Catalog => {}
-        }
-        Catalog::open(dir, options)
+            found => found?,
+        };
+        Catalog::open(dir, &store, options)
+    }
+
+    fn create(&self, name: &str) -> Result<()> {
+        let dir = self.catalog_dir(name)?;
+        database::create_private_dir(&dir).map_err(|e| Error::io("create", &dir, e))?;
+        self.finish_deletion(name);
+        Store::create(&dir.join(DATABASE))
     }
 
     /// Deletes a catalog with its memory, damaged or not. Once this has begun, the catalog is gone
@@ -197,16 +235,19 @@ enum Contents {
 
 impl Contents {
     fn of(dir: &Path) -> Self {
-        // Checked first: an index is created after the tables, so a creation under way is not taken
-        // for a lost database.
-        let has_index = holds_index(dir);
-        let database = dir.join(DATABASE);
-        if database.exists() && !database::is_blank(&database) {
+        let has_tables = || {
+            let database = dir.join(DATABASE);
+            database.exists() && !database::is_blank(&database)
+        };
+        if has_tables() {
             Contents::Catalog
-        } else if has_index {
-            Contents::IndexAlone
-        } else {
+        } else if !holds_index(dir) {
             Contents::Nothing
+        } else if has_tables() {
+            // Its creation was under way: an index is created after the tables.
+            Contents::Catalog
+        } else {
+            Contents::IndexAlone
         }
     }
 }
@@ -249,19 +290,20 @@ pub struct Catalog {
 
 struct CatalogState {
     dir: PathBuf,
-    /// Replaced only while the store is locked.
+    /// Replaced only while `observed` is locked.
     options: RwLock<Options>,
-    /// The reading connection. Held while a snapshot is made, never while one is searched.
-    store: Mutex<Store>,
+    /// The files as they were when the newest snapshot was read. Held while a snapshot is made,
+    /// never while one is searched.
+    observed: Mutex<Observed>,
     /// The published snapshot.
     current: RwLock<Arc<Searcher>>,
     memory: Arc<Memory>,
 }
 
 impl Catalog {
-    fn open(dir: PathBuf, options: Options) -> Result<Self> {
-        let store = Store::open_read_only(&dir.join(DATABASE))?;
-        let mut loaded = Loaded::read(&store, &dir, &options, None)?;
+    fn open(dir: PathBuf, store: &Store, options: Options) -> Result<Self> {
+        let observed = Observed::of(&dir.join(DATABASE));
+        let mut loaded = Loaded::read(store, &dir, &options, None)?;
         let lexical = match lexical_on_disk(&dir, &loaded) {
             Ok(lexical) => lexical,
             Err(_) => rebuilt(&dir, &loaded)?,
@@ -269,7 +311,7 @@ impl Catalog {
         if loaded.has_unsaved()
             && let Ok(_lock) = lock(&dir)
         {
-            loaded.save(&store, &dir);
+            loaded.save(store, &dir);
         }
         let memory = Arc::new(Memory::new(&dir, &options.embedders));
         let searcher = Searcher {
@@ -280,7 +322,7 @@ impl Catalog {
         let shared = CatalogState {
             dir,
             options: RwLock::new(options),
-            store: Mutex::new(store),
+            observed: Mutex::new(observed),
             current,
             memory,
         };
@@ -307,17 +349,17 @@ impl Catalog {
     /// # Errors
     /// [`Error::Store`], also when the catalog was deleted.
     pub fn refresh(&self) -> Result<Arc<Searcher>> {
-        let mut store = self
-            .shared
-            .store
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if !store.is_current() {
-            *store = Store::open_read_only(&self.shared.dir.join(DATABASE))?;
+        let mut observed = self.observed();
+        if observed.is_current(&self.database()) {
+            return Ok(self.searcher());
         }
+        let store = self.read_only()?;
+        // Before the state is read: what is committed in between is noticed later.
+        let now = Observed::of(&self.database());
         let current = self.searcher();
         let version = store.state()?;
         if version == *current.version() {
+            *observed = now;
             return Ok(current);
         }
         let previous =
@@ -330,7 +372,24 @@ impl Catalog {
             }
             Err(_) => rebuilt(&self.shared.dir, &loaded)?,
         };
+        *observed = now;
         Ok(self.publish(loaded.into_searcher(lexical)))
+    }
+
+    /// False while nobody has committed since the newest snapshot was read. May be true for a moment
+    /// after a commit that was seen. Looks at the times of two files, in microseconds.
+    pub fn may_be_behind(&self) -> bool {
+        match self.shared.observed.try_lock() {
+            Ok(observed) => !observed.is_current(&self.database()),
+            // A snapshot is being made.
+            Err(_) => true,
+        }
+    }
+
+    /// True when a writer has something to do without a change: texts to embed, a graph to build, or
+    /// what an earlier version wrote to bring up to date.
+    pub fn needs_writer(&self) -> bool {
+        self.searcher().needs_writer
     }
 
     /// Reads every tool from the database, which opening does not need to do: a damaged one is an
@@ -339,10 +398,7 @@ impl Catalog {
     /// # Errors
     /// [`Error::Store`].
     pub fn verify(&self) -> Result<()> {
-        let store = self.shared.store.lock();
-        store
-            .unwrap_or_else(PoisonError::into_inner)
-            .for_each_tool(drop)?;
+        self.read_only()?.for_each_tool(drop)?;
         self.searcher().is_verified.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -392,14 +448,9 @@ impl Catalog {
     }
 
     fn reload_with(&self, options: Option<Options>) -> Result<()> {
-        let mut store = self
-            .shared
-            .store
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if !store.is_current() {
-            *store = Store::open_read_only(&self.shared.dir.join(DATABASE))?;
-        }
+        let mut observed = self.observed();
+        let store = self.read_only()?;
+        *observed = Observed::of(&self.database());
         let is_replaced = options.is_some();
         let options = options.unwrap_or_else(|| self.options());
         let loaded = Loaded::read(&store, &self.shared.dir, &options, None)?;
@@ -427,12 +478,7 @@ impl Catalog {
     /// [`Error::Store`].
     pub fn stats(&self) -> Result<Stats> {
         let searcher = self.searcher();
-        let mut vectors = self
-            .shared
-            .store
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .vector_counts()?;
+        let mut vectors = self.read_only()?.vector_counts()?;
         vectors.extend(searcher.instant_vector_counts());
         vectors.sort_unstable();
         let mut servers: Vec<(String, usize)> = Vec::new();
@@ -465,9 +511,30 @@ impl Catalog {
         self.shared.dir.join(DATABASE).exists()
     }
 
+    /// Bytes in memory of the newest snapshot and of the remembered requests, about. Vectors that are
+    /// cached by embedders are not among them.
+    pub fn memory_bytes(&self) -> usize {
+        self.searcher().memory_bytes + self.shared.memory.memory_bytes()
+    }
+
     /// The catalog's folder.
     pub fn path(&self) -> &Path {
         &self.shared.dir
+    }
+
+    /// A connection of its own. None is kept: it would take three descriptors and a page cache of each
+    /// catalog, and most are read once when they are opened.
+    fn read_only(&self) -> Result<Store> {
+        Store::open_read_only(&self.database())
+    }
+
+    fn database(&self) -> PathBuf {
+        self.shared.dir.join(DATABASE)
+    }
+
+    fn observed(&self) -> MutexGuard<'_, Observed> {
+        let observed = self.shared.observed.lock();
+        observed.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn publish(&self, searcher: Searcher) -> Arc<Searcher> {
@@ -839,11 +906,10 @@ impl Writer {
     }
 
     fn load(&self) -> Result<Loaded> {
-        let shared = &self.catalog.shared;
-        let store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let _observed = self.catalog.observed();
         Loaded::read(
-            &store,
-            &shared.dir,
+            &self.catalog.read_only()?,
+            &self.catalog.shared.dir,
             &self.catalog.options(),
             Some(&self.catalog.searcher()),
         )
@@ -875,7 +941,11 @@ impl Writer {
         if !pending.removed.is_empty() || !rows.is_empty() {
             writer.commit(&stamp)?;
         }
-        index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+        let small = LexicalIndex::read_small(&dir, &stamp)?;
+        small
+            .as_ref()
+            .unwrap_or(index)
+            .searcher(&loaded.ordinals(), &loaded.settings.lexical)
     }
 
     fn embed_batch(
@@ -981,6 +1051,17 @@ impl Changes {
         self.changed.sort_unstable();
         self.removed.sort_unstable();
     }
+}
+
+/// What a catalog has, without what only an open one knows.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Number of tools.
+    pub tools: usize,
+    /// The last commit, of its source where it follows one.
+    pub generation: u64,
+    /// Its settings.
+    pub settings: Settings,
 }
 
 /// Sizes of a catalog.
@@ -1089,7 +1170,11 @@ fn create_lexical(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
         &loaded.settings.lexical,
         &loaded.lexical_stamp(),
     )?;
-    index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+    let small = LexicalIndex::read_small(&dir.join(LEXICAL), &loaded.lexical_stamp())?;
+    small
+        .as_ref()
+        .unwrap_or(&index)
+        .searcher(&loaded.ordinals(), &loaded.settings.lexical)
 }
 
 fn in_memory(loaded: &Loaded) -> Result<LexicalSearcher> {

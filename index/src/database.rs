@@ -12,6 +12,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between attempts where SQLite itself does not wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
+/// The size of a database without tables: a page.
+const BLANK_BYTES: u64 = 4096;
 /// The bits of a file's mode that give access to others than its owner.
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;
@@ -201,6 +203,11 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 /// True for a database without tables: its creation was interrupted or is under way.
 pub fn is_blank(path: &Path) -> bool {
+    // Faster than opening it, and never done by hand: closing a file that SQLite has open in this
+    // process would release its locks.
+    if fs::metadata(path).is_ok_and(|file| file.len() > BLANK_BYTES) {
+        return false;
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     match Connection::open_with_flags(path, flags).and_then(count_tables) {
         Ok(tables) => tables == 0,

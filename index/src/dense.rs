@@ -87,6 +87,15 @@ impl Vectors {
         vectors
     }
 
+    /// Bytes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.leads.len()
+            + self.rests.len()
+            + size_of::<f32>() * self.scales.len()
+            + size_of::<TextHash>() * self.hashes.len()
+            + size_of::<u32>() * self.starts.len()
+    }
+
     /// Adds a view of the tool under construction.
     ///
     /// # Errors

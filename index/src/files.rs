@@ -10,12 +10,16 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
 
 /// Bytes of a [`checksum`]: random damage passes once in 2^64 times.
 // Against damage and not against forgery: who can write the bytes can write a sum.
 pub const CHECKSUM_BYTES: usize = 8;
+
+/// The longest tick of a file system's clock, FAT's.
+const COARSEST_CLOCK: Duration = Duration::from_secs(2);
 
 /// Replaces a file atomically: at any moment it has its old content or all of `bytes`. When this
 /// returns, the new content survives a power cut.
@@ -86,20 +90,52 @@ pub struct FileId {
 
 impl FileId {
     /// The file at this path; `None` where there is none, and on systems that do not number files.
-    #[cfg(unix)]
     pub fn of(path: &Path) -> Option<Self> {
+        FileId::of_metadata(&fs::metadata(path).ok()?)
+    }
+
+    #[cfg(unix)]
+    fn of_metadata(found: &fs::Metadata) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
-        let found = fs::metadata(path).ok()?;
         Some(FileId {
             device: found.dev(),
             number: found.ino(),
         })
     }
 
-    /// The file at this path; `None` where there is none, and on systems that do not number files.
     #[cfg(not(unix))]
-    pub fn of(_path: &Path) -> Option<Self> {
+    fn of_metadata(_found: &fs::Metadata) -> Option<Self> {
         None
+    }
+}
+
+/// What the file system tells of a file's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    id: Option<FileId>,
+    bytes: u64,
+    modified: SystemTime,
+}
+
+impl FileState {
+    /// The file at this path; `None` where there is none, or where it is empty.
+    pub fn of(path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        if found.len() == 0 {
+            return None;
+        }
+        Some(FileState {
+            id: FileId::of_metadata(&found),
+            bytes: found.len(),
+            modified: found.modified().unwrap_or(SystemTime::now()),
+        })
+    }
+
+    /// True once a write to the file would give it another state: the clocks of file systems are
+    /// coarse, and two writes in one tick leave the same.
+    pub fn is_settled(&self) -> bool {
+        let age = SystemTime::now().duration_since(self.modified);
+        age.is_ok_and(|age| age > COARSEST_CLOCK)
     }
 }
 

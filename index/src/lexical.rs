@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tantivy::directory::{Directory, RamDirectory};
 use tantivy::merge_policy::{LogMergePolicy, MergePolicy, NoMergePolicy};
 use tantivy::schema::{
     FAST, Field as TantivyField, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
@@ -39,6 +40,9 @@ const LAYOUT_VERSION: u32 = 1;
 
 /// Memory of the index writer before it writes a segment; 19,000 tools fit.
 const WRITER_MEMORY_BYTES: usize = 64 << 20;
+
+/// An index up to this size is read into memory: that of some 3,000 tools.
+const SMALL_INDEX_BYTES: u64 = 1 << 20;
 
 /// Settings of lexical scoring.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,6 +156,8 @@ pub struct LexicalIndex {
     index: Index,
     fields: Fields,
     path: Option<PathBuf>,
+    /// Of files that were read into memory.
+    bytes: usize,
 }
 
 impl LexicalIndex {
@@ -163,6 +169,7 @@ impl LexicalIndex {
             index,
             fields,
             path: None,
+            bytes: 0,
         }
     }
 
@@ -185,6 +192,7 @@ impl LexicalIndex {
             index: with_tokenizers(index),
             fields,
             path: Some(dir.to_owned()),
+            bytes: 0,
         })
     }
 
@@ -193,17 +201,47 @@ impl LexicalIndex {
     /// # Errors
     /// [`Error::Derived`] with the mismatch; the caller rebuilds the index.
     pub fn open(dir: &Path, stamp: &str) -> Result<Self> {
+        if let Some(small) = LexicalIndex::read_small(dir, stamp)? {
+            return Ok(small);
+        }
         let opened = LexicalIndex::reopen(dir, stamp)?;
         manifest::check(dir, stamp, &opened.index).map_err(|reason| derived(dir, reason))?;
         Ok(opened)
     }
 
-    /// As [`LexicalIndex::open`], for an index that this process has verified before.
+    /// A small index read into memory, to be searched and not written to; `None` for a large one. A
+    /// system allows a process some 65,000 mapped files, and each segment takes several.
+    ///
+    /// # Errors
+    /// As [`LexicalIndex::open`].
+    pub fn read_small(dir: &Path, stamp: &str) -> Result<Option<Self>> {
+        let files = manifest::read_files(dir, stamp, SMALL_INDEX_BYTES);
+        let Some(files) = files.map_err(|reason| derived(dir, reason))? else {
+            return Ok(None);
+        };
+        let bytes = files.values().map(Vec::len).sum();
+        let memory = RamDirectory::create();
+        for (name, content) in files {
+            memory
+                .atomic_write(Path::new(&name), &content)
+                .map_err(|e| derived(dir, e))?;
+        }
+        let index = Index::open(memory).map_err(|e| derived(dir, e))?;
+        let checked = LexicalIndex::checked(index, dir, stamp)?;
+        Ok(Some(LexicalIndex { bytes, ..checked }))
+    }
+
+    /// As [`LexicalIndex::open`], for an index that this process has verified before, and which is
+    /// to be written to.
     ///
     /// # Errors
     /// As [`LexicalIndex::open`].
     pub fn reopen(dir: &Path, stamp: &str) -> Result<Self> {
         let index = Index::open_in_dir(dir).map_err(|e| derived(dir, e))?;
+        LexicalIndex::checked(index, dir, stamp)
+    }
+
+    fn checked(index: Index, dir: &Path, stamp: &str) -> Result<Self> {
         let (schema, fields) = schema();
         // tantivy stores the stamp with the commit, so stamp and content cannot disagree.
         let found = index
@@ -221,6 +259,7 @@ impl LexicalIndex {
             index: with_tokenizers(index),
             fields,
             path: Some(dir.to_owned()),
+            bytes: 0,
         })
     }
 
@@ -268,7 +307,7 @@ impl LexicalIndex {
         match found {
             // Every document is one of the catalog's tools, so equal numbers mean that none is
             // missing.
-            Some(found) if indexed == ordinals.len() as u64 => Ok(found),
+            Some(found) if indexed == ordinals.len() as u64 => Ok(found.with_bytes(self.bytes)),
             _ => Err(self.error(format!(
                 "it holds {indexed} tools that are not the catalog's {}",
                 ordinals.len()

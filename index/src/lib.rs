@@ -80,7 +80,8 @@ mod snapshot;
 mod catalog;
 
 pub use catalog::{
-    Catalog, Changes, DataDir, EmbedProgress, Stats, Writer, check_server, check_tools,
+    Catalog, Changes, DataDir, EmbedProgress, Listing, Stats, Summary, Writer, check_server,
+    check_tools,
 };
 pub use database::DatabaseError;
 pub use document::{View, Weights};

@@ -10,7 +10,7 @@
 //! An API key that may only search has one vote a pair, and few votes have little weight: see
 //! `trust`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -120,8 +120,13 @@ impl Source {
         Source(format!("{}{id}", Source::KEY))
     }
 
-    /// True where a single vote has little weight.
-    fn is_voter(&self) -> bool {
+    /// Reads the format of [`fmt::Display`].
+    pub fn read(text: &str) -> Self {
+        Source(text.to_owned())
+    }
+
+    /// True where a single vote has little weight, and counts once.
+    pub fn is_voter(&self) -> bool {
         self.0.starts_with(Source::KEY)
     }
 }
@@ -178,6 +183,19 @@ pub enum Deletion {
     Tool(ToolId),
     /// This request, with every tool it led to.
     Query(String),
+}
+
+/// What a memory takes from a source that it follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceState {
+    /// How far the source is.
+    pub generation: u64,
+    /// Whether it is in use there.
+    pub switch: Switch,
+    /// Entries as they are there.
+    pub entries: Vec<Entry>,
+    /// There are no other entries; without it, those that are not among `entries` are unchanged.
+    pub is_whole: bool,
 }
 
 /// A catalog's usage memory. Every change is durable when the call returns.
@@ -326,20 +344,8 @@ impl Memory {
     /// Stores entries with their vectors, all or none.
     fn store(&self, entries: &[Entry], counting: Counting) -> Result<()> {
         entries.iter().try_for_each(Entry::validate)?;
-        let texts: Vec<&str> = entries.iter().map(|entry| entry.query.as_str()).collect();
         // Embedded before the database is locked: a model takes milliseconds a text.
-        let mut embedded = Vec::new();
-        let (embedders, mut failed) = (self.embedders(), None);
-        for embedder in &embedders {
-            match embedder.embed_queries(&texts) {
-                Ok(vectors) => embedded.push((embedder.id(), vectors)),
-                Err(error) => failed = Some(error),
-            }
-        }
-        // Found by the vectors of one, a request is worth keeping.
-        if let (Some(error), true) = (failed, embedded.is_empty()) {
-            return Err(error);
-        }
+        let embedded = self.embed(&entries.iter().collect::<Vec<_>>())?;
         self.write(|connection| {
             let change = connection.transaction()?;
             for (number, entry) in entries.iter().enumerate() {
@@ -356,6 +362,120 @@ impl Memory {
             Ok(change.commit()?)
         })?;
         self.reload()
+    }
+
+    /// How far it is with the source that it follows; `None` where it has followed none.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn followed(&self) -> Result<Option<u64>> {
+        self.read(None, |connection| {
+            let followed = "SELECT value FROM flags WHERE key = 'followed'";
+            Ok(connection
+                .query_row(followed, [], |row| row.get(0))
+                .optional()?)
+        })
+    }
+
+    /// Takes what a source has, in one transaction with how far that is.
+    ///
+    /// # Errors
+    /// As [`Memory::remember`]; nothing is changed then.
+    pub fn follow(&self, state: &SourceState) -> Result<()> {
+        state.entries.iter().try_for_each(Entry::validate)?;
+        let known = match state.is_whole {
+            true => self.entries(None, MAX_ENTRIES)?,
+            false => self.stored(&state.entries)?,
+        };
+        let known: HashMap<(&str, &ToolId), &Entry> =
+            known.iter().map(|entry| (entry.pair(), entry)).collect();
+        let changed: Vec<&Entry> = state
+            .entries
+            .iter()
+            .filter(|entry| known.get(&entry.pair()) != Some(entry))
+            .collect();
+        // The vectors of those that are known stay.
+        let new: Vec<&Entry> = changed
+            .iter()
+            .copied()
+            .filter(|entry| !known.contains_key(&entry.pair()))
+            .collect();
+        let gone: Vec<(&str, &ToolId)> = match state.is_whole {
+            true => {
+                let kept: HashSet<_> = state.entries.iter().map(Entry::pair).collect();
+                let gone = known.keys().filter(|pair| !kept.contains(*pair));
+                gone.copied().collect()
+            }
+            false => Vec::new(),
+        };
+        let embedded = self.embed(&new)?;
+        self.write(|connection| {
+            let change = connection.transaction()?;
+            for (query, tool) in &gone {
+                let delete = "DELETE FROM entries WHERE query = ?1 AND tool = ?2";
+                change.execute(delete, params![query, tool.as_str()])?;
+            }
+            for entry in &changed {
+                set(&change, entry)?;
+            }
+            for (number, entry) in new.iter().enumerate() {
+                let id = id_of(&change, entry)?;
+                for (embedder, vectors) in &embedded {
+                    put_vector(&change, id, &entry.query, embedder, &vectors[number])?;
+                }
+            }
+            evict_entries(&change)?;
+            let is_on = u64::from(state.switch == Switch::On);
+            for (key, value) in [("on", is_on), ("followed", state.generation)] {
+                let flag = "INSERT OR REPLACE INTO flags VALUES (?1, ?2)";
+                change.execute(flag, params![key, value])?;
+            }
+            change.commit()?;
+            if !gone.is_empty() {
+                // The log still holds the deleted rows until it is written back.
+                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            }
+            Ok(())
+        })?;
+        self.reload()
+    }
+
+    /// What is stored of the same requests and tools.
+    fn stored(&self, entries: &[Entry]) -> Result<Vec<Entry>> {
+        self.read(Vec::new(), |connection| {
+            let mut select = connection.prepare_cached(
+                "SELECT query, tool, times, at_ms, id FROM entries WHERE query = ?1 AND tool = ?2",
+            )?;
+            let mut stored = Vec::new();
+            for entry in entries {
+                let (query, tool) = entry.pair();
+                let mut rows = select.query([query, tool.as_str()])?;
+                while let Some(row) = rows.next()? {
+                    stored.extend(read_entry(row, sources_of(connection, row.get(4)?)?)?);
+                }
+            }
+            Ok(stored)
+        })
+    }
+
+    /// The vectors of these requests, by embedder id.
+    fn embed(&self, entries: &[&Entry]) -> Result<Vec<(String, Vec<Vec<f32>>)>> {
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let texts: Vec<&str> = entries.iter().map(|entry| entry.query.as_str()).collect();
+        let (mut embedded, mut failed) = (Vec::new(), None);
+        for embedder in &self.embedders() {
+            match embedder.embed_queries(&texts) {
+                Ok(vectors) => embedded.push((embedder.id().to_owned(), vectors)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        // Found by the vectors of one, a request is worth keeping.
+        match failed {
+            Some(error) if embedded.is_empty() => Err(error),
+            _ => Ok(embedded),
+        }
     }
 
     /// A page of at most `limit` entries after this pair of request and tool (exclusive), in that
@@ -457,6 +577,22 @@ impl Memory {
             }
         }
         recalled
+    }
+
+    /// Bytes of the remembered requests in memory, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let Some(recall) = self.loaded().recall else {
+            return 0;
+        };
+        let of = |neighbours: &Neighbours| {
+            let ids = neighbours.tools.iter().chain(&neighbours.centroid_tools);
+            neighbours.requests.memory_bytes()
+                + neighbours.centroids.memory_bytes()
+                + ids
+                    .map(|id| size_of::<ToolId>() + id.as_str().len())
+                    .sum::<usize>()
+        };
+        recall.by_embedder.values().map(of).sum()
     }
 
     /// What is wrong with the file, for the `degraded` field of answers.
@@ -592,6 +728,10 @@ impl Memory {
 }
 
 impl Entry {
+    fn pair(&self) -> (&str, &ToolId) {
+        (self.query.trim(), &self.tool)
+    }
+
     fn validate(&self) -> Result<()> {
         let problem = match self.query.trim().len() {
             0 => MemoryEntryProblem::Empty,
@@ -872,6 +1012,30 @@ fn put(connection: &Connection, entry: &Entry, counting: Counting) -> rusqlite::
     }
     seal(connection, id)?;
     Ok(id)
+}
+
+/// Stores an entry as it is, in place of what is stored of the same request and tool.
+fn set(connection: &Connection, entry: &Entry) -> rusqlite::Result<()> {
+    let (query, tool) = entry.pair();
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO entries (query, tool, times, at_ms) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (query, tool) DO UPDATE SET times = ?3, at_ms = ?4",
+    )?;
+    statement.execute(params![query, tool.as_str(), entry.times, entry.at_ms])?;
+    let id = id_of(connection, entry)?;
+    connection.execute("DELETE FROM teachers WHERE entry = ?1", [id])?;
+    let mut statement = connection.prepare_cached("INSERT INTO teachers VALUES (?1, ?2, ?3)")?;
+    for source in &entry.taught_by {
+        statement.execute(params![id, source.0, entry.at_ms])?;
+    }
+    seal(connection, id)
+}
+
+fn id_of(connection: &Connection, entry: &Entry) -> rusqlite::Result<i64> {
+    let (query, tool) = entry.pair();
+    connection
+        .prepare_cached("SELECT id FROM entries WHERE query = ?1 AND tool = ?2")?
+        .query_row([query, tool.as_str()], |row| row.get(0))
 }
 
 /// Who taught an entry, in the order of names.

@@ -72,6 +72,10 @@ pub struct Searcher {
     pub(crate) unsaved_tools: usize,
     /// True once all of them were read from the database, and not only from that file.
     pub(crate) is_verified: AtomicBool,
+    /// See [`crate::Catalog::memory_bytes`].
+    pub(crate) memory_bytes: usize,
+    /// See [`crate::Catalog::needs_writer`].
+    pub(crate) needs_writer: bool,
     pub(crate) languages: Arc<ToolLanguages>,
     pub(crate) words: Words,
     /// Made for the first request in another language than English.

@@ -44,9 +44,17 @@ fn vector_file_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathB
 /// Rows embedded at once, in parallel; only these are in memory twice.
 const CHUNK: usize = 1024;
 /// A file of tools or vectors is rewritten when it lacks more than this many and more than a
-/// twentieth of all. What is missing costs some 10 µs each at every opening; writing 50,000 vectors
-/// takes 20 ms.
+/// twentieth of all. Reading one from the database takes some microseconds more, and a second copy
+/// of each takes disk. Writing 50,000 vectors takes 20 ms.
 const MIN_UNSAVED: usize = 1024;
+/// As [`MIN_UNSAVED`], for vectors of instant embedders: embedding what is missing costs some 10 µs
+/// each at every opening.
+const MIN_UNSAVED_INSTANT: usize = 128;
+/// What a tool takes in memory beside its texts and vectors, about: the row, its place in lists, and
+/// the ranker's view of it.
+const TOOL_BYTES: usize = 1600;
+/// What a catalog takes beside its tools, about.
+const CATALOG_BYTES: usize = 64 << 10;
 
 /// A state of the store in memory, without the lexical index.
 pub(crate) struct Loaded {
@@ -58,6 +66,8 @@ pub(crate) struct Loaded {
     unsaved_tools: usize,
     /// True if none of them was read from that file alone.
     is_verified: bool,
+    /// True until a writer of this version has written to the database.
+    is_of_former_version: bool,
     languages: Arc<ToolLanguages>,
     names: Arc<Names>,
     duplicates: Arc<OnceLock<Duplicates>>,
@@ -70,12 +80,16 @@ pub(crate) struct Loaded {
 
 impl DenseLeg {
     fn has_unsaved_vectors(&self) -> bool {
-        is_worth_writing(self.unsaved, self.vectors.len())
+        let least = match self.embedder.is_instant() {
+            true => MIN_UNSAVED_INSTANT,
+            false => MIN_UNSAVED,
+        };
+        is_worth_writing(self.unsaved, self.vectors.len(), least)
     }
 }
 
-fn is_worth_writing(unsaved: usize, all: usize) -> bool {
-    unsaved > MIN_UNSAVED.max(all / 20)
+fn is_worth_writing(unsaved: usize, all: usize, least: usize) -> bool {
+    unsaved > least.max(all / 20)
 }
 
 impl Loaded {
@@ -151,6 +165,7 @@ impl Loaded {
             .map(|previous| Arc::clone(&previous.cost_model))
             .unwrap_or_default();
         Ok(Loaded {
+            is_of_former_version: version.identity.is_empty() || store.is_of_former_version()?,
             version,
             followed,
             settings,
@@ -209,7 +224,7 @@ impl Loaded {
     }
 
     fn has_unsaved_tools(&self) -> bool {
-        is_worth_writing(self.unsaved_tools, self.rows.len())
+        is_worth_writing(self.unsaved_tools, self.rows.len(), MIN_UNSAVED)
     }
 
     /// Rewrites the files of tools and vectors that lack too much. The caller must hold the writer's
@@ -231,9 +246,23 @@ impl Loaded {
         }
     }
 
+    /// Bytes in memory without the lexical index, about, once all tools were ranked.
+    fn memory_bytes(&self) -> usize {
+        let of_row = |row: &Arc<Row>| {
+            let texts = row.stored.texts.len() * size_of::<TextHash>();
+            row.stored.json.len() + texts + TOOL_BYTES
+        };
+        let vectors = self.legs.iter().map(|leg| leg.vectors.memory_bytes());
+        CATALOG_BYTES + self.rows.iter().map(of_row).sum::<usize>() + vectors.sum::<usize>()
+    }
+
     /// The snapshot with this lexical index.
     pub(crate) fn into_searcher(self, lexical: LexicalSearcher) -> Searcher {
         Searcher {
+            memory_bytes: self.memory_bytes() + lexical.memory_bytes(),
+            needs_writer: self.is_of_former_version
+                || self.legs.iter().any(|leg| leg.pending > 0)
+                || self.legs_without_graph().next().is_some(),
             version: self.version,
             followed: self.followed,
             settings: self.settings,

@@ -5,6 +5,7 @@
 //! is embedded once, however many tools contain it.
 
 mod enrichments;
+mod observed;
 pub mod tool_file;
 
 use std::cell::Cell;
@@ -23,10 +24,11 @@ use crate::dense::TextHash;
 use crate::document::{self, TEMPLATE_VERSION, VIEWS, View};
 use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result, StoreProblem};
-use crate::files::{self, CHECKSUM_BYTES, FileId};
+use crate::files::{self, CHECKSUM_BYTES};
 use crate::tool::{Tool, ToolId};
 
 pub use enrichments::{EnrichmentSum, StoredEnrichment};
+pub use observed::Observed;
 
 /// Goes into the hash of every text. A new version makes all stored vectors obsolete.
 const TEXT_HASH_VERSION: u32 = 1;
@@ -150,8 +152,6 @@ pub enum Upserted {
 pub struct Store {
     connection: Connection,
     path: PathBuf,
-    /// The open file. Its path may lead to another file by now.
-    file: Option<FileId>,
     /// The exclusive or of the current transaction's changes to the digest of all tools.
     digest_change: Cell<u128>,
 }
@@ -214,13 +214,10 @@ impl Store {
     }
 
     fn new(path: &Path, open: impl FnOnce(&Path) -> rusqlite::Result<Connection>) -> Result<Self> {
-        // Read before opening, so that a file replaced in between is noticed later.
-        let file = FileId::of(path);
         let connection = open(path).map_err(|e| store_error(path, e))?;
         Ok(Store {
             connection,
             path: path.to_owned(),
-            file,
             digest_change: Cell::new(0),
         })
     }
@@ -256,11 +253,6 @@ impl Store {
             return Err(self.error(StoreProblem::UnreadableLog { log }));
         }
         Ok(())
-    }
-
-    /// True while its path leads to the open file, and not to one that has replaced it.
-    pub fn is_current(&self) -> bool {
-        self.file.is_some() && self.file == FileId::of(&self.path)
     }
 
     /// The catalog's identity and its last commit.
@@ -424,6 +416,16 @@ impl Store {
         hashes.try_fold(0, |all, hash| {
             Ok(all ^ digest_of(&hash.map_err(|e| self.error(e))?))
         })
+    }
+
+    /// The number of tools.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn count(&self) -> Result<usize> {
+        let mut statement = self.sql("SELECT count(*) FROM tools")?;
+        let count = statement.query_row([], |row| row.get::<_, u64>(0));
+        Ok(count.map_err(|e| self.error(e))? as usize)
     }
 
     /// The keys of all tools, in the order of their ids.
@@ -708,8 +710,7 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn refresh_texts(&self) -> Result<bool> {
-        let version = format!("{TEMPLATE_VERSION} {TEXTS_FORMAT}");
-        if self.meta("template_version")?.as_deref() == Some(&version) {
+        if !self.is_of_former_version()? {
             return Ok(false);
         }
         self.begin_write()?;
@@ -720,9 +721,18 @@ impl Store {
                 params![stored.key, checked_texts(&tool)],
             )?;
         }
-        self.set_meta("template_version", &version)?;
+        self.set_meta("template_version", &texts_version())?;
         self.commit()?;
         Ok(true)
+    }
+
+    /// True until a writer of this version has brought the hashes of texts up to date.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn is_of_former_version(&self) -> Result<bool> {
+        let found = self.meta("template_version")?;
+        Ok(found.is_none_or(|found| found != texts_version()))
     }
 
     /// The error for a database in which this was found.
@@ -852,6 +862,11 @@ impl Store {
     fn error(&self, problem: impl Into<StoreProblem>) -> Error {
         store_error(&self.path, problem)
     }
+}
+
+/// What [`Store::refresh_texts`] stores.
+fn texts_version() -> String {
+    format!("{TEMPLATE_VERSION} {TEXTS_FORMAT}")
 }
 
 /// A tool as it is written.

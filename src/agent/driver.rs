@@ -19,6 +19,7 @@ use toolscout_index::{Tool, ToolId};
 
 use crate::agent::context::Context;
 use crate::agent::event::Event;
+use crate::agent::lease::LeasedTurn;
 use crate::agent::recommend;
 use crate::agent::record::Record;
 use crate::agent::reference::References;
@@ -155,6 +156,14 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
     };
     let (number, run) = prepared;
     running.turn.store(number, Ordering::Release);
+    let lease = LeasedTurn {
+        sessions: shared.sessions.clone(),
+        conversation: conversation.clone(),
+        number,
+        token: running.token.clone(),
+        record: running.record.clone(),
+    }
+    .keep();
     // Counting a large catalog takes a second, so it runs in parallel to the turn.
     let catalog_tokens = {
         let shared = shared.clone();
@@ -165,6 +174,7 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
     let end = turn.end(status, error, catalog_tokens).await;
     let (answer, mut figures) = (end.answer.clone(), end.figures.clone());
     save(&shared.sessions, &conversation, number, end, &events).await;
+    drop(lease);
     // The conversation accepts its next question from here on: the answer is final.
     let token = running.token.clone();
     drop(running);
@@ -577,7 +587,8 @@ impl Approver for EventApprover<'_> {
     async fn ask(&self, request: ApprovalRequest) -> Answer {
         let within = self.shared.gate.policies().approval_timeout_s.duration();
         let approvals = &self.shared.approvals;
-        let Some(pending) = approvals.open(self.caller, request.clone(), within) else {
+        let opened = approvals.open_anywhere(self.caller, request.clone(), within);
+        let Some(pending) = opened.await else {
             return Answer::Refused {
                 by: "the gate".into(),
                 reason: "too many requests for approval are open; answer some first".into(),

@@ -33,6 +33,7 @@ use crate::models::Patience;
 use crate::printable;
 use crate::session::{ConversationId, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
+use crate::store::{SharedApprovals, SharedSessions, SharedStore};
 use crate::tools::operation::Operations;
 use approve::Questions;
 use stdin::Input;
@@ -104,7 +105,7 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         context.check_catalog()?;
         let pool = self.agent.pool()?;
-        let source = self.agent.source(context, pool.clone())?;
+        let source = self.agent.source(context, pool.clone(), None)?;
         // Opened after the source, which creates the catalog if there are skills.
         let catalog = self.agent.open(context)?;
         let agent = source(Arc::new(catalog.clone()))?;
@@ -160,8 +161,14 @@ impl AgentArgs {
     }
 
     /// A function that builds the agent for a catalog. The agent calls the tools of these servers
-    /// and stores its conversations in the data directory. Errors in the flags are returned now.
-    pub fn source(&self, context: &Context, pool: Pool) -> Result<AgentSource> {
+    /// and stores its conversations in the data directory, or in the store if there is one. Errors in
+    /// the flags are returned now.
+    pub fn source(
+        &self,
+        context: &Context,
+        pool: Pool,
+        store: Option<Arc<SharedStore>>,
+    ) -> Result<AgentSource> {
         let mut profile = self.policy.profile()?;
         let skills = self.skills(&profile, context)?;
         let (builtins, services) = (
@@ -179,13 +186,20 @@ impl AgentArgs {
         Ok(Box::new(move |catalog| {
             database::create_private_dir(&data)
                 .with_context(|| format!("create {}", data.display()))?;
-            let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
+            let sessions = Arc::new(match &store {
+                Some(store) => Sessions::over(SharedSessions::new(Arc::clone(store))),
+                None => Sessions::open(&sessions_file(&data))?,
+            });
             let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
             let operations = {
                 let catalog = catalog.clone();
                 Operations::new(&services, environment, Arc::new(move |id| catalog.tool(id)))?
             };
-            let agent = Agent::builder()
+            let mut builder = Agent::builder();
+            if let Some(store) = &store {
+                builder = builder.approval_board(Arc::new(SharedApprovals::new(store)));
+            }
+            let agent = builder
                 .shared_llm(model.clone())
                 .shared_catalog(catalog)
                 .sessions(sessions)

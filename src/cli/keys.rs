@@ -1,16 +1,20 @@
 //! `toolscout keys`: keys of the HTTP API.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
 
 use super::Outcome;
 use super::context::Context;
 use super::output::print_stderr;
+use super::store::StoreArgs;
 use super::suggest::did_you_mean;
 use crate::keys::{Catalogs, Key, KeyStore, Scope, Scopes};
+use crate::store::SharedStore;
 
 /// Creates, lists and revokes API keys. Once a key exists, every request to the API needs one.
 #[derive(clap::Args, Debug)]
@@ -41,10 +45,15 @@ enum Action {
         /// revoked]
         #[arg(long, value_name = "DURATION", value_parser = lifetime)]
         expires: Option<Duration>,
+        #[command(flatten)]
+        store: StoreArgs,
     },
     /// List keys, without their secrets
     #[command(after_help = "Examples:\n  toolscout keys list\n  toolscout keys list --json")]
-    List,
+    List {
+        #[command(flatten)]
+        store: StoreArgs,
+    },
     /// Revoke a key, immediately and permanently
     #[command(
         after_help = "Examples:\n  toolscout keys revoke k7f2\n  toolscout --data /srv/toolscout keys revoke k7f2"
@@ -52,28 +61,93 @@ enum Action {
     Revoke {
         /// The id, as printed by `keys list`
         id: String,
+        #[command(flatten)]
+        store: StoreArgs,
     },
 }
 
 impl Args {
     /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let store = KeyStore::open(&context.settings.data)?;
+        let keys = Keys::open(self.action.store(), context)?;
         match self.action {
             Action::Create {
                 scope,
                 catalogs,
                 expires,
-            } => create(
-                &store,
-                context,
-                scope.into_iter().collect(),
-                catalogs,
-                expires,
-            ),
-            Action::List => list(&store, context),
-            Action::Revoke { id } => revoke(&store, context, &id),
+                ..
+            } => {
+                keys.warn_of_missing_catalogs(context, &catalogs)?;
+                create(
+                    &keys.keys,
+                    context,
+                    scope.into_iter().collect(),
+                    catalogs,
+                    expires,
+                )
+            }
+            Action::List { .. } => list(&keys.keys, context),
+            Action::Revoke { id, .. } => revoke(&keys.keys, context, &id),
         }
+    }
+}
+
+impl Action {
+    fn store(&self) -> &StoreArgs {
+        match self {
+            Action::Create { store, .. }
+            | Action::List { store }
+            | Action::Revoke { store, .. } => store,
+        }
+    }
+}
+
+/// The keys of the data directory, or of the store that the flags or the settings name.
+struct Keys {
+    keys: KeyStore,
+    store: Option<Arc<SharedStore>>,
+    /// What asks the store.
+    _runtime: Option<Runtime>,
+}
+
+impl Keys {
+    fn open(store: &StoreArgs, context: &Context) -> Result<Self> {
+        let settings = store.settings(context)?;
+        if settings.store.is_none() {
+            return Ok(Keys {
+                keys: KeyStore::open(&context.settings.data)?,
+                store: None,
+                _runtime: None,
+            });
+        }
+        // Its thread does the work, since this one waits.
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let store = SharedStore::new(&settings, runtime.handle().clone())?;
+        Ok(Keys {
+            keys: store.keys(None)?,
+            store: Some(store),
+            _runtime: Some(runtime),
+        })
+    }
+
+    /// Warns about catalogs that do not exist: a misspelt name makes a key that opens nothing.
+    fn warn_of_missing_catalogs(&self, context: &Context, catalogs: &Catalogs) -> Result<()> {
+        let Catalogs::Only(names) = catalogs else {
+            return Ok(());
+        };
+        let known = match &self.store {
+            Some(store) => store.block_on(store.names())?,
+            None => context.data_dir().catalogs()?,
+        };
+        for name in names.iter().filter(|name| !known.contains(name)) {
+            let hint = did_you_mean(name, known.iter().map(String::as_str))
+                .unwrap_or_else(|| format!("`toolscout --catalog {name} add` creates it"));
+            context.warn(format_args!("no catalog {name:?} exists yet; {hint}"));
+        }
+        Ok(())
     }
 }
 
@@ -84,7 +158,6 @@ fn create(
     catalogs: Catalogs,
     lifetime: Option<Duration>,
 ) -> Result<Outcome> {
-    warn_of_missing_catalogs(context, &catalogs)?;
     let is_first = !store.is_in_use()?;
     let made = store.create(scopes, catalogs, lifetime, SystemTime::now())?;
     if context.printer.is_json() {
@@ -103,20 +176,6 @@ fn create(
             .note("requests to the HTTP API now need a key")?;
     }
     Ok(Outcome::Success)
-}
-
-/// Warns about catalogs that do not exist: a misspelt name makes a key that opens nothing.
-fn warn_of_missing_catalogs(context: &Context, catalogs: &Catalogs) -> Result<()> {
-    let Catalogs::Only(names) = catalogs else {
-        return Ok(());
-    };
-    let known = context.data_dir().catalogs()?;
-    for name in names.iter().filter(|name| !known.contains(name)) {
-        let hint = did_you_mean(name, known.iter().map(String::as_str))
-            .unwrap_or_else(|| format!("`toolscout --catalog {name} add` creates it"));
-        context.warn(format_args!("no catalog {name:?} exists yet; {hint}"));
-    }
-    Ok(())
 }
 
 fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {

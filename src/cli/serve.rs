@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use toolscout_index::Options;
@@ -18,6 +19,7 @@ use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
 use crate::mcp::{Detail, GatewayConfig};
 use crate::models::{self, Patience};
 use crate::shutdown::Shutdown;
+use crate::store::SharedStore;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
 
@@ -65,6 +67,17 @@ pub struct ServerArgs {
     /// may need more [default: a quarter of --max-connections]
     #[arg(long, value_name = "N")]
     connections_per_address: Option<NonZero<usize>>,
+    /// Most catalogs in the data directory; creating one more is refused
+    #[arg(long, value_name = "N")]
+    max_catalogs: Option<NonZero<usize>>,
+    /// Most open catalogs; one more closes the one that is used least recently [default: derived from
+    /// the limit of file descriptors]
+    #[arg(long, value_name = "N")]
+    max_open_catalogs: Option<NonZero<usize>>,
+    /// Most memory for open catalogs, as it is estimated, such as 512M or 4G; beyond it those used
+    /// least recently are closed [default: a quarter of the memory]
+    #[arg(long, value_parser = bytes, value_name = "BYTES")]
+    max_open_bytes: Option<u64>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -101,6 +114,27 @@ pub struct ServerArgs {
     /// `http://127.0.0.1:4318`
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<String>,
+}
+
+/// A number of bytes, or of units of 1,024 bytes: `4096`, `64K`, `512M`, `4G`.
+fn bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix(['K', 'M', 'G', 'T']) {
+        Some(number) => (number, &text[number.len()..]),
+        None => (text, ""),
+    };
+    let bits = match unit {
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => 0,
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "a number with K, M, G or T after it, such as 512M".to_owned())?;
+    number
+        .checked_mul(1 << bits)
+        .ok_or_else(|| "that is more than any machine has".to_owned())
 }
 
 impl Args {
@@ -153,15 +187,17 @@ impl ServerArgs {
             .enable_all()
             .build()?;
         let store = store::open(&store, runtime.handle())?;
-        let settings = Settings {
-            store,
-            ..self.settings(admission, context)?
-        };
+        let settings = self.settings(admission, context, store)?;
         runtime.block_on(serve(address, settings, context, listening))?;
         Ok(Outcome::Success)
     }
 
-    fn settings(self, admission: Admission, context: &Context) -> Result<Settings> {
+    fn settings(
+        self,
+        admission: Admission,
+        context: &Context,
+        store: Option<Arc<SharedStore>>,
+    ) -> Result<Settings> {
         let mut limits = Limits::within(http::raise_descriptor_limit());
         if let Some(connections) = self.max_connections {
             limits.max_connections = connections.get();
@@ -172,6 +208,12 @@ impl ServerArgs {
             .connections_per_address
             .map_or(limits.connections_per_address, NonZero::get);
         limits.search_queue = self.search_queue.unwrap_or(limits.search_queue);
+        limits.max_catalogs = self.max_catalogs.map_or(limits.max_catalogs, NonZero::get);
+        limits.max_open_catalogs = self
+            .max_open_catalogs
+            // The default one is always open, and another has to be.
+            .map_or(limits.max_open_catalogs, |most| most.get().max(2));
+        limits.max_open_bytes = self.max_open_bytes.unwrap_or(limits.max_open_bytes);
         let upstream = self.agent.pool()?;
         let default = GatewayConfig::default();
         let gateway = GatewayConfig {
@@ -181,11 +223,14 @@ impl ServerArgs {
             ..default
         };
         Ok(Settings {
-            agent: Some(self.agent.source(context, upstream.clone())?),
+            agent: Some(
+                self.agent
+                    .source(context, upstream.clone(), store.clone())?,
+            ),
             upstream,
             gateway,
             data: context.settings.data.clone(),
-            store: None,
+            store,
             default_catalog: context.settings.catalog.clone(),
             catalog_options: general_options(context),
             embedder_source: embedder_source(&context.settings),

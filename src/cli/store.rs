@@ -240,7 +240,7 @@ fn print_nodes(context: &Context, status: &StoreStatus) -> Result<()> {
             .map(|(name, lag)| format!("{name} {lag}"))
             .collect();
         let behind = match behind.is_empty() {
-            true => format!("0 in {} open catalogs", node.lag.len()),
+            true => format!("0 in {} open catalogs", node.open),
             false => behind.join(", "),
         };
         rows.push(vec![

@@ -2,11 +2,11 @@
 //! refused.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -23,7 +23,7 @@ use crate::session::OwnerScope;
 const MAX_OPEN: usize = 1_024;
 
 /// A call that waits for a person's approval.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ApprovalRequest {
     /// The call's id.
     pub call: String,
@@ -36,14 +36,14 @@ pub struct ApprovalRequest {
     /// The arguments exactly as they will be sent.
     pub arguments: Value,
     /// How they differ from the arguments that the model wrote.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
     /// The rule that requires approval.
     pub rule: String,
 }
 
 /// The outcome of a request for approval.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     /// The call may be made.
@@ -85,10 +85,69 @@ impl Approver for RefuseAll {
     }
 }
 
-/// The open requests of a process, each under a random id that cannot be guessed.
-#[derive(Debug, Default)]
+/// Why the open requests of all nodes cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("the store of the open approvals cannot be used now: {reason}")]
+pub struct BoardError {
+    /// What the store answered, or why it did not.
+    pub reason: String,
+}
+
+/// The open requests of several nodes. Whoever stores an answer first has decided.
+#[async_trait]
+pub trait ApprovalBoard: Send + Sync {
+    /// Makes a request of this process known to all nodes, for at most this long.
+    ///
+    /// # Errors
+    /// [`BoardError`]; it may be known nevertheless.
+    async fn publish(
+        &self,
+        caller: &Caller,
+        id: &str,
+        request: &ApprovalRequest,
+        within: Duration,
+    ) -> Result<(), BoardError>;
+
+    /// Returns the answer to a request of this process once there is one.
+    async fn answered(&self, id: &str) -> Answer;
+
+    /// Answers a request of any node; false when none is open under this id within `scope`.
+    ///
+    /// # Errors
+    /// [`BoardError`]; it may be answered nevertheless.
+    async fn answer(
+        &self,
+        scope: &OwnerScope,
+        id: &str,
+        answer: &Answer,
+    ) -> Result<bool, BoardError>;
+
+    /// The open requests of this owner's runs in a conversation.
+    ///
+    /// # Errors
+    /// [`BoardError`].
+    async fn waiting(
+        &self,
+        owner: &str,
+        conversation: &str,
+    ) -> Result<Vec<OpenApproval>, BoardError>;
+
+    /// Closes a request of this process, and returns the answer that came before.
+    ///
+    /// # Errors
+    /// [`BoardError`].
+    async fn close(&self, id: &str) -> Result<Option<Answer>, BoardError>;
+
+    /// Closes a request in the background.
+    fn forget(&self, id: &str);
+}
+
+/// The open requests of a process, each under a random id that cannot be guessed. With a board, those
+/// of other nodes are answered and listed too.
+#[derive(Default)]
 pub struct Approvals {
     open: Mutex<BTreeMap<String, OpenRequest>>,
+    board: Option<Arc<dyn ApprovalBoard>>,
 }
 
 /// An open request, as its owner sees it.
@@ -111,9 +170,19 @@ struct OpenRequest {
     request: ApprovalRequest,
     expires: Instant,
     answer: oneshot::Sender<Answer>,
+    /// The board decides on it.
+    is_published: bool,
 }
 
 impl Approvals {
+    /// Requests that other nodes may answer too, where there is a board.
+    pub fn over(board: Option<Arc<dyn ApprovalBoard>>) -> Self {
+        Approvals {
+            board,
+            ..Approvals::default()
+        }
+    }
+
     /// Opens a request for a call of this caller's run, for at most this long. `None` when too many
     /// are open.
     pub fn open(
@@ -138,13 +207,81 @@ impl Approvals {
                 request,
                 expires: Instant::now() + within,
                 answer: sender,
+                is_published: false,
             },
         );
         Some(PendingApproval {
             id,
             answer,
             approvals: self,
+            board: None,
         })
+    }
+
+    /// As [`Approvals::open`], for any node to answer. While the board cannot be used, only this
+    /// process can.
+    pub async fn open_anywhere(
+        &self,
+        caller: &Caller,
+        request: ApprovalRequest,
+        within: Duration,
+    ) -> Option<PendingApproval<'_>> {
+        let mut pending = self.open(caller, request.clone(), within)?;
+        let Some(board) = &self.board else {
+            return Some(pending);
+        };
+        // Before the answer is awaited: a request that is dropped meanwhile is closed.
+        pending.board = Some(Arc::clone(board));
+        match board.publish(caller, &pending.id, &request, within).await {
+            Ok(()) => {
+                if let Some(open) = self.lock().get_mut(&pending.id) {
+                    open.is_published = true;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a call can be approved on this node alone");
+                board.forget(&pending.id);
+                pending.board = None;
+            }
+        }
+        Some(pending)
+    }
+
+    /// As [`Approvals::answer`], for requests of any node.
+    ///
+    /// # Errors
+    /// [`BoardError`]; the request may be answered nevertheless.
+    pub async fn answer_anywhere(
+        &self,
+        scope: &OwnerScope,
+        id: &str,
+        answer: Answer,
+    ) -> Result<bool, BoardError> {
+        let is_local = self.lock().get(id).is_some_and(|open| !open.is_published);
+        match &self.board {
+            Some(board) if !is_local => board.answer(scope, id, &answer).await,
+            _ => Ok(self.answer(scope, id, answer)),
+        }
+    }
+
+    /// As [`Approvals::waiting`], for runs of any node. While the board cannot be used, those of this
+    /// process.
+    pub async fn waiting_anywhere(&self, owner: &str, conversation: &str) -> Vec<OpenApproval> {
+        let mut waiting = self.waiting(owner, conversation);
+        if let Some(board) = &self.board
+            && let Ok(known) = board.waiting(owner, conversation).await
+        {
+            let published: Vec<String> = {
+                let open = self.lock();
+                let published = open.iter().filter(|(_, open)| open.is_published);
+                published.map(|(id, _)| id.clone()).collect()
+            };
+            // The board knows which of these were answered.
+            waiting.retain(|open| !published.contains(&open.id));
+            waiting.extend(known);
+            waiting.sort_by_key(|open| open.expires_in_ms);
+        }
+        waiting
     }
 
     /// The open requests of this owner's runs in a conversation, the one that expires first leading.
@@ -165,7 +302,7 @@ impl Approvals {
         waiting
     }
 
-    /// Answers a request; false when none is open under this id within `scope`.
+    /// Answers a request of this process; false when none is open under this id within `scope`.
     pub fn answer(&self, scope: &OwnerScope, id: &str, answer: Answer) -> bool {
         let mut open = self.lock();
         // A request out of scope is treated as missing, so that ids cannot be probed.
@@ -186,11 +323,12 @@ impl Approvals {
 }
 
 /// An open request; closed on drop.
-#[derive(Debug)]
 pub struct PendingApproval<'a> {
     id: String,
     answer: oneshot::Receiver<Answer>,
     approvals: &'a Approvals,
+    /// Where other nodes see it.
+    board: Option<Arc<dyn ApprovalBoard>>,
 }
 
 impl PendingApproval<'_> {
@@ -202,18 +340,36 @@ impl PendingApproval<'_> {
     /// Waits for the answer, at most this long.
     pub async fn answer(mut self, within: Duration) -> Answer {
         let started = Instant::now();
-        match timeout(within, &mut self.answer).await {
-            Ok(Ok(answer)) => answer,
-            _ => Answer::Expired {
-                after_ms: millis(started.elapsed()),
-            },
+        let answer = match self.board.clone() {
+            Some(board) => self.answer_on(&*board, within).await,
+            None => timeout(within, &mut self.answer)
+                .await
+                .ok()
+                .and_then(Result::ok),
+        };
+        answer.unwrap_or_else(|| Answer::Expired {
+            after_ms: millis(started.elapsed()),
+        })
+    }
+
+    /// Waits for the answer on the board.
+    async fn answer_on(&mut self, board: &dyn ApprovalBoard, within: Duration) -> Option<Answer> {
+        let answered = timeout(within, board.answered(&self.id)).await.ok();
+        // What was answered at the last moment counts: a person was told so.
+        let closed = board.close(&self.id).await;
+        if closed.is_ok() {
+            self.board = None;
         }
+        answered.or_else(|| closed.ok().flatten())
     }
 }
 
 impl Drop for PendingApproval<'_> {
     fn drop(&mut self) {
         self.approvals.lock().remove(&self.id);
+        if let Some(board) = &self.board {
+            board.forget(&self.id);
+        }
     }
 }
 

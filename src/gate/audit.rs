@@ -281,6 +281,57 @@ enum Anchoring {
     Differs,
 }
 
+/// An entry as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainedEntry {
+    /// Its number, from 1.
+    pub seq: i64,
+    /// Its text, a JSON object.
+    pub text: String,
+    /// Its hash.
+    pub hash: Vec<u8>,
+}
+
+/// Verifies a chain entry by entry, wherever its entries come from.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainCheck {
+    last: Link,
+}
+
+impl Default for ChainCheck {
+    fn default() -> Self {
+        ChainCheck {
+            last: Link::GENESIS,
+        }
+    }
+}
+
+impl ChainCheck {
+    /// Takes the next entry.
+    ///
+    /// # Errors
+    /// How it breaks the chain.
+    pub fn push(&mut self, entry: &ChainedEntry) -> Result<(), &'static str> {
+        let (next, chained) = self.last.after(&entry.text);
+        if entry.seq != next {
+            return Err("does not have the next number");
+        }
+        if entry.hash != chained {
+            return Err("does not match its hash");
+        }
+        self.last = Link {
+            seq: next,
+            hash: chained,
+        };
+        Ok(())
+    }
+
+    /// The last entry so far; number 0 before the first.
+    pub fn last(&self) -> Link {
+        self.last
+    }
+}
+
 /// An entry's number and hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
@@ -501,6 +552,28 @@ impl AuditLog {
         // `trust` takes the lock itself.
         drop(log);
         self.trust()
+    }
+
+    /// At most `limit` entries after this number, as they are stored.
+    ///
+    /// # Errors
+    /// [`AuditError::Database`].
+    pub fn entries_after(&self, seq: i64, limit: usize) -> Result<Vec<ChainedEntry>, AuditError> {
+        let read = || {
+            let log = self.lock();
+            let mut statement = log.connection.prepare_cached(
+                "SELECT seq, entry, hash FROM entries WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+            )?;
+            let entries = statement.query_map(params![seq, limit as i64], |row| {
+                Ok(ChainedEntry {
+                    seq: row.get(0)?,
+                    text: row.get(1)?,
+                    hash: row.get(2)?,
+                })
+            })?;
+            entries.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(|source| self.database_error(source))
     }
 
     /// Passes every entry to `write` as one line of JSON: `{"seq", "hash", ...}`.

@@ -3,7 +3,7 @@
 //! Models often write invalid values whose meaning is clear: `"7,000"` for a number, `buy` for
 //! `BUY`. Only unambiguous values are converted; the schema check refuses the others.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use utoipa::ToSchema;
 
@@ -15,7 +15,7 @@ const MAX_REFERENCES: usize = 16;
 const IDENTIFIER_SUFFIXES: [&str; 6] = ["id", "email", "symbol", "code", "url", "date"];
 
 /// One change of an argument.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Change {
     /// JSON pointer to the argument.
     pub path: String,
@@ -28,7 +28,7 @@ pub struct Change {
 }
 
 /// The reason why an argument was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeReason {
     /// A number was given as a string.

@@ -4,20 +4,25 @@
 //! check.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
+use tokio::time::timeout;
 use toolscout_index::memory::Source;
 
 use super::App;
-use super::error::{ApiError, ApiResult};
+use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::Path;
 use super::registry::OpenCatalog;
-use crate::keys::{Catalogs, Key, KeyRefusal, Scope, Scopes};
+use super::threads::blocking;
+use crate::keys::{Catalogs, Key, KeyError, KeyRefusal, Scope, Scopes};
 use crate::session::OwnerScope;
+
+/// How long a request with an unknown key waits to be the next that the store is asked about.
+const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The permissions of a request.
 #[derive(Clone, Debug)]
@@ -122,8 +127,12 @@ impl Grant {
     }
 
     /// The permissions of the key in these headers; all permissions on a server without keys.
-    fn of(headers: &HeaderMap, app: &App) -> ApiResult<Self> {
-        if !app.keys.is_in_use().map_err(ApiError::internal)? {
+    async fn of(headers: &HeaderMap, app: &App) -> ApiResult<Self> {
+        let is_in_use = match app.keys.known_in_use()? {
+            Some(is_in_use) => is_in_use,
+            None => ask_store(app, |app| app.keys.is_in_use()).await?,
+        };
+        if !is_in_use {
             return Ok(Grant {
                 key: None,
                 scopes: Scope::Admin.into(),
@@ -138,10 +147,14 @@ impl Grant {
                 message,
             ));
         };
-        let verified = app
-            .keys
-            .verify(token, SystemTime::now())
-            .map_err(ApiError::internal)?;
+        let now = SystemTime::now();
+        let verified = match app.keys.verify_known(token, now)? {
+            Some(verified) => verified,
+            None => {
+                let token = token.to_owned();
+                ask_store(app, move |app| app.keys.verify(&token, now)).await?
+            }
+        };
         verified.map(Grant::from).map_err(refused)
     }
 
@@ -192,11 +205,23 @@ impl FromRequestParts<App> for Grant {
         if let Some(known) = parts.extensions.get::<Grant>() {
             return Ok(known.clone());
         }
-        let grant = Grant::of(&parts.headers, app)?;
+        let grant = Grant::of(&parts.headers, app).await?;
         app.require_ready()?;
         parts.extensions.insert(grant.clone());
         Ok(grant)
     }
+}
+
+/// Asks the store about a key that this node does not know. A bounded number does so at a time.
+async fn ask_store<T: Send + 'static>(
+    app: &App,
+    work: impl FnOnce(&App) -> Result<T, KeyError> + Send + 'static,
+) -> ApiResult<T> {
+    let Ok(Ok(_permit)) = timeout(LOOKUP_PATIENCE, app.key_lookups.acquire()).await else {
+        return Err(store_unavailable("too many unknown keys at a time"));
+    };
+    let app = app.clone();
+    Ok(blocking(move || work(&app)).await??)
 }
 
 /// A catalog that the request may read.

@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::access::Grant;
-use super::error::{ApiError, ApiResult};
+use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
 use super::threads::blocking;
 use crate::agent::{Agent, Event, Question, StartError};
@@ -164,8 +164,8 @@ pub struct Conversation {
     id: String,
     /// Its turns, oldest first.
     turns: Vec<Turn>,
-    /// True while this server answers a question in it. A turn with the status `running` that no
-    /// server answers was left by a process that ended.
+    /// True while this server answers a question in it, or another one that shares its store. A turn
+    /// with the status `running` that no server answers was left by a process that ended.
     running: bool,
     /// The calls of its run that wait for approval; empty unless the key is the one that asked.
     approvals: Vec<OpenApproval>,
@@ -370,7 +370,9 @@ pub async fn approve(
             reason: request.reason,
         }
     };
-    if agent.answer_approval(&grant.owner_scope(), &request.id, decision) {
+    let scope = grant.owner_scope();
+    let answered = agent.answer_approval_anywhere(&scope, &request.id, decision);
+    if answered.await.map_err(store_unavailable)? {
         return Ok(Json(Approved {
             approved: request.approve,
         }));
@@ -394,17 +396,18 @@ pub async fn stop(
         ConversationId::new(request.conversation)?,
         grant.owner_scope(),
     );
-    let stopped = agent.stop(&scope, &id);
-    if !stopped {
-        let conversation = id.clone();
-        let exists = with_sessions(&agent, move |sessions| {
-            sessions.contains(&scope, &conversation)
-        });
-        if !exists.await? {
-            return Err(unknown(id.as_str()));
-        }
+    if agent.stop(&scope, &id) {
+        return Ok(Json(Stopped { stopped: true }));
     }
-    Ok(Json(Stopped { stopped }))
+    let conversation = id.clone();
+    let asked = with_sessions(&agent, move |sessions| {
+        let stopped = sessions.stop_elsewhere(&scope, &conversation)?;
+        Ok((stopped, sessions.contains(&scope, &conversation)?))
+    });
+    match asked.await? {
+        (_, false) => Err(unknown(id.as_str())),
+        (stopped, true) => Ok(Json(Stopped { stopped })),
+    }
 }
 
 /// Lists the conversations of the key, the most recently used first. An admin key for all catalogs
@@ -445,7 +448,11 @@ pub async fn read(
     let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
     let before = agent.is_running(&scope, &conversation);
     let (wanted, within) = (conversation.clone(), scope.clone());
-    let turns = with_sessions(&agent, move |sessions| sessions.turns(&within, &wanted)).await?;
+    let stored = with_sessions(&agent, move |sessions| {
+        let turns = sessions.turns(&within, &wanted)?;
+        Ok((turns, sessions.runs_elsewhere(&within, &wanted)?))
+    });
+    let (turns, elsewhere) = stored.await?;
     if turns.is_empty() {
         return Err(unknown(&id));
     }
@@ -453,8 +460,8 @@ pub async fn read(
         id,
         turns,
         // Before and after, since a run may begin or end while its turns are read.
-        running: before || agent.is_running(&scope, &conversation),
-        approvals: agent.open_approvals(&grant.sender(), &conversation),
+        running: before || elsewhere || agent.is_running(&scope, &conversation),
+        approvals: agent.open_approvals(&grant.sender(), &conversation).await,
     }))
 }
 
@@ -531,11 +538,15 @@ async fn start_run(
     if let Some(id) = conversation.filter(|id| !id.is_empty()) {
         let id = ConversationId::new(id)?;
         let (wanted, owner) = (id.clone(), access.grant.sender());
-        let is_own = with_sessions(agent, move |sessions| {
-            sessions.may_continue(&wanted, &owner)
+        let asked = with_sessions(agent, move |sessions| {
+            let is_own = sessions.may_continue(&wanted, &owner)?;
+            Ok((is_own, sessions.runs_elsewhere(&OwnerScope::All, &wanted)?))
         });
-        if !is_own.await? {
-            return Err(access.not_owned(id.as_str()));
+        match asked.await? {
+            (false, _) => return Err(access.not_owned(id.as_str())),
+            // This server's own runs are known at once, and refused below.
+            (true, true) => return Err(StartError::Busy(id).into()),
+            (true, false) => {}
         }
         question = question.in_conversation(id);
     }
@@ -618,6 +629,10 @@ impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         match error {
             SessionError::NotOwned { conversation } => unknown(&conversation),
+            SessionError::Busy { .. } => {
+                ApiError::busy(StatusCode::CONFLICT, "conversation_busy", error.to_string())
+            }
+            SessionError::Unavailable { reason } => store_unavailable(reason),
             SessionError::InvalidId { .. } => {
                 ApiError::unprocessable("invalid_conversation_id", error.to_string())
             }

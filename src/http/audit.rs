@@ -27,6 +27,7 @@ use crate::clock::{millis, unix_ms};
 use crate::gate::Decision;
 use crate::gate::audit::page::{Filter, StoredEntry};
 use crate::gate::audit::{AuditError, AuditLog, FILE_NAME, Verified};
+use crate::store::{AuditCursor, ChainError, SharedStore, StoreError, VerifiedChain};
 
 /// How long a request waits for a verification to end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -98,7 +99,10 @@ pub struct AuditPage {
 /// An entry, as a line of `toolscout audit export`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditEntry {
-    /// Its number, from 1.
+    /// The name of the server whose log it is in, where several share a store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    /// Its number in that log, from 1.
     seq: i64,
     /// Its hash in hexadecimal.
     hash: String,
@@ -155,9 +159,23 @@ pub struct AuditCheckBody {
     /// Number of entries that the anchor covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     anchored: Option<i64>,
+    /// The logs of all servers, as the store has them, where several share one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<AuditOfNode>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ItemError>,
+}
+
+/// The verified log of a server, as the store has it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct AuditOfNode {
+    /// The server's name.
+    node: String,
+    /// Number of entries.
+    entries: i64,
+    /// The hash of the last one in hexadecimal.
+    head: String,
 }
 
 /// The newest verification: at most one runs.
@@ -181,7 +199,6 @@ pub async fn list(
 ) -> ApiResult<Json<AuditPage>> {
     grant.operates()?;
     let limit = paging::limit(params.limit)?;
-    let before: Option<i64> = paging::after(params.cursor.as_deref())?;
     let since_ms = params.since_ms.map(u64::try_from).transpose();
     let since_ms = since_ms.map_err(|_| {
         let message = "since_ms is below 0, it must be milliseconds since 1970";
@@ -193,6 +210,11 @@ pub async fn list(
         event: params.event.map(|event| event.name().to_owned()),
         since_ms,
     };
+    if let Some(store) = &app.store {
+        let before: Option<AuditCursor> = paging::after(params.cursor.as_deref())?;
+        return Ok(Json(page_of_all(store, &filter, before, limit).await?));
+    }
+    let before: Option<i64> = paging::after(params.cursor.as_deref())?;
     let path = log_path(&app);
     let page = blocking(move || match AuditLog::open_existing(&path) {
         // Nothing has been logged yet.
@@ -205,6 +227,27 @@ pub async fn list(
         total: page.total,
         next_cursor: page.next_before.map(|seq| paging::cursor_after(&seq)),
     }))
+}
+
+/// A page of the logs of all servers.
+async fn page_of_all(
+    store: &SharedStore,
+    filter: &Filter,
+    before: Option<AuditCursor>,
+    limit: usize,
+) -> ApiResult<AuditPage> {
+    // What this server has just done is in the page.
+    store.copy_audit_now().await?;
+    let page = store.audit_page(filter, before, limit).await?;
+    let entries = page.entries.into_iter().map(|(node, entry)| AuditEntry {
+        node: Some(node),
+        ..AuditEntry::from(entry)
+    });
+    Ok(AuditPage {
+        entries: entries.collect(),
+        total: page.total,
+        next_cursor: page.next.map(|last| paging::cursor_after(&last)),
+    })
 }
 
 /// Shows the newest verification of the audit log since the server was started. Needs an admin key
@@ -280,17 +323,66 @@ fn start(app: &App, head: Option<String>) {
         let started = Instant::now();
         let outcome = verify(&app, &path, head.as_deref());
         let took_ms = millis(started.elapsed());
-        app.audit_check.end(&path, outcome, took_ms);
+        app.audit_check.end(outcome, took_ms);
     });
 }
 
-/// Verifies the log, until the server shuts down.
-fn verify(app: &App, path: &Path, head: Option<&str>) -> Result<Verified, AuditError> {
-    let log = AuditLog::open_existing(path)?;
-    log.verify_while(head, |seq| {
-        app.audit_check.done.store(seq, Ordering::Relaxed);
-        !app.shutdown.is_triggered()
+/// Verifies the log, and those of all servers where several share a store, until this one shuts down.
+fn verify(app: &App, path: &Path, head: Option<&str>) -> Result<Outcome, ItemError> {
+    let verify = || {
+        let log = AuditLog::open_existing(path)?;
+        // With a store, the entry may be one of another server.
+        let head = head.filter(|_| app.store.is_none());
+        log.verify_while(head, |seq| {
+            app.audit_check.done.store(seq, Ordering::Relaxed);
+            !app.shutdown.is_triggered()
+        })
+    };
+    let own = match verify() {
+        Ok(own) => Some(own),
+        // This server has made no call yet; others may have.
+        Err(AuditError::Missing { .. }) if app.store.is_some() => None,
+        Err(error) => return Err(described(&error, path)),
+    };
+    let nodes = match &app.store {
+        Some(store) => verify_nodes(app, store, head).map_err(|error| of_store(&error))?,
+        None => Vec::new(),
+    };
+    Ok(Outcome { own, nodes })
+}
+
+fn verify_nodes(
+    app: &App,
+    store: &SharedStore,
+    head: Option<&str>,
+) -> Result<Vec<VerifiedChain>, ChainError> {
+    store.block_on(async {
+        store.copy_audit_now().await?;
+        store
+            .verify_audit(head, || !app.shutdown.is_triggered())
+            .await
     })
+}
+
+/// What was verified.
+struct Outcome {
+    /// The log of this server, if it has one.
+    own: Option<Verified>,
+    nodes: Vec<VerifiedChain>,
+}
+
+fn of_store(error: &ChainError) -> ItemError {
+    let code = match error {
+        ChainError::Broken { .. } => "audit_log_changed",
+        ChainError::CutOff { .. } | ChainError::HeadMissing { .. } => "audit_log_cut_off",
+        ChainError::Stopped => "shutting_down",
+        ChainError::Store(StoreError::Unreachable(_)) => "store_unavailable",
+        ChainError::Store(_) => "audit_log_unreadable",
+    };
+    ItemError {
+        code: code.to_owned(),
+        message: error.to_string(),
+    }
 }
 
 impl AuditCheck {
@@ -302,23 +394,20 @@ impl AuditCheck {
         newest
     }
 
-    fn end(&self, path: &Path, outcome: Result<Verified, AuditError>, took_ms: u64) {
+    fn end(&self, outcome: Result<Outcome, ItemError>, took_ms: u64) {
         self.newest.send_modify(|newest| {
             newest.took_ms = Some(took_ms);
             match outcome {
-                Ok(Verified {
-                    entries,
-                    head,
-                    anchored,
-                }) => {
+                Ok(Outcome { own, nodes }) => {
                     newest.status = CheckStatus::Verified;
-                    newest.entries = Some(entries);
-                    newest.head = Some(head);
-                    newest.anchored = Some(anchored);
+                    newest.entries = own.as_ref().map(|own| own.entries);
+                    newest.anchored = own.as_ref().map(|own| own.anchored);
+                    newest.head = own.map(|own| own.head);
+                    newest.nodes = nodes.into_iter().map(AuditOfNode::from).collect();
                 }
                 Err(error) => {
                     newest.status = CheckStatus::Failed;
-                    newest.error = Some(described(&error, path));
+                    newest.error = Some(error);
                 }
             }
         });
@@ -353,9 +442,20 @@ fn log_path(app: &App) -> PathBuf {
     app.catalogs.data().join(FILE_NAME)
 }
 
+impl From<VerifiedChain> for AuditOfNode {
+    fn from(chain: VerifiedChain) -> Self {
+        AuditOfNode {
+            node: chain.node,
+            entries: chain.entries,
+            head: chain.head,
+        }
+    }
+}
+
 impl From<StoredEntry> for AuditEntry {
     fn from(entry: StoredEntry) -> Self {
         AuditEntry {
+            node: None,
             seq: entry.seq,
             hash: hex::encode(entry.hash),
             fields: entry.fields,

@@ -1,16 +1,20 @@
 //! Catalogs: create, list, delete, settings, stats. Keys are limited to catalogs, so a catalog can
 //! be a tenant.
 
+use std::ops::Bound;
+
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use toolscout_index::Summary;
+use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult, ErrorType};
-use super::extract::{self, Json, Path};
+use super::extract::{self, Json, Path, QueryString};
+use super::paging;
 use super::registry::{Created, OpenCatalog};
 use super::settings::CatalogSettings;
 
@@ -26,11 +30,25 @@ pub struct CreateRequest {
     settings: CatalogSettings,
 }
 
-/// The catalogs that the key is for.
+/// Which part of the list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Most catalogs, 1 to 1,000; 1,000 by default.
+    limit: Option<usize>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// A page of the catalogs that the key is for.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CatalogList {
     /// The catalogs, sorted by name.
     catalogs: Vec<CatalogBody>,
+    /// The cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
 }
 
 /// A catalog.
@@ -43,8 +61,9 @@ pub struct CatalogBody {
     tools: usize,
     /// The number of its last commit.
     generation: u64,
-    /// Tools that have no vectors yet.
-    pending_embeddings: usize,
+    /// Tools that have no vectors yet; absent in a list while the catalog is closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_embeddings: Option<usize>,
     /// The defaults of its searches.
     settings: CatalogSettings,
     /// Why it cannot be opened; its numbers are then 0.
@@ -78,20 +97,38 @@ pub struct Count {
     count: usize,
 }
 
-/// Lists the catalogs that the key is for.
+/// Lists the catalogs that the key is for. One that is closed stays closed.
 #[utoipa::path(
     get, path = "/v1/catalogs", operation_id = "list_catalogs", tag = "catalogs",
-    responses((status = 200, body = CatalogList, description = "The catalogs"))
+    params(ListParams),
+    responses((status = 200, body = CatalogList, description = "A page of catalogs"))
 )]
-pub async fn list(grant: Grant, State(app): State<App>) -> ApiResult<Json<CatalogList>> {
-    let mut catalogs = Vec::new();
-    for name in app.catalogs.names().await? {
-        if !grant.sees(&name) {
-            continue;
-        }
+pub async fn list(
+    grant: Grant,
+    State(app): State<App>,
+    QueryString(params): QueryString<ListParams>,
+) -> ApiResult<Json<CatalogList>> {
+    let limit = paging::limit(params.limit.or(Some(paging::MAX_LIMIT)))?;
+    let after: Option<String> = paging::after(params.cursor.as_deref())?;
+    let names = app.catalogs.names().await?;
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let visible = names
+        .range((from, Bound::Unbounded))
+        .filter(|name| grant.sees(name));
+    // One more than the page has tells whether another follows.
+    let mut listed: Vec<String> = visible.take(limit + 1).cloned().collect();
+    let is_last = listed.len() <= limit;
+    listed.truncate(limit);
+    let last = listed.last().filter(|_| !is_last);
+    let next_cursor = last.map(paging::cursor_after);
+    let mut catalogs = Vec::with_capacity(listed.len());
+    for name in &listed {
         catalogs.extend(CatalogBody::of_named(&app, name).await?);
     }
-    Ok(Json(CatalogList { catalogs }))
+    Ok(Json(CatalogList {
+        catalogs,
+        next_cursor,
+    }))
 }
 
 /// Creates a catalog.
@@ -217,15 +254,35 @@ pub async fn stats(
 
 impl CatalogBody {
     /// The catalog with this name, also a damaged one; `None` if it was deleted since the names were
-    /// read.
-    async fn of_named(app: &App, name: String) -> ApiResult<Option<Self>> {
-        match app.catalogs.get(&name).await {
-            Ok(catalog) => Ok(Some(CatalogBody::of(&catalog))),
+    /// read. Does not open it, so that a list closes no other.
+    async fn of_named(app: &App, name: &str) -> ApiResult<Option<Self>> {
+        if let Some(catalog) = app.catalogs.opened(name) {
+            return Ok(Some(CatalogBody::of(&catalog)));
+        }
+        match app.catalogs.summary(name).await {
+            Ok(summary) => {
+                let damage = app.catalogs.damage(name);
+                Ok(Some(CatalogBody::closed(name, summary, damage)))
+            }
             Err(error) if error.kind == ErrorType::System => Err(error),
             Err(_) => {
-                let damaged = app.catalogs.damaged().remove(&name);
-                Ok(damaged.map(|reason| CatalogBody::damaged(name, reason)))
+                let damage = app.catalogs.damage(name);
+                Ok(damage.map(|reason| CatalogBody::damaged(name, reason)))
             }
+        }
+    }
+
+    fn closed(name: &str, summary: Summary, damage: Option<String>) -> Self {
+        if let Some(reason) = damage {
+            return CatalogBody::damaged(name, reason);
+        }
+        CatalogBody {
+            name: name.to_owned(),
+            tools: summary.tools,
+            generation: summary.generation,
+            pending_embeddings: None,
+            settings: (&summary.settings).into(),
+            damaged: None,
         }
     }
 
@@ -235,18 +292,18 @@ impl CatalogBody {
             name: catalog.name.clone(),
             tools: searcher.len(),
             generation: searcher.generation(),
-            pending_embeddings: searcher.pending_embeddings(),
+            pending_embeddings: Some(searcher.pending_embeddings()),
             settings: searcher.settings().into(),
             damaged: None,
         }
     }
 
-    fn damaged(name: String, reason: String) -> Self {
+    fn damaged(name: &str, reason: String) -> Self {
         CatalogBody {
-            name,
+            name: name.to_owned(),
             tools: 0,
             generation: 0,
-            pending_embeddings: 0,
+            pending_embeddings: Some(0),
             settings: CatalogSettings::default(),
             damaged: Some(reason),
         }

@@ -226,7 +226,7 @@ async fn decide(
     }
     let reviewed = {
         let catalog = Arc::clone(&catalog);
-        blocking(move || review::decide(catalog.folder(), &catalog.searcher(), &review)).await??
+        blocking(move || review::decide(catalog.approved(), &catalog.searcher(), &review)).await??
     };
     if let Some(pool) = pool {
         for tool in &reviewed.tools {
@@ -277,9 +277,9 @@ fn record(app: &App, catalog: &str, reviewed: &Reviewed, who: &str) {
 
 /// The undecided changes of a catalog. Reads the disk.
 pub(super) fn undecided(catalog: &OpenCatalog) -> ApiResult<Undecided> {
-    let approved = Approved::open_existing(catalog.folder()).map_err(ApiError::internal)?;
+    let approved = Approved::open_existing(catalog.approved())?;
     match approved {
-        Some(approved) => approved.undecided().map_err(ApiError::internal),
+        Some(approved) => Ok(approved.undecided()?),
         None => Ok(Undecided::new()),
     }
 }

@@ -8,7 +8,11 @@ use utoipa::ToSchema;
 
 use super::wire::{ItemError, ItemResult};
 use crate::catalog_writer::WriteError;
+use crate::feedback::FeedbackError;
 use crate::hints;
+use crate::keys::KeyError;
+use crate::mcp::approved::ApprovedError;
+use crate::store::StoreError;
 
 /// A result whose error is [`ApiError`].
 pub type ApiResult<T> = Result<T, ApiError>;
@@ -259,6 +263,39 @@ pub fn store_unavailable(detail: impl ToString) -> ApiError {
     }
 }
 
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        WriteError::from(error).into()
+    }
+}
+
+impl From<FeedbackError> for ApiError {
+    fn from(error: FeedbackError) -> Self {
+        match error {
+            FeedbackError::Unavailable { reason } => store_unavailable(reason),
+            error => ApiError::internal(error),
+        }
+    }
+}
+
+impl From<ApprovedError> for ApiError {
+    fn from(error: ApprovedError) -> Self {
+        match error {
+            ApprovedError::Unavailable { reason } => store_unavailable(reason),
+            error => ApiError::internal(error),
+        }
+    }
+}
+
+impl From<KeyError> for ApiError {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::Unavailable { reason } => store_unavailable(reason),
+            error => ApiError::internal(error),
+        }
+    }
+}
+
 impl From<WriteError> for ApiError {
     fn from(error: WriteError) -> Self {
         match error {
@@ -268,7 +305,7 @@ impl From<WriteError> for ApiError {
                 error.to_string(),
             ),
             WriteError::Closed => ApiError::shutting_down(),
-            WriteError::ThreadEnded => ApiError::internal(error),
+            WriteError::Panicked => ApiError::internal(error),
             WriteError::Deleted => ApiError::not_found("unknown_catalog", error.to_string()),
             WriteError::Unavailable(reason) => store_unavailable(reason),
             WriteError::Catalog(error) => error.into(),

@@ -134,14 +134,15 @@ pub async fn start(
         catalog.name.clone(),
         plan.searches(),
     );
+    let running = app.clone();
     let task = tasks.start(&name, total, move |task| {
         task.update(|body| body.evaluation = Some(plan.id()));
         async move {
             let _permit = permit;
-            run::run(app, catalog, plan, &task).await
+            run::run(running, catalog, plan, &task).await
         }
     })?;
-    Ok(tasks::accepted(&task))
+    Ok(tasks::accepted(&app, &task).await)
 }
 
 /// Shows an evaluation: its figures, and how they differ from an earlier one.

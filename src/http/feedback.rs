@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use toolscout_index::Searcher;
 use toolscout_index::query::MAX_QUERY_BYTES;
 use utoipa::ToSchema;
 
@@ -77,7 +78,8 @@ pub async fn record(
     request.validate()?;
     let tool = find_tool(&app, &catalog, &request.tool).await?;
     let request_id = {
-        let answer = request.verify(app.feedback.signer(), &catalog, &grant)?;
+        let signer = app.feedback.signer();
+        let answer = request.verify(&signer, &catalog, &grant)?;
         answer.request_id().to_owned()
     };
     let record = request.into_record(request_id);
@@ -125,7 +127,7 @@ impl FeedbackRequest {
     ) -> ApiResult<VerifiedAnswer<'a>> {
         let searcher = catalog.searcher();
         let context = SearchContext {
-            catalog: [&catalog.name, &searcher.version().identity],
+            catalog: [&catalog.name, identity(&searcher)],
             key: grant.key(),
             // Not compared: the token carries it.
             request_id: "",
@@ -153,6 +155,12 @@ impl FeedbackRequest {
         }
         Ok(answer)
     }
+}
+
+/// What tells a catalog from another one of the same name, on every node that has it.
+pub fn identity(searcher: &Searcher) -> &str {
+    let followed = searcher.followed();
+    followed.map_or(&searcher.version().identity, |followed| &followed.source)
 }
 
 fn bad_length(field: &str, most: usize) -> ApiError {

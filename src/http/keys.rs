@@ -1,6 +1,7 @@
 //! API keys: list, create and revoke them, with an admin key for all catalogs. The same keys, and
 //! the same store, as `toolscout keys`.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
@@ -240,12 +241,12 @@ impl Wanted {
     }
 
     /// The catalogs of the key that are not among these.
-    fn not_among(&self, known: &[String]) -> Vec<String> {
+    fn not_among(&self, known: &BTreeSet<String>) -> Vec<String> {
         match &self.catalogs {
             Catalogs::All => Vec::new(),
             Catalogs::Only(names) => names
                 .iter()
-                .filter(|name| !known.contains(name))
+                .filter(|name| !known.contains(*name))
                 .cloned()
                 .collect(),
         }
@@ -380,9 +381,7 @@ async fn with_store<T: Send + 'static>(
     work: impl FnOnce(&KeyStore) -> Result<T, KeyError> + Send + 'static,
 ) -> ApiResult<T> {
     let app = app.clone();
-    blocking(move || work(&app.keys))
-        .await?
-        .map_err(ApiError::internal)
+    Ok(blocking(move || work(&app.keys)).await??)
 }
 
 fn unknown(id: &str) -> ApiError {
@@ -400,6 +399,6 @@ fn refused(error: KeyError) -> ApiError {
             );
             ApiError::invalid(StatusCode::CONFLICT, "last_admin_key", message)
         }
-        error => ApiError::internal(error),
+        error => error.into(),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::telemetry::process;
+
 /// The limits of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -29,12 +31,15 @@ pub struct Limits {
     pub search_queue: usize,
     /// Changes that wait for the writer of one catalog; more are refused with 429.
     pub write_queue: usize,
-    /// Query vectors cached for one catalog, about 2 KB each.
+    /// Query vectors cached for all catalogs together, about 2 KB each.
     pub cached_queries: usize,
     /// Catalogs in the data directory.
     pub max_catalogs: usize,
     /// Open catalogs. Opening one more closes the least recently used.
     pub max_open_catalogs: usize,
+    /// Bytes of open catalogs, as they are estimated. More closes the least recently used, but none that
+    /// is in use.
+    pub max_open_bytes: u64,
     /// Bytes of a request body, where no other limit applies.
     pub body_bytes: usize,
     /// Bytes of a request body that holds tools.
@@ -73,9 +78,10 @@ impl Default for Limits {
             search_threads: 2 * cores,
             search_queue: 128 * cores,
             write_queue: 64,
-            cached_queries: 1024,
-            max_catalogs: 256,
-            max_open_catalogs: 256,
+            cached_queries: 32_768,
+            max_catalogs: 100_000,
+            max_open_catalogs: MOST_OPEN_CATALOGS,
+            max_open_bytes: memory_for_catalogs(process::memory_limit_bytes()),
             body_bytes: 1 << 20,
             bulk_body_bytes: 64 << 20,
             bulk_bodies: 8,
@@ -91,13 +97,24 @@ impl Default for Limits {
     }
 }
 
-/// Descriptors reserved for everything but connections and catalogs: databases of keys, feedback,
-/// conversations and audit with their logs, MCP servers, connections to models.
-const OTHER_DESCRIPTORS: u64 = 64;
-/// Descriptors of an open catalog: four to read it, and as many again while it is written.
-const DESCRIPTORS_PER_CATALOG: u64 = 8;
+/// Descriptors reserved for everything but connections and open catalogs: databases of keys, feedback,
+/// conversations and audit with their logs, MCP servers, connections to models, and the catalogs
+/// that are being opened or written, a dozen at a time with eight descriptors each.
+const OTHER_DESCRIPTORS: u64 = 160;
+/// Descriptors of an open catalog: a usage memory keeps its database open.
+const DESCRIPTORS_PER_CATALOG: u64 = 3;
+/// Most open catalogs, however many descriptors there are: each is asked for news once a second.
+const MOST_OPEN_CATALOGS: usize = 16_384;
+/// The share of memory for open catalogs, and what they have where the system does not tell its memory.
+const MEMORY_SHARE: u64 = 4;
+const UNKNOWN_MEMORY: u64 = 4 << 30;
 /// Most connections, however many descriptors are available: their buffers take at most 256 MiB.
 const MOST_CONNECTIONS: u64 = 4096;
+
+/// Bytes for open catalogs of this much memory.
+fn memory_for_catalogs(memory: Option<u64>) -> u64 {
+    memory.unwrap_or(UNKNOWN_MEMORY) / MEMORY_SHARE
+}
 
 impl Limits {
     /// The default limits of a process that may open this many descriptors, `None` for no limit.
@@ -110,7 +127,7 @@ impl Limits {
         let limits = Limits::default();
         let connections = half.clamp(16, MOST_CONNECTIONS) as usize;
         let catalogs =
-            (half / DESCRIPTORS_PER_CATALOG).clamp(2, limits.max_catalogs as u64) as usize;
+            (half / DESCRIPTORS_PER_CATALOG).clamp(2, MOST_OPEN_CATALOGS as u64) as usize;
         Limits {
             max_connections: connections,
             connections_per_address: connections / 4,
@@ -143,8 +160,12 @@ mod tests {
                 few.connections_per_address,
                 few.max_open_catalogs
             ),
-            (480, 120, 60)
+            (432, 108, 144)
         );
-        assert_eq!((many.max_connections, many.max_open_catalogs), (4096, 256));
+        assert_eq!(
+            (many.max_connections, many.max_open_catalogs),
+            (4096, MOST_OPEN_CATALOGS)
+        );
+        assert_eq!(memory_for_catalogs(Some(8 << 30)), 2 << 30);
     }
 }

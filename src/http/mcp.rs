@@ -27,6 +27,7 @@ use crate::catalog_writer::Change;
 use crate::finder::ToolSearch;
 use crate::gate::Gate;
 use crate::keys::Scope;
+use crate::mcp::approved::ApprovedPlace;
 use crate::mcp::gateway::Session;
 use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, Principal};
 use crate::tools::Toolset;
@@ -122,6 +123,10 @@ impl CatalogSink for OpenCatalog {
 
     fn folder(&self) -> PathBuf {
         OpenCatalog::folder(self).to_owned()
+    }
+
+    fn approved(&self) -> ApprovedPlace {
+        OpenCatalog::approved(self)
     }
 
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {

@@ -115,9 +115,8 @@ pub async fn switch(
     Json(MemorySwitch { enabled }): Json<MemorySwitch>,
 ) -> ApiResult<Json<MemorySwitch>> {
     let switch = if enabled { Switch::On } else { Switch::Off };
-    app.cpu_pool
-        .run(move || catalog.memory().set_switch(switch))
-        .await??;
+    app.change_memory(move || catalog.switch_memory(switch))
+        .await?;
     Ok(Json(MemorySwitch { enabled }))
 }
 
@@ -162,9 +161,8 @@ pub async fn forget(
         }
     };
     let forgotten = app
-        .cpu_pool
-        .run(move || catalog.memory().forget(&what))
-        .await??;
+        .change_memory(move || catalog.forget_memory(&what))
+        .await?;
     Ok(Json(Forgotten { forgotten }))
 }
 

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use super::error::{ApiError, ApiResult};
 
 const DEFAULT_LIMIT: usize = 100;
-const MAX_LIMIT: usize = 1000;
+/// The largest page.
+pub const MAX_LIMIT: usize = 1000;
 
 /// The size of a page, 100 unless the request has one.
 ///

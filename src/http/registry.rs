@@ -1,14 +1,25 @@
 //! The catalogs that are served: opened when first requested, each with its writer and settings.
 
+mod name_locks;
+mod open;
+mod shared;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use toolscout_index::{Catalog, DataDir, Error, Memory, Options, Searcher};
+use toolscout_index::memory::{Deletion, Source, Switch};
+use toolscout_index::{
+    Catalog, DataDir, Error, Listing, Memory, Options, Searcher, Summary, ToolId,
+};
+
+use self::name_locks::{NameGuard, NameLocks};
+use self::open::{CountedBytes, Evicted, OpenCatalogs};
 
 use super::Limits;
 use super::embedders::EmbeddersOf;
@@ -16,16 +27,20 @@ use super::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog}
 use super::settings;
 use super::threads::blocking;
 use crate::catalog_writer::{CatalogStore, CatalogWriter, LocalStore, Watch};
-use crate::embed_cache::CachedEmbedder;
+use crate::embed_cache::{CachedEmbedder, QueryVectors};
+use crate::mcp::approved::ApprovedPlace;
 use crate::store::{FollowedCatalog, SharedEmbedder, SharedStore};
 use crate::telemetry::Metrics;
 
-mod shared;
-
 /// The folder of the copies of the store's catalogs, in the data directory.
-const COPIES: &str = "followed";
+pub const COPIES: &str = "followed";
 /// How long a search waits for the generation that it asks for.
 const REACH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a request waits while as many catalogs as may be open are in use, and how often it looks.
+const SLOT_PATIENCE: Duration = Duration::from_secs(1);
+const SLOT_PAUSE: Duration = Duration::from_millis(10);
+/// Catalogs that are opened at the start, some milliseconds each.
+const MAX_OPENED_AT_START: usize = 256;
 
 /// A catalog that is served.
 pub struct OpenCatalog {
@@ -37,8 +52,12 @@ pub struct OpenCatalog {
     folder: PathBuf,
     /// The catalog of the store that it follows, where several nodes share one.
     shared: Option<Shared>,
-    /// The registry's clock when it was last requested.
+    bytes: Arc<CountedBytes>,
+    /// Its place among the open catalogs.
+    slot: OnceLock<OwnedSemaphorePermit>,
+    /// When it was last requested, and its number, by the clock and the count of [`OpenCatalogs`].
     last_used: AtomicU64,
+    instance: AtomicU64,
 }
 
 impl OpenCatalog {
@@ -52,9 +71,58 @@ impl OpenCatalog {
         &self.folder
     }
 
-    /// Its usage memory.
+    /// Its usage memory. It is changed by the methods of the catalog.
     pub fn memory(&self) -> &Memory {
         self.catalog.memory()
+    }
+
+    /// Where the approved definitions of its tools are.
+    pub fn approved(&self) -> ApprovedPlace {
+        match &self.shared {
+            Some(Shared { store, catalog }) => store.approved(catalog),
+            None => self.folder().into(),
+        }
+    }
+
+    /// As [`Memory::remember`], on all nodes. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Memory::remember`]; 503 without the store.
+    pub fn remember(
+        &self,
+        query: &str,
+        tool: &ToolId,
+        at_ms: i64,
+        source: &Source,
+    ) -> ApiResult<bool> {
+        match &self.shared {
+            Some(Shared { store, catalog }) => {
+                Ok(store.remember(catalog, (query, tool), at_ms, source)?)
+            }
+            None => Ok(self.memory().remember(query, tool, at_ms, source)?),
+        }
+    }
+
+    /// As [`Memory::set_switch`], on all nodes. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Memory::set_switch`]; 503 without the store.
+    pub fn switch_memory(&self, switch: Switch) -> ApiResult<()> {
+        match &self.shared {
+            Some(Shared { store, catalog }) => Ok(store.switch_memory(catalog, switch)?),
+            None => Ok(self.memory().set_switch(switch)?),
+        }
+    }
+
+    /// As [`Memory::forget`], on all nodes. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Memory::forget`]; 503 without the store.
+    pub fn forget_memory(&self, what: &Deletion) -> ApiResult<usize> {
+        match &self.shared {
+            Some(Shared { store, catalog }) => Ok(store.forget_memory(catalog, what)?),
+            None => Ok(self.memory().forget(what)?),
+        }
     }
 
     /// Returns once searches see this generation.
@@ -87,6 +155,12 @@ impl OpenCatalog {
         self.shared.as_ref()?.store.problem()
     }
 
+    /// Finishes the changes in its write queue, and takes no more. Blocks.
+    fn close(&self) {
+        self.writer.close();
+        self.bytes.set(0);
+    }
+
     /// False once another process or another node has deleted it.
     fn exists(&self) -> bool {
         let is_deleted = self
@@ -111,19 +185,24 @@ struct Shared {
     catalog: Arc<FollowedCatalog>,
 }
 
-/// The catalogs of the data directory, or of the store. A bounded number is open. Opening one more closes the least
-/// recently used that nobody holds; the agent and the gateway hold the default one.
+/// The catalogs of the data directory, or of the store. A bounded number is open, and a bounded number
+/// of bytes. Opening one more closes the least recently used that nobody holds; the agent and the
+/// gateway hold the default one.
 pub struct Registry {
     opener: Arc<Opener>,
-    open: RwLock<BTreeMap<String, Arc<OpenCatalog>>>,
+    open: OpenCatalogs,
     /// Catalogs that could not be opened, with the reason.
     damaged: RwLock<BTreeMap<String, String>>,
-    /// Held while the set of catalogs changes.
-    changing: tokio::sync::Mutex<()>,
+    /// Held for a name while its catalog is opened, closed or deleted.
+    names: NameLocks,
+    /// One permit for each catalog that may be open; an open one holds it.
+    slots: Arc<Semaphore>,
+    /// One permit for each catalog that may be opened at one time.
+    openings: Arc<Semaphore>,
+    listing: Arc<Mutex<Listing>>,
     max_catalogs: usize,
     max_open: usize,
-    /// Counts requests for catalogs, to order them by last use.
-    clock: AtomicU64,
+    max_open_bytes: u64,
 }
 
 impl Registry {
@@ -136,27 +215,33 @@ impl Registry {
         store: Option<Arc<SharedStore>>,
     ) -> Self {
         let root = data.path().to_owned();
+        // Copies apart from catalogs of the node's own, which are never deleted for another.
+        let data = match store {
+            Some(_) => DataDir::new(root.join(COPIES)),
+            None => data,
+        };
+        let listing = Arc::new(Mutex::new(Listing::new(data.clone())));
         let opener = Opener {
-            // Copies apart from catalogs of the node's own, which are never deleted for another.
-            data: match store {
-                Some(_) => DataDir::new(root.join(COPIES)),
-                None => data,
-            },
+            data,
             root,
             store,
             embedders: Arc::new(embedders),
             metrics,
             write_queue: limits.write_queue,
-            cached_queries: limits.cached_queries,
+            query_vectors: QueryVectors::new(limits.cached_queries),
+            open_bytes: Arc::default(),
         };
         Registry {
             opener: Arc::new(opener),
-            open: RwLock::default(),
+            open: OpenCatalogs::default(),
             damaged: RwLock::default(),
-            changing: tokio::sync::Mutex::new(()),
+            names: NameLocks::default(),
+            slots: Arc::new(Semaphore::new(limits.max_open_catalogs)),
+            openings: Arc::new(Semaphore::new(limits.search_threads)),
+            listing,
             max_catalogs: limits.max_catalogs,
             max_open: limits.max_open_catalogs,
-            clock: AtomicU64::default(),
+            max_open_bytes: limits.max_open_bytes,
         }
     }
 
@@ -174,21 +259,47 @@ impl Registry {
         if let Some(open) = self.find(name) {
             return Ok(open);
         }
-        let _changing = self.changing.lock().await;
+        let locked = self.names.lock(name).await;
         // Another request may have opened it meanwhile.
         if let Some(open) = self.find(name) {
             return Ok(open);
         }
-        self.close_deleted(name).await?;
-        self.make_room().await?;
-        let opener = Arc::clone(&self.opener);
-        let wanted = name.to_owned();
-        match blocking(move || opener.open(&wanted)).await? {
-            Ok(open) => Ok(self.add(open)),
-            // To a client, an invalid name is a catalog that does not exist.
-            Err(NotOpened::Engine(Error::InvalidCatalogName { .. })) => Err(unknown_catalog(name)),
-            Err(error) => Err(self.failed(name, error)),
+        if !self.opener.may_exist(name) {
+            self.forget(name);
+            return Err(unknown_catalog(name));
         }
+        let opened = self
+            .open_now(locked, |opener, name| opener.open(name))
+            .await;
+        opened.map_err(|error| match error {
+            // To a client, an invalid name is a catalog that does not exist.
+            NotOpened::Engine(Error::InvalidCatalogName { .. }) => unknown_catalog(name),
+            error => self.failed(name, error),
+        })
+    }
+
+    /// Opens a catalog once there is room for it.
+    async fn open_now(
+        &self,
+        locked: NameGuard,
+        open: impl FnOnce(&Opener, &str) -> Result<OpenCatalog, NotOpened> + Send + 'static,
+    ) -> Result<Arc<OpenCatalog>, NotOpened> {
+        self.close_deleted(locked.name()).await?;
+        let slot = self.slot().await?;
+        let opening = Arc::clone(&self.openings).acquire_owned().await;
+        let opener = Arc::clone(&self.opener);
+        let opened = blocking(move || {
+            let opened = open(&opener, locked.name())?;
+            // An opening goes on when its request has ended, and keeps what it has taken.
+            let _ = opened.slot.set(slot);
+            drop(opening);
+            Ok::<_, NotOpened>((opened, locked))
+        });
+        let (opened, locked) = opened.await??;
+        let open = self.add(opened);
+        drop(locked);
+        self.close_until_bytes_fit().await?;
+        Ok(open)
     }
 
     fn failed(&self, name: &str, error: NotOpened) -> ApiError {
@@ -202,18 +313,13 @@ impl Registry {
     }
 
     /// Closes the catalog of this name if another node has deleted it, so that its copy can be
-    /// replaced. The caller holds `changing`.
+    /// replaced. The caller has locked the name.
     async fn close_deleted(&self, name: &str) -> ApiResult<()> {
         if self.opener.store.is_none() {
             return Ok(());
         }
-        let deleted = {
-            let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-            let is_deleted = open.get(name).is_some_and(|catalog| !catalog.exists());
-            if is_deleted { open.remove(name) } else { None }
-        };
-        match deleted {
-            Some(deleted) => blocking(move || deleted.writer.close()).await,
+        match self.open.remove_if(name, |open| !open.exists()) {
+            Some(deleted) => blocking(move || deleted.close()).await,
             None => Ok(()),
         }
     }
@@ -226,31 +332,38 @@ impl Registry {
         let Some(known) = store.known_names() else {
             return Ok(());
         };
-        let _changing = self.changing.lock().await;
         for catalog in self.all_open() {
             if !catalog.exists() {
+                let _locked = self.names.lock(&catalog.name).await;
                 self.close_deleted(&catalog.name).await?;
             }
         }
-        let open: BTreeSet<String> = self
-            .all_open()
-            .iter()
-            .map(|catalog| catalog.name.clone())
-            .collect();
-        let opener = Arc::clone(&self.opener);
-        let swept = blocking(move || {
-            for name in opener.data.catalogs()? {
-                // What is known may be a second old, so the store is asked once more.
-                if !known.contains_key(&name)
-                    && !open.contains(&name)
-                    && matches!(store.block_on(store.find(&name)), Ok(None))
-                {
-                    opener.forget_copy(&name)?;
-                }
+        let copies = self.listed().await?;
+        let unknown = copies.iter().filter(|name| !known.contains_key(*name));
+        for name in unknown {
+            self.forget_copy(&store, name).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a copy that nobody has open, if the store does not have its catalog: what is known of
+    /// it may be a second old.
+    async fn forget_copy(&self, store: &Arc<SharedStore>, name: &str) -> ApiResult<()> {
+        let locked = self.names.lock(name).await;
+        if self.open.find(name).is_some() {
+            return Ok(());
+        }
+        let (store, opener) = (Arc::clone(store), Arc::clone(&self.opener));
+        let listing = Arc::clone(&self.listing);
+        let forgotten = blocking(move || {
+            let name = locked.name();
+            if matches!(store.block_on(store.find(name)), Ok(None)) {
+                opener.forget_copy(name)?;
+                lock(&listing).note_deleted(name);
             }
             Ok::<_, Error>(())
         });
-        Ok(swept.await??)
+        Ok(forgotten.await??)
     }
 
     /// The catalog with this name, created if necessary, and whether it was created.
@@ -258,18 +371,28 @@ impl Registry {
     /// # Errors
     /// 422 for an invalid name, 429 when the server has as many catalogs as it may have.
     pub async fn create(&self, name: &str) -> ApiResult<(Arc<OpenCatalog>, Created)> {
-        let _changing = self.changing.lock().await;
         if let Some(open) = self.find(name) {
             return Ok((open, Created::Before));
         }
-        self.close_deleted(name).await?;
-        self.make_room().await?;
-        let (opener, wanted, bound) =
-            (Arc::clone(&self.opener), name.to_owned(), self.max_catalogs);
-        match blocking(move || opener.create(&wanted, bound)).await? {
-            Ok((open, created)) => Ok((self.add(open), created)),
-            Err(error) => Err(self.failed(name, error)),
+        let locked = self.names.lock(name).await;
+        if let Some(open) = self.find(name) {
+            return Ok((open, Created::Before));
         }
+        let (listing, bound) = (Arc::clone(&self.listing), self.max_catalogs);
+        let was_created = Arc::new(AtomicBool::new(false));
+        let noted = Arc::clone(&was_created);
+        let create = move |opener: &Opener, name: &str| {
+            let (open, created) = opener.create(name, bound, &listing)?;
+            noted.store(created == Created::Now, Ordering::Release);
+            lock(&listing).note_created(name);
+            Ok(open)
+        };
+        let open = self.open_now(locked, create).await;
+        let open = open.map_err(|error| self.failed(name, error))?;
+        Ok(match was_created.load(Ordering::Acquire) {
+            true => (open, Created::Now),
+            false => (open, Created::Before),
+        })
     }
 
     /// Deletes a catalog with everything in its folder, after the changes in its write queue.
@@ -277,23 +400,18 @@ impl Registry {
     /// # Errors
     /// 404 when it does not exist, 503 while another process writes to it.
     pub async fn delete(&self, name: &str) -> ApiResult<()> {
-        let _changing = self.changing.lock().await;
+        let locked = self.names.lock(name).await;
         // Removed from the map first, so that no new request gets it.
-        let open = self
-            .open
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(name);
-        self.damaged
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(name);
-        let (opener, wanted) = (Arc::clone(&self.opener), name.to_owned());
+        let open = self.open.remove(name);
+        self.forget(name);
+        let (opener, listing) = (Arc::clone(&self.opener), Arc::clone(&self.listing));
         let deleted = blocking(move || {
             if let Some(open) = open {
-                open.writer.close();
+                open.close();
             }
-            opener.delete(&wanted)
+            opener.delete(locked.name())?;
+            lock(&listing).note_deleted(locked.name());
+            Ok(())
         });
         match deleted.await? {
             Err(NotOpened::Engine(Error::InvalidCatalogName { .. })) => Err(unknown_catalog(name)),
@@ -307,22 +425,53 @@ impl Registry {
     ///
     /// # Errors
     /// 500 when the data directory cannot be read.
-    pub async fn names(&self) -> ApiResult<Vec<String>> {
-        let opener = Arc::clone(&self.opener);
-        Ok(blocking(move || opener.names()).await??)
+    pub async fn names(&self) -> ApiResult<Arc<BTreeSet<String>>> {
+        if self.opener.store.is_none() {
+            return self.listed().await;
+        }
+        let (opener, listing) = (Arc::clone(&self.opener), Arc::clone(&self.listing));
+        let names = blocking(move || {
+            opener
+                .shared_names()
+                .map_or_else(|| lock(&listing).names(), Ok)
+        });
+        Ok(names.await??)
     }
 
-    /// Opens as many catalogs as may be open, so that their first search does not wait. One that
-    /// cannot be opened is logged, and requests for it fail.
-    pub async fn open_all(&self) -> ApiResult<()> {
-        for name in self.names().await?.into_iter().take(self.max_open) {
-            if let Err(error) = self.get(&name).await {
-                tracing::error!(
+    /// The catalogs in this node's folder.
+    async fn listed(&self) -> ApiResult<Arc<BTreeSet<String>>> {
+        let listing = Arc::clone(&self.listing);
+        Ok(blocking(move || lock(&listing).names()).await??)
+    }
+
+    /// What a catalog has, read without opening it.
+    ///
+    /// # Errors
+    /// 404 when it does not exist, 500 when it cannot be read.
+    pub async fn summary(&self, name: &str) -> ApiResult<Summary> {
+        let (opener, wanted) = (Arc::clone(&self.opener), name.to_owned());
+        let summary = blocking(move || opener.summary(&wanted)).await?;
+        summary.map_err(|error| self.failed(name, error))
+    }
+
+    /// Opens catalogs, so that their first search does not wait: this one, and as many as may be open,
+    /// or some hundreds of more. One that cannot be opened is logged, and requests for it fail.
+    pub async fn open_all(&self, first: &str) -> ApiResult<()> {
+        let names = self.names().await?;
+        let others = names
+            .iter()
+            .map(String::as_str)
+            .filter(|name| *name != first);
+        let most = self.max_open.min(MAX_OPENED_AT_START);
+        for name in std::iter::once(first).chain(others).take(most) {
+            match self.get(name).await {
+                Ok(open) => prepare(open.searcher()).await?,
+                Err(error) => tracing::error!(
                     catalog = name,
                     detail = error.detail,
                     error = error.message,
                     "catalog cannot be opened"
-                );
+                ),
             }
         }
         Ok(())
@@ -330,71 +479,73 @@ impl Registry {
 
     /// Whether this catalog, which somebody holds, was not deleted. Does not look at the disk.
     pub fn holds(&self, catalog: &Arc<OpenCatalog>) -> bool {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.get(&catalog.name)
-            .is_some_and(|open| Arc::ptr_eq(open, catalog))
+        self.open.holds(catalog)
     }
 
     /// The catalogs that are open.
     pub fn all_open(&self) -> Vec<Arc<OpenCatalog>> {
-        self.open
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.open.all()
     }
 
-    /// Finishes the changes in every write queue and ends the writer threads.
+    /// The catalog with this name if it is open.
+    pub fn opened(&self, name: &str) -> Option<Arc<OpenCatalog>> {
+        self.find(name)
+    }
+
+    /// Bytes that the open catalogs take in memory, about.
+    pub fn open_bytes(&self) -> u64 {
+        self.opener.open_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Finishes the changes in every write queue, and takes no more.
     ///
     /// # Errors
-    /// 500 when a writer thread panicked.
+    /// 500 when closing panicked.
     pub async fn close(&self) -> ApiResult<()> {
         let open = self.all_open();
-        blocking(move || open.iter().for_each(|catalog| catalog.writer.close())).await
+        blocking(move || open.iter().for_each(|catalog| catalog.close())).await
     }
 
-    /// Closes catalogs, after the changes in their write queues, until one more may be opened. The
-    /// caller holds `changing`, so that none is opened again before it is closed.
-    async fn make_room(&self) -> ApiResult<()> {
+    /// Room for one more open catalog. Closes others, after the changes in their write queues, until
+    /// there is some, and waits a moment where all are in use.
+    async fn slot(&self) -> ApiResult<OwnedSemaphorePermit> {
+        let give_up = Instant::now() + SLOT_PATIENCE;
         loop {
-            let open = self
-                .open
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .len();
-            if open < self.max_open {
-                return Ok(());
+            if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
+                return Ok(slot);
             }
-            let Some(unused) = self.take_least_recently_used() else {
-                let message = format!(
-                    "{open} catalogs are in use, the most that this server opens; try again in a moment"
-                );
-                return Err(ApiError::busy(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "catalogs_in_use",
-                    message,
-                ));
-            };
-            blocking(move || unused.writer.close()).await?;
+            if let Some(unused) = self.open.take_least_recently_used(&self.names) {
+                close(unused).await?;
+                continue;
+            }
+            let next = Arc::clone(&self.slots).acquire_owned();
+            if let Ok(Ok(slot)) = timeout(SLOT_PAUSE, next).await {
+                return Ok(slot);
+            }
+            if Instant::now() >= give_up {
+                return Err(self.all_in_use());
+            }
         }
     }
 
-    /// Takes out the least recently used catalog that nobody holds. A catalog that is still being
-    /// embedded is taken only if there is no other.
-    fn take_least_recently_used(&self) -> Option<Arc<OpenCatalog>> {
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        let name = open
-            .values()
-            // The map holds the only reference; with the write lock held, nobody can get another.
-            .filter(|catalog| Arc::strong_count(catalog) == 1)
-            .min_by_key(|catalog| {
-                let is_pending = catalog.searcher().pending_embeddings() > 0;
-                (is_pending, catalog.last_used.load(Ordering::Relaxed))
-            })?
-            .name
-            .clone();
-        open.remove(&name)
+    fn all_in_use(&self) -> ApiError {
+        let message = format!(
+            "{} catalogs are in use, the most that this server opens; try again in a moment",
+            self.max_open
+        );
+        ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "catalogs_in_use", message)
+    }
+
+    /// Closes what is least recently used while the open catalogs take more than they may. What is in
+    /// use stays: a catalog that is larger than all may be is served alone.
+    async fn close_until_bytes_fit(&self) -> ApiResult<()> {
+        while self.open_bytes() > self.max_open_bytes {
+            match self.open.take_least_recently_used(&self.names) {
+                Some(unused) => close(unused).await?,
+                None => return Ok(()),
+            }
+        }
+        Ok(())
     }
 
     /// The catalogs that could not be opened when they were last requested, with the reason.
@@ -405,19 +556,17 @@ impl Registry {
             .clone()
     }
 
+    /// Why this catalog could not be opened when it was last requested.
+    pub fn damage(&self, name: &str) -> Option<String> {
+        let damaged = self.damaged.read();
+        let damaged = damaged.unwrap_or_else(PoisonError::into_inner);
+        damaged.get(name).cloned()
+    }
+
     fn note_failure(&self, name: &str, error: &Error) {
         match error {
             // Deleted by another process while it was open, so it is not damaged.
-            Error::UnknownCatalog { .. } => {
-                self.open
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .remove(name);
-                self.damaged
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .remove(name);
-            }
+            Error::UnknownCatalog { .. } => self.forget(name),
             error => {
                 let reason = without_folder(error);
                 self.damaged
@@ -428,38 +577,51 @@ impl Registry {
         }
     }
 
-    /// The open catalog with this name, unless another process has deleted it.
-    fn find(&self, name: &str) -> Option<Arc<OpenCatalog>> {
-        let open = self
-            .open
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned();
-        open.filter(|open| open.exists())
-            .inspect(|catalog| self.note_use(catalog))
+    /// Forgets a catalog that does not exist.
+    fn forget(&self, name: &str) {
+        drop(self.open.remove(name));
+        self.is_sound(name);
     }
 
-    fn note_use(&self, catalog: &OpenCatalog) {
-        catalog.last_used.store(
-            self.clock.fetch_add(1, Ordering::Relaxed),
-            Ordering::Relaxed,
-        );
+    /// Notes that there is nothing wrong with this catalog.
+    fn is_sound(&self, name: &str) {
+        let mut damaged = self.damaged.write().unwrap_or_else(PoisonError::into_inner);
+        damaged.remove(name);
+    }
+
+    /// The open catalog with this name, unless another process has deleted it.
+    fn find(&self, name: &str) -> Option<Arc<OpenCatalog>> {
+        self.open.find(name).filter(|open| open.exists())
     }
 
     fn add(&self, open: OpenCatalog) -> Arc<OpenCatalog> {
-        let open = Arc::new(open);
-        self.note_use(&open);
-        self.damaged
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&open.name);
-        self.open
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(open.name.clone(), Arc::clone(&open));
-        open
+        self.is_sound(&open.name);
+        self.open.add(open)
     }
+}
+
+/// Closes a catalog after the changes in its write queue.
+async fn close(unused: Evicted) -> ApiResult<()> {
+    blocking(move || {
+        unused.catalog.close();
+        // Before its name is free: whoever opens it next may need its place.
+        drop(unused.catalog);
+        drop(unused.name);
+    })
+    .await
+}
+
+/// Does what the first search would do beside its own work. Searches need not wait for the second
+/// part of it.
+async fn prepare(searcher: Arc<Searcher>) -> ApiResult<()> {
+    let warmed = Arc::clone(&searcher);
+    blocking(move || warmed.warm_up()).await?;
+    tokio::task::spawn_blocking(move || searcher.prepare_ranking());
+    Ok(())
+}
+
+fn lock(listing: &Mutex<Listing>) -> MutexGuard<'_, Listing> {
+    listing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether a request created a catalog.
@@ -477,6 +639,12 @@ enum NotOpened {
     Refused(ApiError),
 }
 
+impl From<ApiError> for NotOpened {
+    fn from(error: ApiError) -> Self {
+        NotOpened::Refused(error)
+    }
+}
+
 impl From<Error> for NotOpened {
     fn from(error: Error) -> Self {
         NotOpened::Engine(error)
@@ -492,28 +660,42 @@ struct Opener {
     embedders: Arc<EmbeddersOf>,
     metrics: Arc<Metrics>,
     write_queue: usize,
-    cached_queries: usize,
+    query_vectors: Arc<QueryVectors>,
+    /// Of all open catalogs, about.
+    open_bytes: Arc<AtomicU64>,
 }
 
 impl Opener {
+    /// False where there is no catalog of this name.
+    fn may_exist(&self, name: &str) -> bool {
+        self.store.is_some() || self.data.may_have(name).unwrap_or(false)
+    }
+
     fn open(&self, name: &str) -> Result<OpenCatalog, NotOpened> {
         if let Some(store) = &self.store {
             return self.open_shared(store, name);
         }
-        let named = self.data.settings(name)?.embedder;
-        let catalog = self.data.open(name, self.options(named.as_deref()))?;
+        let catalog = self
+            .data
+            .open_with(name, |settings| self.options(settings.embedder.as_deref()))?;
+        let named = catalog.searcher().settings().embedder.clone();
         Ok(self.serve_local(name, catalog, named)?)
     }
 
-    fn create(&self, name: &str, max_catalogs: usize) -> Result<(OpenCatalog, Created), NotOpened> {
+    fn create(
+        &self,
+        name: &str,
+        max_catalogs: usize,
+        listing: &Mutex<Listing>,
+    ) -> Result<(OpenCatalog, Created), NotOpened> {
         if let Some(store) = &self.store {
             return self.create_shared(store, name, max_catalogs);
         }
-        let names = self.data.catalogs()?;
-        if names.iter().any(|existing| existing == name) {
-            return Ok((self.open(name)?, Created::Before));
+        match self.open(name) {
+            Err(NotOpened::Engine(Error::UnknownCatalog { .. })) => {}
+            opened => return Ok((opened?, Created::Before)),
         }
-        if names.len() >= max_catalogs {
+        if lock(listing).count()? >= max_catalogs {
             return Err(too_many(max_catalogs));
         }
         let catalog = self.data.open_or_create(name, self.options(None))?;
@@ -527,10 +709,10 @@ impl Opener {
         }
     }
 
-    fn names(&self) -> toolscout_index::Result<Vec<String>> {
+    fn summary(&self, name: &str) -> Result<Summary, NotOpened> {
         match &self.store {
-            Some(store) => self.shared_names(store),
-            None => self.data.catalogs(),
+            Some(store) => self.shared_summary(store, name),
+            None => Ok(self.data.summary(name)?),
         }
     }
 
@@ -555,10 +737,6 @@ impl Opener {
         shared: Option<Shared>,
     ) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
-        let searcher = catalog.searcher();
-        searcher.warm_up();
-        // Searches need not wait for it.
-        tokio::task::spawn_blocking(move || searcher.prepare_ranking());
         // Damaged vectors and a damaged memory do not keep the catalog from being served.
         let vectors = catalog.searcher().damaged_vectors();
         if vectors > 0 {
@@ -572,10 +750,12 @@ impl Opener {
             tracing::warn!(catalog = name, problem, "the usage memory is damaged");
         }
         let depth = self.metrics.write_queue.clone();
-        let watch = self.follow_embedder(name, named);
+        let bytes = Arc::new(CountedBytes::new(Arc::clone(&self.open_bytes)));
+        bytes.set(catalog.memory_bytes());
+        let watch = self.follow(name, named, Arc::clone(&bytes));
         let queue = self.write_queue;
         let writer = CatalogWriter::start_over(store, name, catalog.clone(), queue, depth, watch)
-            .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
+            .map_err(|source| Error::io("start threads to write", &folder, source))?;
         if let Some(shared) = &shared {
             shared.catalog.set_waker(writer.waker());
         }
@@ -585,7 +765,10 @@ impl Opener {
             catalog,
             folder,
             shared,
+            bytes,
+            slot: OnceLock::new(),
             last_used: AtomicU64::default(),
+            instance: AtomicU64::default(),
         })
     }
 
@@ -596,20 +779,21 @@ impl Opener {
     /// What a catalog's embedders become: those of the store, and each with a cache.
     fn sharing(&self) -> impl Fn(Options) -> Options + Send + use<> {
         let (store, metrics) = (self.store.clone(), Arc::clone(&self.metrics));
-        let cached_queries = self.cached_queries;
+        let query_vectors = Arc::clone(&self.query_vectors);
         move |mut options| {
             if let Some(store) = &store {
                 share(&mut options, store);
             }
-            cached(options, cached_queries, &metrics)
+            cached(options, &query_vectors, &metrics)
         }
     }
 
-    /// Gives a catalog other embedders when its settings name others.
-    fn follow_embedder(&self, name: &str, mut named: Option<String>) -> Watch {
+    /// Counts a catalog's bytes, and gives it other embedders when its settings name others.
+    fn follow(&self, name: &str, mut named: Option<String>, bytes: Arc<CountedBytes>) -> Watch {
         let (embedders, sharing) = (Arc::clone(&self.embedders), self.sharing());
         let name = name.to_owned();
         Box::new(move |catalog| {
+            bytes.set(catalog.memory_bytes());
             let searcher = catalog.searcher();
             let now = &searcher.settings().embedder;
             if *now == named {
@@ -648,13 +832,13 @@ fn too_many(max_catalogs: usize) -> NotOpened {
     ))
 }
 
-/// The embedders with a query cache for one catalog alone: with a shared one, a tenant could measure
-/// what another has asked.
-fn cached(mut options: Options, queries: usize, metrics: &Metrics) -> Options {
+/// The embedders with a query cache, whose room all catalogs share.
+fn cached(mut options: Options, stored: &Arc<QueryVectors>, metrics: &Metrics) -> Options {
     for embedder in &mut options.embedders {
         if !embedder.is_instant() {
             let slow = Arc::clone(embedder);
-            *embedder = Arc::new(CachedEmbedder::new(slow, queries, metrics.cache.clone()));
+            let counters = metrics.cache.clone();
+            *embedder = Arc::new(CachedEmbedder::sharing(slow, Arc::clone(stored), counters));
         }
     }
     options
@@ -670,3 +854,6 @@ fn without_folder(error: &Error) -> String {
         _ => "it cannot be opened; the server's log says why".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use super::access::{Grant, Reading};
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
+use super::feedback::identity;
 use super::tokens::Source;
 use super::wire::ToolFormat;
 use crate::budget;
@@ -52,10 +53,10 @@ pub async fn search(
     let searched = Arc::clone(&searcher);
     let store_is_away = catalog.store_problem().is_some();
     let span = traces::search_span();
-    let signer = app.feedback.signer().clone();
+    let signer = app.feedback.signer();
     let run = move || {
         let context = SearchContext {
-            catalog: [&catalog.name, &searcher.version().identity],
+            catalog: [&catalog.name, identity(&searcher)],
             key: grant.key(),
             request_id: &request_id,
         };

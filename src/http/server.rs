@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
 
-use super::state::{App, Exposure, Settings};
+use super::state::{App, Exposure, Settings, open_keys};
 use super::{connection, router};
-use crate::keys::KeyStore;
 use crate::shutdown::Shutdown;
 
 /// Binds the address, unless that would open a server without keys to a network.
@@ -18,8 +18,9 @@ use crate::shutdown::Shutdown;
 /// [`Exposure::Loopback`] is set.
 pub async fn bind(address: SocketAddr, settings: &Settings) -> anyhow::Result<TcpListener> {
     if !address.ip().is_loopback() && settings.exposure == Exposure::Loopback {
-        let keys = KeyStore::open(&settings.data)?;
-        if !keys.is_in_use()? {
+        let keys = open_keys(&settings.data, settings.store.as_ref())?;
+        let is_in_use = spawn_blocking(move || keys.is_in_use()).await?;
+        if !is_in_use? {
             bail!(
                 "{address} can be reached from other machines and there are no API keys; create one with `toolscout \
                  keys create`, or start with --insecure-no-keys to let everyone in"

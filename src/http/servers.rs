@@ -170,7 +170,7 @@ pub async fn sync(
     let headers = request.headers().clone();
     let tools = all_valid(read_tools(&app, request, options).await?)?;
     if runs_as_task(tools.len(), &headers) {
-        return start_sync(&app, catalog, server, tools);
+        return start_sync(&app, catalog, server, tools).await;
     }
     let written = catalog
         .writer
@@ -189,7 +189,7 @@ pub async fn sync(
 
 /// The task writes one change, so that no state in between is visible. It can be cancelled until
 /// the write starts.
-fn start_sync(
+async fn start_sync(
     app: &App,
     catalog: Arc<OpenCatalog>,
     server: String,
@@ -209,5 +209,5 @@ fn start_sync(
             });
             Ok(())
         })?;
-    Ok(tasks::accepted(&task))
+    Ok(tasks::accepted(app, &task).await)
 }

@@ -1,6 +1,6 @@
 //! The settings of a server, and the state that its handlers share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -15,12 +15,12 @@ use toolscout_index::{DataDir, Options, ToolId};
 use super::agent::{PageToken, Runs};
 use super::audit::AuditCheck;
 use super::embedders::{EmbedderSource, EmbeddersOf};
-use super::error::{self, ApiError, ApiResult};
+use super::error::{self, ApiResult};
 use super::evaluations::Evaluations;
 use super::feedback::RateLimit;
 use super::limits::Limits;
 use super::mcp::{self, McpService};
-use super::registry::{OpenCatalog, Registry};
+use super::registry::{COPIES, OpenCatalog, Registry};
 use super::stats::Started;
 use super::stream::Streams;
 use super::tasks::Tasks;
@@ -32,7 +32,7 @@ use crate::feedback::{FeedbackRecord, FeedbackStore};
 use crate::finder::ToolSearch;
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{AuditLog, Gate, Policies, audit};
-use crate::keys::KeyStore;
+use crate::keys::{KeyError, KeyStore};
 use crate::mcp::gateway::Ledgers;
 use crate::mcp::{CatalogSink, GatewayConfig, Pool};
 use crate::shutdown::Shutdown;
@@ -45,6 +45,10 @@ const LAST_STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often copies of catalogs are looked for that other nodes have deleted.
 const SWEEP: Duration = Duration::from_secs(2);
+
+/// Most keys that the store is asked for at a time: whoever invents keys must not take all of its
+/// connections.
+const MAX_KEY_LOOKUPS: usize = 2;
 
 /// How the API is served.
 pub struct Settings {
@@ -72,6 +76,29 @@ pub struct Settings {
     pub gateway: GatewayConfig,
     /// How much the server accepts and keeps open.
     pub limits: Limits,
+}
+
+/// The keys of the data directory, or of the store with a copy in it.
+///
+/// # Errors
+/// When the database of keys cannot be used.
+pub(super) fn open_keys(
+    data: &Path,
+    store: Option<&Arc<SharedStore>>,
+) -> Result<KeyStore, KeyError> {
+    match store {
+        Some(store) => store.keys(Some(&data.join(COPIES))),
+        None => KeyStore::open(data),
+    }
+}
+
+/// The feedback of the data directory, or of the store.
+fn open_feedback(data: &Path, store: Option<&Arc<SharedStore>>) -> anyhow::Result<FeedbackStore> {
+    let local = FeedbackStore::open(data)?;
+    Ok(match store {
+        Some(store) => store.feedback(local),
+        None => local,
+    })
 }
 
 /// Creates an agent over the tools of the default catalog.
@@ -109,6 +136,8 @@ pub struct AppState {
     pub(super) audit_check: AuditCheck,
     pub(super) token_savings: TokenSavings,
     pub(super) keys: KeyStore,
+    /// One permit for each key that the store is asked for.
+    pub(super) key_lookups: Semaphore,
     pub(super) feedback: FeedbackStore,
     pub(super) feedback_rate: RateLimit,
     pub(super) streams: Streams,
@@ -164,8 +193,9 @@ impl App {
         }
         let metrics = Arc::new(metrics);
         Ok(App(Arc::new(AppState {
-            keys: KeyStore::open(&data)?,
-            feedback: FeedbackStore::open(&data)?,
+            keys: open_keys(&data, store.as_ref())?,
+            key_lookups: Semaphore::new(MAX_KEY_LOOKUPS),
+            feedback: open_feedback(&data, store.as_ref())?,
             feedback_rate: RateLimit::default(),
             streams: Streams::default(),
             catalogs: Registry::new(
@@ -175,13 +205,13 @@ impl App {
                 Arc::clone(&metrics),
                 store.clone(),
             ),
+            tasks: Arc::new(Tasks::over(store.clone())),
             store,
             default_catalog,
             exposure,
             started: Started::now(),
             audit_check: AuditCheck::default(),
             token_savings: TokenSavings::start(),
-            tasks: Arc::default(),
             evaluations: Evaluations::default(),
             cpu_pool: CpuPool::new(
                 limits.search_threads,
@@ -214,17 +244,20 @@ impl App {
     /// When the data directory cannot be read or the default catalog cannot be opened.
     pub async fn open_catalogs(&self) -> anyhow::Result<()> {
         if let Some(store) = &self.store {
+            store.copy_audit(&self.catalogs.data().join(audit::FILE_NAME));
             store.follow();
         }
         let opened = match self.catalogs.create(&self.default_catalog).await {
             Ok((catalog, _)) => {
                 self.start_agent(&catalog)?;
                 self.start_mcp(&catalog)?;
-                self.catalogs.open_all().await
+                self.catalogs.open_all(&self.default_catalog).await
             }
             // A damaged default catalog does not keep the others from being served. Its own routes
             // answer with what is wrong.
-            Err(_) if self.is_default_damaged() => self.catalogs.open_all().await,
+            Err(_) if self.is_default_damaged() => {
+                self.catalogs.open_all(&self.default_catalog).await
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = opened {
@@ -358,15 +391,30 @@ impl App {
         let learned = record.learned_query().map(str::to_owned);
         let (store, name) = (self.feedback.clone(), catalog.name.clone());
         let stored = blocking(move || store.insert(&name, &record, SystemTime::now())).await?;
-        stored.map_err(ApiError::internal)?;
+        stored?;
         let mut remembered = false;
         if let Some(query) = learned {
             let (tool, at_ms) = (tool.clone(), unix_ms(SystemTime::now()));
-            let learn = move || catalog.memory().remember(&query, &tool, at_ms, &source);
-            remembered = self.cpu_pool.run(learn).await??;
+            let learn = move || catalog.remember(&query, &tool, at_ms, &source);
+            remembered = self.change_memory(learn).await?;
         }
         self.metrics.feedback.inc();
         Ok(remembered)
+    }
+
+    /// Changes a usage memory: on a thread for CPU work, since requests are embedded; with a store on
+    /// one that may wait.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub(super) async fn change_memory<T: Send + 'static>(
+        &self,
+        change: impl FnOnce() -> ApiResult<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        match self.store {
+            Some(_) => blocking(change).await?,
+            None => self.cpu_pool.run(change).await?,
+        }
     }
 
     /// Deletes a catalog and the feedback on it.
@@ -382,7 +430,7 @@ impl App {
         if is_gone {
             let store = self.feedback.clone();
             let forgotten = blocking(move || store.forget(&name)).await?;
-            forgotten.map_err(ApiError::internal)?;
+            forgotten?;
         }
         deleted
     }

@@ -223,6 +223,10 @@ pub struct CatalogsStats {
     open: u64,
     /// How many may be open at a time.
     open_limit: u64,
+    /// Bytes that the open ones take in memory, about.
+    open_bytes: u64,
+    /// How many bytes they may take.
+    open_bytes_limit: u64,
     /// Tools in the open ones.
     tools: u64,
     /// Tools in the open ones that have no vectors yet.
@@ -273,6 +277,8 @@ pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<Server
         catalogs: CatalogsStats {
             open: gauge(metrics.catalogs.get()),
             open_limit: app.limits.max_open_catalogs as u64,
+            open_bytes: app.catalogs.open_bytes(),
+            open_bytes_limit: app.limits.max_open_bytes,
             tools: gauge(metrics.tools.get()),
             pending_embeddings: gauge(metrics.pending_embeddings.get()),
         },

@@ -1,28 +1,36 @@
 //! Tasks: large loads and evaluations, which continue after their request was answered, with
 //! progress, a result and cancellation.
 
+mod shared;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::App;
 use super::access::Grant;
-use super::error::{ApiError, ApiResult};
+use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{Json, Path};
 use super::wire::{ChangeCounts, ItemError, ItemResult};
+use crate::store::{SharedStore, StoredTask};
 
 /// Most stored tasks. A new one replaces the oldest that has ended.
 const MAX_STORED: usize = 1000;
 /// Most running tasks.
 pub const MAX_RUNNING: usize = 32;
+/// How long a server waits for the store to learn of a task.
+const LAST_REPORT_LIMIT: Duration = Duration::from_secs(5);
 /// Most failed items that a task lists; all of them are counted.
 pub const MAX_LISTED_FAILURES: usize = 1000;
 
@@ -69,6 +77,8 @@ pub struct TaskBody {
 pub struct Task {
     body: Mutex<TaskBody>,
     cancel: CancellationToken,
+    /// Cancelled once it has ended.
+    ended: CancellationToken,
 }
 
 impl Task {
@@ -98,6 +108,16 @@ impl Task {
             Ok(()) if cancelled && body.done < body.total => body.status = TaskStatus::Cancelled,
             Ok(()) => body.status = TaskStatus::Succeeded,
         });
+        self.ended.cancel();
+    }
+
+    /// Its id, its catalog, what clients see, and whether it is running.
+    fn report(&self) -> (String, String, Value, bool) {
+        let body = self.lock();
+        let is_running = body.status == TaskStatus::Running;
+        // A struct of strings and numbers always serialises.
+        let shown = serde_json::to_value(&*body).unwrap_or_default();
+        (body.id.clone(), body.catalog.clone(), shown, is_running)
     }
 
     fn is_running(&self) -> bool {
@@ -110,11 +130,13 @@ impl Task {
 }
 
 /// The tasks of this server, in memory: what they committed survives a restart, their reports do
-/// not.
+/// not, unless there is a store that several nodes share.
 pub struct Tasks {
     stored: Mutex<VecDeque<Arc<Task>>>,
     /// Number of running tasks.
     running: watch::Sender<usize>,
+    /// Where all nodes report their tasks.
+    store: Option<Arc<SharedStore>>,
 }
 
 impl Default for Tasks {
@@ -122,11 +144,20 @@ impl Default for Tasks {
         Tasks {
             stored: Mutex::default(),
             running: watch::Sender::new(0),
+            store: None,
         }
     }
 }
 
 impl Tasks {
+    /// Tasks that other nodes see too, where there is a store.
+    pub fn over(store: Option<Arc<SharedStore>>) -> Self {
+        Tasks {
+            store,
+            ..Tasks::default()
+        }
+    }
+
     /// Starts a task over `total` tools or searches of a catalog.
     ///
     /// # Errors
@@ -144,6 +175,10 @@ impl Tasks {
         let task = self.add(catalog, total)?;
         let future = work(Arc::clone(&task));
         let (tasks, started) = (Arc::clone(self), Arc::clone(&task));
+        let reporting = self.store.clone().map(|store| {
+            let reported = Arc::clone(&task);
+            tokio::spawn(shared::report(reported, store))
+        });
         tokio::spawn(async move {
             // Spawned separately, so that a panic ends the task as failed.
             let outcome = tokio::spawn(future)
@@ -157,6 +192,10 @@ impl Tasks {
                 tracing::error!(task = started.id(), detail, "task failed");
             }
             started.end(&outcome);
+            // A server that ends waits for the report too.
+            if let Some(reporting) = reporting {
+                let _ = timeout(LAST_REPORT_LIMIT, reporting).await;
+            }
             tasks.running.send_modify(|running| *running -= 1);
         });
         Ok(task)
@@ -219,6 +258,7 @@ impl Tasks {
                 evaluation: None,
             }),
             cancel: CancellationToken::new(),
+            ended: CancellationToken::new(),
         });
         stored.push_back(Arc::clone(&task));
         self.running.send_modify(|running| *running += 1);
@@ -230,10 +270,21 @@ impl Tasks {
     }
 }
 
-/// The answer to a request that became a task.
-pub fn accepted(task: &Task) -> Response {
-    let body = task.lock().clone();
-    let location = [(header::LOCATION, format!("/v1/tasks/{}", body.id))];
+/// The answer to a request that became a task. Other nodes know of it from then on, unless the store
+/// is away.
+pub async fn accepted(app: &App, task: &Task) -> Response {
+    let (id, catalog, body, is_running) = task.report();
+    if let Some(store) = app.store.as_ref().filter(|_| is_running) {
+        let saved = store.save_task(&id, &catalog, &body, is_running);
+        if let Ok(Err(error)) = timeout(LAST_REPORT_LIMIT, saved).await {
+            tracing::warn!(task = id, %error, "other nodes do not know of a task yet");
+        }
+    }
+    with_location(&id, task.lock().clone())
+}
+
+fn with_location(id: &str, body: impl Serialize) -> Response {
+    let location = [(header::LOCATION, format!("/v1/tasks/{id}"))];
     (StatusCode::ACCEPTED, location, Json(body)).into_response()
 }
 
@@ -247,10 +298,14 @@ pub async fn show(
     grant: Grant,
     State(app): State<App>,
     Path(id): Path<String>,
-) -> ApiResult<Json<TaskBody>> {
-    let task = find_allowed(&app, &grant, &id)?;
-    let body = task.lock().clone();
-    Ok(Json(body))
+) -> ApiResult<Response> {
+    Ok(match find_allowed(&app, &grant, &id).await? {
+        Found::Here(task) => {
+            let body = task.lock().clone();
+            Json(body).into_response()
+        }
+        Found::Elsewhere(stored) => Json(shared::body_of(stored)).into_response(),
+    })
 }
 
 /// Cancels a task. It ends after the change in progress, and what was committed stays.
@@ -264,29 +319,56 @@ pub async fn cancel(
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
-    let task = find_allowed(&app, &grant, &id)?;
-    task.cancel.cancel();
-    Ok(accepted(&task))
+    match find_allowed(&app, &grant, &id).await? {
+        Found::Here(task) => {
+            task.cancel.cancel();
+            let body = task.lock().clone();
+            Ok(with_location(&id, body))
+        }
+        Found::Elsewhere(stored) => {
+            if let Some(store) = &app.store {
+                store.cancel_task(&id).await.map_err(store_unavailable)?;
+            }
+            Ok(with_location(&id, shared::body_of(stored)))
+        }
+    }
+}
+
+/// A task of this node, or what another one has said of its own.
+enum Found {
+    Here(Arc<Task>),
+    Elsewhere(StoredTask),
 }
 
 /// The task with this id. To a key of another catalog, a task does not exist.
 ///
 /// # Errors
 /// 404 for an unknown task, 403 for a key that may not write to its catalog.
-fn find_allowed(app: &App, grant: &Grant, id: &str) -> ApiResult<Arc<Task>> {
+async fn find_allowed(app: &App, grant: &Grant, id: &str) -> ApiResult<Found> {
     let unknown = || {
         ApiError::not_found(
             "unknown_task",
             format!("no task {id:?}; a restart of the server deletes tasks"),
         )
     };
-    let task = app.tasks.find(id).ok_or_else(unknown)?;
-    let catalog = task.lock().catalog.clone();
+    let (found, catalog) = match (app.tasks.find(id), &app.store) {
+        (Some(task), _) => {
+            let catalog = task.lock().catalog.clone();
+            (Found::Here(task), catalog)
+        }
+        (None, Some(store)) => {
+            let stored = store.find_task(id).await.map_err(store_unavailable)?;
+            let stored = stored.ok_or_else(unknown)?;
+            let catalog = stored.catalog.clone();
+            (Found::Elsewhere(stored), catalog)
+        }
+        (None, None) => return Err(unknown()),
+    };
     if !grant.sees(&catalog) {
         return Err(unknown());
     }
     grant.writes(&catalog)?;
-    Ok(task)
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -124,30 +124,110 @@ impl Record {
 
 /// Why approved definitions cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("the approved definitions {} cannot be used: {source}; check the file and the space on its disk", path.display())]
-pub struct ApprovedError {
-    /// The path of `approved.db`.
-    path: PathBuf,
-    /// The error of the system or the database.
-    source: Box<dyn std::error::Error + Send + Sync>,
+pub enum ApprovedError {
+    /// The database in the catalog's folder failed.
+    #[error("the approved definitions {} cannot be used: {source}; check the file and the space on its disk", path.display())]
+    Database {
+        /// The path of `approved.db`.
+        path: PathBuf,
+        /// The error of the system or the database.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A person has decided while a list of tools was compared.
+    #[error("a person has decided on the tools of {server} meanwhile; it is tried again")]
+    DecidedMeanwhile {
+        /// The server.
+        server: String,
+    },
+    /// The store that several nodes share cannot be asked.
+    #[error("the store of the approved definitions cannot be used now: {reason}")]
+    Unavailable {
+        /// What the store answered, or why it did not.
+        reason: String,
+    },
+}
+
+/// The approved definitions of a catalog of the store that several nodes share. Methods block.
+pub trait ApprovedTable: Send + Sync {
+    /// As [`Approved::of`].
+    ///
+    /// # Errors
+    /// [`ApprovedError::Unavailable`], as of all methods here.
+    fn of(&self, server: &str) -> Result<Remembered, ApprovedError>;
+
+    /// As [`Approved::undecided`].
+    ///
+    /// # Errors
+    /// As [`ApprovedTable::of`].
+    fn undecided(&self) -> Result<Undecided, ApprovedError>;
+
+    /// As [`Approved::last_decision`].
+    ///
+    /// # Errors
+    /// As [`ApprovedTable::of`].
+    fn last_decision(&self, server: &str) -> Result<i64, ApprovedError>;
+
+    /// Stores what a list changes. False, and nothing is stored, where `decision` is not the last one.
+    ///
+    /// # Errors
+    /// As [`ApprovedTable::of`].
+    fn remember(&self, server: &str, update: &Update, decision: i64)
+    -> Result<bool, ApprovedError>;
+
+    /// Stores what `judge` makes of what is stored of each server, as a decision of a person; nothing
+    /// once it returns none.
+    ///
+    /// # Errors
+    /// As [`ApprovedTable::of`].
+    fn review(
+        &self,
+        servers: &BTreeSet<String>,
+        judge: &mut dyn FnMut(&str, Remembered) -> Option<Update>,
+    ) -> Result<(), ApprovedError>;
+}
+
+/// Where the approved definitions of a catalog's tools are.
+#[derive(Clone)]
+pub enum ApprovedPlace {
+    /// In the catalog's folder.
+    Folder(PathBuf),
+    /// In the store that several nodes share.
+    Table(Arc<dyn ApprovedTable>),
+}
+
+impl From<&Path> for ApprovedPlace {
+    fn from(folder: &Path) -> Self {
+        ApprovedPlace::Folder(folder.to_owned())
+    }
 }
 
 /// The approved definitions of one catalog's tools.
-pub struct Approved {
+pub struct Approved(Backing);
+
+enum Backing {
+    Local(LocalApproved),
+    Table(Arc<dyn ApprovedTable>),
+}
+
+struct LocalApproved {
     path: PathBuf,
     connection: Connection,
 }
 
 impl Approved {
-    /// Opens the database in a catalog's folder; creates it if necessary.
+    /// Opens the database in a catalog's folder, created if necessary, or the table of a store.
     ///
     /// # Errors
     /// [`ApprovedError`].
-    pub fn open(folder: &Path) -> Result<Self, ApprovedError> {
+    pub fn open(place: impl Into<ApprovedPlace>) -> Result<Self, ApprovedError> {
+        let folder = match place.into() {
+            ApprovedPlace::Folder(folder) => folder,
+            ApprovedPlace::Table(table) => return Ok(Approved(Backing::Table(table))),
+        };
         let path = folder.join(FILE_NAME);
         match database::open(&path, MIGRATIONS) {
-            Ok(connection) => Ok(Approved { path, connection }),
-            Err(source) => Err(ApprovedError {
+            Ok(connection) => Ok(Approved::local(path, connection)),
+            Err(source) => Err(ApprovedError::Database {
                 path,
                 source: source.into(),
             }),
@@ -158,7 +238,11 @@ impl Approved {
     ///
     /// # Errors
     /// [`ApprovedError`].
-    pub fn open_existing(folder: &Path) -> Result<Option<Self>, ApprovedError> {
+    pub fn open_existing(place: impl Into<ApprovedPlace>) -> Result<Option<Self>, ApprovedError> {
+        let folder = match place.into() {
+            ApprovedPlace::Folder(folder) => folder,
+            ApprovedPlace::Table(table) => return Ok(Some(Approved(Backing::Table(table)))),
+        };
         let path = folder.join(FILE_NAME);
         if !path.exists() {
             return Ok(None);
@@ -167,12 +251,16 @@ impl Approved {
             &path,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         ) {
-            Ok(connection) => Ok(Some(Approved { path, connection })),
-            Err(source) => Err(ApprovedError {
+            Ok(connection) => Ok(Some(Approved::local(path, connection))),
+            Err(source) => Err(ApprovedError::Database {
                 path,
                 source: source.into(),
             }),
         }
+    }
+
+    fn local(path: PathBuf, connection: Connection) -> Self {
+        Approved(Backing::Local(LocalApproved { path, connection }))
     }
 
     /// Reads what is stored of a server's tools without creating the database, since a dry run must
@@ -190,9 +278,10 @@ impl Approved {
     /// # Errors
     /// [`ApprovedError`].
     pub fn of(&self, server: &str) -> Result<Remembered, ApprovedError> {
-        // One transaction, so that records, changes and number belong together.
-        let reading = || read(&*self.connection.unchecked_transaction()?, server);
-        reading().map_err(|source| self.failed(source))
+        match &self.0 {
+            Backing::Local(local) => local.of(server),
+            Backing::Table(table) => table.of(server),
+        }
     }
 
     /// The undecided changes of every server.
@@ -200,7 +289,10 @@ impl Approved {
     /// # Errors
     /// [`ApprovedError`].
     pub fn undecided(&self) -> Result<Undecided, ApprovedError> {
-        read_undecided(&self.connection, None).map_err(|source| self.failed(source))
+        match &self.0 {
+            Backing::Local(local) => local.undecided(),
+            Backing::Table(table) => table.undecided(),
+        }
     }
 
     /// The number of the last decision of a person about a server's tools.
@@ -208,7 +300,10 @@ impl Approved {
     /// # Errors
     /// [`ApprovedError`].
     pub fn last_decision(&self, server: &str) -> Result<i64, ApprovedError> {
-        last_decision(&self.connection, server).map_err(|source| self.failed(source))
+        match &self.0 {
+            Backing::Local(local) => local.last_decision(server),
+            Backing::Table(table) => table.last_decision(server),
+        }
     }
 
     /// Stores what a list of a server's tools changes. `decision` is the number of the last decision
@@ -222,20 +317,15 @@ impl Approved {
         update: &Update,
         decision: i64,
     ) -> Result<(), ApprovedError> {
-        let is_current = self.within(|transaction| {
-            // A decision that the list was not compared with would be undone.
-            let is_current = last_decision(transaction, server)? == decision;
-            if is_current {
-                write_update(transaction, server, update)?;
-            }
-            Ok(is_current)
-        })?;
+        let is_current = match &mut self.0 {
+            Backing::Local(local) => local.remember(server, update, decision)?,
+            Backing::Table(table) => table.remember(server, update, decision)?,
+        };
         if is_current {
             return Ok(());
         }
-        Err(ApprovedError {
-            path: self.path.clone(),
-            source: "a person has decided on its tools meanwhile; it is tried again".into(),
+        Err(ApprovedError::DecidedMeanwhile {
+            server: server.to_owned(),
         })
     }
 
@@ -250,28 +340,72 @@ impl Approved {
         mut judge: impl FnMut(&str, Remembered) -> Result<Update, E>,
     ) -> Result<(), E> {
         let mut refused = None;
-        let stored = self.within(|transaction| {
+        let mut judge = |server: &str, remembered: Remembered| {
+            let judged = judge(server, remembered);
+            judged.map_err(|error| refused = Some(error)).ok()
+        };
+        let stored = match &mut self.0 {
+            Backing::Local(local) => local.review(servers, &mut judge),
+            Backing::Table(table) => table.review(servers, &mut judge),
+        };
+        match refused {
+            Some(error) => Err(error),
+            None => Ok(stored?),
+        }
+    }
+}
+
+impl LocalApproved {
+    fn of(&self, server: &str) -> Result<Remembered, ApprovedError> {
+        // One transaction, so that records, changes and number belong together.
+        let reading = || read(&*self.connection.unchecked_transaction()?, server);
+        reading().map_err(|source| self.failed(source))
+    }
+
+    fn undecided(&self) -> Result<Undecided, ApprovedError> {
+        read_undecided(&self.connection, None).map_err(|source| self.failed(source))
+    }
+
+    fn last_decision(&self, server: &str) -> Result<i64, ApprovedError> {
+        last_decision(&self.connection, server).map_err(|source| self.failed(source))
+    }
+
+    fn remember(
+        &mut self,
+        server: &str,
+        update: &Update,
+        decision: i64,
+    ) -> Result<bool, ApprovedError> {
+        self.within(|transaction| {
+            // A decision that the list was not compared with would be undone.
+            let is_current = last_decision(transaction, server)? == decision;
+            if is_current {
+                write_update(transaction, server, update)?;
+            }
+            Ok(is_current)
+        })
+    }
+
+    fn review(
+        &mut self,
+        servers: &BTreeSet<String>,
+        judge: &mut dyn FnMut(&str, Remembered) -> Option<Update>,
+    ) -> Result<(), ApprovedError> {
+        self.within(|transaction| {
             for server in servers {
                 let remembered = read(transaction, server)?;
                 let number = remembered.decision + 1;
-                match judge(server, remembered) {
-                    Ok(update) => write_update(transaction, server, &update)?,
-                    Err(error) => {
-                        refused = Some(error);
-                        return Err(rusqlite::Error::QueryReturnedNoRows);
-                    }
-                }
+                let Some(update) = judge(server, remembered) else {
+                    return Err(rusqlite::Error::QueryReturnedNoRows);
+                };
+                write_update(transaction, server, &update)?;
                 transaction.execute(
                     "INSERT OR REPLACE INTO decisions VALUES (?1, ?2)",
                     params![server, number],
                 )?;
             }
             Ok(())
-        });
-        match refused {
-            Some(error) => Err(error),
-            None => Ok(stored?),
-        }
+        })
     }
 
     /// Does this within one transaction: a record that is missing would make a changed tool look like
@@ -289,14 +423,14 @@ impl Approved {
                 transaction.commit()?;
                 Ok(done)
             });
-        written.map_err(|source| ApprovedError {
+        written.map_err(|source| ApprovedError::Database {
             path,
             source: source.into(),
         })
     }
 
     fn failed(&self, source: rusqlite::Error) -> ApprovedError {
-        ApprovedError {
+        ApprovedError::Database {
             path: self.path.clone(),
             source: source.into(),
         }
@@ -437,7 +571,8 @@ impl ChangeKind {
         }
     }
 
-    fn from_name(name: &str) -> Self {
+    /// Reads the format of `name`.
+    pub fn from_name(name: &str) -> Self {
         match name {
             "new" => ChangeKind::New,
             "removed" => ChangeKind::Removed,
@@ -455,7 +590,8 @@ impl BlockedBy {
         }
     }
 
-    fn from_name(name: &str) -> Self {
+    /// Reads the format of `name`.
+    pub fn from_name(name: &str) -> Self {
         match name {
             "setting" => BlockedBy::Setting,
             // What a later version may write is not lifted without a person.
@@ -465,20 +601,24 @@ impl BlockedBy {
 }
 
 fn record(row: &Row) -> rusqlite::Result<Record> {
-    let class = match row.get(2)? {
+    Ok(Record {
+        definition: row.get::<_, [u8; 32]>(1)?.into(),
+        class: class_of(row.get(2)?),
+    })
+}
+
+/// The class of a number as it is stored.
+pub fn class_of(rank: i64) -> Class {
+    match rank {
         // An unknown number, as a later version may write it, becomes the strictest class.
         0 => Class::ReadOnly,
         1 => Class::StateChanging,
         _ => Class::Destructive,
-    };
-    Ok(Record {
-        definition: row.get::<_, [u8; 32]>(1)?.into(),
-        class,
-    })
+    }
 }
 
 /// A class as it is stored.
-fn rank(class: Class) -> i64 {
+pub fn rank(class: Class) -> i64 {
     match class {
         Class::ReadOnly => 0,
         Class::StateChanging => 1,
@@ -486,8 +626,8 @@ fn rank(class: Class) -> i64 {
     }
 }
 
-/// A server's name may contain a `/`, so the id is split after the name.
-fn id_of(server: &str, id: &str) -> Option<ToolId> {
+/// The id of a server's tool. A server's name may contain a `/`, so the id is split after the name.
+pub fn id_of(server: &str, id: &str) -> Option<ToolId> {
     ToolId::new(server, id.strip_prefix(server)?.strip_prefix('/')?).ok()
 }
 

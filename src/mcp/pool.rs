@@ -573,7 +573,7 @@ impl ConnectionTask {
     async fn last_decision(&self) -> Option<i64> {
         let (sink, server) = (Arc::clone(&self.sink), Arc::clone(&self.server));
         let reading = spawn_blocking(move || {
-            let approved = Approved::open_existing(&sink.folder()).ok()??;
+            let approved = Approved::open_existing(sink.approved()).ok()??;
             approved.last_decision(&server.config.name).ok()
         });
         reading.await.ok()?
@@ -644,7 +644,8 @@ impl ConnectionTask {
         let (sink, server) = (Arc::clone(&self.sink), Arc::clone(&self.server));
         let comparing = spawn_blocking(move || {
             let (name, most_records) = (&server.config.name, server.limits.definitions);
-            let mut approved = Approved::open(&sink.folder()).map_err(|error| error.to_string())?;
+            let mut approved =
+                Approved::open(sink.approved()).map_err(|error| error.to_string())?;
             let remembered = approved.of(name).map_err(|error| error.to_string())?;
             let before = ApprovedBefore::of(name, Some(&sink.searcher()), remembered, most_records);
             let (compared, skipped) = sync::compare(offered, server.on_change, &before)?;

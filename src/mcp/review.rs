@@ -4,7 +4,6 @@
 //! catalog with the definition that was looked at, and later changes are compared with that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -16,7 +15,8 @@ use crate::clock::unix_ms;
 use crate::gate::Definition;
 use crate::gate::audit::{self, Entry};
 use crate::mcp::approved::{
-    Approved, ApprovedError, BlockedBy, ChangeKind, Record, Remembered, ToolChange, Update,
+    Approved, ApprovedError, ApprovedPlace, BlockedBy, ChangeKind, Record, Remembered, ToolChange,
+    Update,
 };
 
 /// A decision about a tool.
@@ -141,12 +141,13 @@ impl ToolChange {
 /// # Errors
 /// [`ReviewError`].
 pub fn decide(
-    folder: &Path,
+    place: impl Into<ApprovedPlace>,
     searcher: &Searcher,
     review: &Review,
 ) -> Result<Reviewed, ReviewError> {
-    if Approved::open_existing(folder)?.is_some() {
-        return store(folder, searcher, review);
+    let place = place.into();
+    if Approved::open_existing(place.clone())?.is_some() {
+        return store(place, searcher, review);
     }
     // Without a database no MCP server has brought anything.
     match review.verdicts.first_key_value() {
@@ -156,11 +157,15 @@ pub fn decide(
     }
 }
 
-fn store(folder: &Path, searcher: &Searcher, review: &Review) -> Result<Reviewed, ReviewError> {
+fn store(
+    place: ApprovedPlace,
+    searcher: &Searcher,
+    review: &Review,
+) -> Result<Reviewed, ReviewError> {
     let of_verdicts = review.verdicts.keys().map(|id| id.server().to_owned());
     let servers: BTreeSet<String> = of_verdicts.chain(review.accept_all.clone()).collect();
     let mut reviewed = Reviewed::default();
-    Approved::open(folder)?.review(&servers, |server, remembered| {
+    Approved::open(place)?.review(&servers, |server, remembered| {
         let mut judging = Judging {
             searcher,
             remembered,

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use toolscout_index::{Catalog, Changes, Searcher, Tool};
 
 use crate::catalog_writer::{CatalogWriter, Change};
+use crate::mcp::approved::ApprovedPlace;
 
 /// Most syncs that wait for the writer.
 const WRITE_QUEUE: usize = 64;
@@ -19,8 +20,13 @@ pub trait CatalogSink: Send + Sync {
     /// The newest snapshot; may read the disk for a moment.
     fn searcher(&self) -> Arc<Searcher>;
 
-    /// The catalog's folder, where the approved definitions are stored.
+    /// The catalog's folder.
     fn folder(&self) -> PathBuf;
+
+    /// Where the approved definitions are: in the folder, unless nodes share them.
+    fn approved(&self) -> ApprovedPlace {
+        ApprovedPlace::Folder(self.folder())
+    }
 
     /// Makes a server's tools exactly these.
     ///
@@ -74,7 +80,7 @@ impl CatalogSink for SingleWriterSink {
         let writer = self
             .writer()
             .await
-            .map_err(|error| format!("start the writer thread: {error}"))?;
+            .map_err(|error| format!("start the threads that write: {error}"))?;
         let change = Change::Sync {
             server: server.to_owned(),
             tools,

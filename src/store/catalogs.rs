@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use toolscout_index::Settings;
+use toolscout_index::{Settings, Summary};
 
 use super::error::StoreError;
 use super::row::parse_settings;
@@ -55,6 +55,32 @@ impl SharedStore {
             row.map(|row| stored(&row)).transpose()
         };
         self.ask(READ_LIMIT, find).await
+    }
+
+    /// What the catalog of this name has, without its copy here.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn summary(&self, name: &str) -> Result<Option<Summary>, StoreError> {
+        if name.contains('\0') {
+            return Ok(None);
+        }
+        let read = async {
+            let row =
+                sqlx::query("SELECT tools, generation, settings FROM catalogs WHERE name = $1")
+                    .bind(name)
+                    .fetch_optional(&self.pool)
+                    .await?;
+            let Some(row) = row else { return Ok(None) };
+            let (tools, generation): (i64, i64) =
+                (row.try_get("tools")?, row.try_get("generation")?);
+            Ok(Some(Summary {
+                tools: tools as usize,
+                generation: generation as u64,
+                settings: parse_settings(row.try_get("settings")?)?,
+            }))
+        };
+        self.ask(READ_LIMIT, read).await
     }
 
     /// The names of all catalogs, sorted.

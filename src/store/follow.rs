@@ -27,7 +27,7 @@ impl FollowingStore {
     pub fn new(store: Arc<SharedStore>, catalog: Catalog, stored: &StoredCatalog) -> Self {
         let searcher = catalog.searcher();
         let state = searcher.followed().map(state_of);
-        let followed = FollowedCatalog::new(stored, state);
+        let followed = FollowedCatalog::new(stored, state, catalog.clone());
         store.hub.register(&followed);
         FollowingStore {
             store,
@@ -196,5 +196,14 @@ impl CatalogStore for FollowingStore {
         }
         // Vectors that another process has embedded.
         Ok(self.catalog.refresh()?)
+    }
+
+    fn may_have_news(&self) -> bool {
+        if self.followed.is_deleted() {
+            return false;
+        }
+        // While the store is away, the hub waits for it, and wakes this once it is back.
+        let is_to_ask = self.is_unsure || self.followed.is_behind();
+        (is_to_ask && self.store.problem().is_none()) || self.catalog.may_be_behind()
     }
 }

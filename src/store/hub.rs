@@ -10,16 +10,21 @@ use sqlx::Row;
 use sqlx::postgres::PgListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use toolscout_index::Catalog;
 
 use super::catalogs::StoredCatalog;
 use super::error::StoreError;
 use super::figures::Lag;
+use super::followed_memory::FollowedMemory;
 use super::read::State;
 use super::{CONNECT_LIMIT, SharedStore, within};
 use crate::catalog_writer::Waker;
 
-/// How often the store is asked for the generations of all catalogs.
+/// How often the store is asked which catalogs have changed.
 const POLL: Duration = Duration::from_secs(1);
+/// How often it is asked for all of them, whatever has changed: an older state of the store may have
+/// been put back.
+const WHOLE_POLL: Duration = Duration::from_secs(60);
 /// The store counts as away when it has not answered for so long.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a node says that it is alive.
@@ -29,6 +34,15 @@ const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 /// The generation of a catalog that the store no longer has.
 const GONE: u64 = u64::MAX;
+/// So many open catalogs are all told of with each sign of life, and of more only those that are
+/// behind, as many at most.
+const MOST_TOLD: usize = 100;
+
+/// The key of how many are open among the numbers of those that are told of.
+pub(super) const OPEN: &str = "open";
+
+/// The number of each catalog, by name.
+type Names = BTreeMap<String, i64>;
 
 /// A catalog of the store that this node has open.
 pub struct FollowedCatalog {
@@ -44,10 +58,12 @@ pub struct FollowedCatalog {
     is_told: AtomicBool,
     is_deleted: AtomicBool,
     waker: OnceLock<Waker>,
+    /// Its usage memory.
+    pub(super) memory: FollowedMemory,
 }
 
 impl FollowedCatalog {
-    pub(super) fn new(stored: &StoredCatalog, state: Option<State>) -> Arc<Self> {
+    pub(super) fn new(stored: &StoredCatalog, state: Option<State>, catalog: Catalog) -> Arc<Self> {
         Arc::new(FollowedCatalog {
             id: stored.id,
             source: stored.source.clone(),
@@ -56,6 +72,7 @@ impl FollowedCatalog {
             is_told: AtomicBool::new(false),
             is_deleted: AtomicBool::new(false),
             waker: OnceLock::new(),
+            memory: FollowedMemory::new(catalog),
         })
     }
 
@@ -106,6 +123,13 @@ impl FollowedCatalog {
         self.head.store(state.generation, Ordering::Release);
     }
 
+    /// As [`FollowedCatalog::tell`], unless this is what the node has.
+    fn tell_of(&self, state: State) {
+        if *lock(&self.state) != Some(state) {
+            self.tell(state.generation);
+        }
+    }
+
     /// Only a hint: the catalog's writer asks the store itself before it believes it.
     fn tell(&self, head: u64) {
         self.head.store(head, Ordering::Release);
@@ -123,6 +147,17 @@ struct Head {
     state: State,
 }
 
+/// What the store told of its catalogs.
+struct Heads {
+    /// All of them, or those that have changed.
+    catalogs: Vec<Head>,
+    are_all: bool,
+    /// How many there are.
+    total: usize,
+    /// What was committed before this transaction was visible; the next question begins here.
+    horizon: String,
+}
+
 /// What a node knows of the store from listening and asking.
 pub(super) struct Hub {
     started: Instant,
@@ -130,7 +165,7 @@ pub(super) struct Hub {
     answered: AtomicI64,
     open: Mutex<HashMap<i64, Weak<FollowedCatalog>>>,
     /// Every catalog by name, as it was last told.
-    names: RwLock<Option<BTreeMap<String, i64>>>,
+    names: RwLock<Option<Arc<Names>>>,
     last_problem: Mutex<Option<String>>,
     /// When this node last looked for what the store can forget.
     tidied: Mutex<Option<Instant>>,
@@ -199,26 +234,69 @@ impl Hub {
         }
     }
 
-    fn open(&self) -> Vec<Arc<FollowedCatalog>> {
+    pub(super) fn open(&self) -> Vec<Arc<FollowedCatalog>> {
         let mut open = lock(&self.open);
         open.retain(|_, catalog| catalog.strong_count() > 0);
         open.values().filter_map(Weak::upgrade).collect()
     }
 
-    fn set_heads(&self, heads: &[Head]) {
-        let states: HashMap<i64, State> = heads.iter().map(|head| (head.id, head.state)).collect();
+    /// Notes what the store told. False where that does not fit to what is known, and everything has
+    /// to be asked for.
+    fn note_heads(&self, heads: &Heads) -> bool {
+        match heads.are_all {
+            true => self.set_all(&heads.catalogs),
+            false => self.set_changed(&heads.catalogs),
+        }
+        // Of what was deleted, the number alone tells.
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        names
+            .as_ref()
+            .is_some_and(|names| names.len() == heads.total)
+    }
+
+    fn set_all(&self, catalogs: &[Head]) {
+        let states: HashMap<i64, State> =
+            catalogs.iter().map(|head| (head.id, head.state)).collect();
         for catalog in self.open() {
             match states.get(&catalog.id) {
                 None => catalog.tell(GONE),
-                Some(head) if *lock(&catalog.state) != Some(*head) => {
-                    catalog.tell(head.generation);
-                }
-                Some(_) => {}
+                Some(state) => catalog.tell_of(*state),
             }
         }
-        let names = heads.iter().map(|head| (head.name.clone(), head.id));
-        let names = Some(names.collect());
-        *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
+        let names: Names = catalogs
+            .iter()
+            .map(|head| (head.name.clone(), head.id))
+            .collect();
+        *self.names.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(names));
+    }
+
+    fn set_changed(&self, catalogs: &[Head]) {
+        for head in catalogs {
+            if let Some(catalog) = self.open_one(head.id) {
+                catalog.tell_of(head.state);
+            }
+            let former = self.note_name(head);
+            if let Some(former) = former.filter(|former| *former != head.id)
+                && let Some(catalog) = self.open_one(former)
+            {
+                // It was deleted, and another one of the name was created.
+                catalog.tell(GONE);
+            }
+        }
+    }
+
+    /// Notes a catalog's name. Returns the number of the catalog that had it.
+    fn note_name(&self, head: &Head) -> Option<i64> {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let names = names.get_or_insert_default();
+        match names.get(&head.name) {
+            Some(id) if *id == head.id => Some(*id),
+            _ => Arc::make_mut(names).insert(head.name.clone(), head.id),
+        }
+    }
+
+    fn open_one(&self, id: i64) -> Option<Arc<FollowedCatalog>> {
+        lock(&self.open).get(&id).and_then(Weak::upgrade)
     }
 
     /// `ID GENERATION`, as a commit announces them.
@@ -227,7 +305,7 @@ impl Hub {
             Some((id.parse::<i64>().ok()?, generation.parse::<u64>().ok()?))
         });
         let Some((id, generation)) = parsed else {
-            // A catalog that was created or deleted.
+            // A catalog that was created or deleted, or what else nodes follow.
             return self.hurry.notify_one();
         };
         let catalog = lock(&self.open).get(&id).and_then(Weak::upgrade);
@@ -274,7 +352,7 @@ impl SharedStore {
     }
 
     /// The names of the catalogs as they were last told; `None` before the store was reached.
-    pub fn known_names(&self) -> Option<BTreeMap<String, i64>> {
+    pub fn known_names(&self) -> Option<Arc<BTreeMap<String, i64>>> {
         let names = self.hub.names.read();
         names.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -307,7 +385,10 @@ impl SharedStore {
     /// Notes what is announced, until the connection ends.
     async fn note_all(&self, listener: &mut PgListener) {
         while let Ok(Some(notification)) = listener.try_recv().await {
-            self.hub.note(notification.payload());
+            let announced = notification.payload();
+            if !self.watch.note(announced) {
+                self.hub.note(announced);
+            }
         }
     }
 
@@ -318,15 +399,32 @@ impl SharedStore {
         Ok(listener)
     }
 
-    async fn poll(&self) {
+    async fn poll(self: &Arc<Self>) {
         let mut beaten: Option<Instant> = None;
         let mut has_failed = false;
         let mut was_away = false;
+        // The horizon of the last answer, and when everything was asked for.
+        let mut since: Option<(String, Instant)> = None;
+        let mut failovers = self.figures.failovers.get();
         loop {
-            let asked = self.ask(CONNECT_LIMIT, self.ask_heads()).await;
+            // Another server gives other transactions the same numbers.
+            if self.figures.failovers.get() != failovers {
+                failovers = self.figures.failovers.get();
+                since = None;
+            }
+            let known = since
+                .take()
+                .filter(|(_, asked_at)| asked_at.elapsed() < WHOLE_POLL);
+            let horizon = known.as_ref().map(|(horizon, _)| horizon.as_str());
+            let asked = self.ask(CONNECT_LIMIT, self.ask_heads(horizon)).await;
             match &asked {
                 Ok(heads) => {
-                    self.hub.set_heads(heads);
+                    if self.hub.note_heads(heads) {
+                        let asked_at = known.map_or_else(Instant::now, |(_, asked_at)| asked_at);
+                        since = Some((heads.horizon.clone(), asked_at));
+                    } else {
+                        self.hurry();
+                    }
                     if std::mem::take(&mut has_failed) {
                         self.hub.returned.notify_one();
                     }
@@ -336,6 +434,9 @@ impl SharedStore {
                     *lock(&self.hub.last_problem) = Some(error.to_string());
                 }
             }
+            self.look(asked.is_ok()).await;
+            was_away = self.log_change(was_away);
+            if beaten.is_none_or(|beaten| beaten.elapsed() >= HEARTBEAT) {}
             was_away = self.log_change(was_away);
             if beaten.is_none_or(|beaten| beaten.elapsed() >= HEARTBEAT) {
                 beaten = Some(Instant::now());
@@ -372,15 +473,36 @@ impl SharedStore {
         }
     }
 
-    async fn ask_heads(&self) -> Result<Vec<Head>, StoreError> {
-        let rows = sqlx::query("SELECT id, name, generation, mark FROM catalogs")
-            .fetch_all(&self.pool)
-            .await?;
-        let mut heads = Vec::with_capacity(rows.len());
+    /// The catalogs that have changed since an answer with this horizon, and maybe some more; without
+    /// one all of them. A row has the number of the transaction that wrote it, and one that was not
+    /// visible then is not below the horizon.
+    async fn ask_heads(&self, since: Option<&str>) -> Result<Heads, StoreError> {
+        let rows = sqlx::query(
+            "SELECT asked.horizon, asked.total, changed.id, changed.name, changed.generation, changed.mark
+             FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon,
+                          (SELECT count(*) FROM catalogs) AS total) AS asked
+             LEFT JOIN catalogs AS changed
+                ON $1::text IS NULL OR age(changed.xmin) <= age($1::text::xid8::xid)",
+        )
+        .bind(since)
+        .fetch_all(&self.pool)
+        .await?;
+        let mut heads = Heads {
+            catalogs: Vec::with_capacity(rows.len()),
+            are_all: since.is_none(),
+            total: 0,
+            horizon: String::new(),
+        };
         for row in rows {
+            let total: i64 = row.try_get("total")?;
+            (heads.total, heads.horizon) = (total as usize, row.try_get("horizon")?);
+            let Some(id) = row.try_get("id")? else {
+                // Nothing has changed.
+                continue;
+            };
             let (generation, mark): (i64, i64) = (row.try_get("generation")?, row.try_get("mark")?);
-            heads.push(Head {
-                id: row.try_get("id")?,
+            heads.catalogs.push(Head {
+                id,
                 name: row.try_get("name")?,
                 state: State {
                     generation: generation as u64,
@@ -391,13 +513,24 @@ impl SharedStore {
         Ok(heads)
     }
 
-    async fn beat(&self) -> Result<(), StoreError> {
-        let followed: BTreeMap<String, u64> = self
-            .hub
-            .open()
+    /// What this node tells of the catalogs that it has open: how many, and how far it is with each.
+    /// Of many it tells only where it is behind.
+    fn followed(&self) -> BTreeMap<String, u64> {
+        let open = self.hub.open();
+        let are_few = open.len() <= MOST_TOLD;
+        let told = open
             .iter()
+            .filter(|catalog| are_few || catalog.is_behind())
+            .take(MOST_TOLD);
+        let mut followed: BTreeMap<String, u64> = told
             .map(|catalog| (catalog.id.to_string(), catalog.generation()))
             .collect();
+        followed.insert(OPEN.to_owned(), open.len() as u64);
+        followed
+    }
+
+    async fn beat(&self) -> Result<(), StoreError> {
+        let followed = self.followed();
         let followed = serde_json::to_string(&followed).unwrap_or_default();
         let mut transaction = self.pool.begin().await?;
         // Worth nothing in a moment, so it waits for no standby.

@@ -17,10 +17,14 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 2] = [
+const ALL: [Migration; 3] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
+    },
+    Migration {
+        version: 2,
+        sql: include_str!("migrations/0002_nodes.sql"),
     },
     Migration {
         version: 3,

@@ -29,3 +29,8 @@ pub(super) fn parse_settings(json: Option<String>) -> Result<Settings, StoreErro
     settings.validate()?;
     Ok(settings)
 }
+
+/// A text as PostgreSQL can store it, which has none with the character of number 0.
+pub(super) fn text(text: &str) -> String {
+    text.replace('\0', "\u{FFFD}")
+}

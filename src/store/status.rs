@@ -6,6 +6,7 @@ use serde::Serialize;
 use sqlx::Row;
 
 use super::error::StoreError;
+use super::hub::OPEN;
 use super::servers::ServerStatus;
 use super::{READ_LIMIT, SharedStore};
 
@@ -71,7 +72,10 @@ pub struct NodeStatus {
     pub version: String,
     /// Seconds since it was last seen.
     pub seen_s: f64,
-    /// By how many generations its open catalogs were behind when it was seen, by name.
+    /// How many catalogs it had open when it was seen.
+    pub open: i64,
+    /// By how many generations its open catalogs were behind then, by name. Where more than a hundred
+    /// were open, those that were behind.
     pub lag: BTreeMap<String, i64>,
 }
 
@@ -184,6 +188,7 @@ impl SharedStore {
                 name: row.try_get("name")?,
                 version: row.try_get("version")?,
                 seen_s: row.try_get("seen_s")?,
+                open: followed.get(OPEN).copied().unwrap_or_default(),
                 lag: lag.collect(),
             });
         }

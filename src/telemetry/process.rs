@@ -12,6 +12,22 @@ pub fn peak_resident_bytes() -> Option<u64> {
     status_bytes("VmHWM:")
 }
 
+/// Memory that this process may use in bytes: that of the machine, or of its control group where that
+/// has less. Where the system tells it (Linux).
+pub fn memory_limit_bytes() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok()?;
+    let machine = kib_of(&machine, "MemTotal:")? << 10;
+    // Version 2 of control groups, and version 1. Without a limit the first is `max`.
+    let groups = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ];
+    let limits = groups
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    Some(limits.fold(machine, u64::min))
+}
+
 fn status_bytes(key: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     kib_of(&status, key).map(|kib| kib << 10)

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use reqwest::Method;
 use reqwest::blocking::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -18,6 +19,8 @@ pub struct Node {
     pub url: String,
     client: Client,
     child: Child,
+    /// Sent with every request.
+    key: Option<String>,
 }
 
 /// An answer that was read to its end.
@@ -101,6 +104,7 @@ impl Node {
                 .build()
                 .expect("a client"),
             child,
+            key: None,
         };
         node.until("/readyz", |answer| answer.status == 200);
         node
@@ -111,20 +115,42 @@ impl Node {
         let _ = self.child.wait();
     }
 
+    /// Sends this key from now on.
+    pub fn use_key(&mut self, key: &str) {
+        self.key = Some(key.to_owned());
+    }
+
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, format!("{}{path}", self.url));
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
     pub fn get(&self, path: &str) -> Answer {
-        send(self.client.get(format!("{}{path}", self.url)))
+        send(self.request(Method::GET, path))
+    }
+
+    /// As [`Node::get`], with another key.
+    pub fn get_as(&self, key: &str, path: &str) -> Answer {
+        send(
+            self.client
+                .get(format!("{}{path}", self.url))
+                .bearer_auth(key),
+        )
     }
 
     pub fn post(&self, path: &str, body: &Value) -> Answer {
-        send(self.client.post(format!("{}{path}", self.url)).json(body))
+        send(self.request(Method::POST, path).json(body))
     }
 
     pub fn put(&self, path: &str, body: &Value) -> Answer {
-        send(self.client.put(format!("{}{path}", self.url)).json(body))
+        send(self.request(Method::PUT, path).json(body))
     }
 
     pub fn delete(&self, path: &str) -> Answer {
-        send(self.client.delete(format!("{}{path}", self.url)))
+        send(self.request(Method::DELETE, path))
     }
 
     /// Writes tools to a catalog, at once.
@@ -142,7 +168,7 @@ impl Node {
     pub fn until(&self, path: &str, wished: impl Fn(&Answer) -> bool) -> Answer {
         let begun = Instant::now();
         loop {
-            if let Ok(response) = self.client.get(format!("{}{path}", self.url)).send() {
+            if let Ok(response) = self.request(Method::GET, path).send() {
                 let answer = read(response);
                 if wished(&answer) {
                     return answer;

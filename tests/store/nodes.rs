@@ -14,24 +14,24 @@ use toolscout_index::formats::{self, ReadOptions};
 use super::node::{Node, ids, run, scores, tool};
 use super::postgres::{Postgres, fixture};
 
-struct Cluster {
-    postgres: Postgres,
+pub struct Cluster {
+    pub postgres: Postgres,
     folders: [TempDir; 2],
 }
 
 impl Cluster {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Cluster {
             postgres: Postgres::start(),
             folders: [(); 2].map(|()| tempfile::tempdir().unwrap()),
         }
     }
 
-    fn data(&self, number: usize) -> &Path {
+    pub fn data(&self, number: usize) -> &Path {
         self.folders[number].path()
     }
 
-    fn nodes(&self) -> [Node; 2] {
+    pub fn nodes(&self) -> [Node; 2] {
         [0, 1].map(|number| Node::start(&self.postgres, self.data(number)))
     }
 }

@@ -41,6 +41,8 @@ pub struct LexicalSearcher {
     /// k1 times the length normalisation, by tool.
     norms: Vec<f32>,
     rarities: OnceLock<ByTerm<f32>>,
+    /// Of the files that it holds in memory.
+    file_bytes: usize,
 }
 
 struct Segment {
@@ -149,7 +151,19 @@ impl LexicalSearcher {
             k1,
             norms,
             rarities: OnceLock::new(),
+            file_bytes: 0,
         }))
+    }
+
+    /// The same over files of this size in memory.
+    pub(super) fn with_bytes(self, file_bytes: usize) -> Self {
+        LexicalSearcher { file_bytes, ..self }
+    }
+
+    /// Bytes in memory, about.
+    pub fn memory_bytes(&self) -> usize {
+        // The rarities of terms take about as much as the terms themselves.
+        2 * self.file_bytes + 2 * size_of::<f32>() * self.norms.len()
     }
 
     /// Looks up the distinct terms of a text. A word that matches nothing is replaced by the most

@@ -63,6 +63,34 @@ pub fn check(folder: &Path, stamp: &str, index: &Index) -> Result<(), String> {
     Ok(())
 }
 
+/// Every file of an index of at most `max_bytes`, by name, each checked against the manifest; `None`
+/// for a larger index.
+///
+/// # Errors
+/// A description of the first mismatch.
+pub fn read_files(
+    folder: &Path,
+    stamp: &str,
+    max_bytes: u64,
+) -> Result<Option<BTreeMap<String, Vec<u8>>>, String> {
+    let hashes = read(folder, stamp).ok_or("it has no manifest of its files that fits")?;
+    let (mut files, mut bytes) = (BTreeMap::new(), 0);
+    for (name, hash) in hashes {
+        let path = folder.join(&name);
+        let failed = |error: io::Error| format!("{name}: {error}");
+        bytes += std::fs::metadata(&path).map_err(failed)?.len();
+        if bytes > max_bytes {
+            return Ok(None);
+        }
+        let content = std::fs::read(&path).map_err(failed)?;
+        if blake3::hash(&content).to_hex().as_str() != hash {
+            return Err(format!("{name} is damaged"));
+        }
+        files.insert(name, content);
+    }
+    Ok(Some(files))
+}
+
 /// The manifest of a folder, if it is intact and has this stamp.
 fn read(folder: &Path, stamp: &str) -> Option<Hashes> {
     let text = std::fs::read_to_string(folder.join(FILE_NAME)).ok()?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::json;
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::memory::{
-    Deletion, Entry, FILE_NAME, MAX_ENTRIES, MAX_ENTRIES_OF_A_KEY, Source, Switch,
+    Deletion, Entry, FILE_NAME, MAX_ENTRIES, MAX_ENTRIES_OF_A_KEY, Source, SourceState, Switch,
 };
 use toolscout_index::{Catalog, DataDir, Embedder, Memory, Options, Query, Tool, ToolId};
 
@@ -483,4 +483,53 @@ fn entries_of_an_earlier_version_are_kept() {
         serde_json::to_value(&entries[0].taught_by).unwrap(),
         json!(["unknown"])
     );
+}
+
+#[test]
+fn a_memory_that_follows_another_has_what_that_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let [taught, follows] = ["taught", "follows"].map(|name| filled(&data, name));
+    let (source, copy) = (taught.memory(), follows.memory());
+    source.set_switch(Switch::On).unwrap();
+    assert_eq!(copy.followed().unwrap(), None);
+    let state = |generation, is_whole| SourceState {
+        generation,
+        switch: source.switch().unwrap(),
+        entries: source.entries(None, MAX_ENTRIES).unwrap(),
+        is_whole,
+    };
+    let entries = |memory: &Memory| memory.entries(None, MAX_ENTRIES).unwrap();
+    teach(source, REQUEST, "list_tickets", 1);
+    let voter = Source::key("a");
+    source.remember(REQUEST, &id("q7"), 2, &voter).unwrap();
+    copy.follow(&state(2, true)).unwrap();
+    assert_eq!(
+        (entries(copy), copy.followed().unwrap()),
+        (entries(source), Some(2))
+    );
+    assert_eq!(
+        recalled(&follows, "list_tickets"),
+        recalled(&taught, "list_tickets")
+    );
+    assert!(recalled(&follows, "list_tickets").is_some());
+
+    // An entry that changed, a new one, and one that is not told of.
+    teach(source, REQUEST, "list_tickets", 3);
+    teach(source, "mail it", "send_email", 4);
+    let mut changed = state(4, false);
+    changed.entries.retain(|entry| entry.at_ms >= 3);
+    copy.follow(&changed).unwrap();
+    assert_eq!(entries(copy), entries(source));
+
+    // What is gone is found no more.
+    source.forget(&Deletion::Query(REQUEST.to_owned())).unwrap();
+    copy.follow(&state(5, true)).unwrap();
+    assert_eq!((entries(copy), entries(copy).len()), (entries(source), 1));
+    assert_eq!(recalled(&follows, "list_tickets"), None);
+    source.set_switch(Switch::Off).unwrap();
+    copy.follow(&state(6, false)).unwrap();
+    assert_eq!(copy.switch().unwrap(), Switch::Off);
+    let reopened = data.open("follows", options()).unwrap();
+    assert_eq!(reopened.memory().followed().unwrap(), Some(6));
 }

@@ -65,8 +65,8 @@ fn a_catalog_opened_from_its_files_is_the_one_that_was_written() {
         let place = format!("round {round}");
         assert_alike(&catalog.searcher(), &anew.searcher(), &queries, &place);
         // Too little for the files to be written again.
-        let added = tools(chance, TOOLS + 40 * round, 40);
-        let removed = expected.split_off(expected.len() - 30);
+        let added = tools(chance, TOOLS + 10 * round, 10);
+        let removed = expected.split_off(expected.len() - 10);
         let mut changed = expected[round].clone();
         changed.description.push_str(" Also mail.");
         expected[round] = changed.clone();

@@ -110,14 +110,17 @@ impl AuditLog {
 }
 
 impl Filter {
+    /// The name of the decision as entries have it.
+    pub fn decision_name(&self) -> Option<String> {
+        let name = serde_json::to_value(self.decision?).ok()?;
+        name.as_str().map(str::to_owned)
+    }
+
     fn accepts(&self, fields: &Map<String, Value>) -> bool {
         let is = |name: &str, wanted: Option<&str>| {
             wanted.is_none_or(|wanted| fields.get(name).and_then(Value::as_str) == Some(wanted))
         };
-        let decision = self.decision.and_then(|decision| {
-            let name = serde_json::to_value(decision).ok()?;
-            name.as_str().map(str::to_owned)
-        });
+        let decision = self.decision_name();
         is("tool", self.tool.as_deref())
             && is("event", self.event.as_deref())
             && is("decision", decision.as_deref())
@@ -132,7 +135,8 @@ impl Filter {
     }
 }
 
-fn fields_of(text: &str) -> Map<String, Value> {
+/// The fields of an entry's text.
+pub fn fields_of(text: &str) -> Map<String, Value> {
     match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),

@@ -1,8 +1,9 @@
 //! Opens catalogs of the store: each is a copy in the data directory that follows it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use toolscout_index::{Catalog, Error, Followed};
+use toolscout_index::{Catalog, Error, Followed, Summary};
 
 use super::super::error::{store_unavailable, unknown_catalog};
 use super::{Created, NotOpened, OpenCatalog, Opener, Shared, too_many};
@@ -80,16 +81,25 @@ impl Opener {
         }
     }
 
-    pub(super) fn shared_names(
+    /// The names of the store's catalogs; `None` without a store, and before it was reached.
+    pub(super) fn shared_names(&self) -> Option<Arc<BTreeSet<String>>> {
+        let store = self.store.as_ref()?;
+        if let Ok(names) = store.block_on(store.names()) {
+            return Some(Arc::new(names.into_iter().collect()));
+        }
+        let known = store.known_names()?;
+        Some(Arc::new(known.keys().cloned().collect()))
+    }
+
+    /// What the store has of a catalog, or this node's copy while the store is away.
+    pub(super) fn shared_summary(
         &self,
         store: &Arc<SharedStore>,
-    ) -> toolscout_index::Result<Vec<String>> {
-        if let Ok(names) = store.block_on(store.names()) {
-            return Ok(names);
-        }
-        match store.known_names() {
-            Some(names) => Ok(names.into_keys().collect()),
-            None => self.data.catalogs(),
+        name: &str,
+    ) -> Result<Summary, NotOpened> {
+        match store.block_on(store.summary(name)) {
+            Ok(summary) => summary.ok_or_else(|| NotOpened::Refused(unknown_catalog(name))),
+            Err(error) => self.data.summary(name).map_err(|_| error.into()),
         }
     }
 

@@ -32,7 +32,7 @@ pub async fn upsert(
     headers: &HeaderMap,
 ) -> ApiResult<Response> {
     if runs_as_task(parsed.tools.len(), headers) {
-        return start_upsert(app, catalog, parsed);
+        return start_upsert(app, catalog, parsed).await;
     }
     let (ids, failures) = positions(&parsed);
     let Written {
@@ -55,7 +55,11 @@ pub async fn upsert(
     .into_response())
 }
 
-fn start_upsert(app: &App, catalog: &Arc<OpenCatalog>, parsed: Parsed) -> ApiResult<Response> {
+async fn start_upsert(
+    app: &App,
+    catalog: &Arc<OpenCatalog>,
+    parsed: Parsed,
+) -> ApiResult<Response> {
     let (_, mut failures) = positions(&parsed);
     let catalog = Arc::clone(catalog);
     let task = app.tasks.start(
@@ -70,7 +74,7 @@ fn start_upsert(app: &App, catalog: &Arc<OpenCatalog>, parsed: Parsed) -> ApiRes
             upsert_in_steps(&task, &catalog, parsed.tools).await
         },
     )?;
-    Ok(tasks::accepted(&task))
+    Ok(tasks::accepted(app, &task).await)
 }
 
 async fn upsert_in_steps(task: &Task, catalog: &OpenCatalog, tools: Vec<Tool>) -> ApiResult<()> {
