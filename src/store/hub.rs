@@ -436,8 +436,6 @@ impl SharedStore {
             }
             self.look(asked.is_ok()).await;
             was_away = self.log_change(was_away);
-            if beaten.is_none_or(|beaten| beaten.elapsed() >= HEARTBEAT) {}
-            was_away = self.log_change(was_away);
             if beaten.is_none_or(|beaten| beaten.elapsed() >= HEARTBEAT) {
                 beaten = Some(Instant::now());
                 self.tend(asked.is_ok()).await;
