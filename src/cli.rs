@@ -15,6 +15,7 @@ mod llm;
 mod logging;
 mod output;
 mod policy;
+mod proxy;
 mod progress;
 mod suggest;
 mod upstream;

@@ -38,6 +38,7 @@ mod memory;
 mod openapi;
 mod pages;
 mod paging;
+mod proxy;
 mod registry;
 mod search;
 mod threads;
@@ -96,6 +97,7 @@ fn description() -> utoipa::openapi::OpenApi {
 /// handlers' `utoipa::path` attributes.
 fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
     let bulk = DefaultBodyLimit::max(bulk_body_bytes);
+    let model = DefaultBodyLimit::max(proxy::MAX_BODY_BYTES);
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(search::search, search::search_by_query))
         .routes(routes!(search::search_default))
@@ -129,6 +131,10 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(agent::list))
         .routes(routes!(agent::read, agent::delete))
         .routes(routes!(agent::events))
+        .routes(routes!(proxy::chat_completions).layer(model))
+        .routes(routes!(proxy::responses).layer(model))
+        .routes(routes!(proxy::messages).layer(model))
+        .routes(routes!(proxy::models))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::revoke))
         .routes(routes!(audit::list))
@@ -142,10 +148,13 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
 }
 
 /// Request headers that pages may send, those of MCP among them.
-const ALLOWED_HEADERS: [&str; 8] = [
+const ALLOWED_HEADERS: [&str; 11] = [
     "authorization",
     "content-type",
     "x-api-key",
+    "x-toolscout-catalog",
+    "x-toolscout-defer",
+    "anthropic-version",
     "mcp-session-id",
     "mcp-protocol-version",
     "mcp-method",

@@ -32,6 +32,11 @@ use local::LocalKeys;
 const PREFIX: &str = "tsk_";
 const SECRET_BYTES: usize = 32;
 
+/// Whether a text has the form of a key.
+pub fn is_token(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
 /// A permission of a key. Every key may search.
 #[derive(
     Clone,
@@ -56,12 +61,20 @@ pub enum Scope {
     Call,
     /// Approving calls of the key's own runs.
     Approve,
+    /// Requests to the model's provider, which cost money.
+    Llm,
     /// Everything, including writing and deleting.
     Admin,
 }
 
 impl Scope {
-    const ALL: [Scope; 4] = [Scope::Search, Scope::Call, Scope::Approve, Scope::Admin];
+    const ALL: [Scope; 5] = [
+        Scope::Search,
+        Scope::Call,
+        Scope::Approve,
+        Scope::Llm,
+        Scope::Admin,
+    ];
 
     /// The name of the scope.
     pub fn name(self) -> &'static str {
@@ -69,6 +82,7 @@ impl Scope {
             Scope::Search => "search",
             Scope::Call => "call",
             Scope::Approve => "approve",
+            Scope::Llm => "llm",
             Scope::Admin => "admin",
         }
     }

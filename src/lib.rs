@@ -73,6 +73,8 @@ pub mod store;
 
 pub mod eval;
 
+pub mod proxy;
+
 pub mod http;
 
 pub mod cli;

@@ -119,6 +119,23 @@ pub struct Metrics {
     pub pending_embeddings: Gauge,
     /// Feedback records stored since the start.
     pub feedback: Counter<u64, AtomicU64>,
+    /// Requests to a model whose tools were deferred.
+    pub model_requests: Series<ModelRequestLabels, Counter>,
+    /// Rounds of the model in these requests.
+    pub model_rounds: Counter<u64, AtomicU64>,
+    /// Searches that the model made in these requests.
+    pub searched_tools: Counter<u64, AtomicU64>,
+    /// Tokens of tools that these requests did not show, estimated.
+    pub saved_tokens: Counter<u64, AtomicU64>,
+}
+
+/// What requests to a model are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+pub struct ModelRequestLabels {
+    /// The API that the client speaks.
+    pub dialect: &'static str,
+    /// How the request ended.
+    pub outcome: &'static str,
 }
 
 /// What requests are counted by.
@@ -193,6 +210,10 @@ impl Metrics {
             tools: Gauge::default(),
             pending_embeddings: Gauge::default(),
             feedback: Counter::default(),
+            model_requests: Series::default(),
+            model_rounds: Counter::default(),
+            searched_tools: Counter::default(),
+            saved_tokens: Counter::default(),
         };
         metrics.register();
         metrics
@@ -241,6 +262,13 @@ impl Metrics {
     /// Counts work that was refused because a limit was reached.
     pub fn rejected(&self, reason: &'static str) {
         self.refused.of(ReasonLabels { reason }).inc();
+    }
+
+    /// Counts a request to a model whose tools were deferred.
+    pub fn model_request(&self, dialect: &'static str, outcome: &'static str, rounds: u32) {
+        let labels = ModelRequestLabels { dialect, outcome };
+        self.model_requests.of(labels).inc();
+        self.model_rounds.inc_by(rounds.into());
     }
 
     /// All metrics in the OpenMetrics text format, which Prometheus reads.
@@ -313,6 +341,26 @@ impl Metrics {
             self.pending_embeddings.clone(),
         );
         registry.register("feedback", "Feedback records stored", self.feedback.clone());
+        registry.register(
+            "model_requests",
+            "Requests to a model whose tools were deferred",
+            self.model_requests.clone(),
+        );
+        registry.register(
+            "model_rounds",
+            "Rounds of the model in requests with deferred tools",
+            self.model_rounds.clone(),
+        );
+        registry.register(
+            "model_tool_searches",
+            "Searches of the model in requests with deferred tools",
+            self.searched_tools.clone(),
+        );
+        registry.register(
+            "model_saved_tokens",
+            "Estimated tokens of tools that requests to a model did not show",
+            self.saved_tokens.clone(),
+        );
     }
 }
 

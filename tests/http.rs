@@ -19,6 +19,7 @@ mod http {
     pub mod many;
     pub mod mcp;
     pub mod memory;
+    pub mod model;
     pub mod search;
     pub mod service;
     pub mod stats;

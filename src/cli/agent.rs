@@ -160,6 +160,16 @@ impl AgentArgs {
         Ok(Pool::new(self.mcp.config()?))
     }
 
+    /// The flags of the model.
+    pub fn llm(&self) -> &LlmArgs {
+        &self.llm
+    }
+
+    /// The pinned tools, and most tokens of all visible tools.
+    pub fn toolbox(&self) -> (&[String], Option<usize>) {
+        (&self.pin, self.tool_budget)
+    }
+
     /// A function that builds the agent for a catalog. The agent calls the tools of these servers
     /// and stores its conversations in the data directory, or in the store if there is one. Errors in
     /// the flags are returned now.

@@ -31,7 +31,7 @@ pub struct LlmArgs {
         env = "TOOLSCOUT_LLM_KEY",
         hide_env_values = true
     )]
-    llm_key: Option<String>,
+    pub llm_key: Option<String>,
 }
 
 /// The model's name, where none is given.
@@ -41,6 +41,11 @@ impl LlmArgs {
     /// Whether somebody chose the model, by a flag or the environment.
     pub fn is_chosen(&self) -> bool {
         self.llm != DEFAULT_BASE_URL || self.model != DEFAULT_MODEL
+    }
+
+    /// The base URL; `None` for a script.
+    pub fn base_url(&self) -> Option<&str> {
+        (!self.llm.starts_with("script:")).then_some(self.llm.as_str())
     }
 
     /// The model, and the tools of a scripted one.

@@ -12,6 +12,7 @@ use super::Outcome;
 use super::agent::{AgentArgs, style};
 use super::context::{Context, Legs};
 use super::exit::error_message;
+use super::proxy::ProxyArgs;
 use super::store::{self, StoreArgs};
 use crate::config;
 use crate::finder::Style;
@@ -82,6 +83,8 @@ pub struct ServerArgs {
     store: StoreArgs,
     #[command(flatten)]
     agent: AgentArgs,
+    #[command(flatten)]
+    proxy: ProxyArgs,
     /// How clients of the /mcp route call found tools: dispatch (through call_tool) or inject (they
     /// are added to the client's tool list) [default: dispatch]
     #[arg(long, value_parser = style, value_name = "STYLE")]
@@ -229,6 +232,7 @@ impl ServerArgs {
             ),
             upstream,
             gateway,
+            proxy: self.proxy.config(&self.agent, &limits)?,
             data: context.settings.data.clone(),
             store,
             default_catalog: context.settings.catalog.clone(),

@@ -244,7 +244,7 @@ impl AgentAccess {
     }
 }
 
-fn configured_agent(app: &App) -> ApiResult<Agent> {
+pub fn configured_agent(app: &App) -> ApiResult<Agent> {
     let agent = app.agent.get().cloned();
     agent.ok_or_else(|| {
         ApiError::busy(

@@ -130,10 +130,7 @@ pub async fn call(
     let tool = find_tool(&app, &catalog, &request.tool).await?;
     let gate = Arc::clone(app.gate.get().ok_or_else(not_ready)?);
     let trial = Trial {
-        directory: TrialDirectory {
-            toolset: app.toolset_of(&catalog),
-            catalog,
-        },
+        directory: TrialDirectory::of(&app, catalog),
         caller: Caller {
             who: grant.sender(),
             identity: request.identity,
@@ -312,9 +309,19 @@ impl Approver for GivenApproval<'_> {
 }
 
 /// The tools of a catalog, and what calls those of the default one.
-struct TrialDirectory {
+pub(super) struct TrialDirectory {
     catalog: Arc<OpenCatalog>,
     toolset: Option<Arc<dyn Toolset>>,
+}
+
+impl TrialDirectory {
+    /// The tools of this catalog.
+    pub(super) fn of(app: &App, catalog: Arc<OpenCatalog>) -> Self {
+        TrialDirectory {
+            toolset: app.toolset_of(&catalog),
+            catalog,
+        }
+    }
 }
 
 impl Directory for TrialDirectory {

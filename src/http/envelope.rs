@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::App;
 use super::calls;
 use super::error::ApiError;
-use super::mcp;
+use super::{mcp, proxy};
 use crate::telemetry::traces;
 
 /// The header with the id of a request, in requests and answers.
@@ -69,6 +69,8 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     // calls have limits of their own.
     let limit = if route == mcp::PATH || route == calls::PATH {
         mcp::TIMEOUT
+    } else if proxy::is_route(&route) {
+        proxy::TIMEOUT
     } else {
         app.limits.request_timeout
     };
@@ -165,7 +167,8 @@ fn with_error_body(response: Response, id: &RequestId) -> Response {
 
 fn with_id(mut response: Response, id: &RequestId) -> Response {
     if let Ok(value) = HeaderValue::from_str(&id.0) {
-        response.headers_mut().insert(REQUEST_ID, value);
+        // That of a model's provider stays: clients report it to the provider.
+        response.headers_mut().entry(REQUEST_ID).or_insert(value);
     }
     response
 }

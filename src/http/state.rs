@@ -20,6 +20,7 @@ use super::evaluations::Evaluations;
 use super::feedback::RateLimit;
 use super::limits::Limits;
 use super::mcp::{self, McpService};
+use super::proxy::KnownConversations;
 use super::registry::{COPIES, OpenCatalog, Registry};
 use super::stats::Started;
 use super::stream::Streams;
@@ -35,6 +36,7 @@ use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::keys::{KeyError, KeyStore};
 use crate::mcp::gateway::Ledgers;
 use crate::mcp::{CatalogSink, GatewayConfig, Pool};
+use crate::proxy::{self, Proxy, ProxyConfig};
 use crate::shutdown::Shutdown;
 use crate::store::SharedStore;
 use crate::telemetry::Metrics;
@@ -74,6 +76,8 @@ pub struct Settings {
     pub upstream: Pool,
     /// How the `/mcp` route shows the default catalog.
     pub gateway: GatewayConfig,
+    /// The model provider behind the routes of its API; without one they answer 503.
+    pub proxy: Option<ProxyConfig>,
     /// How much the server accepts and keeps open.
     pub limits: Limits,
 }
@@ -157,6 +161,9 @@ pub struct AppState {
     pub(super) page_token: PageToken,
     upstream: Pool,
     gateway: GatewayConfig,
+    /// Answers requests to the model provider.
+    pub(super) proxy: Option<Proxy>,
+    pub(super) agent_conversations: KnownConversations,
     /// What every call of a tool passes. Set once the default catalog is open.
     pub(super) gate: OnceLock<Arc<Gate>>,
     /// The calls that were tried out, counted against the limits of a run.
@@ -185,6 +192,7 @@ impl App {
             agent,
             upstream,
             gateway,
+            proxy,
             limits,
         } = settings;
         let mut metrics = Metrics::new();
@@ -192,6 +200,14 @@ impl App {
             metrics.add(|registry| store.figures().register(registry));
         }
         let metrics = Arc::new(metrics);
+        let start_proxy = |config| {
+            let folder = data.join(proxy::CATALOGS_FOLDER);
+            // A client waits for its tools, so slow embedders are left out.
+            let mut options = Options::new(catalog_options.embedders.clone());
+            options.embedders.retain(|embedder| embedder.is_instant());
+            Proxy::new(config, folder, options, Arc::clone(&metrics))
+        };
+        let proxy = proxy.map(start_proxy).transpose()?;
         Ok(App(Arc::new(AppState {
             keys: open_keys(&data, store.as_ref())?,
             key_lookups: Semaphore::new(MAX_KEY_LOOKUPS),
@@ -230,6 +246,8 @@ impl App {
             agent: OnceLock::new(),
             upstream,
             gateway,
+            proxy,
+            agent_conversations: KnownConversations::default(),
             gate: OnceLock::new(),
             ledgers: Ledgers::default(),
             mcp: OnceLock::new(),

@@ -112,6 +112,25 @@ pub fn record_status(span: &Span, status: u16) {
     }
 }
 
+/// The span of a request to a model whose tools are deferred; `proxy` adds its
+/// figures.
+pub fn model_span(dialect: &'static str) -> Span {
+    tracing::info_span!(
+        target: TARGET,
+        "model_request",
+        otel.kind = "client",
+        gen_ai.operation.name = "chat",
+        toolscout.dialect = dialect,
+        toolscout.outcome = Empty,
+        toolscout.rounds = Empty,
+        toolscout.searches = Empty,
+        toolscout.tools_offered = Empty,
+        toolscout.tools_shown = Empty,
+        toolscout.tokens_saved = Empty,
+        toolscout.model_ms = Empty,
+    )
+}
+
 /// The span of a search; [`record_search`] adds the outcome.
 pub fn search_span() -> Span {
     tracing::info_span!(

@@ -26,6 +26,7 @@ pages! {
     benchmarks_run: "BENCHMARKS.md",
     agent_runs: "docs/agent.md",
     console_runs: "docs/console.md",
+    drop_in_runs: "docs/drop-in.md",
     enrich_runs: "docs/enrich.md",
     evaluation_runs: "docs/evaluation.md",
     gate_runs: "docs/gate.md",

@@ -94,6 +94,7 @@ impl Server {
             agent: None,
             upstream: Default::default(),
             gateway: Default::default(),
+            proxy: None,
         };
         change(&mut settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

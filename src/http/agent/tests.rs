@@ -93,6 +93,7 @@ impl Server {
             agent: agent.map(|(script, policies)| source(script, policies, hangs.clone())),
             upstream: Default::default(),
             gateway: Default::default(),
+            proxy: None,
             limits,
         };
         let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());

@@ -11,6 +11,7 @@ const SCOPES = {
   search: "search, list, give feedback, ask the agent",
   call: "call tools over MCP that do more than read",
   approve: "approve the calls of its own runs",
+  llm: "send requests to the model's provider",
   admin: "everything in its catalogs",
 };
 const DAY_S = 24 * 60 * 60;

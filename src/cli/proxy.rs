@@ -1,0 +1,77 @@
+//! The flags of `toolscout serve` for requests that pass to a model's provider.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::agent::AgentArgs;
+use crate::http::Limits;
+use crate::proxy::{ProxyConfig, UpstreamConfig};
+
+/// How requests pass to the provider of `--llm`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ProxyArgs {
+    /// Base URL of the provider of /v1/messages, where it is not that of --llm
+    #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM_MESSAGES")]
+    llm_messages: Option<String>,
+    /// The key of --llm-messages
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "TOOLSCOUT_LLM_MESSAGES_KEY",
+        hide_env_values = true,
+        requires = "llm_messages"
+    )]
+    llm_messages_key: Option<String>,
+    /// Longest silence of the provider, before an answer and within it [default: 120 s before the
+    /// first token, 60 s after it, 600 s for an answer that comes whole]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    llm_wait: Option<u64>,
+    /// Send the provider's key that a client brings; a key of this server goes in the other of the
+    /// headers Authorization and X-API-Key
+    #[arg(long)]
+    llm_key_from_client: bool,
+    /// Call the tools that a model finds in the catalog of X-Toolscout-Catalog, through the gate;
+    /// without it only tools are offered that the client has too
+    #[arg(long)]
+    call_tools: bool,
+    /// Tokens from which on the tools of a request to the model are searched instead of shown
+    #[arg(long, value_name = "TOKENS", default_value_t = 8_000)]
+    defer_above: usize,
+    /// Most rounds of the model for searches in one answer
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
+    proxy_rounds: u32,
+}
+
+impl ProxyArgs {
+    /// The settings; `None` where the model is a script.
+    pub fn config(&self, agent: &AgentArgs, limits: &Limits) -> Result<Option<ProxyConfig>> {
+        let llm = agent.llm();
+        let Some(base_url) = llm.base_url() else {
+            return Ok(None);
+        };
+        let mut upstream = UpstreamConfig::new(base_url);
+        upstream.key.clone_from(&llm.llm_key);
+        upstream.messages_url.clone_from(&self.llm_messages);
+        upstream.messages_key.clone_from(&self.llm_messages_key);
+        if let Some(wait) = self.llm_wait.map(Duration::from_secs) {
+            upstream.first_token_timeout = wait;
+            upstream.idle_timeout = wait;
+            upstream.whole_timeout = wait;
+        }
+        let mut config = ProxyConfig::new(upstream);
+        let (pins, tool_budget) = agent.toolbox();
+        config.pins = pins.to_vec();
+        config.tool_budget_tokens = tool_budget.unwrap_or(config.tool_budget_tokens);
+        config.defer_above_tokens = self.defer_above;
+        config.max_hidden_rounds = self.proxy_rounds;
+        config.calls_tools = self.call_tools;
+        config.key_from_client = self.llm_key_from_client;
+        // Open catalogs hold files; the server's own come first.
+        let open = NonZeroUsize::new(limits.max_open_catalogs / 4);
+        config.catalogs.open =
+            open.map_or(NonZeroUsize::MIN, |open| open.min(config.catalogs.open));
+        Ok(Some(config))
+    }
+}

@@ -1,0 +1,101 @@
+//! Calls the tools that a model found in a registered catalog, through the gate.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use toolscout_index::Tool;
+use uuid::Uuid;
+
+use crate::agent::AgentConfig;
+use crate::gate::{Answer, ApprovalRequest, Approver, Call, Caller, Gate, GateContext};
+use crate::http::App;
+use crate::http::access::Grant;
+use crate::http::calls::TrialDirectory;
+use crate::http::error::{ApiResult, not_ready};
+use crate::http::registry::OpenCatalog;
+use crate::keys::Scope;
+use crate::proxy::ToolCaller;
+use crate::tools::{Arguments, ErrorCode, ToolResult};
+
+/// What calls the tools of this catalog for the sender of a request.
+///
+/// # Errors
+/// 503 while the server starts.
+pub fn caller(
+    app: &App,
+    grant: &Grant,
+    catalog: Arc<OpenCatalog>,
+) -> ApiResult<Arc<dyn ToolCaller>> {
+    let caller = Caller {
+        who: grant.sender(),
+        conversation: Uuid::now_v7().to_string(),
+        // As for a client of the MCP gateway.
+        only_reads: grant.allows(Scope::Call).is_err(),
+        ..Caller::default()
+    };
+    Ok(Arc::new(GatedCaller {
+        gate: Arc::clone(app.gate.get().ok_or_else(not_ready)?),
+        directory: TrialDirectory::of(app, catalog),
+        app: app.clone(),
+        caller,
+    }))
+}
+
+struct GatedCaller {
+    app: App,
+    gate: Arc<Gate>,
+    directory: TrialDirectory,
+    caller: Caller,
+}
+
+#[async_trait]
+impl ToolCaller for GatedCaller {
+    async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> String {
+        let defaults = AgentConfig::default();
+        let config = self
+            .app
+            .agent
+            .get()
+            .map_or(&defaults, |agent| agent.config());
+        let result = match serde_json::from_str::<Arguments>(arguments) {
+            Ok(arguments) => {
+                let context = GateContext {
+                    caller: &self.caller,
+                    ledger: &self.app.ledgers.of(&self.caller.who),
+                    directory: &self.directory,
+                    approver: &Nobody,
+                    call_timeout: config.call_timeout,
+                };
+                let call = Call {
+                    id: Uuid::now_v7().to_string(),
+                    tool: Arc::clone(tool),
+                    arguments,
+                };
+                self.gate.pass(context, call).await.result
+            }
+            Err(error) => ToolResult::error(
+                ErrorCode::InvalidArguments,
+                format!("the arguments are no JSON object: {error}"),
+            ),
+        };
+        result
+            .truncated(config.run.max_result_bytes)
+            .to_model_text()
+    }
+}
+
+/// Nobody can be asked: the client speaks with a model, and not with us.
+struct Nobody;
+
+#[async_trait]
+impl Approver for Nobody {
+    async fn ask(&self, request: ApprovalRequest) -> Answer {
+        Answer::Refused {
+            by: "server".to_owned(),
+            reason: format!(
+                "{} needs approval, and nobody can be asked in this conversation; a rule of the server may allow it",
+                request.tool
+            ),
+        }
+    }
+}

@@ -1,0 +1,610 @@
+//! Anthropic's messages.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::{
+    CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
+    StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
+    take_deferral, text_field, without_cache_control,
+};
+use crate::llm::ToolSpec;
+use crate::proxy::{json, sse};
+
+/// Beginning of the types of the provider's own tool search.
+const NATIVE_SEARCH: &str = "tool_search_tool_";
+
+/// What clients read who began a thread.
+const THREAD_REFUSED: &str =
+    r#"{"error_code":"thread_unsupported_request","unsupported":["tools"]}"#;
+
+/// The body of an error.
+pub fn error(failure: &Failure) -> Value {
+    let mut error = json!({ "type": failure.kind(), "message": failure.message });
+    let details = failure
+        .details
+        .and_then(|text| serde_json::from_str(text).ok());
+    if let Some(details) = details {
+        error["details"] = details;
+    }
+    json!({ "type": "error", "error": error })
+}
+
+/// An error within a stream.
+pub fn error_event(failure: &Failure) -> Bytes {
+    sse::frame(Some("error"), &error(failure).to_string())
+}
+
+pub struct Messages;
+
+impl Protocol for Messages {
+    fn conversation_field(&self) -> &'static str {
+        "messages"
+    }
+
+    fn can_hide_rounds(&self, _request: &Fields) -> bool {
+        true
+    }
+
+    /// A thread keeps the tools that it was created with, so that none can be added. Clients that
+    /// are told so send the whole conversation instead.
+    fn refusal(&self, request: &Fields) -> Option<Failure> {
+        let thread = request.value("thread")?;
+        if thread.is_null() {
+            return None;
+        }
+        let message = "tools cannot be searched in a thread; send the whole conversation without `thread`, \
+                       or the header X-Toolscout-Defer: off";
+        Some(Failure {
+            details: Some(THREAD_REFUSED),
+            ..Failure::new(400, "thread_unsupported", message)
+        })
+    }
+
+    fn tool(&self, json: &Bytes) -> OfferedTool {
+        let mut fields = Fields::read(json).unwrap_or_default();
+        let kind = match fields.text("type").as_deref() {
+            None | Some("custom") => ToolKind::Function,
+            Some(kind) if kind.starts_with(NATIVE_SEARCH) => ToolKind::NativeSearch,
+            Some(_) => ToolKind::Hosted,
+        };
+        if kind != ToolKind::Function {
+            return OfferedTool {
+                kind,
+                name: fields.text("name").unwrap_or_default(),
+                defer_loading: None,
+                json: json.clone(),
+                cache_control: None,
+            };
+        }
+        let (defer_loading, json) = take_deferral(&mut fields, json);
+        OfferedTool {
+            kind,
+            name: fields.text("name").unwrap_or_default(),
+            defer_loading,
+            json,
+            cache_control: fields.get("cache_control").cloned(),
+        }
+    }
+
+    fn search_tool(&self, spec: &ToolSpec) -> Bytes {
+        json::bytes(&json!({
+            "name": spec.name,
+            "description": spec.description,
+            "input_schema": spec.parameters,
+        }))
+    }
+
+    fn chosen_tools(&self, choice: &Value) -> Vec<String> {
+        match choice.get("type").and_then(Value::as_str) {
+            Some("tool") => vec![text_field(choice, "name")],
+            _ => Vec::new(),
+        }
+    }
+
+    fn no_calls(&self) -> Bytes {
+        Bytes::from_static(br#"{"type":"none"}"#)
+    }
+
+    fn item(&self, item: &Value) -> Item {
+        let content = item.get("content");
+        match item.get("role").and_then(Value::as_str) {
+            Some("assistant") => Item::OfModel {
+                text: content_text(content),
+                calls: calls_of(content),
+            },
+            Some("system") => Item::Instructions,
+            role => Item::OfClient(json!([role, blocks_essence(content)])),
+        }
+    }
+
+    fn results(&self, results: &[CallResult]) -> Vec<Bytes> {
+        if results.is_empty() {
+            return Vec::new();
+        }
+        let blocks: Vec<Value> = results.iter().map(result_block).collect();
+        vec![json::bytes(&json!({ "role": "user", "content": blocks }))]
+    }
+
+    /// All results of a round are in one message.
+    fn results_before(&self, results: &[CallResult], next: Option<&Bytes>) -> (Vec<Bytes>, bool) {
+        let fields = next.and_then(Fields::read);
+        let of_user = fields.filter(|fields| fields.text("role").as_deref() == Some("user"));
+        let Some(mut message) = of_user else {
+            return (self.results(results), false);
+        };
+        let content = message.get("content").cloned().unwrap_or_default();
+        let rest = json::items(&content).unwrap_or_else(|| {
+            let text: String = serde_json::from_slice(&content).unwrap_or_default();
+            vec![json::bytes(&json!({ "type": "text", "text": text }))]
+        });
+        let blocks: Vec<Bytes> = results
+            .iter()
+            .map(|result| json::bytes(&result_block(result)))
+            .chain(rest)
+            .collect();
+        message.set("content", json::list(&blocks));
+        (vec![message.to_json()], true)
+    }
+
+    fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {
+        Box::new(Streamed {
+            hidden: view.hidden,
+            ..Streamed::default()
+        })
+    }
+
+    fn whole(&self, view: View) -> Box<dyn WholeAnswer> {
+        Box::new(Whole {
+            hidden: view.hidden,
+            ..Whole::default()
+        })
+    }
+}
+
+fn result_block(result: &CallResult) -> Value {
+    json!({ "type": "tool_result", "tool_use_id": result.id, "content": result.text })
+}
+
+/// The content of a client's message, with the contents of results in one form too.
+fn blocks_essence(content: Option<&Value>) -> Value {
+    let Some(Value::Array(blocks)) = content else {
+        return content_essence(content);
+    };
+    let result_essence = |block: &Value| {
+        json!([
+            block.get("tool_use_id"),
+            content_essence(block.get("content"))
+        ])
+    };
+    let mut others: Vec<Value> = Vec::new();
+    let mut texts = String::new();
+    for block in blocks {
+        match block.get("type").and_then(Value::as_str) {
+            Some("text") => texts.push_str(&text_field(block, "text")),
+            Some("tool_result") => others.push(result_essence(block)),
+            _ => others.push(without_cache_control(&json::canonical(block))),
+        }
+    }
+    others.insert(0, texts.into());
+    Value::Array(others)
+}
+
+fn is_call(block: &Value) -> bool {
+    block.get("type").is_some_and(|kind| kind == "tool_use")
+}
+
+fn call_of(block: &Value) -> ModelCall {
+    let input = block.get("input").cloned().unwrap_or_default();
+    ModelCall {
+        id: text_field(block, "id"),
+        name: text_field(block, "name"),
+        arguments: input.to_string(),
+    }
+}
+
+fn calls_of(content: Option<&Value>) -> Vec<ModelCall> {
+    let blocks = content.and_then(Value::as_array).into_iter().flatten();
+    blocks.filter(|block| is_call(block)).map(call_of).collect()
+}
+
+/// The model's message to write back. A text without any is not accepted by the provider.
+fn message_to_send(blocks: &[Value]) -> Bytes {
+    let is_empty_text = |block: &Value| {
+        block.get("type").is_some_and(|kind| kind == "text") && text_field(block, "text").is_empty()
+    };
+    let blocks: Vec<&Value> = blocks
+        .iter()
+        .filter(|block| !is_empty_text(block))
+        .collect();
+    json::bytes(&json!({ "role": "assistant", "content": blocks }))
+}
+
+fn is_complete(stop_reason: &str) -> bool {
+    !matches!(
+        stop_reason,
+        "max_tokens" | "model_context_window_exceeded" | "refusal" | "pause_turn"
+    )
+}
+
+fn round_of(hidden_tools: &HiddenTools, blocks: &[Value], stop_reason: Option<&str>) -> Round {
+    let calls = blocks.iter().filter(|block| is_call(block)).map(call_of);
+    let (hidden, calls) = calls.partition(|call| hidden_tools.contains(&call.name));
+    Round {
+        hidden,
+        calls,
+        is_complete: stop_reason.is_none_or(is_complete),
+        items: vec![message_to_send(blocks)],
+        text: content_text(Some(&Value::Array(blocks.to_vec()))),
+        response_id: None,
+        referable: Vec::new(),
+    }
+}
+
+fn add_usage(total: &mut Option<Value>, usage: &Value) {
+    match total {
+        Some(total) => json::add_numbers(total, usage),
+        None => *total = Some(usage.clone()),
+    }
+}
+
+/// An answer in events.
+#[derive(Default)]
+struct Streamed {
+    hidden: HiddenTools,
+    /// Whether the client got the beginning of the message.
+    has_begun: bool,
+    /// Blocks that the client got.
+    blocks_sent: u64,
+    /// Rounds before this one.
+    rounds_before: usize,
+    /// Usage of the rounds before.
+    earlier_usage: Option<Value>,
+    usage: Option<Value>,
+    round: StreamedRound,
+}
+
+/// The round that is being read.
+#[derive(Default)]
+struct StreamedRound {
+    /// The first event, until there is something to send.
+    start: Option<Bytes>,
+    blocks: BTreeMap<u64, Block>,
+    /// The last events.
+    closing: Vec<(Value, Bytes)>,
+    stop_reason: Option<String>,
+    usage: Value,
+    is_stopped: bool,
+}
+
+/// A block that is being read.
+struct Block {
+    value: Value,
+    /// The text of its input so far.
+    input: String,
+    /// Its place for the client; `None` where it does not see it.
+    sent_as: Option<u64>,
+}
+
+impl Block {
+    /// Adds what an event says of it.
+    fn add(&mut self, delta: &Value) {
+        let mut continue_text = |field: &str| {
+            let text = text_field(&self.value, field) + &text_field(delta, field);
+            self.value[field] = text.into();
+        };
+        match delta.get("type").and_then(Value::as_str) {
+            Some("text_delta") => continue_text("text"),
+            Some("thinking_delta") => continue_text("thinking"),
+            Some("signature_delta") => continue_text("signature"),
+            Some("input_json_delta") => self.input += &text_field(delta, "partial_json"),
+            Some("citations_delta") => {
+                let citation = delta.get("citation").cloned().unwrap_or_default();
+                match self
+                    .value
+                    .get_mut("citations")
+                    .and_then(Value::as_array_mut)
+                {
+                    Some(citations) => citations.push(citation),
+                    None => self.value["citations"] = json!([citation]),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The whole block.
+    fn finished(&self) -> Value {
+        let mut value = self.value.clone();
+        if !self.input.is_empty() {
+            // A block of calls has an object as its input, even if the model wrote none.
+            value["input"] = serde_json::from_str(&self.input).unwrap_or_else(|_| json!({}));
+        }
+        value
+    }
+
+    fn is_hidden(&self, hidden: &HiddenTools) -> bool {
+        is_call(&self.value) && hidden.contains(&text_field(&self.value, "name"))
+    }
+
+    /// As [`call_of`], with arguments as the model wrote them.
+    fn call(&self) -> ModelCall {
+        let call = call_of(&self.value);
+        match self.input.is_empty() {
+            true => call,
+            false => ModelCall {
+                arguments: self.input.clone(),
+                ..call
+            },
+        }
+    }
+}
+
+impl Streamed {
+    fn begin_block(&mut self, event: &Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
+        let index = index_of(event);
+        let mut block = Block {
+            value: event.get("content_block").cloned().unwrap_or_default(),
+            input: String::new(),
+            sent_as: None,
+        };
+        if !block.is_hidden(&self.hidden) {
+            block.sent_as = Some(self.blocks_sent);
+            self.blocks_sent += 1;
+            self.begin(out);
+            out.push_back(with_index(event, index, block.sent_as, bytes));
+        }
+        self.round.blocks.insert(index, block);
+    }
+
+    /// Sends the beginning of the message, once.
+    fn begin(&mut self, out: &mut VecDeque<Bytes>) {
+        if self.has_begun {
+            return;
+        }
+        if let Some(start) = self.round.start.take() {
+            out.push_back(start);
+            self.has_begun = true;
+        }
+    }
+
+    fn continue_block(&mut self, event: &Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
+        let index = index_of(event);
+        let Some(block) = self.round.blocks.get_mut(&index) else {
+            return;
+        };
+        if let Some(delta) = event.get("delta") {
+            block.add(delta);
+        }
+        if block.sent_as.is_some() {
+            out.push_back(with_index(event, index, block.sent_as, bytes));
+        }
+    }
+
+    fn sum_usage(&mut self) {
+        let mut total = self.earlier_usage.clone();
+        add_usage(&mut total, &self.round.usage);
+        self.usage = total;
+    }
+}
+
+fn index_of(event: &Value) -> u64 {
+    event
+        .get("index")
+        .and_then(Value::as_u64)
+        .unwrap_or_default()
+}
+
+/// The event with the place that its block has for the client.
+fn with_index(event: &Value, index: u64, sent_as: Option<u64>, bytes: Bytes) -> Bytes {
+    match sent_as {
+        Some(sent_as) if sent_as != index => {
+            let mut event = event.clone();
+            event["index"] = sent_as.into();
+            event_bytes(&event)
+        }
+        _ => bytes,
+    }
+}
+
+fn event_bytes(event: &Value) -> Bytes {
+    let name = event.get("type").and_then(Value::as_str);
+    sse::frame(name, &event.to_string())
+}
+
+impl StreamedAnswer for Streamed {
+    fn begin_round(&mut self) {
+        self.round = StreamedRound::default();
+        self.earlier_usage.clone_from(&self.usage);
+        self.rounds_before += 1;
+    }
+
+    fn take(&mut self, frame: Frame, out: &mut VecDeque<Bytes>) -> Result<(), Failure> {
+        let Some(data) = frame.data else {
+            if self.has_begun {
+                out.push_back(frame.bytes);
+            }
+            return Ok(());
+        };
+        let event: Value =
+            serde_json::from_str(&data).map_err(|error| malformed(&error.to_string(), &data))?;
+        match event.get("type").and_then(Value::as_str) {
+            Some("message_start") => {
+                if let Some(usage) = event.pointer("/message/usage") {
+                    self.round.usage = usage.clone();
+                    self.sum_usage();
+                }
+                self.round.start = Some(frame.bytes);
+            }
+            Some("content_block_start") => self.begin_block(&event, frame.bytes, out),
+            Some("content_block_delta" | "content_block_stop") => {
+                self.continue_block(&event, frame.bytes, out);
+            }
+            Some("message_delta") => {
+                let stop_reason = event.pointer("/delta/stop_reason").and_then(Value::as_str);
+                if let Some(stop_reason) = stop_reason {
+                    self.round.stop_reason = Some(stop_reason.to_owned());
+                }
+                // These counts replace those of the beginning.
+                if let Some(Value::Object(usage)) = event.get("usage") {
+                    let counted = usage.iter().filter(|(_, count)| !count.is_null());
+                    for (name, count) in counted {
+                        if !self.round.usage.is_object() {
+                            self.round.usage = json!({});
+                        }
+                        self.round.usage[name] = count.clone();
+                    }
+                    self.sum_usage();
+                }
+                self.round.closing.push((event, frame.bytes));
+            }
+            Some("message_stop") => {
+                self.round.is_stopped = true;
+                self.round.closing.push((event, frame.bytes));
+            }
+            Some("error") => {
+                let message = event.pointer("/error/message").and_then(Value::as_str);
+                let message = message.unwrap_or_default();
+                return Err(Failure::reported(frame.bytes, message));
+            }
+            Some(_) => {
+                if self.has_begun {
+                    out.push_back(frame.bytes);
+                }
+            }
+            None => return Err(malformed("an event has no type", &data)),
+        }
+        Ok(())
+    }
+
+    fn is_ended(&self) -> bool {
+        self.round.is_stopped
+    }
+
+    fn end_round(&mut self) -> Result<Round, Failure> {
+        if !self.round.is_stopped {
+            return Err(Failure::cut_off("the connection closed"));
+        }
+        self.sum_usage();
+        let blocks: Vec<Value> = self.round.blocks.values().map(Block::finished).collect();
+        let stop_reason = self.round.stop_reason.as_deref();
+        let mut round = round_of(&self.hidden, &blocks, stop_reason);
+        let is_hidden = |block: &&Block| block.is_hidden(&self.hidden);
+        let hidden = self.round.blocks.values().filter(is_hidden);
+        round.hidden = hidden.map(Block::call).collect();
+        Ok(round)
+    }
+
+    fn close(&mut self, out: &mut VecDeque<Bytes>) {
+        self.begin(out);
+        let mut blocks = self.round.blocks.values();
+        let only_hidden = blocks.any(|block| block.is_hidden(&self.hidden))
+            && !self
+                .round
+                .blocks
+                .values()
+                .any(|block| is_call(&block.value) && block.sent_as.is_some());
+        for (mut event, bytes) in std::mem::take(&mut self.round.closing) {
+            if event.get("type").is_none_or(|kind| kind != "message_delta") {
+                out.push_back(bytes);
+                continue;
+            }
+            let mut is_changed = false;
+            if only_hidden && event["delta"]["stop_reason"] == "tool_use" {
+                event["delta"]["stop_reason"] = "end_turn".into();
+                is_changed = true;
+            }
+            if self.rounds_before > 0 {
+                // What the client was told at the beginning was of the first round.
+                event["usage"] = self.usage.clone().unwrap_or_default();
+                is_changed = true;
+            }
+            out.push_back(if is_changed {
+                event_bytes(&event)
+            } else {
+                bytes
+            });
+        }
+    }
+
+    fn usage(&self) -> Option<&Value> {
+        self.usage.as_ref()
+    }
+}
+
+/// An answer in one piece.
+#[derive(Default)]
+struct Whole {
+    hidden: HiddenTools,
+    /// Id and model of the first round.
+    head: Option<Map<String, Value>>,
+    /// The blocks that the client gets.
+    blocks: Vec<Value>,
+    usage: Option<Value>,
+    rounds: usize,
+    has_hidden: bool,
+    /// The last round as it came.
+    bytes: Bytes,
+    last: Value,
+}
+
+impl WholeAnswer for Whole {
+    fn take(&mut self, body: Bytes) -> Result<Round, Failure> {
+        let text = String::from_utf8_lossy(&body);
+        let value: Value =
+            serde_json::from_slice(&body).map_err(|error| malformed(&error.to_string(), &text))?;
+        let blocks = value.get("content").and_then(Value::as_array).cloned();
+        let Some(blocks) = blocks else {
+            return Err(malformed("it has no content", &text));
+        };
+        drop(text);
+        self.rounds += 1;
+        self.head.get_or_insert_with(|| {
+            let kept = ["id", "model"].into_iter();
+            kept.filter_map(|name| Some((name.to_owned(), value.get(name)?.clone())))
+                .collect()
+        });
+        if let Some(usage) = value.get("usage").filter(|usage| usage.is_object()) {
+            add_usage(&mut self.usage, usage);
+        }
+        let stop_reason = value.get("stop_reason").and_then(Value::as_str);
+        let round = round_of(&self.hidden, &blocks, stop_reason);
+        self.has_hidden = !round.hidden.is_empty();
+        let is_sent =
+            |block: &Value| !is_call(block) || !self.hidden.contains(&call_of(block).name);
+        self.blocks
+            .extend(blocks.into_iter().filter(|block| is_sent(block)));
+        self.bytes = body;
+        self.last = value;
+        Ok(round)
+    }
+
+    fn close(&mut self) -> Bytes {
+        if self.rounds == 1 && !self.has_hidden {
+            return std::mem::take(&mut self.bytes);
+        }
+        let mut answer = std::mem::take(&mut self.last);
+        let calls = self.blocks.iter().any(is_call);
+        if !calls
+            && answer
+                .get("stop_reason")
+                .is_some_and(|reason| reason == "tool_use")
+        {
+            answer["stop_reason"] = "end_turn".into();
+        }
+        answer["content"] = std::mem::take(&mut self.blocks).into();
+        for (name, value) in self.head.take().unwrap_or_default() {
+            answer[name] = value;
+        }
+        if let Some(usage) = &self.usage {
+            answer["usage"] = usage.clone();
+        }
+        json::bytes(&answer)
+    }
+
+    fn usage(&self) -> Option<&Value> {
+        self.usage.as_ref()
+    }
+}

@@ -1,0 +1,565 @@
+//! One request from its first round to its last, in every dialect.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use reqwest::Response;
+use serde_json::Value;
+use toolscout_index::formats::model_name;
+use toolscout_index::{Tool, ToolId};
+use tracing::Span;
+
+use crate::finder::ToolSearch as _;
+use crate::finder::meta_tools::{self, FindConfig};
+use crate::finder::model_names;
+use crate::finder::search::{self, Found, SearchRequest};
+use crate::finder::snapshot::CurrentSnapshot;
+use crate::proxy::dialect::{CallResult, HiddenTools, Item, ModelCall, Protocol, Round, View};
+use crate::proxy::failure::Failure;
+use crate::proxy::figures::Figures;
+use crate::proxy::json::{self, Fields};
+use crate::proxy::memory::{self, ConversationKey, Identity, Remembered};
+use crate::proxy::search_tool::{self, Answer};
+use crate::proxy::shown::ShownTools;
+use crate::proxy::tool_list::{ToolList, estimated_tokens};
+use crate::proxy::{
+    AnswerBody, MAX_ANSWER_BYTES, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, streaming,
+    upstream,
+};
+use crate::telemetry::traces;
+use crate::tools::Arguments;
+
+/// A request whose tools are deferred, between two rounds of the model.
+pub struct Exchange {
+    pub proxy: Proxy,
+    pub request: Arc<ProxyRequest>,
+    protocol: &'static dyn Protocol,
+    fields: Fields,
+    list: Arc<ToolList>,
+    streams: bool,
+    /// The conversation as the provider sees it.
+    items: Vec<Bytes>,
+    /// Where the provider holds the conversation, it is sent only what is new.
+    is_held_by_provider: bool,
+    shown: ShownTools,
+    /// The shown tools that are not the client's and are called here, by name.
+    foreign: BTreeMap<String, Arc<Tool>>,
+    hidden_tools: HiddenTools,
+    /// The conversation as the client sees it.
+    identity: Identity,
+    /// What the client will not see of the answer.
+    hidden: Vec<Bytes>,
+    /// The text that the client got.
+    text: String,
+    pub figures: Figures,
+    span: Span,
+    /// What is said of it in the log, once it has ended.
+    outcome: &'static str,
+}
+
+/// What follows a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The model is asked again.
+    Again,
+    /// The client has its answer.
+    Done,
+}
+
+impl Exchange {
+    /// Prepares the first round; `None` for a conversation of a form that is not known.
+    pub fn new(
+        proxy: Proxy,
+        request: Arc<ProxyRequest>,
+        mut fields: Fields,
+        list: Arc<ToolList>,
+        streams: bool,
+    ) -> Option<Self> {
+        let protocol = request.dialect.protocol();
+        let items = protocol.conversation(&fields)?;
+        let mut identity = Identity::new(&request.owner, request.dialect.name());
+        let (mut shown, mut foreign) = (ShownTools::default(), Vec::new());
+        let mut pending = Vec::new();
+        for field in ["previous_response_id", "conversation"] {
+            let Some(id) = held_id(&fields, field) else {
+                continue;
+            };
+            let key = held_key(&request.owner, &id);
+            identity.add(Item::OfClient(id.clone().into()));
+            let Some(remembered) = proxy.0.memory.get(&key) else {
+                continue;
+            };
+            shown = remembered.shown.clone();
+            foreign.clone_from(&remembered.foreign);
+            pending = protocol.results(&remembered.results);
+            if let Some(last) = &remembered.response_id {
+                fields.set(field, json::text(last).into());
+            }
+        }
+        let restored = memory::restore(&proxy.0.memory, protocol, &request.owner, identity, &items);
+        if !restored.shown.is_empty() {
+            (shown, foreign) = (restored.shown, restored.foreign);
+        }
+        let foreign = still_callable(&request, foreign);
+        shown.retain(|name| {
+            let own = list.deferred_tokens(name);
+            own.or_else(|| foreign.get(name).map(|tool| foreign_tokens(protocol, tool)))
+        });
+        let hidden_tools = HiddenTools::default();
+        for name in foreign.keys().chain([&list.search_name]) {
+            hidden_tools.add(name);
+        }
+        let chosen = fields.value("tool_choice").unwrap_or_default();
+        let required = restored.called.into_iter();
+        for name in required.chain(protocol.chosen_tools(&chosen)) {
+            if let Some(tokens) = list.deferred_tokens(&name) {
+                shown.require(&name, tokens);
+            }
+        }
+        pending.extend(restored.items);
+        Some(Exchange {
+            protocol,
+            is_held_by_provider: held_id(&fields, "conversation").is_some(),
+            fields,
+            streams,
+            items: pending,
+            shown,
+            foreign,
+            hidden_tools,
+            identity: restored.identity,
+            hidden: Vec::new(),
+            text: String::new(),
+            figures: Figures::begin(list.len()),
+            span: traces::model_span(request.dialect.name()),
+            outcome: "client_gone",
+            proxy,
+            request,
+            list,
+        })
+    }
+
+    /// Answers the request.
+    ///
+    /// # Errors
+    /// Where the provider gives no answer.
+    pub async fn answer(mut self: Box<Self>) -> Result<ProxyAnswer, Failure> {
+        // While the model thinks, so that its first search does not wait.
+        self.proxy.0.catalogs.prepare(&self.list);
+        let answered = self.first_round().await;
+        match answered {
+            Ok(First::Streamed(response)) => streaming::answer(self, response).await,
+            Ok(First::Whole(response)) => self.answer_whole(response).await,
+            Ok(First::Refused(response)) => Ok(self.refused(response)),
+            Err(failure) => {
+                self.outcome = failure.code;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn first_round(&mut self) -> Result<First, Failure> {
+        let response = self.send().await?;
+        Ok(if !response.status().is_success() {
+            First::Refused(response)
+        } else if is_event_stream(&response) {
+            First::Streamed(response)
+        } else {
+            // Some servers ignore `stream`, and clients of theirs expect it.
+            First::Whole(response)
+        })
+    }
+
+    async fn answer_whole(&mut self, response: Response) -> Result<ProxyAnswer, Failure> {
+        let mut answer = self.protocol.whole(self.view());
+        let mut response = response;
+        loop {
+            let begun = Instant::now();
+            let upstream = &self.proxy.0.upstream;
+            let body = upstream.whole(&mut response, MAX_ANSWER_BYTES).await;
+            self.figures.model += begun.elapsed();
+            let round = match body.and_then(|body| answer.take(body)) {
+                Ok(round) => round,
+                Err(failure) => return Err(self.failed(failure)),
+            };
+            if self.after(round, None).await == Next::Done {
+                break;
+            }
+            response = match self.send().await {
+                Ok(next) if next.status().is_success() => next,
+                Ok(refused) => return Ok(self.refused(refused)),
+                Err(failure) => return Err(self.failed(failure)),
+            };
+        }
+        let mut headers = upstream::response_headers(response.headers());
+        self.figures.add_to(&mut headers);
+        self.figures.count(answer.usage());
+        self.outcome = "answered";
+        Ok(ProxyAnswer {
+            status: response.status().as_u16(),
+            headers,
+            body: AnswerBody::Whole(answer.close()),
+        })
+    }
+
+    /// The provider's refusal, as it comes.
+    pub fn refused(&mut self, response: Response) -> ProxyAnswer {
+        self.outcome = "refused";
+        self.proxy.passed_on(self.request.dialect, response)
+    }
+
+    /// Notes a failure for the log.
+    pub fn failed(&mut self, failure: Failure) -> Failure {
+        self.outcome = failure.code;
+        failure
+    }
+
+    /// Notes that the client has its answer.
+    pub fn answered(&mut self) {
+        self.outcome = "answered";
+    }
+
+    /// How answers to this request are read.
+    pub fn view(&self) -> View {
+        View {
+            hidden: self.hidden_tools.clone(),
+            tools: self.fields.get("tools").cloned().unwrap_or_default(),
+            is_stored: self.fields.flag("store") != Some(false),
+        }
+    }
+
+    /// How its dialect is read and written.
+    pub fn protocol(&self) -> &'static dyn Protocol {
+        self.protocol
+    }
+
+    /// Sends the next round, and waits for the beginning of its answer.
+    ///
+    /// # Errors
+    /// Where none begins.
+    pub async fn send(&mut self) -> Result<Response, Failure> {
+        let body = self.body();
+        let found_tokens = self.shown.tokens();
+        let shown_tokens = self.list.visible_tokens() + found_tokens;
+        self.figures.rounds += 1;
+        self.figures.tools_shown = self.list.visible_count() + self.shown.len();
+        self.figures.tokens_saved += self.list.tokens.saturating_sub(shown_tokens);
+        let begun = Instant::now();
+        let upstream = &self.proxy.0.upstream;
+        let sent = upstream.send(&self.request, body, self.streams);
+        let response = sent.await;
+        self.figures.model += begun.elapsed();
+        response
+    }
+
+    fn body(&self) -> Bytes {
+        let mut fields = self.fields.clone();
+        let foreign = |name: &str| {
+            let tool = self.foreign.get(name)?;
+            Some(self.protocol.search_tool(&model_names::spec(tool)))
+        };
+        fields.set("tools", self.list.shown(self.shown.names(), foreign));
+        fields.set(self.protocol.conversation_field(), json::list(&self.items));
+        if self.figures.rounds >= self.proxy.0.config.max_hidden_rounds {
+            fields.set("tool_choice", self.protocol.no_calls());
+        }
+        fields.to_json()
+    }
+
+    /// Decides what follows a round, and searches if the model has. `client_id` is the id under
+    /// which the client knows the answer, where it has one.
+    pub async fn after(&mut self, round: Round, client_id: Option<String>) -> Next {
+        self.text.push_str(&round.text);
+        let results = self.do_hidden(&round.hidden).await;
+        let is_last = self.figures.rounds > self.proxy.0.config.max_hidden_rounds;
+        if round.hidden.is_empty() || !round.calls.is_empty() || !round.is_complete || is_last {
+            self.remember(round, results, client_id);
+            return Next::Done;
+        }
+        let results = self.protocol.results(&results);
+        if self.is_held_by_provider {
+            self.items.clear();
+        } else {
+            self.items.extend(round.items.iter().cloned());
+        }
+        self.items.extend(results.iter().cloned());
+        self.hidden.extend(round.items);
+        self.hidden.extend(results);
+        Next::Again
+    }
+
+    /// Remembers what the client does not see of its answer.
+    fn remember(&mut self, round: Round, results: Vec<CallResult>, client_id: Option<String>) {
+        for call in &round.calls {
+            if let Some(tokens) = self.list.deferred_tokens(&call.name) {
+                self.shown.require(&call.name, tokens);
+            }
+        }
+        let mut remembered = Remembered {
+            results,
+            shown: self.shown.clone(),
+            foreign: self
+                .foreign
+                .iter()
+                .map(|(name, tool)| (name.clone(), tool.id.clone()))
+                .collect(),
+            ..Remembered::default()
+        };
+        let memory = &self.proxy.0.memory;
+        let owner = &self.request.owner;
+        for (id, item) in &round.referable {
+            memory.put_item(owner, id, item.clone());
+        }
+        let ids = [round.response_id.clone(), client_id];
+        let conversation = held_id(&self.fields, "conversation");
+        for id in ids.iter().flatten().chain(&conversation) {
+            let is_known = round.response_id.as_ref() == Some(id) || conversation.is_some();
+            let named = Remembered {
+                response_id: round.response_id.clone().filter(|_| !is_known),
+                ..remembered.clone()
+            };
+            memory.put(held_key(owner, id), named);
+        }
+        if !self.hidden.is_empty() || !round.hidden.is_empty() {
+            remembered.items = std::mem::take(&mut self.hidden);
+            remembered.items.extend(round.items);
+        }
+        if remembered.items.is_empty() && remembered.shown.is_empty() {
+            return;
+        }
+        let mut identity = self.identity.clone();
+        identity.add(Item::OfModel {
+            text: self.text.clone(),
+            calls: round.calls,
+        });
+        memory.put(identity.key(), remembered);
+    }
+
+    /// The results of the calls that the client does not see.
+    async fn do_hidden(&mut self, calls: &[ModelCall]) -> Vec<CallResult> {
+        let mut results = Vec::with_capacity(calls.len());
+        for call in calls {
+            let text = match self.foreign.get(&call.name) {
+                Some(tool) => self.called(&Arc::clone(tool), call).await,
+                None => self.search(call).await,
+            };
+            results.push(CallResult {
+                id: call.id.clone(),
+                text,
+            });
+        }
+        results
+    }
+
+    /// The result of a tool that is not the client's.
+    async fn called(&mut self, tool: &Arc<Tool>, call: &ModelCall) -> String {
+        let tokens = foreign_tokens(self.protocol, tool);
+        self.shown.require(&call.name, tokens);
+        match self
+            .request
+            .extra
+            .as_ref()
+            .and_then(|extra| extra.caller.as_ref())
+        {
+            Some(caller) => caller.call(tool, &call.arguments).await,
+            None => search_tool::problem("this tool cannot be called here"),
+        }
+    }
+
+    /// The result of a search. What it found is shown from now on.
+    async fn search(&mut self, call: &ModelCall) -> String {
+        self.figures.searches += 1;
+        match self.found(&call.arguments).await {
+            Ok(answer) => answer.to_text(),
+            Err(reason) => search_tool::problem(&reason),
+        }
+    }
+
+    async fn found(&mut self, arguments: &str) -> Result<Answer, String> {
+        let mut request = search_request(arguments)?;
+        let mut answer = Answer::default();
+        // A tool that is always shown is in no catalog.
+        let list = &self.list;
+        request.select.retain(|name| {
+            let is_visible = list.contains(name) && list.deferred_tokens(name).is_none();
+            if is_visible {
+                answer.already.push(name.clone());
+            }
+            !is_visible
+        });
+        if request.queries.is_empty() && request.select.is_empty() {
+            return Ok(answer);
+        }
+        let (own, extra) = self.searched(request).await?;
+        let mut hits: Vec<FoundTool> = own.hits.iter().map(FoundTool::of_request).collect();
+        hits.extend(extra.iter().flat_map(|found| self.extra_hits(found)));
+        let wanted: Vec<(String, usize)> = hits
+            .iter()
+            .filter_map(|hit| Some((hit.name.clone(), self.tokens_of(hit)?)))
+            .collect();
+        let budget = self.proxy.0.config.tool_budget_tokens;
+        let loaded = self.shown.load(&wanted, budget);
+        for name in loaded.added {
+            let Some(hit) = hits.iter().find(|hit| hit.name == name) else {
+                continue;
+            };
+            if hit.is_foreign {
+                self.hidden_tools.add(&name);
+                self.foreign.insert(name.clone(), Arc::clone(&hit.tool));
+            }
+            answer.loaded.push((name, hit.tool.description.clone()));
+        }
+        answer.already.extend(loaded.already);
+        answer.refused = loaded.refused;
+        answer.evicted = loaded.evicted;
+        // What one catalog lacks, the other may have.
+        if let Some(no_match) = own.no_match.filter(|_| hits.is_empty()) {
+            answer.missing(no_match, str::to_owned);
+        }
+        Ok(answer)
+    }
+
+    /// Tools of the other catalog that can be shown: those that the client has too, and those that
+    /// are called here.
+    fn extra_hits(&self, found: &Found) -> Vec<FoundTool> {
+        let can_call = self
+            .request
+            .extra
+            .as_ref()
+            .is_some_and(|extra| extra.caller.is_some());
+        let mut hits = Vec::new();
+        for hit in &found.hits {
+            let (id, tool) = (&hit.tool.id, Arc::clone(&hit.tool));
+            let names = [model_name(id), id.name().to_owned()];
+            let own = names
+                .iter()
+                .find(|name| self.list.deferred_tokens(name).is_some());
+            if let Some(own) = own {
+                hits.push(FoundTool {
+                    name: own.clone(),
+                    tool,
+                    is_foreign: false,
+                });
+            } else if can_call && self.list.leaves_free(&names[0]) {
+                hits.push(FoundTool {
+                    name: names[0].clone(),
+                    tool,
+                    is_foreign: true,
+                });
+            }
+        }
+        hits
+    }
+
+    fn tokens_of(&self, hit: &FoundTool) -> Option<usize> {
+        match hit.is_foreign {
+            true => Some(foreign_tokens(self.protocol, &hit.tool)),
+            false => self.list.deferred_tokens(&hit.name),
+        }
+    }
+
+    /// What the request's tools have, and what the other catalog has.
+    async fn searched(&self, request: SearchRequest) -> Result<(Found, Option<Found>), String> {
+        let searcher = self.proxy.0.catalogs.searcher(&self.list).await;
+        let searcher = searcher.map_err(|problem| {
+            tracing::error!(problem, "tools of a request cannot be searched");
+            "the search failed; answer without further tools, or try once more".to_owned()
+        })?;
+        let extra = self.request.extra.clone();
+        let searching = tokio::task::spawn_blocking(move || {
+            let extra = extra.map(|extra| extra.search.search(&request));
+            let own = CurrentSnapshot(move || Arc::clone(&searcher));
+            (own.search(&request), extra)
+        });
+        searching.await.map_err(|error| error.to_string())
+    }
+}
+
+/// A tool that was found.
+struct FoundTool {
+    /// The name that the model sees.
+    name: String,
+    tool: Arc<Tool>,
+    /// Whether it is not the client's.
+    is_foreign: bool,
+}
+
+impl FoundTool {
+    fn of_request(hit: &search::FoundTool) -> Self {
+        FoundTool {
+            name: hit.tool.id.name().to_owned(),
+            tool: Arc::clone(&hit.tool),
+            is_foreign: false,
+        }
+    }
+}
+
+/// The tools of the other catalog that the model was shown, as far as they are still there.
+fn still_callable(
+    request: &ProxyRequest,
+    shown: Vec<(String, ToolId)>,
+) -> BTreeMap<String, Arc<Tool>> {
+    let Some(extra) = request
+        .extra
+        .as_ref()
+        .filter(|extra| extra.caller.is_some())
+    else {
+        return BTreeMap::new();
+    };
+    let known = shown.into_iter();
+    known
+        .filter_map(|(name, id)| Some((name, extra.search.tool(&id)?)))
+        .collect()
+}
+
+fn foreign_tokens(protocol: &dyn Protocol, tool: &Tool) -> usize {
+    estimated_tokens(&protocol.search_tool(&model_names::spec(tool)))
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let Exchange {
+            figures, request, ..
+        } = self;
+        figures.tell(&self.span, &request.id, request.dialect, self.outcome);
+        let metrics = &self.proxy.0.metrics;
+        metrics.model_request(request.dialect.name(), self.outcome, figures.rounds);
+        metrics.searched_tools.inc_by(figures.searches.into());
+        metrics.saved_tokens.inc_by(figures.tokens_saved as u64);
+    }
+}
+
+/// How the first round was answered.
+enum First {
+    Streamed(Response),
+    Whole(Response),
+    Refused(Response),
+}
+
+/// The id under which the provider holds what came before.
+fn held_id(fields: &Fields, field: &str) -> Option<String> {
+    match fields.value(field)? {
+        Value::String(id) if !id.is_empty() => Some(id),
+        Value::Object(object) => Some(object.get("id")?.as_str()?.to_owned()),
+        _ => None,
+    }
+}
+
+fn held_key(owner: &str, id: &str) -> ConversationKey {
+    Identity::new(owner, &format!("held by the provider: {id}")).key()
+}
+
+/// Reads the arguments of a search.
+fn search_request(arguments: &str) -> Result<SearchRequest, String> {
+    let unreadable = |problem: String| {
+        format!(
+            "the arguments are no JSON object ({problem}); give `query` with a few words about what the tool should do"
+        )
+    };
+    let mut arguments: Arguments =
+        serde_json::from_str(arguments).map_err(|error| unreadable(error.to_string()))?;
+    // The tools of a request belong to no servers.
+    arguments.shift_remove("server");
+    meta_tools::parse(&arguments, &FindConfig::default())
+}

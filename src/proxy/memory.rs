@@ -1,0 +1,286 @@
+//! What clients do not see of their conversations: the rounds that were hidden from them, and the
+//! tools that the model was shown.
+//!
+//! Known by a hash of the conversation as the client sees it. Only in memory and bounded: if it is
+//! lost, the tools called in a conversation are shown again.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use lru::LruCache;
+use serde_json::{Value, json};
+use toolscout_index::ToolId;
+
+use crate::proxy::dialect::{CallResult, Item, ModelCall, Protocol};
+use crate::proxy::json;
+use crate::proxy::shown::ShownTools;
+
+/// Longest text of an item that is remembered by its id.
+const MAX_ITEM_BYTES: usize = 16 << 10;
+
+/// What identifies a conversation up to an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConversationKey([u8; 32]);
+
+/// What is remembered of an answer.
+#[derive(Clone, Debug, Default)]
+pub struct Remembered {
+    /// What the provider saw instead of the client's version of the answer; empty where both are
+    /// the same.
+    pub items: Vec<Bytes>,
+    /// Results of hidden calls that were made together with calls of the client.
+    pub results: Vec<CallResult>,
+    /// The tools that the model was shown.
+    pub shown: ShownTools,
+    /// Those of them that are of another catalog, by the names that the model saw.
+    pub foreign: Vec<(String, ToolId)>,
+    /// The id of the provider's last answer, where the client knows another.
+    pub response_id: Option<String>,
+}
+
+impl Remembered {
+    fn bytes(&self) -> usize {
+        let items: usize = self.items.iter().map(Bytes::len).sum();
+        let results: usize = self.results.iter().map(|result| result.text.len()).sum();
+        let names: usize = self.shown.names().map(|name| name.len() + 40).sum();
+        items + results + names + 200
+    }
+}
+
+/// The memory of all conversations.
+pub struct Memory {
+    state: Mutex<State>,
+    most_bytes: usize,
+}
+
+struct State {
+    answers: LruCache<ConversationKey, Arc<Remembered>>,
+    /// Items of answers, by the ids that the provider gave them.
+    items: LruCache<ConversationKey, Item>,
+    bytes: usize,
+}
+
+impl Memory {
+    /// A memory of this many answers, and of this size.
+    pub fn new(answers: NonZeroUsize, most_bytes: usize) -> Self {
+        let state = State {
+            answers: LruCache::new(answers),
+            items: LruCache::new(answers),
+            bytes: 0,
+        };
+        Memory {
+            state: Mutex::new(state),
+            most_bytes,
+        }
+    }
+
+    /// What is remembered of an answer.
+    pub fn get(&self, key: &ConversationKey) -> Option<Arc<Remembered>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.answers.get(key).cloned()
+    }
+
+    /// An item that a conversation refers to.
+    pub fn item(&self, owner: &str, id: &str) -> Option<Item> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.items.get(&item_key(owner, id)).cloned()
+    }
+
+    /// Remembers an item that a conversation may refer to, if it is not very long.
+    pub fn put_item(&self, owner: &str, id: &str, item: Item) {
+        if matches!(&item, Item::OfModel { text, .. } if text.len() > MAX_ITEM_BYTES) {
+            return;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.items.put(item_key(owner, id), item);
+    }
+
+    /// Remembers an answer.
+    pub fn put(&self, key: ConversationKey, remembered: Remembered) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.bytes += remembered.bytes();
+        if let Some((_, former)) = state.answers.push(key, Arc::new(remembered)) {
+            state.bytes = state.bytes.saturating_sub(former.bytes());
+        }
+        while state.bytes > self.most_bytes {
+            let Some((_, oldest)) = state.answers.pop_lru() else {
+                return;
+            };
+            state.bytes = state.bytes.saturating_sub(oldest.bytes());
+        }
+    }
+}
+
+fn item_key(owner: &str, id: &str) -> ConversationKey {
+    Identity::new(owner, &format!("item: {id}")).key()
+}
+
+/// The identity of a conversation, read item by item. Spellings of one conversation have one.
+#[derive(Clone)]
+pub struct Identity {
+    hasher: blake3::Hasher,
+    /// What the model said since the client's last item: clients may split or join it.
+    answer: AnswerEssence,
+}
+
+#[derive(Clone, Default)]
+struct AnswerEssence {
+    text: String,
+    calls: Vec<ModelCall>,
+    is_open: bool,
+}
+
+impl Identity {
+    /// The beginning of a conversation of this owner.
+    pub fn new(owner: &str, dialect: &str) -> Self {
+        let mut identity = Identity {
+            hasher: blake3::Hasher::new(),
+            answer: AnswerEssence::default(),
+        };
+        identity.update(&json!([owner, dialect]));
+        identity
+    }
+
+    /// Reads an item.
+    pub fn add(&mut self, item: Item) {
+        match item {
+            Item::Instructions | Item::Reference(_) => {}
+            Item::OfClient(essence) => {
+                self.end_answer();
+                self.update(&essence);
+            }
+            Item::OfModel { text, calls } => {
+                self.answer.is_open = true;
+                // Clients trim texts and join them in their own ways.
+                self.answer.text.extend(text.split_whitespace());
+                self.answer.calls.extend(calls);
+            }
+        }
+    }
+
+    /// The key up to here.
+    pub fn key(&self) -> ConversationKey {
+        let mut ended = self.clone();
+        ended.end_answer();
+        ConversationKey(*ended.hasher.finalize().as_bytes())
+    }
+
+    fn end_answer(&mut self) {
+        let answer = std::mem::take(&mut self.answer);
+        if !answer.is_open {
+            return;
+        }
+        let calls: Vec<Value> = answer
+            .calls
+            .iter()
+            .map(|call| json!([call.id, call.name, canonical_arguments(&call.arguments)]))
+            .collect();
+        self.update(&json!(["model", answer.text, calls]));
+    }
+
+    fn update(&mut self, essence: &Value) {
+        let text = essence.to_string();
+        self.hasher.update(&(text.len() as u64).to_le_bytes());
+        self.hasher.update(text.as_bytes());
+    }
+}
+
+/// Arguments as JSON in one form, since clients parse them and write them again.
+fn canonical_arguments(arguments: &str) -> Value {
+    match serde_json::from_str(arguments) {
+        Ok(value) => json::canonical(&value),
+        // Of a call without arguments some clients write an empty object.
+        Err(_) if arguments.trim().is_empty() => json!({}),
+        Err(_) => arguments.into(),
+    }
+}
+
+/// A conversation with what the client does not see.
+pub struct Restored {
+    /// The items for the provider.
+    pub items: Vec<Bytes>,
+    /// The tools that the model was shown after the last answer that is remembered.
+    pub shown: ShownTools,
+    /// Those of them that are of another catalog.
+    pub foreign: Vec<(String, ToolId)>,
+    /// The names of tools that were called since, or at all where nothing is remembered.
+    pub called: Vec<String>,
+    /// The identity of the whole conversation, to remember the next answer by.
+    pub identity: Identity,
+}
+
+/// Puts back what the client does not see of its conversation.
+pub fn restore(
+    memory: &Memory,
+    protocol: &dyn Protocol,
+    owner: &str,
+    mut identity: Identity,
+    items: &[Bytes],
+) -> Restored {
+    let read = |item: &Bytes| {
+        let item: Value = serde_json::from_slice(item).unwrap_or_default();
+        match protocol.item(&item) {
+            Item::Reference(id) => memory.item(owner, &id).unwrap_or_else(unknown_item),
+            item => item,
+        }
+    };
+    let mut restored = Restored {
+        items: Vec::with_capacity(items.len() + 8),
+        shown: ShownTools::default(),
+        foreign: Vec::new(),
+        called: Vec::new(),
+        identity: identity.clone(),
+    };
+    // Where the answer begins that is being read.
+    let mut answer_from = None;
+    let mut items = items.iter().peekable();
+    while let Some(json) = items.next() {
+        let item = read(json);
+        let is_of_model = matches!(item, Item::OfModel { .. });
+        if let Item::OfModel { calls, .. } = &item {
+            answer_from.get_or_insert(restored.items.len());
+            let called = calls.iter().map(|call| call.name.clone());
+            restored.called.extend(called);
+        }
+        identity.add(item);
+        restored.items.push(json.clone());
+        let mut next_is_of_model = || {
+            let next = items.peek().map(|next| read(next));
+            matches!(next, Some(Item::OfModel { .. }))
+        };
+        if !is_of_model || next_is_of_model() {
+            continue;
+        }
+        let from = answer_from.take().unwrap_or_default();
+        let Some(remembered) = memory.get(&identity.key()) else {
+            continue;
+        };
+        restored.shown = remembered.shown.clone();
+        restored.foreign.clone_from(&remembered.foreign);
+        restored.called.clear();
+        if !remembered.items.is_empty() {
+            restored.items.truncate(from);
+            restored.items.extend(remembered.items.iter().cloned());
+        }
+        if remembered.results.is_empty() {
+            continue;
+        }
+        let next = items.peek().copied();
+        let (results, takes_next) = protocol.results_before(&remembered.results, next);
+        restored.items.extend(results);
+        if takes_next && let Some(next) = items.next() {
+            identity.add(read(next));
+        }
+    }
+    restored.identity = identity;
+    restored
+}
+
+/// An item that the provider knows and we do not.
+fn unknown_item() -> Item {
+    Item::OfModel {
+        text: String::new(),
+        calls: Vec::new(),
+    }
+}

@@ -1,0 +1,360 @@
+//! The tools of a request: which are shown, and which are found by searching. A list that was seen
+//! before is known by the hash of its bytes and not read again.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use crate::llm::ToolSpec;
+use crate::proxy::dialect::{Dialect, OfferedTool, Protocol, ToolKind};
+use crate::proxy::{json, search_tool};
+
+/// Bytes of a definition for each token, roughly: JSON of tools has 3.5 to 4.5 by o200k.
+const BYTES_PER_TOKEN: usize = 4;
+/// The longest name that is searched for; a tool with a longer one is shown.
+const MAX_NAME_BYTES: usize = 256;
+
+/// What a list is known by: its bytes, its owner, and how it was divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ListId([u8; 32]);
+
+impl ListId {
+    /// The id of a list of this owner.
+    pub fn of(owner: &str, dialect: Dialect, deferral: &Deferral, tools: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for part in [
+            owner,
+            dialect.name(),
+            &format!("{:?}", deferral.above_tokens),
+        ] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        hasher.update(tools);
+        ListId(*hasher.finalize().as_bytes())
+    }
+
+    /// As a text, which is the name of its catalog.
+    pub fn to_text(self) -> String {
+        hex::encode(self.0)
+    }
+}
+
+/// Which tools are deferred.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deferral {
+    /// A list with more tokens than this is deferred but for its pinned tools.
+    pub above_tokens: usize,
+    /// Tools that are always shown: names, in which `*` stands for any text.
+    pub pins: Vec<String>,
+}
+
+/// A list of tools, read once.
+#[derive(Debug)]
+pub struct ToolList {
+    pub id: ListId,
+    /// Who sent it.
+    pub owner: String,
+    tools: Vec<ListedTool>,
+    by_name: HashMap<String, usize>,
+    /// The tools that are always shown, in their order.
+    visible: Vec<usize>,
+    /// The tools that are found by searching.
+    deferred: Vec<usize>,
+    /// The name of the search tool.
+    pub search_name: String,
+    search_tool: Bytes,
+    /// Tokens of all tools, estimated.
+    pub tokens: usize,
+    /// Bytes in memory, about.
+    pub bytes: usize,
+}
+
+#[derive(Debug)]
+struct ListedTool {
+    tool: OfferedTool,
+    tokens: usize,
+}
+
+impl ToolList {
+    /// Reads a list. `None` where it is left to the provider: it is no list, two tools have one
+    /// name, the provider itself searches in it, or nothing in it is deferred.
+    pub fn read(
+        id: ListId,
+        owner: &str,
+        protocol: &dyn Protocol,
+        deferral: &Deferral,
+        tools: &Bytes,
+    ) -> Option<Self> {
+        let (tools, bytes) = (Bytes::copy_from_slice(tools), tools.len());
+        let tools: Vec<ListedTool> = json::items(&tools)?
+            .iter()
+            .map(|json| listed(protocol.tool(json)))
+            .collect();
+        let is_native = |listed: &ListedTool| listed.tool.kind == ToolKind::NativeSearch;
+        if tools.iter().any(is_native) {
+            return None;
+        }
+        let mut by_name = HashMap::new();
+        for (place, listed) in tools.iter().enumerate() {
+            let name = &listed.tool.name;
+            if !name.is_empty() && by_name.insert(name.clone(), place).is_some() {
+                return None;
+            }
+        }
+        let (deferred, visible) = divide(&tools, deferral);
+        if deferred.is_empty() {
+            return None;
+        }
+        let search_name = search_tool::name(by_name.keys().map(String::as_str));
+        let names: Vec<&str> = deferred
+            .iter()
+            .map(|place| tools[*place].tool.name.as_str())
+            .collect();
+        let spec = search_tool::spec(&search_name, &names);
+        Some(ToolList {
+            id,
+            owner: owner.to_owned(),
+            search_tool: definition(protocol, &spec, &tools, &deferred),
+            tokens: tools.iter().map(|listed| listed.tokens).sum(),
+            // The texts, the names in the map, and what the entries themselves take.
+            bytes: bytes + tools.len() * (3 * size_of::<ListedTool>()),
+            tools,
+            by_name,
+            visible,
+            deferred,
+            search_name,
+        })
+    }
+
+    /// The tools that the model sees, with these found ones at the end. `foreign` has the
+    /// definitions of those that are not of the list.
+    pub fn shown<'t>(
+        &self,
+        found: impl Iterator<Item = &'t str>,
+        foreign: impl Fn(&str) -> Option<Bytes>,
+    ) -> Bytes {
+        let visible = self
+            .visible
+            .iter()
+            .map(|place| &self.tools[*place].tool.json);
+        let found: Vec<Bytes> = found
+            .filter_map(|name| self.shown_definition(name).or_else(|| foreign(name)))
+            .collect();
+        json::list(visible.chain([&self.search_tool]).chain(&found))
+    }
+
+    /// Tokens of the tools that are always shown, with the search tool.
+    pub fn visible_tokens(&self) -> usize {
+        let visible = self.visible.iter().map(|place| self.tools[*place].tokens);
+        visible.sum::<usize>() + estimated_tokens(&self.search_tool)
+    }
+
+    /// Number of tools that are always shown, with the search tool.
+    pub fn visible_count(&self) -> usize {
+        self.visible.len() + 1
+    }
+
+    /// The tokens of a deferred tool; `None` for any other.
+    pub fn deferred_tokens(&self, name: &str) -> Option<usize> {
+        let place = *self.by_name.get(name)?;
+        let is_deferred = self.deferred.binary_search(&place).is_ok();
+        is_deferred.then(|| self.tools[place].tokens)
+    }
+
+    /// Whether a tool of another catalog may be shown under this name: it cannot be taken for a part
+    /// of the name of a tool of the client, or of the search tool.
+    pub fn leaves_free(&self, name: &str) -> bool {
+        let own = self.by_name.keys().chain([&self.search_name]);
+        own.into_iter()
+            .all(|own| !own.starts_with(name) && !name.starts_with(own.as_str()))
+    }
+
+    /// Whether the client has a tool of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// Names and definitions of the deferred tools.
+    pub fn deferred(&self) -> impl ExactSizeIterator<Item = (&str, &Bytes)> {
+        self.deferred.iter().map(|place| {
+            let tool = &self.tools[*place].tool;
+            (tool.name.as_str(), &tool.json)
+        })
+    }
+
+    /// Number of all tools.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// The share of its deferred tools that another list also defers, by name.
+    pub fn shared_with(&self, other: &ToolList) -> f64 {
+        let shared = self
+            .deferred()
+            .filter(|(name, _)| other.deferred_tokens(name).is_some());
+        shared.count() as f64 / self.deferred.len().max(other.deferred.len()).max(1) as f64
+    }
+
+    fn shown_definition(&self, name: &str) -> Option<Bytes> {
+        let tool = &self.tools[*self.by_name.get(name)?].tool;
+        if tool.cache_control.is_none() {
+            return Some(tool.json.clone());
+        }
+        // The mark moved to the search tool.
+        let mut fields = json::Fields::read(&tool.json)?;
+        fields.remove("cache_control");
+        Some(fields.to_json())
+    }
+}
+
+fn listed(tool: OfferedTool) -> ListedTool {
+    ListedTool {
+        tokens: estimated_tokens(&tool.json),
+        tool,
+    }
+}
+
+/// Tokens of a definition, estimated by its length: counting a long list takes longer than
+/// everything else.
+pub fn estimated_tokens(json: &[u8]) -> usize {
+    json.len().div_ceil(BYTES_PER_TOKEN)
+}
+
+/// The places of the deferred and of the visible tools.
+fn divide(tools: &[ListedTool], deferral: &Deferral) -> (Vec<usize>, Vec<usize>) {
+    let can_be_deferred = |listed: &ListedTool| {
+        let name = &listed.tool.name;
+        listed.tool.kind == ToolKind::Function
+            && (1..=MAX_NAME_BYTES).contains(&name.len())
+            && !name.chars().any(char::is_control)
+    };
+    let is_marked =
+        |listed: &ListedTool| can_be_deferred(listed) && listed.tool.defer_loading == Some(true);
+    let unmarked_tokens: usize = tools
+        .iter()
+        .filter(|listed| !is_marked(listed))
+        .map(|listed| listed.tokens)
+        .sum();
+    let is_too_long = unmarked_tokens > deferral.above_tokens;
+    let is_deferred = |listed: &ListedTool| {
+        let is_pinned = || {
+            let name = &listed.tool.name;
+            deferral.pins.iter().any(|pin| matches(pin, name))
+        };
+        is_marked(listed)
+            || (is_too_long
+                && can_be_deferred(listed)
+                && listed.tool.defer_loading.is_none()
+                && !is_pinned())
+    };
+    (0..tools.len()).partition(|place| is_deferred(&tools[*place]))
+}
+
+/// Whether a name matches a pattern, in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(name) = name.strip_prefix(first) else {
+        return false;
+    };
+    let starts = (0..=name.len()).filter(|start| name.is_char_boundary(*start));
+    starts
+        .into_iter()
+        .any(|start| matches(rest, &name[start..]))
+}
+
+/// The search tool's definition, with the mark of the prompt cache that a deferred tool had.
+fn definition(
+    protocol: &dyn Protocol,
+    spec: &ToolSpec,
+    tools: &[ListedTool],
+    deferred: &[usize],
+) -> Bytes {
+    let definition = protocol.search_tool(spec);
+    let mut marks = deferred
+        .iter()
+        .filter_map(|place| tools[*place].tool.cache_control.clone());
+    match (marks.next_back(), json::Fields::read(&definition)) {
+        (Some(mark), Some(mut fields)) => {
+            fields.set("cache_control", mark);
+            fields.to_json()
+        }
+        _ => definition,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(above_tokens: usize, pins: &[&str], tools: &str) -> Option<ToolList> {
+        let deferral = Deferral {
+            above_tokens,
+            pins: pins.iter().map(|pin| (*pin).to_owned()).collect(),
+        };
+        let id = ListId::of("o", Dialect::Chat, &deferral, tools.as_bytes());
+        let tools = Bytes::from(tools.to_owned());
+        ToolList::read(id, "o", Dialect::Chat.protocol(), &deferral, &tools)
+    }
+
+    fn function(name: &str, mark: &str) -> String {
+        format!(r#"{{"type":"function",{mark}"function":{{"name":"{name}","description":"d"}}}}"#)
+    }
+
+    fn shown(list: &ToolList, found: &[&str]) -> String {
+        String::from_utf8(list.shown(found.iter().copied(), |_| None).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn marked_tools_are_deferred_and_their_mark_is_taken_out() {
+        let (a, b) = (function("a", ""), function("b", r#""defer_loading":true,"#));
+        let list = read(1000, &[], &format!("[{a},{b}]")).unwrap();
+        assert_eq!(list.deferred_tokens("b"), Some(18));
+        assert_eq!(list.deferred_tokens("a"), None);
+        let text = shown(&list, &["b"]);
+        assert!(text.starts_with(&format!("[{a},{{\"type\"")), "{text}");
+        assert!(
+            text.ends_with(&format!(",{}]", function("b", ""))),
+            "{text}"
+        );
+        assert!(!shown(&list, &[]).contains("\"b\""));
+    }
+
+    #[test]
+    fn a_long_list_is_deferred_but_for_its_pins_and_hosted_tools() {
+        let hosted = r#"{"type":"web_search"}"#;
+        let tools = [
+            function("a_x", ""),
+            function("b", ""),
+            function("c", r#""defer_loading":false,"#),
+            hosted.to_owned(),
+        ];
+        let text = format!("[{}]", tools.join(","));
+        assert!(read(1000, &[], &text).is_none());
+        let list = read(20, &["a_*"], &text).unwrap();
+        let deferred: Vec<&str> = list.deferred().map(|(name, _)| name).collect();
+        assert_eq!(deferred, ["b"]);
+        let shown = shown(&list, &[]);
+        assert!(
+            shown.contains(hosted) && !shown.contains("defer_loading"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn two_tools_of_one_name_and_a_native_search_are_left_alone() {
+        let a = function("a", "");
+        assert!(read(0, &[], &format!("[{a},{a}]")).is_none());
+        assert!(read(0, &[], &format!("[{a},{{\"type\":\"tool_search\"}}]")).is_none());
+        assert!(read(0, &[], "{}").is_none());
+        assert!(read(0, &[], &format!("[{a}]")).is_some());
+    }
+
+    #[test]
+    fn patterns_match_with_stars() {
+        assert!(matches("a*c", "abc") && matches("*", "") && matches("a", "a"));
+        assert!(!matches("a*c", "ab") && !matches("a", "ab"));
+    }
+}
