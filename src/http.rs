@@ -35,6 +35,7 @@ mod keys;
 mod limits;
 mod mcp;
 mod memory;
+mod model_routes;
 mod openapi;
 mod pages;
 mod paging;

@@ -44,7 +44,7 @@ pub use self::memory::ConversationKey;
 pub use self::upstream::{ProviderKey, Upstream, UpstreamConfig};
 
 use self::catalogs::RequestCatalogs;
-use self::exchange::Exchange;
+use self::exchange::{Exchange, First};
 use self::json::Fields;
 use self::memory::Memory;
 use self::tool_list::{Deferral, ToolList};
@@ -214,7 +214,7 @@ impl Proxy {
         };
         match planned {
             Planned::AsItIs { streams } => self.pass_through(&request, streams).await,
-            Planned::Searching(exchange) => exchange.answer().await,
+            Planned::Searching(exchange) => searching(exchange).await,
             Planned::Refused(failure) => Err(failure),
         }
     }
@@ -316,6 +316,15 @@ impl Proxy {
             headers,
             body: AnswerBody::Stream(chunks.boxed()),
         }
+    }
+}
+
+/// Answers a request whose model searches.
+async fn searching(mut exchange: Box<Exchange>) -> Result<ProxyAnswer, Failure> {
+    match exchange.begin().await? {
+        First::Streamed(response) => streaming::answer(exchange, response).await,
+        First::Whole(response) => exchange.answer_whole(response).await,
+        First::Refused(response) => Ok(exchange.refused(response)),
     }
 }
 

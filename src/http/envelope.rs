@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::App;
 use super::calls;
 use super::error::ApiError;
-use super::{mcp, proxy};
+use super::{mcp, model_routes};
 use crate::telemetry::traces;
 
 /// The header with the id of a request, in requests and answers.
@@ -69,8 +69,8 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     // calls have limits of their own.
     let limit = if route == mcp::PATH || route == calls::PATH {
         mcp::TIMEOUT
-    } else if proxy::is_route(&route) {
-        proxy::TIMEOUT
+    } else if model_routes::contain(&route) {
+        model_routes::TIMEOUT
     } else {
         app.limits.request_timeout
     };

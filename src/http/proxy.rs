@@ -4,7 +4,6 @@ mod agent;
 mod calls;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest as _, FromRequestParts as _, Request, State};
@@ -29,21 +28,11 @@ pub use agent::KnownConversations;
 
 /// Bytes of a request: conversations hold images, and lists of tools are long.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
-/// From a request to the start of its answer: rounds that are hidden come before it.
-pub const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// Chooses which tools are deferred: `off`, or the number of tokens from which on they are.
 const DEFER: HeaderName = HeaderName::from_static("x-toolscout-defer");
 /// Names a catalog that is searched besides the tools of the request.
 const CATALOG: HeaderName = HeaderName::from_static("x-toolscout-catalog");
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-
-/// Whether this is one of the routes here, whose answers may take as long as a model does.
-pub fn is_route(route: &str) -> bool {
-    matches!(
-        route,
-        "/v1/chat/completions" | "/v1/responses" | "/v1/messages" | "/v1/models"
-    )
-}
 
 /// Answers a request of OpenAI's chat completions with the provider's model.
 ///

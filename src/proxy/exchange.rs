@@ -16,7 +16,9 @@ use crate::finder::meta_tools::{self, FindConfig};
 use crate::finder::model_names;
 use crate::finder::search::{self, Found, SearchRequest};
 use crate::finder::snapshot::CurrentSnapshot;
-use crate::proxy::dialect::{CallResult, HiddenTools, Item, ModelCall, Protocol, Round, View};
+use crate::proxy::dialect::{
+    CallResult, Dialect, HiddenTools, Item, ModelCall, Protocol, Round, View,
+};
 use crate::proxy::failure::Failure;
 use crate::proxy::figures::Figures;
 use crate::proxy::json::{self, Fields};
@@ -25,8 +27,7 @@ use crate::proxy::search_tool::{self, Answer};
 use crate::proxy::shown::ShownTools;
 use crate::proxy::tool_list::{ToolList, estimated_tokens};
 use crate::proxy::{
-    AnswerBody, MAX_ANSWER_BYTES, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, streaming,
-    upstream,
+    AnswerBody, MAX_ANSWER_BYTES, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, upstream,
 };
 use crate::telemetry::traces;
 use crate::tools::Arguments;
@@ -41,8 +42,8 @@ pub struct Exchange {
     streams: bool,
     /// The conversation as the provider sees it.
     items: Vec<Bytes>,
-    /// Where the provider holds the conversation, it is sent only what is new.
-    is_held_by_provider: bool,
+    /// The id of a conversation to which the provider adds all that it is sent.
+    conversation: Option<String>,
     shown: ShownTools,
     /// The shown tools that are not the client's and are called here, by name.
     foreign: BTreeMap<String, Arc<Tool>>,
@@ -80,37 +81,18 @@ impl Exchange {
         let protocol = request.dialect.protocol();
         let items = protocol.conversation(&fields)?;
         let mut identity = Identity::new(&request.owner, request.dialect.name());
-        let (mut shown, mut foreign) = (ShownTools::default(), Vec::new());
-        let mut pending = Vec::new();
-        for field in ["previous_response_id", "conversation"] {
-            let Some(id) = held_id(&fields, field) else {
-                continue;
-            };
-            let key = held_key(&request.owner, &id);
-            identity.add(Item::OfClient(id.clone().into()));
-            let Some(remembered) = proxy.0.memory.get(&key) else {
-                continue;
-            };
-            shown = remembered.shown.clone();
-            foreign.clone_from(&remembered.foreign);
-            pending = protocol.results(&remembered.results);
-            if let Some(last) = &remembered.response_id {
-                fields.set(field, json::text(last).into());
-            }
-        }
+        let held = Held::take(&proxy, &request, &mut fields, &mut identity);
         let restored = memory::restore(&proxy.0.memory, protocol, &request.owner, identity, &items);
-        if !restored.shown.is_empty() {
-            (shown, foreign) = (restored.shown, restored.foreign);
-        }
+        let (mut shown, foreign) = if restored.shown.is_empty() {
+            (held.shown, held.foreign)
+        } else {
+            (restored.shown, restored.foreign)
+        };
         let foreign = still_callable(&request, foreign);
         shown.retain(|name| {
             let own = list.deferred_tokens(name);
             own.or_else(|| foreign.get(name).map(|tool| foreign_tokens(protocol, tool)))
         });
-        let hidden_tools = HiddenTools::default();
-        for name in foreign.keys().chain([&list.search_name]) {
-            hidden_tools.add(name);
-        }
         let chosen = fields.value("tool_choice").unwrap_or_default();
         let required = restored.called.into_iter();
         for name in required.chain(protocol.chosen_tools(&chosen)) {
@@ -118,13 +100,18 @@ impl Exchange {
                 shown.require(&name, tokens);
             }
         }
-        pending.extend(restored.items);
+        let hidden_tools = HiddenTools::default();
+        for name in foreign.keys().chain([&list.search_name]) {
+            hidden_tools.add(name);
+        }
+        let mut items = held.pending;
+        items.extend(restored.items);
         Some(Exchange {
             protocol,
-            is_held_by_provider: held_id(&fields, "conversation").is_some(),
+            conversation: held.conversation,
             fields,
             streams,
-            items: pending,
+            items,
             shown,
             foreign,
             hidden_tools,
@@ -140,23 +127,15 @@ impl Exchange {
         })
     }
 
-    /// Answers the request.
+    /// Sends the first round.
     ///
     /// # Errors
     /// Where the provider gives no answer.
-    pub async fn answer(mut self: Box<Self>) -> Result<ProxyAnswer, Failure> {
+    pub async fn begin(&mut self) -> Result<First, Failure> {
         // While the model thinks, so that its first search does not wait.
         self.proxy.0.catalogs.prepare(&self.list);
-        let answered = self.first_round().await;
-        match answered {
-            Ok(First::Streamed(response)) => streaming::answer(self, response).await,
-            Ok(First::Whole(response)) => self.answer_whole(response).await,
-            Ok(First::Refused(response)) => Ok(self.refused(response)),
-            Err(failure) => {
-                self.outcome = failure.code;
-                Err(failure)
-            }
-        }
+        let begun = self.first_round().await;
+        begun.map_err(|failure| self.failed(failure))
     }
 
     async fn first_round(&mut self) -> Result<First, Failure> {
@@ -171,7 +150,11 @@ impl Exchange {
         })
     }
 
-    async fn answer_whole(&mut self, response: Response) -> Result<ProxyAnswer, Failure> {
+    /// Answers with all rounds in one piece, of which this is the first.
+    ///
+    /// # Errors
+    /// Where the provider gives no whole answer.
+    pub async fn answer_whole(&mut self, response: Response) -> Result<ProxyAnswer, Failure> {
         let mut answer = self.protocol.whole(self.view());
         let mut response = response;
         loop {
@@ -278,7 +261,8 @@ impl Exchange {
             return Next::Done;
         }
         let results = self.protocol.results(&results);
-        if self.is_held_by_provider {
+        if self.conversation.is_some() {
+            // The provider has what it was sent, and what it said.
             self.items.clear();
         } else {
             self.items.extend(round.items.iter().cloned());
@@ -312,9 +296,9 @@ impl Exchange {
             memory.put_item(owner, id, item.clone());
         }
         let ids = [round.response_id.clone(), client_id];
-        let conversation = held_id(&self.fields, "conversation");
-        for id in ids.iter().flatten().chain(&conversation) {
-            let is_known = round.response_id.as_ref() == Some(id) || conversation.is_some();
+        for id in ids.iter().flatten().chain(&self.conversation) {
+            let is_known =
+                round.response_id.as_ref() == Some(id) || self.conversation.as_ref() == Some(id);
             let named = Remembered {
                 response_id: round.response_id.clone().filter(|_| !is_known),
                 ..remembered.clone()
@@ -531,10 +515,56 @@ impl Drop for Exchange {
 }
 
 /// How the first round was answered.
-enum First {
+pub enum First {
+    /// By events.
     Streamed(Response),
+    /// In one piece.
     Whole(Response),
+    /// By an error.
     Refused(Response),
+}
+
+/// What the provider holds of a conversation, which is not sent again.
+#[derive(Default)]
+struct Held {
+    shown: ShownTools,
+    foreign: Vec<(String, ToolId)>,
+    /// Results of hidden calls that the provider waits for.
+    pending: Vec<Bytes>,
+    /// The id of a conversation to which the provider adds all that it is sent.
+    conversation: Option<String>,
+}
+
+impl Held {
+    /// Reads the ids in a request, and puts in those of the provider where the client has others.
+    fn take(
+        proxy: &Proxy,
+        request: &ProxyRequest,
+        fields: &mut Fields,
+        identity: &mut Identity,
+    ) -> Self {
+        let mut held = Held::default();
+        if request.dialect != Dialect::Responses {
+            return held;
+        }
+        held.conversation = held_id(fields, "conversation");
+        for field in ["previous_response_id", "conversation"] {
+            let Some(id) = held_id(fields, field) else {
+                continue;
+            };
+            identity.add(Item::OfClient(id.clone().into()));
+            let Some(remembered) = proxy.0.memory.get(&held_key(&request.owner, &id)) else {
+                continue;
+            };
+            held.shown = remembered.shown.clone();
+            held.foreign.clone_from(&remembered.foreign);
+            held.pending = request.dialect.protocol().results(&remembered.results);
+            if let Some(last) = &remembered.response_id {
+                fields.set(field, json::text(last).into());
+            }
+        }
+        held
+    }
 }
 
 /// The id under which the provider holds what came before.

@@ -64,7 +64,7 @@ pub fn spec(name: &str, deferred: &[&str]) -> ToolSpec {
             "limit": { "type": "integer", "description": "Most tools to load." },
         },
     });
-    ToolSpec::new(name, &description, parameters)
+    ToolSpec::new(name, description, parameters)
 }
 
 /// Groups of tools, largest first, then the tools that are in none, as far as there is room.

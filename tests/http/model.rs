@@ -124,8 +124,15 @@ async fn play(State(played): State<Arc<Script>>, request: Request) -> Response {
             .unwrap(),
         Scripted::Events(text) => events(Body::from(text)),
         Scripted::Cut(text) => {
-            let parts: [Part; 2] = [Ok(text), Err("cut")];
-            events(Body::from_stream(stream::iter(parts)))
+            let parts = stream::unfold(Some(text), |text| async {
+                if text.is_none() {
+                    // What came before is sent first.
+                    tokio::task::yield_now().await;
+                }
+                let part: Part = text.ok_or("cut");
+                Some((part, None))
+            });
+            events(Body::from_stream(parts))
         }
         Scripted::Hang(text) => {
             let guard = Dropped(Arc::clone(&played));
