@@ -741,7 +741,7 @@ mod tests {
         for (text, allowed) in [
             ("search", 1),
             ("call", 2),
-            ("admin", 4),
+            ("admin", 5),
             ("owner", 1),
             ("", 1),
             ("Admin", 1),

@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(name_for(&["a"]), "tool_search");
         assert_eq!(name_for(&["tool_search"]), "search_for_tools");
         assert_eq!(name_for(&["tool_search_web"]), "search_for_tools");
-        assert_eq!(name_for(&["tool", "search"]), "toolscout_search");
+        assert_eq!(name_for(&["tool", "search"]), "find_tools_1_of_toolscout");
     }
 
     #[test]

@@ -118,7 +118,12 @@ impl Rounds {
             }
             None => {
                 if let Some(frame) = self.frames.finish() {
-                    self.answer.take(frame, &mut self.out)?;
+                    // Part of an event: the provider did not end it.
+                    let taken = self.answer.take(frame, &mut self.out);
+                    taken.map_err(|failure| match failure.event {
+                        Some(_) => failure,
+                        None => Failure::cut_off("the connection closed within an event"),
+                    })?;
                 }
             }
         }

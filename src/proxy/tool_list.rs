@@ -311,7 +311,7 @@ mod tests {
     fn marked_tools_are_deferred_and_their_mark_is_taken_out() {
         let (a, b) = (function("a", ""), function("b", r#""defer_loading":true,"#));
         let list = read(1000, &[], &format!("[{a},{b}]")).unwrap();
-        assert_eq!(list.deferred_tokens("b"), Some(18));
+        assert_eq!(list.deferred_tokens("b"), Some(16));
         assert_eq!(list.deferred_tokens("a"), None);
         let text = shown(&list, &["b"]);
         assert!(text.starts_with(&format!("[{a},{{\"type\"")), "{text}");
