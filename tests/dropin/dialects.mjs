@@ -81,7 +81,7 @@ class Chat {
     checkFields(message, words("role content name tool_calls tool_call_id refusal annotations audio function_call reasoning_content parsed"), "messages[].");
     if (message.tool_calls?.length === 0) refuse("Invalid 'messages[].tool_calls': empty array.");
     const calls = (message.tool_calls ?? []).map((call) => {
-      checkFields(call, words("id type function"), "messages[].tool_calls[].");
+      checkFields(call, words("id type function index"), "messages[].tool_calls[].");
       checkFields(call.function, words("name arguments parsed_arguments"), "messages[].tool_calls[].function.");
       return { id: call.id, name: call.function.name, arguments: parsed(call.function.arguments) };
     });
@@ -152,6 +152,7 @@ class Chat {
 class Responses {
   path = "/v1/responses";
   history = "input";
+  ids = "resp_";
 
   fields = words(`background context_management conversation include input instructions max_output_tokens max_tool_calls
     metadata model moderation parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_options
@@ -234,7 +235,7 @@ class Responses {
     const { input, output: written } = usageOf(reply);
     const usage = { input_tokens: input, input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 }, output_tokens: written, output_tokens_details: { reasoning_tokens: 0 }, total_tokens: input + written };
     return {
-      id: `resp_${reply.id}`, object: "response", created_at: reply.created, status, background: false, error: null, incomplete_details: null,
+      id: `${this.ids}${reply.id}`, object: "response", created_at: reply.created, status, background: false, error: null, incomplete_details: null,
       instructions: body.instructions ?? null, max_output_tokens: body.max_output_tokens ?? null, model: reply.model, output,
       parallel_tool_calls: body.parallel_tool_calls ?? true, previous_response_id: body.previous_response_id ?? null, reasoning: { effort: null, summary: null },
       store: body.store ?? true, temperature: 1, text: body.text ?? { format: { type: "text" } }, tool_choice: body.tool_choice ?? "auto", tools: body.tools ?? [],
@@ -291,11 +292,13 @@ class Responses {
 class Messages {
   path = "/v1/messages";
   history = "messages";
+  ids = "msg_";
 
   fields = words(`cache_control container diagnostics inference_geo max_tokens mcp_servers messages metadata model
-    output_config service_tier speed stop_sequences stream system temperature thinking tool_choice tools top_k top_p`);
+    output_config service_tier speed stop_sequences stream system temperature thinking thread tool_choice tools top_k top_p`);
 
-  read(body, stored, headers) {
+  read(sent, stored, headers) {
+    const body = this.unthreaded(sent, stored);
     if (!headers["anthropic-version"]) refuse("anthropic-version: header is required");
     if (!Number.isInteger(body.max_tokens)) refuse("max_tokens: Field required");
     checkFields(body, this.fields, "");
@@ -305,7 +308,21 @@ class Messages {
     if (named && !tools.some(({ name }) => name === named)) refuse(`Tool '${named}' not found in provided tools`);
     this.checkOrder(body.messages);
     const messages = body.messages.flatMap((message) => this.readOne(message));
-    return { tools, messages, named, choice: { any: "required", tool: "named" }[type] ?? type, parallel: !alone };
+    return { body, tools, messages, named, choice: { any: "required", tool: "named" }[type] ?? type, parallel: !alone };
+  }
+
+  /** A request that goes on with a thread has only the new messages: the tools are those of the thread's beginning. */
+  unthreaded(body, stored) {
+    if (body.thread?.type !== "continue") return body;
+    const before = stored.get(body.thread.previous_message_id);
+    if (!before) refuse("thread_not_found");
+    if (body.tools || body.system) refuse("Cannot change `system` and `tools` on a thread");
+    return { ...body, tools: before.tools, messages: [...before.messages, ...body.messages] };
+  }
+
+  /** What a later request means by this message's id. */
+  stored({ body }, reply) {
+    return body.thread ? { tools: body.tools, messages: [...body.messages, { role: "assistant", content: this.blocks(reply) }] } : null;
   }
 
   readTool(tool) {
@@ -359,7 +376,7 @@ class Messages {
 
   message(reply, content, more, output) {
     const usage = { input_tokens: usageOf(reply).input, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: output, service_tier: "standard" };
-    return { id: `msg_${reply.id}`, type: "message", role: "assistant", model: reply.model, content, ...more, usage };
+    return { id: `${this.ids}${reply.id}`, type: "message", role: "assistant", model: reply.model, content, ...more, usage };
   }
 
   whole(reply) {

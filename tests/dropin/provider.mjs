@@ -26,6 +26,9 @@ export class Provider {
     provider.stored = new Map();
     provider.gone = 0;
     provider.served = 0;
+    provider.open = 0;
+    /** Is told every request's text. */
+    provider.watch = null;
     provider.server = createServer({ noDelay: true }, (request, response) => provider.answer(request, response));
     await new Promise((resolve) => provider.server.listen(port, "127.0.0.1", resolve));
     provider.url = `http://127.0.0.1:${provider.server.address().port}`;
@@ -37,6 +40,10 @@ export class Provider {
     return this.conversations.get(name)?.requests ?? [];
   }
 
+  forget(name) {
+    this.conversations.delete(name);
+  }
+
   end() {
     this.server.closeAllConnections();
     return new Promise((resolve) => this.server.close(resolve));
@@ -44,10 +51,14 @@ export class Provider {
 
   async answer(request, response) {
     response.on("error", () => {});
+    this.open += 1;
+    response.once("close", () => (this.open -= 1));
     try {
       const text = await read(request);
+      this.watch?.(text);
       await this.reply(request, response, text);
     } catch (error) {
+      // The client went away.
       if (request.socket.destroyed) return;
       this.complaints.push(`${request.url}: ${error.stack}`);
       response.destroy();
@@ -58,7 +69,7 @@ export class Provider {
     if (request.method === "GET" && request.url === "/v1/models") {
       return send(response, 200, { object: "list", data: [{ id: "scripted", object: "model", created: 1_700_000_000, owned_by: "scripted" }] });
     }
-    const dialect = Object.values(DIALECTS).find(({ path }) => path === request.url);
+    const dialect = Object.values(DIALECTS).find(({ path }) => path === request.url.split("?")[0]);
     if (!dialect || request.method !== "POST") return send(response, 404, { error: { message: `No such path: ${request.url}`, type: "invalid_request_error", code: null, param: null } });
     const refuse = (status, message, headers) => send(response, status, dialect.error(status, ERRORS[status], message), headers);
     const key = (request.headers["x-api-key"] ?? request.headers.authorization ?? "").replace(/^Bearer /, "");
@@ -90,9 +101,10 @@ export class Provider {
     const raw = { tools: rawElements(rawMembers(text).get("tools") ?? "[]"), history: rawElements(rawMembers(text).get(dialect.history)) };
     if (script.conversation) this.compare(dialect, conversation, raw, body);
     const reply = { ...decided, calls: decided.calls.map((call) => ({ ...call, id: `${dialect.path === "/v1/messages" ? "toolu" : "call"}_${this.served}${random.below(1e9)}` })), id: `${this.served}x${random.below(1e9)}`, created: 1_700_000_000 + this.served, model: body.model, body, requestBytes: text.length };
-    conversation.last = fault ? null : { raw, reply, before: view.before ?? 0, chained: Boolean(body.previous_response_id) };
-    if (dialect.stored) bounded(this.stored, `resp_${reply.id}`, dialect.stored(view, reply));
-    request.socket.once("close", () => {
+    conversation.last = fault ? null : { raw, reply, before: view.before ?? 0, chained: Boolean(body.previous_response_id ?? body.thread) };
+    const kept = dialect.stored?.(view, reply);
+    if (kept) bounded(this.stored, `${dialect.ids}${reply.id}`, kept);
+    response.once("close", () => {
       if (response.writableFinished) return;
       this.gone += 1;
       record.gone = true;
@@ -124,9 +136,9 @@ export class Provider {
     const complain = (message) => this.complaints.push(`conversation ${conversation.requests.length}: ${message}`);
     const { last } = conversation;
     if (!last) return;
-    differs(last.raw.tools, raw.tools, "tools", complain);
-    // What a response's id stands for is not sent again.
-    if (body.previous_response_id || last.chained) return;
+    // A thread's tools, and what the id of a response stands for, are not sent again.
+    if (!body.thread) differs(last.raw.tools, raw.tools, "tools", complain);
+    if (body.previous_response_id || body.thread || last.chained) return;
     if (raw.history.length <= last.raw.history.length) return complain(`${raw.history.length} messages came after ${last.raw.history.length}`);
     differs(last.raw.history, raw.history, "messages", complain);
     const said = this.said(dialect, raw.history.slice(last.raw.history.length));

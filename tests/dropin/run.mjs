@@ -9,7 +9,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { examples } from "./examples.mjs";
 import { Provider } from "./provider.mjs";
+import { sdks } from "./sdks.mjs";
 import { Server } from "./server.mjs";
+import { leaks, together } from "./together.mjs";
 import { generate } from "./tools.mjs";
 
 const CHECK_MS = Number(process.env.DROPIN_LIMIT_MS ?? 90_000);
@@ -45,7 +47,7 @@ writeFileSync(toolsFile, JSON.stringify(tools.map(({ name, description, paramete
 const provider = await Provider.start();
 const server = process.env.TOOLSCOUT ? await Server.start(provider.url) : null;
 let failed = 0;
-for (const [name, check] of Object.entries({ ...examples })) {
+for (const [name, check] of Object.entries({ ...examples, ...sdks, ...together, ...(server && leaks) })) {
   if (name.includes(only) && !(await checked(name, check, { provider, server, tools, toolsFile }))) failed += 1;
 }
 await server?.end();

@@ -10,7 +10,7 @@ messages = []
 for question in QUESTIONS:
     messages.append({"role": "user", "content": question})
     while True:
-        with client.messages.stream(model="claude-sonnet-4-5", max_tokens=1024, messages=messages, tools=tools) as stream:
+        with client.messages.stream(model="claude-sonnet-5", max_tokens=1024, messages=messages, tools=tools) as stream:
             message = stream.get_final_message()
         messages.append({"role": "assistant", "content": message.content})
         if message.stop_reason != "tool_use":

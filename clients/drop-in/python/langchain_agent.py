@@ -5,7 +5,7 @@ from langchain.agents import create_agent
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 
-model = ChatOpenAI(base_url=f"{TOOLSCOUT}/v1", model="gpt-5-mini")
+model = ChatOpenAI(base_url=f"{TOOLSCOUT}/v1", model="gpt-5.4-mini")
 
 
 def tool(name: str, description: str, parameters: dict) -> StructuredTool:

@@ -18,7 +18,7 @@ def tool(name: str, description: str, parameters: dict) -> FunctionTool:
     return FunctionTool(name, description, parameters, invoke)
 
 
-agent = Agent("Clerk", model="gpt-5-mini", tools=[tool(**one) for one in TOOLS])
+agent = Agent("Clerk", model="gpt-5.4-mini", tools=[tool(**one) for one in TOOLS])
 messages = []
 for question in QUESTIONS:
     messages.append({"role": "user", "content": question})

@@ -12,7 +12,7 @@ messages = []
 for question in QUESTIONS:
     messages.append({"role": "user", "content": question})
     while True:
-        completion = client.chat.completions.create(model="gpt-5-mini", messages=messages, tools=tools)
+        completion = client.chat.completions.create(model="gpt-5.4-mini", messages=messages, tools=tools)
         message = completion.choices[0].message
         messages.append(message)
         if not message.tool_calls:

@@ -12,7 +12,7 @@ previous = None
 for question in QUESTIONS:
     new = [{"role": "user", "content": question}]
     while new:
-        response = client.responses.create(model="gpt-5-mini", input=new, tools=tools, previous_response_id=previous)
+        response = client.responses.create(model="gpt-5.4-mini", input=new, tools=tools, previous_response_id=previous)
         previous = response.id
         new = []
         for item in response.output:

@@ -5,7 +5,7 @@ from pydantic_ai import Agent, Tool
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-model = OpenAIChatModel("gpt-5-mini", provider=OpenAIProvider(base_url=f"{TOOLSCOUT}/v1"))
+model = OpenAIChatModel("gpt-5.4-mini", provider=OpenAIProvider(base_url=f"{TOOLSCOUT}/v1"))
 
 
 def tool(name: str, description: str, parameters: dict) -> Tool:

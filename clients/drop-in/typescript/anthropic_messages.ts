@@ -10,7 +10,7 @@ const messages: Anthropic.MessageParam[] = [];
 for (const question of QUESTIONS) {
   messages.push({ role: "user", content: question });
   for (;;) {
-    const message = await client.messages.create({ model: "claude-sonnet-4-5", max_tokens: 1024, messages, tools });
+    const message = await client.messages.create({ model: "claude-sonnet-5", max_tokens: 1024, messages, tools });
     messages.push({ role: "assistant", content: message.content });
     if (message.stop_reason !== "tool_use") {
       console.log(message.content.map((block) => (block.type === "text" ? block.text : "")).join(""));

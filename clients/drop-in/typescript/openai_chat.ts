@@ -10,7 +10,7 @@ const messages: OpenAI.ChatCompletionMessageParam[] = [];
 for (const question of QUESTIONS) {
   messages.push({ role: "user", content: question });
   for (;;) {
-    const stream = client.chat.completions.stream({ model: "gpt-5-mini", messages, tools });
+    const stream = client.chat.completions.stream({ model: "gpt-5.4-mini", messages, tools });
     const message = await stream.finalMessage();
     messages.push(message);
     if (!message.tool_calls) {

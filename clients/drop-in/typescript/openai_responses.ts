@@ -10,7 +10,7 @@ const input: OpenAI.Responses.ResponseInputItem[] = [];
 for (const question of QUESTIONS) {
   input.push({ role: "user", content: question });
   for (;;) {
-    const response = await client.responses.create({ model: "gpt-5-mini", input, tools, store: false });
+    const response = await client.responses.create({ model: "gpt-5.4-mini", input, tools, store: false });
     input.push(...(response.output as OpenAI.Responses.ResponseInputItem[]));
     const wanted = response.output.filter((item) => item.type === "function_call");
     if (wanted.length === 0) {

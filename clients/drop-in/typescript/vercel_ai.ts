@@ -11,9 +11,9 @@ const anthropic = createAnthropic({ baseURL: `${TOOLSCOUT}/v1` });
 const compatible = createOpenAICompatible({ name: "provider", baseURL: `${TOOLSCOUT}/v1`, apiKey: process.env.OPENAI_API_KEY });
 
 const models = {
-  openai: openai("gpt-5-mini"),
-  anthropic: anthropic("claude-sonnet-4-5"),
-  compatible: compatible("gpt-5-mini"),
+  openai: openai("gpt-5.4-mini"),
+  anthropic: anthropic("claude-sonnet-5"),
+  compatible: compatible("gpt-5.4-mini"),
 };
 const model = models[(process.env.PROVIDER ?? "openai") as keyof typeof models];
 

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The drop-in endpoint before clients that others wrote: SDKs and agent frameworks of Python and TypeScript, at pinned
+# versions from PyPI and npm, unmodified but for the base URL, before a provider that is played. Needs Python 3.10 and
+# Node.js 20 or newer. Given a part of a check's name, runs that check alone.
+#
+# usage: scripts/check_dropin.sh [PART]     DROPIN_SOAK_S: how long clients come and go, by default 20 s
+#                                           DROPIN_DIRECT=1: the clients speak with the provider itself
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if [ -z "${DROPIN_DIRECT:-}" ]; then
+  TOOLSCOUT=$(realpath "${TOOLSCOUT:-target/debug/toolscout}")
+  [ -x "$TOOLSCOUT" ] || cargo build --quiet --locked --bin toolscout
+  export TOOLSCOUT
+else
+  unset TOOLSCOUT
+fi
+
+clients=$PWD/target/dropin
+mkdir -p "$clients"
+if ! cmp --silent tests/dropin/requirements.txt "$clients/venv/installed.txt"; then
+  [ -x "$clients/venv/bin/python" ] || python3 -m venv "$clients/venv"
+  "$clients/venv/bin/pip" install --quiet --disable-pip-version-check --requirement tests/dropin/requirements.txt
+  cp tests/dropin/requirements.txt "$clients/venv/installed.txt"
+fi
+cp tests/dropin/*.json tests/dropin/*.mjs clients/drop-in/typescript/* "$clients"
+if ! cmp --silent tests/dropin/package-lock.json "$clients/node_modules/.installed-lock.json"; then
+  (cd "$clients" && npm ci --silent --no-audit --no-fund --ignore-scripts)
+  cp tests/dropin/package-lock.json "$clients/node_modules/.installed-lock.json"
+fi
+
+export DROPIN_PYTHON=$clients/venv/bin/python DROPIN_EXAMPLES=$PWD/clients/drop-in DROPIN_TESTS=$PWD/tests/dropin
+# Nothing but loopback: no traces, no version checks, no proxy.
+export LANGSMITH_TRACING=false AI_SDK_LOG_WARNINGS=false NO_PROXY=127.0.0.1 PYTHONDONTWRITEBYTECODE=1
+cd "$clients"
+node_modules/.bin/tsc
+exec node run.mjs "${1:-}"
