@@ -1,5 +1,6 @@
 //! Examples that are no commands: the program reads them, or they are part of a file that is run.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 
@@ -70,16 +71,48 @@ fn toml_is_what_it_is_shown_as() {
 
 #[test]
 fn python_and_typescript_are_parts_of_the_clients() {
-    for (language, client) in [
-        ("python", "clients/python/search_tools.py"),
-        ("ts", "clients/typescript/search_tools.ts"),
-    ] {
-        let whole = fs::read_to_string(page::root().join(client)).expect("a client");
+    for (language, extension) in [("python", "py"), ("ts", "ts")] {
+        let clients = clients(extension);
         each(language, |page, block| {
-            let part = whole.contains(&block.text);
-            assert!(part, "{}:{} is not in {client}", page.name, block.line);
+            let part = clients.values().any(|text| text.contains(&block.text));
+            assert!(part, "{}:{} is in no client", page.name, block.line);
         });
     }
+}
+
+#[test]
+fn every_drop_in_example_is_on_its_page() {
+    let page = Page::read("docs/drop-in.md");
+    for (name, text) in clients("py").into_iter().chain(clients("ts")) {
+        let shared = name.contains("/company.");
+        if shared || !name.starts_with("clients/drop-in/") {
+            continue;
+        }
+        assert!(page.text.contains(&format!("(../{name})")), "{name}");
+        let mut blocks = page.blocks().into_iter();
+        let shown = blocks.any(|block| text.contains(&block.text));
+        assert!(shown, "the page shows nothing of {name}");
+    }
+}
+
+/// The texts of the clients with this extension, by path from the root.
+fn clients(extension: &str) -> BTreeMap<String, String> {
+    let mut texts = BTreeMap::new();
+    for folder in ["", "drop-in/"].map(|within| format!("clients/{within}")) {
+        for language in ["python", "typescript"] {
+            let folder = format!("{folder}{language}");
+            for entry in fs::read_dir(page::root().join(&folder)).expect("a folder of clients") {
+                let path = entry.expect("an entry").path();
+                if path.extension().is_some_and(|found| found == extension) {
+                    let file = path.file_name().expect("a name").to_string_lossy();
+                    let text = fs::read_to_string(&path).expect("a client");
+                    texts.insert(format!("{folder}/{file}"), text);
+                }
+            }
+        }
+    }
+    assert!(!texts.is_empty(), "no client ends in .{extension}");
+    texts
 }
 
 fn each(language: &str, check: impl Fn(&Page, &Block)) {

@@ -37,6 +37,11 @@ function parsed(text) {
   }
 }
 
+/** True when the provider is to search the tools itself; only then may they be deferred. */
+function searches({ tools = [] }) {
+  return tools.some(({ type }) => type?.startsWith("tool_search"));
+}
+
 /** A text, or the texts of its parts. */
 function textOf(content) {
   if (typeof content === "string") return content;
@@ -161,7 +166,7 @@ class Responses {
 
   read(body, stored) {
     checkFields(body, this.fields, "");
-    const tools = (body.tools ?? []).map((tool) => this.readTool(tool));
+    const tools = (body.tools ?? []).map((tool) => this.readTool(tool, searches(body)));
     checkNames(tools.filter(({ hosted }) => !hosted));
     const choice = body.tool_choice ?? "auto";
     const named = choice.type === "function" ? choice.name : undefined;
@@ -174,9 +179,9 @@ class Responses {
     return { tools, messages, before: before.length, named, choice: named ? "named" : choice, parallel: body.parallel_tool_calls !== false };
   }
 
-  readTool(tool) {
+  readTool(tool, searches) {
     if (tool.type !== "function") return { name: tool.type, hosted: true };
-    checkFields(tool, words("type name description parameters strict"), "tools[].");
+    checkFields(tool, words(`type name description parameters strict ${searches ? "defer_loading" : ""}`), "tools[].");
     return tool;
   }
 
@@ -302,7 +307,7 @@ class Messages {
     if (!headers["anthropic-version"]) refuse("anthropic-version: header is required");
     if (!Number.isInteger(body.max_tokens)) refuse("max_tokens: Field required");
     checkFields(body, this.fields, "");
-    const tools = (body.tools ?? []).map((tool) => this.readTool(tool));
+    const tools = (body.tools ?? []).map((tool) => this.readTool(tool, searches(body)));
     checkNames(tools);
     const { type = "auto", name: named, disable_parallel_tool_use: alone } = body.tool_choice ?? {};
     if (named && !tools.some(({ name }) => name === named)) refuse(`Tool '${named}' not found in provided tools`);
@@ -325,9 +330,9 @@ class Messages {
     return body.thread ? { tools: body.tools, messages: [...body.messages, { role: "assistant", content: this.blocks(reply) }] } : null;
   }
 
-  readTool(tool) {
+  readTool(tool, searches) {
     if (tool.type && tool.type !== "custom") return { name: tool.name, hosted: true };
-    checkFields(tool, words("type name description input_schema cache_control strict input_examples eager_input_streaming"), "tools[].");
+    checkFields(tool, words(`type name description input_schema cache_control strict input_examples eager_input_streaming ${searches ? "defer_loading" : ""}`), "tools[].");
     return { ...tool, parameters: tool.input_schema };
   }
 

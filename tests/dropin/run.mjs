@@ -8,6 +8,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { examples } from "./examples.mjs";
+import { faults } from "./faults.mjs";
+import { passing } from "./passing.mjs";
 import { Provider } from "./provider.mjs";
 import { sdks } from "./sdks.mjs";
 import { Server } from "./server.mjs";
@@ -47,7 +49,7 @@ writeFileSync(toolsFile, JSON.stringify(tools.map(({ name, description, paramete
 const provider = await Provider.start();
 const server = process.env.TOOLSCOUT ? await Server.start(provider.url) : null;
 let failed = 0;
-for (const [name, check] of Object.entries({ ...examples, ...sdks, ...together, ...(server && leaks) })) {
+for (const [name, check] of Object.entries({ ...examples, ...sdks, ...together, ...(server && { ...passing, ...faults, ...leaks }) })) {
   if (name.includes(only) && !(await checked(name, check, { provider, server, tools, toolsFile }))) failed += 1;
 }
 await server?.end();

@@ -85,7 +85,7 @@ async function goneAway({ provider, server, tools }) {
     while (Date.now() < end) {
       const one = generated(number++, catalogs);
       const leaving = new AbortController();
-      const timer = setTimeout(() => leaving.abort(), random.below(400));
+      const timer = setTimeout(() => leaving.abort(), random.below(random.chance(0.2) ? 5_000 : 400));
       one.turns = one.turns.map((turn) => turn.replace('"conversation"', '"slowly":3,"conversation"'));
       try {
         await hold(one, url, { options: { fetch: (address, request) => fetch(address, { ...request, signal: leaving.signal }) } });

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# What a model is shown of a request's tools with the program in between and without, over sets of tools and requests
+# (a folder each: tools.jsonl, queries.jsonl, as `toolscout eval` reads them). The model is played: it searches with the
+# request's own words, once, and calls those of the right tools that it is shown then. Tokens are those of o200k_base
+# over the JSON of the tools. Prints a table. Needs what scripts/check_dropin.sh installs.
+#
+# usage: scripts/dropin_tokens.sh [--queries N] FOLDER...     at most N requests a set, by default 200
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+TOOLSCOUT=$(realpath "${TOOLSCOUT:-target/debug/toolscout}")
+[ -x "$TOOLSCOUT" ] || cargo build --quiet --locked --bin toolscout
+export TOOLSCOUT
+[ -d target/dropin/node_modules ] || scripts/check_dropin.sh nothing
+cp tests/dropin/*.mjs target/dropin
+exec node target/dropin/tokens.mjs "$@"
