@@ -9,8 +9,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ -z "${DROPIN_DIRECT:-}" ]; then
-  TOOLSCOUT=$(realpath "${TOOLSCOUT:-target/debug/toolscout}")
-  [ -x "$TOOLSCOUT" ] || cargo build --quiet --locked --bin toolscout
+  program=${TOOLSCOUT:-target/debug/toolscout}
+  [ -x "$program" ] || cargo build --quiet --locked --bin toolscout
+  TOOLSCOUT=$(realpath "$program")
   export TOOLSCOUT
 else
   unset TOOLSCOUT

@@ -8,8 +8,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-TOOLSCOUT=$(realpath "${TOOLSCOUT:-target/debug/toolscout}")
-[ -x "$TOOLSCOUT" ] || cargo build --quiet --locked --bin toolscout
+program=${TOOLSCOUT:-target/debug/toolscout}
+[ -x "$program" ] || cargo build --quiet --locked --bin toolscout
+TOOLSCOUT=$(realpath "$program")
 export TOOLSCOUT
 [ -d target/dropin/node_modules ] || scripts/check_dropin.sh nothing
 cp tests/dropin/*.mjs target/dropin

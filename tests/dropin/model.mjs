@@ -21,7 +21,7 @@ export function asking(text, script) {
 
 /** Ours, by what it takes: a client may have a tool of that name too. */
 export function searchTool(tools) {
-  return tools.find(({ name, parameters }) => name.includes("tool_search") && parameters?.properties?.queries);
+  return tools.find(({ parameters }) => parameters?.properties?.query && parameters.properties.queries);
 }
 
 /**

@@ -30,6 +30,8 @@ export class Provider {
     /** Is told every request's text. */
     provider.watch = null;
     provider.server = createServer({ noDelay: true }, (request, response) => provider.answer(request, response));
+    // As long as a provider's, so that it closes none that is about to be used again.
+    provider.server.keepAliveTimeout = 120_000;
     await new Promise((resolve) => provider.server.listen(port, "127.0.0.1", resolve));
     provider.url = `http://127.0.0.1:${provider.server.address().port}`;
     return provider;
