@@ -31,7 +31,7 @@ function check(fault, streams, seen, where) {
   const what = `${where}: ${JSON.stringify(seen)}`;
   assert(seen.error, `${where} was answered: ${JSON.stringify(seen)}`);
   // Within a stream that has begun, whose status was 200, or that was cut off.
-  if (streams && (fault.in === "call" || !STATUS[fault.kind])) return assert(seen.kinds.includes("APIError"), what);
+  if (streams && (fault.in === "call" || !STATUS[fault.kind])) return assert(seen.kinds.some((kind) => ["APIError", "ResponseErrorEvent"].includes(kind)), what);
   assert.equal(seen.error, STATUS[fault.kind] ?? "InternalServerError", what);
   assert.equal(seen.status, STATUS[fault.kind] ? fault.kind : 502, what);
   if (STATUS[fault.kind]) assert.match(seen.message, new RegExp(`scripted ${fault.kind}`), what);
@@ -78,15 +78,40 @@ async function triedAgain({ provider, server, tools }) {
 
 /** The client waits no longer than it wants to, and the provider is told. */
 async function tooSlow({ provider, server, tools }) {
+  const kinds = new Set();
   for (const way of TYPESCRIPT) {
-    const held = conversation(way, server.url, tools, KEY, { timeout: 700 });
-    await assert.rejects(held.answers([question(tools, `slow ${way}`, { kind: "slow", in: "call" })]), (error) => {
-      assert(told(error).kinds.includes("APIError") || error.name === "AbortError", `${way}: ${told(error).kinds}`);
-      return true;
-    }).catch((error) => {
-      throw new Error(`${way}: ${error.message}`);
-    });
+    const leaving = (address, request) => fetch(address, { ...request, signal: AbortSignal.timeout(700) });
+    const held = conversation(way, server.url, tools, KEY, way.includes("stream") ? { fetch: leaving } : { timeout: 700 });
+    const seen = await held.answers([question(tools, `slow ${way}`, { kind: "slow", in: "call" })]).then((answers) => ({ answers }), told);
+    assert(seen.error, `${way}: ${JSON.stringify(seen)}`);
+    kinds.add(seen.error);
     await until(() => provider.open === 0, 5_000);
+  }
+  return [...kinds].join(", ");
+}
+
+/** The provider says nothing more, before an answer or within it, for longer than the server waits. */
+async function silent({ provider, tools, toolsFile }) {
+  const server = await Server.start(provider.url, { more: ["--llm-wait", "1"] });
+  const faults = ["slow", "stall"].flatMap((kind) => ["search", "call"].map((round) => ({ kind, in: round })));
+  const asked = (language, way, fault) => [question(tools, `silent ${language} ${way} ${fault.kind} ${fault.in}`, fault)];
+  try {
+    // One after the other, each waiting: of the four, the first and the last.
+    const cases = PYTHON.flatMap((mode) => [faults[0], faults[3]].map((fault) => ({ mode, questions: asked("Python", mode, fault), fault })));
+    const seen = await python({ provider, server, toolsFile }, cases);
+    const held = (way, fault) => conversation(way, server.url, tools, KEY).answers(asked("TypeScript", way, fault)).then((answers) => ({ answers }), told);
+    for (const way of TYPESCRIPT) seen.push(...(await Promise.all(faults.map((fault) => held(way, fault)))));
+    const ways = [...cases.map(({ mode, fault }) => [mode, fault]), ...TYPESCRIPT.flatMap((way) => faults.map((fault) => [way, fault]))];
+    for (const [index, [way, fault]] of ways.entries()) {
+      const what = `${way}, ${fault.kind} in ${fault.in}: ${JSON.stringify(seen[index])}`;
+      const begun = way.includes("stream") && (fault.in === "call" || fault.kind === "stall");
+      assert(seen[index].kinds?.some((kind) => ["APIError", "ResponseErrorEvent"].includes(kind)), what);
+      assert(begun || seen[index].status === 504, what);
+    }
+    await until(() => provider.open === 0, 5_000);
+    return `${ways.length} silences: ${[...new Set(seen.map(({ error }) => error))].join(", ")}`;
+  } finally {
+    await server.end();
   }
 }
 
@@ -107,5 +132,6 @@ export const faults = {
   "faults, Python": inPython,
   "faults: the SDK tries again": triedAgain,
   "faults: too slow": tooSlow,
+  "faults: the provider is silent": silent,
   "faults: the provider is down": down,
 };

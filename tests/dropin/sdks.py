@@ -20,6 +20,10 @@ with open(sys.argv[1], encoding="utf-8") as file:
     TOOLS = json.load(file)
 
 
+class ResponseErrorEvent(Exception):
+    """The Responses API ends a stream that fails with an event, which the SDK gives as it is."""
+
+
 class Report(BaseModel):
     title: str
     count: int
@@ -147,6 +151,9 @@ class ResponsesRawStream(Responses):
         text, arguments, numbers, done, final = "", {}, [], [], None
         for event in self.client.responses.create(**self.request, stream=True):
             numbers.append(event.sequence_number)
+            assert numbers == sorted(set(numbers)), f"sequence numbers are not in order: {numbers}"
+            if event.type == "error":
+                raise ResponseErrorEvent(event.message)
             if event.type == "response.output_text.delta":
                 text += event.delta
             if event.type == "response.function_call_arguments.delta":
@@ -156,7 +163,6 @@ class ResponsesRawStream(Responses):
                 done.append(event.item)
             if event.type == "response.completed":
                 final = event.response
-        assert numbers == sorted(set(numbers)), f"sequence numbers are not in order: {numbers}"
         assert text == final.output_text, (text, final.output_text)
         assert [item.id for item in done] == [item.id for item in final.output]
         for item in final.output:
@@ -304,7 +310,7 @@ async def converse(case):
 
 
 def told(error):
-    kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__.split(".")[0] in ("openai", "anthropic")]
+    kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__.split(".")[0] in ("openai", "anthropic", "__main__")]
     return {"error": type(error).__name__, "kinds": kinds, "status": getattr(error, "status_code", None), "message": str(error)[:400]}
 
 

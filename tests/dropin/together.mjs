@@ -12,7 +12,7 @@ import { Random } from "./random.mjs";
 import { Server, until } from "./server.mjs";
 import { conversation } from "./ways.mjs";
 
-const CONVERSATIONS = Number(process.env.DROPIN_CONVERSATIONS ?? 300);
+const CONVERSATIONS = Number(process.env.DROPIN_CONVERSATIONS ?? 200);
 const SOAK_S = Number(process.env.DROPIN_SOAK_S ?? 20);
 /** The operating system and the allocator keep some of what was freed. */
 const GROWTH_MB = 64;
@@ -86,7 +86,8 @@ async function goneAway({ provider, server, tools }) {
     while (Date.now() < end) {
       const one = generated(number++, catalogs);
       const leaving = new AbortController();
-      const timer = setTimeout(() => leaving.abort(), random.below(random.chance(0.2) ? 5_000 : 400));
+      // Most leave at some moment; the others stay to the end.
+      const timer = random.chance(0.9) && setTimeout(() => leaving.abort(), random.below(random.pick([50, 400, 2_000])));
       one.turns = one.turns.map((turn) => turn.replace('"conversation"', '"slowly":3,"conversation"'));
       try {
         await hold(one, url, { options: { fetch: (address, request) => fetch(address, { ...request, signal: leaving.signal }) } });
