@@ -3,7 +3,7 @@
  * - `conversation`: its name, for the checks and the records;
  * - `steps`: each with `calls` (`name`, `arguments`, and `need`, what to search for where the tool is not there) that
  *   are made at once, `say`, a text before them, `think`, and `blind` (calls tools that it was not shown), `mixed`
- *   (searches and calls in one round);
+ *   (searches and calls in one round), `limit` (how many tools a search is to find);
  * - `answer`: its text, or an object, in the end;
  * - `fault`: what goes wrong (`kind`), in which round (`in`: search, call or answer), and how often (`times`).
  */
@@ -74,17 +74,17 @@ class Turn {
     const there = left.filter(({ name }) => this.names.has(name));
     const wanted = left.filter((call) => !there.includes(call) && !this.hasSearched(call.need));
     if (wanted.length > 0 && this.search && !this.view.named) {
-      const searches = this.searches(wanted);
+      const searches = this.searches(wanted, step.limit);
       return { round: "search", ...before, calls: step.mixed ? [...there, ...searches] : searches };
     }
     return there.length > 0 ? { round: "call", ...before, calls: there } : null;
   }
 
-  searches(wanted) {
+  searches(wanted, limit) {
     const needs = [...new Set(wanted.map(({ need }) => need))];
     const { name } = this.search;
-    if (needs.length > 1 && this.random.chance(0.5)) return [{ name, arguments: { queries: needs } }];
-    return needs.map((query) => ({ name, arguments: { query } }));
+    if (needs.length > 1 && this.random.chance(0.5)) return [{ name, arguments: { queries: needs, limit } }];
+    return needs.map((query) => ({ name, arguments: { query, limit } }));
   }
 
   hasSearched(need) {

@@ -30,11 +30,11 @@ function readTools(folder) {
 }
 
 /** Tokens of the tools of each request that the provider got for one question, and the names in the last. */
-async function ask(provider, server, tools, query, right) {
+async function ask(provider, server, tools, query, right, limit) {
   const sent = [];
   provider.watch = (text) => sent.push(text);
   const calls = right.map((name) => ({ name, arguments: {}, need: query }));
-  const content = asking("Please.", { steps: [{ calls }] });
+  const content = asking("Please.", { steps: [{ calls, limit }] });
   const response = await fetch(`${server.url}/v1/chat/completions`, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${KEY}` },
@@ -54,7 +54,7 @@ function tokensOf(tools) {
   }, 0);
 }
 
-async function measure(folder, most) {
+async function measure(folder, most, limit) {
   const { tools, names } = readTools(folder);
   const text = JSON.stringify(tools);
   const all = tokensOf(rawElements(text));
@@ -65,7 +65,7 @@ async function measure(folder, most) {
   try {
     for (const { query, relevant } of queries) {
       const right = relevant.map((id) => names.get(id)).filter(Boolean);
-      const requests = await ask(provider, server, text, query, right);
+      const requests = await ask(provider, server, text, query, right, limit);
       const shown = new Set(requests.at(-1).map((tool) => JSON.parse(tool).function.name));
       first.push(tokensOf(requests[0]));
       last.push(tokensOf(requests.at(-1)));
@@ -85,8 +85,8 @@ async function measure(folder, most) {
   ];
 }
 
-const { values, positionals } = parseArgs({ allowPositionals: true, options: { queries: { type: "string", default: "200" } } });
+const { values, positionals } = parseArgs({ allowPositionals: true, options: { queries: { type: "string", default: "200" }, limit: { type: "string" } } });
 const heads = ["set", "tools", "requests", "right tools", "tokens of all tools", "tokens shown first", "shown after the search", "saved, both rounds", "tools found", "right ones shown", "all right ones shown"];
 console.log(`| ${heads.join(" | ")} |\n|${heads.map(() => "---").join("|")}|`);
-for (const folder of positionals) console.log(`| ${(await measure(folder, Number(values.queries))).join(" | ")} |`);
+for (const folder of positionals) console.log(`| ${(await measure(folder, Number(values.queries), values.limit && Number(values.limit))).join(" | ")} |`);
 process.exit(0);
