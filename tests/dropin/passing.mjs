@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import OpenAI from "openai";
+import { questions } from "./conversation.mjs";
 import { asking } from "./model.mjs";
 import { KEY } from "./provider.mjs";
 import { DIALECTS } from "./dialects.mjs";
@@ -171,6 +172,30 @@ async function headersPass(world) {
   assert(models.data.some(({ id }) => id === "scripted"), JSON.stringify(models));
 }
 
+/** What was remembered is gone in the middle of the conversation: nothing fails, and what was called is shown again. */
+async function forgotten(world, dialect) {
+  const { provider, tools } = world;
+  const name = `forgotten ${dialect}`;
+  const turns = questions(tools, name);
+  const servers = [await Server.start(provider.url), await Server.start(provider.url)];
+  try {
+    const way = (server) => conversation(WAY_OF[dialect], server.url, tools, KEY);
+    const [before, after] = servers.map(way);
+    await before.answers(turns.slice(0, 2).map(({ question }) => question));
+    after.messages = before.messages;
+    const answers = await after.answers(turns.slice(2).map(({ question }) => question));
+    assert.deepEqual(answers, turns.slice(2).map(({ answer }) => answer));
+    const rounds = provider.conversation(name).slice(-3).map(({ round }) => round);
+    assert.equal(rounds.join(" "), "answer call answer");
+    // That the prompt has lost the hidden rounds is what is to be expected, and nothing else.
+    const others = provider.complaints.filter((complaint) => !/^conversation 7: /.test(complaint));
+    assert.deepEqual(others, []);
+    provider.complaints.length = 0;
+  } finally {
+    await Promise.all(servers.map((server) => server.end()));
+  }
+}
+
 /** The server's own agent answers; its model is the same provider. */
 async function agent({ provider }) {
   const server = await Server.start(provider.url, { environment: { TOOLSCOUT_LLM_KEY: KEY, TOOLSCOUT_MODEL: "scripted" } });
@@ -197,6 +222,7 @@ export const passing = {
   "shown: tools that are chosen": dialects(choices),
   "shown: a client's own tool_search": dialects(sameName),
   "shown: thoughts, mixed and blind calls": dialects(unusual),
+  "shown: what was called, after a restart": dialects(forgotten),
   "answers: two tools of one name": dialects(twins),
   "answers: usage in all": dialects(accounts),
   "answers: the server's agent": agent,
