@@ -6,7 +6,7 @@ import { Random } from "./random.mjs";
 import { exampleArguments } from "./tools.mjs";
 import { conversation } from "./ways.mjs";
 
-export const GENERATED_WAYS = process.env.DROPIN_WAYS?.split(";") ?? ["chat.completions.create", "chat.completions.create, stream", "chat.completions.stream", "responses.create", "responses.create, stream", "responses.stream", "messages.create", "messages.create, stream", "messages.stream"];
+export const GENERATED_WAYS = ["chat.completions.create", "chat.completions.create, stream", "chat.completions.stream", "responses.create", "responses.create, stream", "responses.stream", "messages.create", "messages.create, stream", "messages.stream"];
 
 const SAYINGS = ["One moment.", "Ich sehe nach: größer als gedacht.", "調べます。", "On it 🙂", 'He said "wait".'];
 
