@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 23] = [
+const LIST: [Excused; 24] = [
     excused(
         "make ",
         Instead::Target,
@@ -108,6 +108,7 @@ const LIST: [Excused; 23] = [
         "takes minutes, and root",
     ),
     excused("scripts/fuzz", Instead::Script, "takes minutes"),
+    excused("scripts/many", Instead::Script, "takes minutes"),
     excused(
         "benches/load/run.sh",
         Instead::Script,
