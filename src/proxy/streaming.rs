@@ -31,6 +31,7 @@ pub async fn answer(exchange: Box<Exchange>, response: Response) -> Result<Proxy
         response: Some(response),
         frames: Frames::default(),
         out: VecDeque::new(),
+        is_round_over: false,
         refusal: None,
     };
     match rounds.next().await {
@@ -61,6 +62,8 @@ struct Rounds {
     response: Option<Response>,
     frames: Frames,
     out: VecDeque<Bytes>,
+    /// Whether all of the round was read.
+    is_round_over: bool,
     /// The provider's refusal of a later round.
     refusal: Option<Response>,
 }
@@ -73,7 +76,12 @@ impl Rounds {
                 return Some(Ok(joined(&mut self.out)));
             }
             self.response.as_ref()?;
-            if let Err(failure) = self.read().await {
+            // What came is sent before the end of its round, which may take another round.
+            let went = match self.is_round_over {
+                true => self.end_round().await,
+                false => self.read().await,
+            };
+            if let Err(failure) = went {
                 self.response = None;
                 // What came before the failure goes first.
                 return Some(Err(self.exchange.failed(failure)));
@@ -99,7 +107,7 @@ impl Rounds {
         Some(last.into())
     }
 
-    /// Reads what comes next, to the end of the round if it has come.
+    /// Reads what comes next.
     async fn read(&mut self) -> Result<(), Failure> {
         let Some(response) = &mut self.response else {
             return Ok(());
@@ -112,9 +120,7 @@ impl Rounds {
             Some(bytes) => {
                 self.frames.push(&bytes);
                 self.take_frames()?;
-                if !self.answer.is_ended() {
-                    return Ok(());
-                }
+                self.is_round_over = self.answer.is_ended();
             }
             None => {
                 if let Some(frame) = self.frames.finish() {
@@ -125,9 +131,10 @@ impl Rounds {
                         None => Failure::cut_off("the connection closed within an event"),
                     })?;
                 }
+                self.is_round_over = true;
             }
         }
-        self.end_round().await
+        Ok(())
     }
 
     fn take_frames(&mut self) -> Result<(), Failure> {
@@ -141,6 +148,7 @@ impl Rounds {
     }
 
     async fn end_round(&mut self) -> Result<(), Failure> {
+        self.is_round_over = false;
         if let Some(response) = self.response.take() {
             drain(response);
         }
