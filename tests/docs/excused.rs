@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 24] = [
+const LIST: [Excused; 23] = [
     excused(
         "make ",
         Instead::Target,
@@ -52,11 +52,6 @@ const LIST: [Excused; 24] = [
     excused("toolscout add https:", Instead::Help, "needs a network"),
     excused("toolscout store", Instead::Help, "needs PostgreSQL"),
     excused("toolscout serve --store", Instead::Help, "needs PostgreSQL"),
-    excused(
-        "toolscout keys create --store",
-        Instead::Help,
-        "needs PostgreSQL",
-    ),
     excused(
         "toolscout agent --llm http:",
         Instead::Help,
