@@ -13,6 +13,7 @@ pub mod changes;
 pub mod config;
 pub mod connection;
 pub mod gateway;
+pub mod inspect;
 pub mod install;
 #[doc(hidden)]
 pub mod lines;
