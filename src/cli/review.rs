@@ -12,6 +12,7 @@ use super::context::{Context, Legs};
 use super::exit::UsageError;
 use crate::gate::audit::{AuditLog, FILE_NAME};
 use crate::mcp::approved::{Approved, BlockedBy, ChangeKind, ToolChange, Undecided};
+use crate::mcp::inspect::OtherTools;
 use crate::mcp::review::{Review, Reviewed, Verdict, decide};
 use crate::printable::{counted, excerpt};
 
@@ -127,15 +128,16 @@ fn list(context: &Context, catalog: &Catalog, servers: &[String]) -> Result<()> 
     let servers: BTreeSet<&str> = servers.iter().map(String::as_str).collect();
     changes.retain(|id, _| servers.is_empty() || servers.contains(id.server()));
     let searcher = catalog.searcher();
+    let names = OtherTools::of(searcher.ids_after(None));
     if context.printer.is_json() {
         let changes: Vec<Value> = changes
             .iter()
-            .map(|(id, change)| as_json(&searcher, id, change))
+            .map(|(id, change)| as_json(&searcher, &names, id, change))
             .collect();
         return context.printer.json(&json!({ "changes": changes }));
     }
     for (id, change) in &changes {
-        context.printer.text(card(&searcher, id, change))?;
+        context.printer.text(card(&searcher, &names, id, change))?;
     }
     let blocked = changes
         .values()
@@ -148,17 +150,18 @@ fn list(context: &Context, catalog: &Catalog, servers: &[String]) -> Result<()> 
     ))
 }
 
-fn as_json(searcher: &Searcher, id: &ToolId, change: &ToolChange) -> Value {
+fn as_json(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChange) -> Value {
     let in_catalog = searcher.tool(id);
+    let findings = change.findings(in_catalog.as_ref(), names);
     json!({
         "id": id, "kind": change.kind, "parts": change.parts(), "blocked_by": change.blocked_by,
         "since_ms": change.since_ms, "before": change.approved.as_deref(),
-        "after": change.current(in_catalog.as_ref()).map(|tool| &**tool),
+        "after": change.current(in_catalog.as_ref()).map(|tool| &**tool), "findings": findings,
     })
 }
 
 /// A change with what it changes, one line each.
-fn card(searcher: &Searcher, id: &ToolId, change: &ToolChange) -> String {
+fn card(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChange) -> String {
     let parts = change.parts();
     let mut head = format!("{} {id}", sign(change));
     if !parts.is_empty() {
@@ -178,6 +181,10 @@ fn card(searcher: &Searcher, id: &ToolId, change: &ToolChange) -> String {
     for part in parts {
         lines.extend(before.map(|tool| format!("  - {}", text(tool, part))));
         lines.extend(after.map(|tool| format!("  + {}", text(tool, part))));
+    }
+    for finding in change.findings(in_catalog.as_ref(), names) {
+        let (kind, path) = (finding.kind.described(), &finding.path);
+        lines.push(format!("  ! {kind} ({path}): {}", finding.text));
     }
     lines.join("\n")
 }

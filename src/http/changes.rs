@@ -19,6 +19,7 @@ use super::wire::ToolBody;
 use crate::catalog_writer::Change;
 use crate::mcp::approved::{Approved, BlockedBy, ChangeKind, ToolChange, Undecided};
 use crate::mcp::changes::BLOCKED_BY_PERSON;
+use crate::mcp::inspect::{Finding, OtherTools};
 use crate::mcp::review::{self, Review, ReviewError, Reviewed, Verdict};
 
 /// Most decisions of one request.
@@ -71,7 +72,9 @@ pub struct ChangeBody {
     blocked_by: Option<BlockedBy>,
     /// When the change was first seen, in Unix milliseconds.
     since_ms: i64,
-    /// Names the definition that is to be decided on.
+    /// What is suspicious about the definition that is to be decided on.
+    findings: Vec<Finding>,
+    /// Names that definition.
     version: String,
     /// The approved definition; absent for a new tool, and where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -289,12 +292,13 @@ fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: us
         .iter()
         .filter(|(id, _)| after.is_none_or(|after| id.as_str() > after))
         .peekable();
+    let names = OtherTools::of(searcher.ids_after(None));
     let (mut listed, mut bytes, mut last) = (Vec::new(), 0, None);
     while listed.len() < limit && bytes < MAX_PAGE_BYTES {
         let Some((id, change)) = rest.next() else {
             break;
         };
-        let body = ChangeBody::of(searcher, id, change);
+        let body = ChangeBody::of(searcher, &names, id, change);
         bytes += serde_json::to_string(&body).map_or(0, |json| json.len());
         listed.push(body);
         last = Some(id);
@@ -313,7 +317,7 @@ fn page(searcher: &Searcher, changes: &Undecided, after: Option<&str>, limit: us
 }
 
 impl ChangeBody {
-    fn of(searcher: &Searcher, id: &ToolId, change: &ToolChange) -> Self {
+    fn of(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChange) -> Self {
         let in_catalog = searcher.tool(id);
         ChangeBody {
             id: id.to_string(),
@@ -321,6 +325,7 @@ impl ChangeBody {
             parts: change.parts(),
             blocked_by: change.blocked_by,
             since_ms: change.since_ms,
+            findings: change.findings(in_catalog.as_ref(), names),
             version: change.version(in_catalog.as_ref()),
             before: change.approved.as_deref().map(ToolBody::from),
             after: change

@@ -690,8 +690,8 @@ fn log_sync(synced: &Synced) {
 
 fn log_changes(flags: &[Flag]) {
     for flag in flags {
-        let what = flag.parts.join(" and ");
-        tracing::warn!(tool = %flag.id, what, blocked = flag.blocked, "a tool changed after it was approved");
+        let (tool, what, blocked) = (&flag.id, flag.described(), flag.blocked);
+        tracing::warn!(%tool, what, blocked, "a person should look at a tool: toolscout review");
     }
 }
 

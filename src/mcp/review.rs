@@ -18,6 +18,7 @@ use crate::mcp::approved::{
     Approved, ApprovedError, ApprovedPlace, BlockedBy, ChangeKind, Record, Remembered, ToolChange,
     Update,
 };
+use crate::mcp::inspect::{Finding, OtherTools, inspect};
 
 /// A decision about a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -125,6 +126,12 @@ impl ToolChange {
             ChangeKind::Removed => None,
             _ => self.offered.as_ref().or(in_catalog),
         }
+    }
+
+    /// What is suspicious about the definition that a person decides on.
+    pub fn findings(&self, in_catalog: Option<&Arc<Tool>>, names: &OtherTools) -> Vec<Finding> {
+        let current = self.current(in_catalog);
+        current.map_or_else(Vec::new, |tool| inspect(tool, names))
     }
 
     /// Names the definition that a person decides on.

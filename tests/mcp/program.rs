@@ -160,7 +160,7 @@ async fn sync_flags_what_changed_after_it_was_approved() {
         blocked.stdout
     );
     assert!(blocked.stderr.contains(
-        "s/read changed after it was approved: its description; it is kept out of the catalog"
+        "s/read: its description changed after it was approved; it is kept out of the catalog"
     ));
     assert_ne!(world.run(&["show", "s/read"]).await.code, 0);
     let accepted = world

@@ -14,7 +14,7 @@ use super::super::interrupt::Interrupt;
 use super::print_changes;
 use crate::mcp::PoolConfig;
 use crate::mcp::approved::{Approved, Update};
-use crate::mcp::changes::{ApprovedBefore, Flag};
+use crate::mcp::changes::ApprovedBefore;
 use crate::mcp::sync::{OfferedTools, Synced, compare, fetch_all};
 use crate::printable::{self, counted};
 
@@ -230,16 +230,13 @@ impl ServersReport {
 
 fn print_synced(context: &Context, synced: &Synced) -> Result<()> {
     print_changes(context, &synced.changes)?;
-    for Flag { id, parts, blocked } in &synced.flagged {
-        let parts = parts.join(" and ");
-        let end = if *blocked {
-            "it is kept out of the catalog until `toolscout review --accept` accepts the change"
+    for flag in &synced.flagged {
+        let end = if flag.blocked {
+            "it is kept out of the catalog until `toolscout review --accept` accepts it"
         } else {
-            "the change was imported"
+            "it was imported; `toolscout review` shows it"
         };
-        context.warn(format_args!(
-            "{id} changed after it was approved: its {parts}; {end}"
-        ));
+        context.warn(format_args!("{}: {}; {end}", flag.id, flag.described()));
     }
     for reason in &synced.skipped {
         context.warn(format_args!(

@@ -11,6 +11,7 @@ import { counted, foreign, long, oneLine } from "./text.js";
 const PAGE = 50;
 const KINDS = { new: "new", changed: "changed", removed: "no longer offered" };
 const PARTS = { title: "Title", description: "Description", inputSchema: "Arguments", outputSchema: "Result", annotations: "Hints" };
+const FINDINGS = { instruction: "Instructs the model", secrets: "Asks for secrets or the conversation", hidden_characters: "Has hidden characters", encoded_text: "Has a long encoded text", other_tools: "Speaks of other tools", look_alike: "Looks like a tool of another server" };
 /** Longer texts are not compared word by word. */
 const MOST_CHARACTERS = 20_000;
 
@@ -86,8 +87,14 @@ function changeCard(change, { catalog, isLinked = false, decided }) {
     h("header", { class: "head" }, isLinked && name, (kind !== "changed" || parts.length > 0) && h("span", { class: "badge accent" }, KINDS[kind] ?? kind), blockedBy && h("span", { class: "badge warn" }, blockedBy === "person" ? "blocked by a person" : "blocked until accepted"), h("span", { class: "muted" }, "since ", time(since))),
     kind === "new" && change.after && h("div", {}, long(change.after.description || "No description.")),
     kind === "removed" && h("p", { class: "muted" }, "Its server no longer offers it."),
+    change.findings.length > 0 && h("ul", { class: "findings", "aria-label": "What is suspicious" }, change.findings.map(finding)),
     parts.map((part) => partDiff(part, change)),
     h("div", { class: "approval-buttons" }, accept, blockedBy !== "person" && h("button", { type: "button", onclick: () => block(catalog, change, decided) }, "Block")));
+}
+
+/** Something suspicious in a definition, with its words. */
+function finding({ kind, path, text }) {
+  return h("li", { class: "warn-text" }, `${FINDINGS[kind] ?? kind}: `, h("span", { class: "mono" }, foreign(text)), h("span", { class: "muted" }, " at ", foreign(path)));
 }
 
 /** One part of a definition, before and after. */
