@@ -1,6 +1,6 @@
 //! The single writer of a catalog: a bounded queue of changes, and a task that applies and commits
 //! them. While the queue is empty, it embeds the tools that have no vectors yet. The tasks of all
-//! catalogs share the threads of a [`pool`], so an open catalog that nobody changes costs none.
+//! catalogs share the threads of a pool, so an open catalog that nobody changes costs none.
 //!
 //! The HTTP server and the MCP gateway both write through this. Where a change is written is behind
 //! [`CatalogStore`]: the catalog itself ([`LocalStore`]), or a store that several nodes share.

@@ -116,7 +116,7 @@ impl OtherTools {
     }
 }
 
-/// What is suspicious about a tool, at most [`MAX_FINDINGS`].
+/// What is suspicious about a tool, at most eight findings.
 pub fn inspect(tool: &Tool, others: &OtherTools) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(other) = others.look_alike(&tool.id) {
