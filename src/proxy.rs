@@ -262,6 +262,8 @@ impl Proxy {
         let above_tokens = match request.defer {
             DeferChoice::Off => return None,
             DeferChoice::Above(tokens) => tokens,
+            // Of a catalog that is to be searched the model learns by the search tool alone.
+            DeferChoice::OfServer if request.extra.is_some() => 0,
             DeferChoice::OfServer => self.0.config.defer_above_tokens,
         };
         if !request.dialect.protocol().can_hide_rounds(fields) {

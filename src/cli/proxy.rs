@@ -11,6 +11,7 @@ use crate::proxy::{ProxyConfig, UpstreamConfig};
 
 /// How requests pass to the provider of `--llm`.
 #[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Drop-in endpoint for other agents")]
 pub struct ProxyArgs {
     /// Base URL of the provider of /v1/messages, where it is not that of --llm
     #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM_MESSAGES")]

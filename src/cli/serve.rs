@@ -87,17 +87,18 @@ pub struct ServerArgs {
     proxy: ProxyArgs,
     /// How clients of the /mcp route call found tools: dispatch (through call_tool) or inject (they
     /// are added to the client's tool list) [default: dispatch]
-    #[arg(long, value_parser = style, value_name = "STYLE")]
+    #[arg(help_heading = "MCP servers", long, value_parser = style, value_name = "STYLE")]
     mcp_style: Option<Style>,
     /// How much of each found tool they are shown: signature (one line) or schema [default:
     /// signature]
-    #[arg(long, value_parser = Detail::parse, value_name = "DETAIL")]
+    #[arg(help_heading = "MCP servers", long, value_parser = Detail::parse, value_name = "DETAIL")]
     mcp_detail: Option<Detail>,
     /// A tool that is always in their tool list, by its id; may be repeated
-    #[arg(long, value_name = "TOOL")]
+    #[arg(help_heading = "MCP servers", long, value_name = "TOOL")]
     mcp_pin: Vec<String>,
     /// Format of log lines
     #[arg(
+        help_heading = "Logs and traces",
         long,
         value_enum,
         default_value_t,
@@ -107,6 +108,7 @@ pub struct ServerArgs {
     log_format: LogFormat,
     /// What is logged: a level, or `target=level` pairs separated by commas
     #[arg(
+        help_heading = "Logs and traces",
         long,
         default_value = "info,ort=error,rmcp=warn",
         env = "TOOLSCOUT_LOG",
@@ -115,7 +117,12 @@ pub struct ServerArgs {
     log: String,
     /// OpenTelemetry collector for spans of requests and searches, over OTLP/HTTP, for example
     /// `http://127.0.0.1:4318`
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    #[arg(
+        help_heading = "Logs and traces",
+        long,
+        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        value_name = "URL"
+    )]
     otlp_endpoint: Option<String>,
 }
 

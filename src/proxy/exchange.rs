@@ -176,9 +176,9 @@ impl Exchange {
             };
         }
         let mut headers = upstream::response_headers(response.headers());
+        self.answered();
         self.figures.add_to(&mut headers);
         self.figures.count(answer.usage());
-        self.outcome = "answered";
         Ok(ProxyAnswer {
             status: response.status().as_u16(),
             headers,
@@ -200,6 +200,8 @@ impl Exchange {
 
     /// Notes that the client has its answer.
     pub fn answered(&mut self) {
+        let Figures { tokens_shown, .. } = self.figures;
+        self.figures.tokens_saved = self.list.tokens.saturating_sub(tokens_shown);
         self.outcome = "answered";
     }
 
@@ -227,7 +229,7 @@ impl Exchange {
         let shown_tokens = self.list.visible_tokens() + found_tokens;
         self.figures.rounds += 1;
         self.figures.tools_shown = self.list.visible_count() + self.shown.len();
-        self.figures.tokens_saved += self.list.tokens.saturating_sub(shown_tokens);
+        self.figures.tokens_shown += shown_tokens;
         let begun = Instant::now();
         let upstream = &self.proxy.0.upstream;
         let sent = upstream.send(&self.request, body, self.streams);

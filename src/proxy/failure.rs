@@ -35,9 +35,9 @@ impl Failure {
     }
 
     /// No connection to the provider.
-    pub fn unreachable(reason: &str) -> Self {
+    pub fn unreachable(address: &str, reason: &str) -> Self {
         let message = format!(
-            "the model's provider cannot be reached ({reason}); is it running, and is --llm its base URL?"
+            "the model's provider at {address} cannot be reached ({reason}); is it running, and is --llm its base URL?"
         );
         Failure::new(502, "upstream_unreachable", message)
     }

@@ -20,7 +20,9 @@ pub struct Figures {
     pub tools_offered: usize,
     /// Tools that the model saw in the last round.
     pub tools_shown: usize,
-    /// Tokens of all tools, if each round had shown them, less those of the shown ones; estimated.
+    /// Tokens of the tools that the model saw, in all rounds; estimated.
+    pub tokens_shown: usize,
+    /// Tokens of all tools, which one round would have shown, less those; 0 without an answer.
     pub tokens_saved: usize,
     /// Time that the provider took.
     pub model: Duration,
@@ -37,6 +39,7 @@ impl Figures {
             searches: 0,
             tools_offered,
             tools_shown: 0,
+            tokens_shown: 0,
             tokens_saved: 0,
             model: Duration::ZERO,
             counted_tokens: None,

@@ -90,6 +90,11 @@ impl ShownTools {
         let kept: usize = self.tokens_where(|tool| is_found(&tool.name));
         let (mut fresh, mut fresh_tokens) = (Vec::new(), 0);
         for (name, tokens) in found {
+            let is_repeated = fresh.iter().any(|(other, _)| *other == name);
+            if is_repeated {
+                // It is in two catalogs.
+                continue;
+            }
             if self.contains(name) {
                 self.require(name, *tokens);
                 loaded.already.push(name.clone());
@@ -166,7 +171,7 @@ mod tests {
         shown.load(&tools(&["c", "d"]), 40);
         shown.require("a", 10);
         assert_eq!(names(&shown), ["a", "b", "c", "d"]);
-        let loaded = shown.load(&tools(&["c", "e"]), 40);
+        let loaded = shown.load(&tools(&["c", "e", "e"]), 40);
         assert_eq!(loaded.evicted, ["b", "d"]);
         assert_eq!(
             (loaded.added, loaded.already),

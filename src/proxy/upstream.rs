@@ -165,7 +165,9 @@ impl Upstream {
         url.set_query(query.as_deref());
         let headers = self.headers(*dialect, &request.headers, &request.key);
         let request = self.client.request(Method::POST, url).headers(headers);
-        self.answered(request.body(body), self.limit(streams)).await
+        let address = self.base_for(*dialect).origin().ascii_serialization();
+        self.answered(request.body(body), self.limit(streams), &address)
+            .await
     }
 
     /// Asks for the list of models.
@@ -185,7 +187,8 @@ impl Upstream {
         let url = join(self.base_for(dialect), "/models");
         let headers = self.headers(dialect, headers, key);
         let request = self.client.request(Method::GET, url).headers(headers);
-        self.answered(request, self.config.first_token_timeout)
+        let address = self.base_for(dialect).origin().ascii_serialization();
+        self.answered(request, self.config.first_token_timeout, &address)
             .await
     }
 
@@ -224,6 +227,7 @@ impl Upstream {
         &self,
         request: reqwest::RequestBuilder,
         limit: Duration,
+        address: &str,
     ) -> Result<Response, Failure> {
         // A provider may close a connection that was idle just when it is used again.
         let again = request.try_clone();
@@ -235,7 +239,7 @@ impl Upstream {
         };
         match timeout(limit, sending).await {
             Err(_) => Err(Failure::timed_out(millis(limit))),
-            Ok(Err(error)) => Err(Failure::unreachable(&root_cause(&error))),
+            Ok(Err(error)) => Err(Failure::unreachable(address, &root_cause(&error))),
             Ok(Ok(response)) => Ok(response),
         }
     }

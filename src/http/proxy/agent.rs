@@ -17,6 +17,7 @@ use crate::clock::unix_ms;
 use crate::http::App;
 use crate::http::agent::configured_agent;
 use crate::http::error::ApiError;
+use crate::printable;
 use crate::proxy::{
     AgentAnswer, AgentQuestion, AnswerBody, ConversationKey, Dialect, Failure, ProxyAnswer,
 };
@@ -152,6 +153,15 @@ impl Answering {
                     self.text.push_str(&content);
                     return Some(content);
                 }
+                Event::ApprovalRequired {
+                    id,
+                    expires_in_ms,
+                    request,
+                } => {
+                    let notice = waits_for_a_person(&id, &request.tool, expires_in_ms);
+                    self.text.push_str(&notice);
+                    return Some(notice);
+                }
                 Event::Error { content } => self.problem = Some(content),
                 Event::Done {
                     status, figures, ..
@@ -171,6 +181,16 @@ impl Answering {
         }
         None
     }
+}
+
+/// A chat page shows no questions of ours, so the text says that somebody is waited for.
+fn waits_for_a_person(id: &str, tool: &str, expires_in_ms: u64) -> String {
+    let tool = printable::name(tool);
+    let seconds = expires_in_ms.div_ceil(1000);
+    tracing::warn!(%tool, id, seconds, "a call waits for approval");
+    format!(
+        "[A call of {tool} waits for approval, in the console or at POST /v1/agent/approve with the id {id}, for {seconds} s.]\n\n"
+    )
 }
 
 fn respond(content_type: &'static str, body: AnswerBody) -> ProxyAnswer {
