@@ -45,7 +45,8 @@ fn name_wildcards(description: &mut Description) {
     }
 }
 
-/// Every operation may answer with an error, and all errors have one shape.
+/// Every operation may answer with an error, and all errors have one shape, unless an operation says
+/// otherwise.
 fn add_error_responses(description: &mut Description) {
     let body = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Error"))));
     let response = ResponseBuilder::new()
@@ -56,7 +57,8 @@ fn add_error_responses(description: &mut Description) {
         operation
             .responses
             .responses
-            .insert("default".into(), RefOr::T(response.clone()));
+            .entry("default".into())
+            .or_insert_with(|| RefOr::T(response.clone()));
     }
 }
 

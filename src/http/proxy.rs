@@ -41,7 +41,10 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 #[utoipa::path(
     post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "model",
     request_body(content = Object, content_type = "application/json", description = "As OpenAI describes it"),
-    responses((status = 200, body = Object, description = "The provider's answer, or its stream of events"))
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or its stream of events"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
 )]
 pub async fn chat_completions(State(app): State<App>, request: Request) -> Response {
     respond(&app, Dialect::Chat, request).await
@@ -51,7 +54,10 @@ pub async fn chat_completions(State(app): State<App>, request: Request) -> Respo
 #[utoipa::path(
     post, path = "/v1/responses", operation_id = "create_response", tag = "model",
     request_body(content = Object, content_type = "application/json", description = "As OpenAI describes it"),
-    responses((status = 200, body = Object, description = "The provider's answer, or its stream of events"))
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or its stream of events"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
 )]
 pub async fn responses(State(app): State<App>, request: Request) -> Response {
     respond(&app, Dialect::Responses, request).await
@@ -62,7 +68,10 @@ pub async fn responses(State(app): State<App>, request: Request) -> Response {
 #[utoipa::path(
     post, path = "/v1/messages", operation_id = "create_message", tag = "model",
     request_body(content = Object, content_type = "application/json", description = "As Anthropic describes it"),
-    responses((status = 200, body = Object, description = "The provider's answer, or its stream of events"))
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or its stream of events"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
 )]
 pub async fn messages(State(app): State<App>, request: Request) -> Response {
     respond(&app, Dialect::Messages, request).await
@@ -71,7 +80,10 @@ pub async fn messages(State(app): State<App>, request: Request) -> Response {
 /// Lists the provider's models.
 #[utoipa::path(
     get, path = "/v1/models", operation_id = "list_models", tag = "model",
-    responses((status = 200, body = Object, description = "The provider's list"))
+    responses(
+        (status = 200, body = Object, description = "The provider's list"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
 )]
 pub async fn models(State(app): State<App>, request: Request) -> Response {
     let (mut parts, _) = request.into_parts();

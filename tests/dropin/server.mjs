@@ -17,13 +17,13 @@ process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
 export class Server {
   /**
    * @param {string} provider its address
-   * @param {{more?: string[], environment?: object, keys?: object[]}} options flags of `serve`, and keys to create, each
+   * @param {{embedder?: string, more?: string[], environment?: object, keys?: object[]}} options flags of `serve`, and keys to create, each
    *   with its flags
    */
-  static async start(provider, { more = [], environment = {}, keys = [] } = {}) {
+  static async start(provider, { embedder = "none", more = [], environment = {}, keys = [] } = {}) {
     const server = new Server();
     server.data = mkdtempSync(join(tmpdir(), "toolscout-dropin-"));
-    const flags = ["--data", server.data, "--embedder", "none"];
+    const flags = ["--data", server.data, "--embedder", embedder];
     server.keys = keys.map((words) => execFileSync(PROGRAM, [...flags, "keys", "create", ...words], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim());
     const words = [...flags, "serve", "--listen", "127.0.0.1:0", "--log", "warn", "--llm", `${provider}/v1`, ...more];
     server.process = spawn(PROGRAM, words, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, ...environment } });

@@ -60,7 +60,7 @@ async function measure(folder, most, limit) {
   const all = tokensOf(rawElements(text));
   const queries = new Random("queries").sample(lines(join(folder, "queries.jsonl")), most);
   const provider = await Provider.start();
-  const server = await Server.start(provider.url);
+  const server = await Server.start(provider.url, { embedder: "table" });
   const [first, last, shares, counts] = [[], [], [], []];
   try {
     for (const { query, relevant } of queries) {
