@@ -55,7 +55,7 @@ enum Action {
     Import(transfer::ImportArgs),
     /// Write the catalogs of the store into a new data directory, which a single machine can serve
     #[command(
-        after_help = "Examples:\n  toolscout store export backup --store postgres://toolscout@db.example/tools"
+        after_help = "Examples:\n  toolscout store export backup --store postgres://toolscout@db.example/tools\n  toolscout --data backup search \"convert currency\""
     )]
     Export(transfer::ExportArgs),
 }

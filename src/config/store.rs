@@ -340,7 +340,7 @@ mod tests {
     fn what_is_wrong_is_named_without_the_password() {
         for (address, expected) in [
             ("mysql://u:secret@h/d", "PostgreSQL"),
-            ("u:secret@h", "not the address"),
+            ("u:secret@h", "not a URL"),
             ("", "not a URL"),
             ("postgres://u@h/d?passwd=secret", "unknown parameter"),
             ("postgres://u:secret@a,,b/d", "without a name"),

@@ -387,6 +387,7 @@ mod tests {
         let ids = [
             "gmail/send_email",
             "stripe/create_payment",
+            "stripe/create_refund",
             "files/read_file",
         ];
         OtherTools::of(&ids.map(|id| ToolId::parse(id).unwrap()))
