@@ -106,13 +106,17 @@ impl DataDir {
     /// The folder of an existing catalog, and its database.
     fn read_only(&self, name: &str) -> Result<(PathBuf, Store)> {
         let dir = self.catalog_dir(name)?;
-        match Store::open_read_only(&dir.join(DATABASE)) {
-            Ok(store) => Ok((dir, store)),
-            Err(error) => Err(match Contents::of(&dir) {
-                Contents::Nothing => self.unknown(name),
-                Contents::IndexAlone => database_lost(&dir),
-                Contents::Catalog => error,
-            }),
+        if let Ok(store) = Store::open_read_only(&dir.join(DATABASE)) {
+            return Ok((dir, store));
+        }
+        match Contents::of(&dir) {
+            Contents::Nothing => Err(self.unknown(name)),
+            Contents::IndexAlone => Err(database_lost(&dir)),
+            // Its creation may have ended since, so the error of the second time counts.
+            Contents::Catalog => {
+                let store = Store::open_read_only(&dir.join(DATABASE))?;
+                Ok((dir, store))
+            }
         }
     }
 
