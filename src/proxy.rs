@@ -225,10 +225,11 @@ impl Proxy {
     /// Where it gives no answer.
     pub async fn models(
         &self,
+        dialect: Dialect,
         headers: &HeaderMap,
         key: &ProviderKey,
     ) -> Result<ProxyAnswer, Failure> {
-        let mut response = self.0.upstream.models(headers, key).await?;
+        let mut response = self.0.upstream.models(dialect, headers, key).await?;
         let body = self.0.upstream.whole(&mut response, MAX_ANSWER_BYTES);
         Ok(ProxyAnswer {
             body: AnswerBody::Whole(body.await?),

@@ -25,3 +25,12 @@ pub fn provide() {
         let _ = ring::default_provider().install_default();
     });
 }
+
+/// The innermost cause of an HTTP client's error; the outer ones repeat the URL.
+pub fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

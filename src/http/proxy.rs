@@ -87,13 +87,14 @@ pub async fn messages(State(app): State<App>, request: Request) -> Response {
 )]
 pub async fn models(State(app): State<App>, request: Request) -> Response {
     let (mut parts, _) = request.into_parts();
+    // Clients of the Anthropic API say which version of it they speak.
     let dialect = match parts.headers.contains_key("anthropic-version") {
         true => Dialect::Messages,
         false => Dialect::Chat,
     };
     let listed = async {
         let sender = Sender::of(&app, &mut parts).await?;
-        listed_models(&app, &sender, &parts.headers).await
+        listed_models(&app, dialect, &sender, &parts.headers).await
     };
     match listed.await {
         Ok(answer) => response_of(answer),
@@ -104,6 +105,7 @@ pub async fn models(State(app): State<App>, request: Request) -> Response {
 /// The provider's models, and our agent where somebody chose its model.
 async fn listed_models(
     app: &App,
+    dialect: Dialect,
     sender: &Sender,
     headers: &HeaderMap,
 ) -> Result<ProxyAnswer, Problem> {
@@ -119,7 +121,9 @@ async fn listed_models(
             body: AnswerBody::Whole(proxy::agent_alone()),
         });
     }
-    let mut listed = configured(app)?.models(headers, &sender.key).await?;
+    let mut listed = configured(app)?
+        .models(dialect, headers, &sender.key)
+        .await?;
     if let AnswerBody::Whole(list) = &listed.body
         && has_agent
         && listed.status == 200

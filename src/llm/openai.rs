@@ -16,6 +16,7 @@ use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder, deltas_of};
 use crate::llm::{
     ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall, text_excerpt,
 };
+use crate::tls::root_cause;
 
 /// The default address of Ollama, a server of local models.
 pub const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434/v1";
@@ -321,15 +322,6 @@ fn is_json(response: &Response) -> bool {
 /// True for a local model, which is reached directly even if the environment sets a proxy.
 fn is_loopback(url: &Url) -> bool {
     matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
-}
-
-/// The innermost cause; the outer ones repeat the URL.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 fn request_body(request: &ChatRequest, config: &OpenAiConfig) -> Value {

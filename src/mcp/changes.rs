@@ -8,6 +8,7 @@
 //! What changed is remembered with both definitions until a person accepts it or blocks the tool
 //! ([`review`](crate::mcp::review)). A blocked tool is in no catalog, and is not called.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -53,14 +54,16 @@ pub struct Flag {
 }
 
 /// The state that a server's offer is compared with.
-#[derive(Clone, Debug, Default)]
-pub struct ApprovedBefore {
+#[derive(Clone, Default)]
+pub struct ApprovedBefore<'a> {
     /// Its tools in the catalog.
     pub catalog: BTreeMap<ToolId, Arc<Tool>>,
     /// What is stored of its tools.
     pub remembered: Remembered,
-    /// The names of the catalog's tools.
-    pub names: OtherTools,
+    /// The catalog, with the tools of all servers.
+    searcher: Option<&'a Searcher>,
+    /// Their names, read once a tool has to be inspected: most lists change nothing.
+    names: OnceCell<OtherTools>,
     /// Most definitions that are stored for it.
     pub most_records: usize,
     /// The time of the comparison, in Unix milliseconds.
@@ -98,11 +101,11 @@ enum Action {
     StayBlocked,
 }
 
-impl ApprovedBefore {
+impl<'a> ApprovedBefore<'a> {
     /// The server's tools in a snapshot, and what is stored of them.
     pub fn of(
         server: &str,
-        searcher: Option<&Searcher>,
+        searcher: Option<&'a Searcher>,
         remembered: Remembered,
         most_records: usize,
     ) -> Self {
@@ -120,12 +123,20 @@ impl ApprovedBefore {
         ApprovedBefore {
             catalog,
             remembered,
-            names: searcher.map_or_else(OtherTools::default, |searcher| {
-                OtherTools::of(searcher.ids_after(None))
-            }),
+            searcher,
+            names: OnceCell::new(),
             most_records,
             now_ms: now_ms(),
         }
+    }
+
+    /// What is suspicious about an offered tool.
+    fn findings(&self, offered: &Tool) -> Vec<Finding> {
+        let names = self.names.get_or_init(|| {
+            let ids = self.searcher.map(|searcher| searcher.ids_after(None));
+            OtherTools::of(ids.into_iter().flatten())
+        });
+        inspect(offered, names)
     }
 
     fn records(&self) -> &Records {
@@ -264,21 +275,21 @@ impl ComparedTools {
 
     fn flag(
         &mut self,
-        tool: &Tool,
+        id: &ToolId,
         parts: Vec<&'static str>,
+        findings: Vec<Finding>,
         blocked: bool,
-        before: &ApprovedBefore,
     ) {
         self.flags.push(Flag {
-            id: tool.id.clone(),
+            id: id.clone(),
             parts,
-            findings: inspect(tool, &before.names),
+            findings,
             blocked,
         });
     }
 
     /// Stores a change, unless it is stored already or there are too many.
-    fn note(&mut self, before: &ApprovedBefore, id: &ToolId, change: ToolChange) {
+    fn note(&mut self, before: &ApprovedBefore<'_>, id: &ToolId, change: ToolChange) {
         let known = before.undecided(id);
         let stored = before.remembered.undecided.len() + self.update.undecided.len();
         if known != Some(&change) && (known.is_some() || stored < MOST_UNDECIDED) {
@@ -287,7 +298,7 @@ impl ComparedTools {
     }
 
     /// Forgets the change of a tool that is again what was approved.
-    fn settle(&mut self, before: &ApprovedBefore, id: &ToolId) {
+    fn settle(&mut self, before: &ApprovedBefore<'_>, id: &ToolId) {
         if before.undecided(id).is_some() {
             self.update.settled.insert(id.clone());
         }
@@ -299,7 +310,7 @@ impl ComparedTools {
         tool: Tool,
         class: Class,
         on_change: OnChange,
-        before: &ApprovedBefore,
+        before: &ApprovedBefore<'_>,
     ) {
         match before.undecided(&tool.id) {
             None => {}
@@ -324,24 +335,19 @@ impl ComparedTools {
 
     /// Adds a tool that was never approved. A suspicious one is for a person to decide on, also in
     /// a server's first list.
-    fn add_new(&mut self, tool: Tool, on_change: OnChange, before: &ApprovedBefore) {
+    fn add_new(&mut self, tool: Tool, on_change: OnChange, before: &ApprovedBefore<'_>) {
         let findings = match on_change {
             OnChange::Accept => {
                 self.settle(before, &tool.id);
                 Vec::new()
             }
-            OnChange::Warn | OnChange::Block => inspect(&tool, &before.names),
+            OnChange::Warn | OnChange::Block => before.findings(&tool),
         };
         let is_suspicious = !findings.is_empty();
         let is_blocked = is_suspicious && on_change == OnChange::Block;
         let known = before.undecided(&tool.id);
         if is_suspicious && (is_blocked || known.is_none()) {
-            self.flags.push(Flag {
-                id: tool.id.clone(),
-                parts: Vec::new(),
-                findings,
-                blocked: is_blocked,
-            });
+            self.flag(&tool.id, Vec::new(), findings, is_blocked);
         }
         if on_change != OnChange::Accept && (is_suspicious || !before.is_first_list()) {
             let change = ToolChange {
@@ -361,7 +367,7 @@ impl ComparedTools {
     }
 
     /// Keeps out a tool that a person has blocked, and remembers what is offered now.
-    fn keep_blocked(&mut self, tool: Tool, before: &ApprovedBefore) {
+    fn keep_blocked(&mut self, tool: Tool, before: &ApprovedBefore<'_>) {
         self.blocked_by_person.insert(tool.id.clone());
         let Some(known) = before.undecided(&tool.id).cloned() else {
             return;
@@ -385,7 +391,7 @@ impl ComparedTools {
         &mut self,
         offered: &BTreeSet<ToolId>,
         on_change: OnChange,
-        before: &ApprovedBefore,
+        before: &ApprovedBefore<'_>,
     ) {
         let gone = |id: &&ToolId| !offered.contains(*id);
         for (id, change) in &before.remembered.undecided {
@@ -478,7 +484,7 @@ pub const BLOCKED_BY_PERSON: &str = "a person has blocked it";
 pub fn compare_with_approved(
     offered: Vec<Tool>,
     on_change: OnChange,
-    before: &ApprovedBefore,
+    before: &ApprovedBefore<'_>,
 ) -> ComparedTools {
     let mut compared = ComparedTools {
         decision: before.remembered.decision,
@@ -509,13 +515,13 @@ pub fn compare_with_approved(
             }
             Action::Add(class) => compared.add_approved(tool, class, on_change, before),
             Action::AddChanged(parts, class) => {
-                compared.flag(&tool, parts, false, before);
+                compared.flag(&tool.id, parts, before.findings(&tool), false);
                 let change = before.change_to(Arc::new(tool.clone()), None);
                 compared.note(before, &tool.id, change);
                 compared.add(tool, class);
             }
             Action::Block(parts) => {
-                compared.flag(&tool, parts, true, before);
+                compared.flag(&tool.id, parts, before.findings(&tool), true);
                 let id = tool.id.clone();
                 let change = before.change_to(Arc::new(tool), Some(BlockedBy::Setting));
                 compared.note(before, &id, change);
@@ -568,7 +574,7 @@ mod tests {
     }
 
     /// The state after a list was synced.
-    fn after(compared: ComparedTools, before: ApprovedBefore) -> ApprovedBefore {
+    fn after(compared: ComparedTools, before: ApprovedBefore<'static>) -> ApprovedBefore<'static> {
         let mut remembered = before.remembered;
         remembered.records.extend(compared.update.records);
         let undecided = &mut remembered.undecided;
@@ -586,7 +592,7 @@ mod tests {
         }
     }
 
-    fn first(tools: Vec<Tool>) -> ApprovedBefore {
+    fn first(tools: Vec<Tool>) -> ApprovedBefore<'static> {
         let before = ApprovedBefore {
             most_records: 4,
             ..ApprovedBefore::default()
@@ -738,13 +744,20 @@ mod tests {
         );
     }
 
-    fn undecided(before: &ApprovedBefore, name: &str) -> Option<(ChangeKind, Option<BlockedBy>)> {
+    fn undecided(
+        before: &ApprovedBefore<'_>,
+        name: &str,
+    ) -> Option<(ChangeKind, Option<BlockedBy>)> {
         let id = ToolId::new("s", name).unwrap();
         let change = before.undecided(&id)?;
         Some((change.kind, change.blocked_by))
     }
 
-    fn list(tools: Vec<Tool>, on_change: OnChange, before: ApprovedBefore) -> ApprovedBefore {
+    fn list(
+        tools: Vec<Tool>,
+        on_change: OnChange,
+        before: ApprovedBefore<'static>,
+    ) -> ApprovedBefore<'static> {
         after(compare_with_approved(tools, on_change, &before), before)
     }
 

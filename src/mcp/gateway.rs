@@ -443,28 +443,13 @@ impl Session {
             id: id.clone(),
             called: shared.pool.find(&id).map(|_| forwarded.clone() as _),
         };
-        let within = shared.gate.policies().approval_timeout_s.duration();
-        let elicitation = ElicitationApprover::new(
-            context,
-            &caller.who,
-            within,
-            shared.search.as_ref(),
-            &shared.questions,
-            reply,
-        );
-        let gate_context = GateContext {
-            caller: &caller,
-            ledger: &shared.ledgers.of(&caller.who),
-            directory: &directory,
-            approver: &elicitation,
-            call_timeout: CALL_TIMEOUT,
-        };
+        let elicitation = self.approver(context, &caller, reply);
         let call = Call {
             id: excerpt(&context.id.to_string(), NAME_CHARS),
             tool,
             arguments: given,
         };
-        let outcome = shared.gate.pass(gate_context, call).await;
+        let outcome = self.pass(&caller, &directory, &elicitation, call).await;
         let answer = forwarded.answer();
         // They hold the sender of the progress, which ends the forwarding task.
         drop(directory);
@@ -479,6 +464,44 @@ impl Session {
             None => self.describe_refusal(outcome, &called),
         };
         with_tool_id(result, &id).into()
+    }
+
+    /// What asks the client of this request about a call.
+    fn approver<'a>(
+        &'a self,
+        context: &'a RequestContext<RoleServer>,
+        caller: &'a Caller,
+        reply: Option<Reply>,
+    ) -> ElicitationApprover<'a> {
+        let shared = &*self.shared;
+        let within = shared.gate.policies().approval_timeout_s.duration();
+        let search = shared.search.as_ref();
+        ElicitationApprover::new(
+            context,
+            &caller.who,
+            within,
+            search,
+            &shared.questions,
+            reply,
+        )
+    }
+
+    /// Passes a call through the gate.
+    async fn pass(
+        &self,
+        caller: &Caller,
+        directory: &CallDirectory<'_>,
+        approver: &ElicitationApprover<'_>,
+        call: Call,
+    ) -> CallOutcome {
+        let context = GateContext {
+            caller,
+            ledger: &self.shared.ledgers.of(&caller.who),
+            directory,
+            approver,
+            call_timeout: CALL_TIMEOUT,
+        };
+        self.shared.gate.pass(context, call).await
     }
 
     /// The result of a call that did not reach its server. One with wrong arguments shows which

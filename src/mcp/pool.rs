@@ -647,7 +647,8 @@ impl ConnectionTask {
             let mut approved =
                 Approved::open(sink.approved()).map_err(|error| error.to_string())?;
             let remembered = approved.of(name).map_err(|error| error.to_string())?;
-            let before = ApprovedBefore::of(name, Some(&sink.searcher()), remembered, most_records);
+            let searcher = sink.searcher();
+            let before = ApprovedBefore::of(name, Some(&searcher), remembered, most_records);
             let (compared, skipped) = sync::compare(offered, server.on_change, &before)?;
             // Before the list is in the catalog: a process that dies in between compares the next
             // list with these records.

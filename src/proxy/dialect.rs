@@ -349,6 +349,15 @@ fn text_field(value: &Value, name: &str) -> String {
 }
 
 /// The error for an answer that is not what the dialect says.
+/// The JSON of an answer that came in one piece.
+fn whole_value(body: &Bytes) -> Result<Value, Failure> {
+    serde_json::from_slice(body).map_err(|error| malformed_body(&error.to_string(), body))
+}
+
+fn malformed_body(what: &str, body: &Bytes) -> Failure {
+    malformed(what, &String::from_utf8_lossy(body))
+}
+
 fn malformed(what: &str, answer: &str) -> Failure {
     Failure::malformed(what, answer)
 }

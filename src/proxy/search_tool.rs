@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::finder::meta_tools;
 use crate::finder::model_names::TOOL_SEARCH;
 use crate::finder::search::NoMatch;
 use crate::llm::ToolSpec;
@@ -49,22 +50,16 @@ pub fn spec(name: &str, deferred: &[&str]) -> ToolSpec {
         deferred.len(),
         names_to_search(deferred),
     );
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "query": {
-                "type": "string",
-                "description": "What the tool should do, in a few words; or `select:name_a,name_b` to load tools by exact name.",
-            },
-            "queries": {
-                "type": "array",
-                "items": { "type": "string" },
-                "description": "Several needs at once, one query each.",
-            },
-            "limit": { "type": "integer", "description": "Most tools to load." },
-        },
-    });
-    ToolSpec::new(name, description, parameters)
+    let mut spec = meta_tools::search_spec();
+    if let Some(Value::Object(properties)) = spec.parameters.get_mut("properties") {
+        // The tools of a request belong to no servers.
+        properties.shift_remove("server");
+    }
+    ToolSpec {
+        name: name.to_owned(),
+        description,
+        ..spec
+    }
 }
 
 /// Groups of tools, largest first, then the tools that are in none, as far as there is room.

@@ -14,6 +14,7 @@ use crate::llm::LlmError;
 use crate::proxy::ProxyRequest;
 use crate::proxy::dialect::Dialect;
 use crate::proxy::failure::Failure;
+use crate::tls::root_cause;
 
 /// Headers of a client that the provider gets.
 const REQUEST_HEADERS: [&str; 8] = [
@@ -176,14 +177,10 @@ impl Upstream {
     /// As [`Upstream::send`].
     pub async fn models(
         &self,
+        dialect: Dialect,
         headers: &HeaderMap,
         key: &ProviderKey,
     ) -> Result<Response, Failure> {
-        // Clients of the Anthropic API say which version of it they speak.
-        let dialect = match headers.contains_key("anthropic-version") {
-            true => Dialect::Messages,
-            false => Dialect::Chat,
-        };
         let url = join(self.base_for(dialect), "/models");
         let headers = self.headers(dialect, headers, key);
         let request = self.client.request(Method::GET, url).headers(headers);
@@ -348,15 +345,6 @@ fn was_closed(error: &reqwest::Error) -> bool {
         cause = current.source();
     }
     false
-}
-
-/// The innermost cause; the outer ones repeat the URL.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

@@ -237,14 +237,18 @@ impl Approver for ElicitationApprover<'_> {
                 "its arguments have more than {MAX_SHOWN_BYTES} bytes, too many for a person to check"
             ));
         };
-        let version = self.context.protocol_version();
-        let is_newest = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-        if is_newest {
+        if asks_by_result(self.context) {
             self.ask_by_result(&request, params)
         } else {
             self.ask_during_call(params).await
         }
     }
+}
+
+/// Whether a question is the result of the call, which the client repeats with the answer.
+pub fn asks_by_result(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
 /// Whether the client supports forms. One that declares elicitation without a kind does.

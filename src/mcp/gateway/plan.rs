@@ -5,19 +5,17 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use rmcp::model::{CallToolResult, ContentBlock, ProtocolVersion};
+use rmcp::model::{CallToolResult, ContentBlock};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use toolscout_index::Tool;
 
-use super::elicitation::ElicitationApprover;
+use super::elicitation::asks_by_result;
 use super::resolve::NamedCall;
 use super::upstream_call::CallDirectory;
-use super::{
-    CALL_TIMEOUT, NAME_CHARS, Session, failed, finish_progress, start_forwarding_progress,
-};
+use super::{NAME_CHARS, Session, failed, finish_progress, start_forwarding_progress};
 use crate::agent::plan::{self, Execution, NextStep, Plan, PlannedStep};
-use crate::gate::{Call, Caller, Decision, GateContext};
+use crate::gate::{Call, Caller, Decision};
 use crate::mcp::connection::{CallContext, Progress};
 use crate::printable::excerpt;
 use crate::tools::{Arguments, Status, ToolResult};
@@ -49,6 +47,7 @@ impl Session {
                 .unwrap_or_else(|| Err(String::new()))
         });
         let mut problems = checked.problems;
+        // The client would repeat the plan with the answer, and the steps before would run again.
         if asks_by_result(context) {
             problems.extend(checked.shown.iter().filter_map(needs_a_person));
         }
@@ -129,38 +128,15 @@ impl Session {
             called: shared.pool.callable(&step.tool.id, calling),
             id: step.tool.id.clone(),
         };
-        let within = shared.gate.policies().approval_timeout_s.duration();
-        let search = shared.search.as_ref();
-        let approver = ElicitationApprover::new(
-            context,
-            &caller.who,
-            within,
-            search,
-            &shared.questions,
-            None,
-        );
-        let gate_context = GateContext {
-            caller,
-            ledger: &shared.ledgers.of(&caller.who),
-            directory: &directory,
-            approver: &approver,
-            call_timeout: CALL_TIMEOUT,
-        };
+        let approver = self.approver(context, caller, None);
         let call = Call {
             id: excerpt(&format!("{}.{}", context.id, step.key), NAME_CHARS),
             tool: step.tool,
             arguments,
         };
-        let outcome = shared.gate.pass(gate_context, call).await;
+        let outcome = self.pass(caller, &directory, &approver, call).await;
         (step.position, id, outcome.result)
     }
-}
-
-/// Since protocol 2026-07-28 a person is asked by the result of a call, which the client repeats
-/// with the answer. The steps before it would run again.
-fn asks_by_result(context: &RequestContext<RoleServer>) -> bool {
-    let version = context.protocol_version();
-    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
 fn needs_a_person(step: &PlannedStep) -> Option<String> {

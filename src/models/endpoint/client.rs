@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Unusable, excerpt};
 use crate::config::{ApiKey, EndpointSettings, masked};
+use crate::tls::root_cause;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -341,15 +342,6 @@ fn words_of_error(body: &str) -> String {
     let error = &json["error"];
     let message = error["message"].as_str().or(error.as_str());
     excerpt(message.unwrap_or(body))
-}
-
-/// The innermost cause; the outer ones repeat the URL.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

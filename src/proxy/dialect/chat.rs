@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{
     CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
     StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
-    take_deferral, text_field,
+    malformed_body, take_deferral, text_field, whole_value,
 };
 use crate::llm::ToolSpec;
 use crate::proxy::{json, sse};
@@ -640,14 +640,12 @@ struct Whole {
 
 impl WholeAnswer for Whole {
     fn take(&mut self, body: Bytes) -> Result<Round, Failure> {
-        let mut value: Value = serde_json::from_slice(&body)
-            .map_err(|error| malformed(&error.to_string(), &String::from_utf8_lossy(&body)))?;
+        let mut value = whole_value(&body)?;
         let message = value
             .pointer("/choices/0/message")
             .and_then(Value::as_object);
         let Some(message) = message.cloned() else {
-            let answer = String::from_utf8_lossy(&body);
-            return Err(malformed("it has no message", &answer));
+            return Err(malformed_body("it has no message", &body));
         };
         let finish = value.pointer("/choices/0/finish_reason");
         let finish = finish.and_then(Value::as_str).map(str::to_owned);

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{
     CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
     StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
-    take_deferral, text_field, without_cache_control,
+    malformed_body, take_deferral, text_field, whole_value, without_cache_control,
 };
 use crate::llm::ToolSpec;
 use crate::proxy::{json, sse};
@@ -552,14 +552,11 @@ struct Whole {
 
 impl WholeAnswer for Whole {
     fn take(&mut self, body: Bytes) -> Result<Round, Failure> {
-        let text = String::from_utf8_lossy(&body);
-        let value: Value =
-            serde_json::from_slice(&body).map_err(|error| malformed(&error.to_string(), &text))?;
+        let value = whole_value(&body)?;
         let blocks = value.get("content").and_then(Value::as_array).cloned();
         let Some(blocks) = blocks else {
-            return Err(malformed("it has no content", &text));
+            return Err(malformed_body("it has no content", &body));
         };
-        drop(text);
         self.rounds += 1;
         self.head.get_or_insert_with(|| {
             let kept = ["id", "model"].into_iter();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     CallResult, Failure, Fields, Frame, Item, ModelCall, OfferedTool, Protocol, Round,
     StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
-    take_deferral, text_field,
+    malformed_body, take_deferral, text_field, whole_value,
 };
 use crate::llm::ToolSpec;
 use crate::proxy::{json, sse};
@@ -498,13 +498,10 @@ struct Whole {
 
 impl WholeAnswer for Whole {
     fn take(&mut self, body: Bytes) -> Result<Round, Failure> {
-        let text = String::from_utf8_lossy(&body);
-        let value: Value =
-            serde_json::from_slice(&body).map_err(|error| malformed(&error.to_string(), &text))?;
+        let value = whole_value(&body)?;
         let Some(items) = value.get("output").and_then(Value::as_array) else {
-            return Err(malformed("it has no output", &text));
+            return Err(malformed_body("it has no output", &body));
         };
-        drop(text);
         self.rounds += 1;
         add_usage(&mut self.usage, &value);
         let round = round_of(items, &value, &self.view);
