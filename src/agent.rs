@@ -242,7 +242,7 @@ impl Agent {
     /// Starts to build an agent.
     ///
     /// ```no_run
-    /// # fn example(model: toolscout::llm::OpenAi, catalog: toolscout_index::Catalog) -> Result<(), toolscout::agent::BuildError> {
+    /// # fn example(model: toolscout::llm::Endpoint, catalog: toolscout_index::Catalog) -> Result<(), toolscout::agent::BuildError> {
     /// let agent = toolscout::agent::Agent::builder().llm(model).catalog(catalog).max_rounds(5).build()?;
     /// # Ok(()) }
     /// ```

@@ -20,7 +20,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path();
 //! let catalog = DataDir::new(folder).open_or_create("default", Options::default())?;
-//! // `llm::OpenAi` speaks with a real model.
+//! // `llm::Endpoint` speaks with a real model.
 //! let model = ScriptedModel::new("example", [Reply::text("Hello!")]);
 //! let agent = Agent::builder().llm(model).catalog(catalog).build()?;
 //!

@@ -1,7 +1,11 @@
-//! Chat models: requests, streamed answers, and two implementations, for OpenAI-compatible
-//! endpoints and for scripts.
+//! Chat models: requests, streamed answers, and two implementations, for the endpoints of
+//! providers and for scripts.
 
-pub mod openai;
+mod anthropic;
+pub mod api;
+pub mod endpoint;
+mod openai;
+pub mod provider;
 pub mod script;
 pub mod stream;
 
@@ -10,7 +14,8 @@ use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use openai::OpenAi;
+pub use api::Api;
+pub use endpoint::{Endpoint, EndpointConfig};
 pub use script::ScriptedModel;
 
 use crate::printable::{counted, excerpt};
@@ -276,7 +281,7 @@ pub enum LlmError {
     },
     /// The answer is not a chat completion stream.
     #[error(
-        "the answer of the model{} is not a chat completion ({reason}): {excerpt}; --llm must be the base URL of an OpenAI-compatible API",
+        "the answer of the model{} is not a chat completion ({reason}): {excerpt}; --llm must be the base URL of an API as OpenAI has it, or as Anthropic with --llm-api anthropic",
         at(url)
     )]
     Malformed {
@@ -337,8 +342,8 @@ fn at(url: &str) -> String {
 }
 
 fn unreachable_step(url: &str) -> &'static str {
-    if url.starts_with(openai::DEFAULT_BASE_URL) {
-        "is it running? That is the default of --llm; set --llm or TOOLSCOUT_LLM, or try without a model: --llm script:FILE"
+    if url.starts_with(provider::OLLAMA.base_url) {
+        "is it running? That is Ollama's address, the default of --llm; set --llm or TOOLSCOUT_LLM, or try without a model: --llm script:FILE"
     } else {
         "is it running, and is the base URL of --llm right?"
     }
@@ -348,7 +353,7 @@ fn status_step(status: u16) -> &'static str {
     match status {
         401 | 403 => "; --llm-key or TOOLSCOUT_LLM_KEY sets the API key",
         404 => {
-            "; --model or TOOLSCOUT_MODEL names a model of that server, --llm its base URL, which usually ends in /v1"
+            "; --model or TOOLSCOUT_MODEL names a model of that server (`toolscout doctor` lists them), --llm its base URL, which usually ends in /v1"
         }
         _ => "",
     }
@@ -401,7 +406,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_endpoint_and_the_flag_to_change() {
-        let url = format!("{}/chat/completions", openai::DEFAULT_BASE_URL);
+        let url = format!("{}/chat/completions", provider::OLLAMA.base_url);
         let unreachable = LlmError::Unreachable {
             url: url.clone(),
             reason: "refused".into(),

@@ -6,7 +6,7 @@
 //! what is built in). [`pull`] downloads what is missing.
 
 mod chosen;
-mod endpoint;
+pub(crate) mod endpoint;
 mod hub_files;
 mod manifest;
 mod model;

@@ -14,6 +14,7 @@ mod cli {
     pub mod eval;
     pub mod hub;
     pub mod install;
+    pub mod language_model;
     pub mod manage;
     pub mod memory;
     pub mod model;

@@ -104,6 +104,7 @@ impl Args {
     /// Answers the question, or the questions of stdin.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         context.check_catalog()?;
+        self.agent.llm.check_model_is_named()?;
         let pool = self.agent.pool()?;
         let source = self.agent.source(context, pool.clone(), None)?;
         // Opened after the source, which creates the catalog if there are skills.
@@ -189,8 +190,8 @@ impl AgentArgs {
         config.model_is_chosen = self.llm.is_chosen();
         let (model, tools) = self.llm.model()?;
         let data = context.settings.data.clone();
-        let builtins = builtins.registry()?;
         let environment = |name: &str| std::env::var(name).ok();
+        let builtins = builtins.registry(environment)?;
         // Built once without a catalog, so that a mistake in a service is reported now.
         Operations::new(&services, environment, Arc::new(|_| None))?;
         Ok(Box::new(move |catalog| {

@@ -1,5 +1,7 @@
 //! `toolscout doctor`: checks the installation, and names the remedy of each problem.
 
+mod language_model;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,6 +14,7 @@ use toolscout_index::embed::{MultilingualTable, StaticTable};
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::exit::error_message;
+use super::llm::LlmArgs;
 use super::models::describe_part;
 use crate::config::EmbedderKind;
 use crate::models::{self, MODEL_DIMENSIONS, Part, Patience};
@@ -19,14 +22,17 @@ use crate::printable::counted;
 
 const PULL: &str = "toolscout models pull";
 
-/// Checks settings, data directory, catalogs, ONNX Runtime and model, and prints a remedy for each
-/// problem. The exit code is 1 when something present or configured does not work; a part that is
-/// only missing does not count.
+/// Checks settings, data directory, catalogs, ONNX Runtime, embedding and language model, and
+/// prints a remedy for each problem. The exit code is 1 when something present or configured does
+/// not work; a part that is only missing does not count.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout doctor\n  toolscout --embedder minilm doctor --json"
+    after_help = "Examples:\n  toolscout doctor\n  toolscout --embedder minilm doctor --json\n  toolscout doctor --llm ollama --model qwen3"
 )]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    llm: LlmArgs,
+}
 
 /// The state of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -110,6 +116,7 @@ impl Args {
         checks.extend(store(context));
         checks.extend(catalogs(context));
         checks.extend(embedding(context));
+        checks.push(language_model::check(&self.llm));
         print(context, &checks)?;
         let broken = checks.iter().any(|check| check.state == State::Broken);
         Ok(if broken {

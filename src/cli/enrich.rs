@@ -107,6 +107,7 @@ impl Args {
             print_stderr("nothing was sent");
             return Ok(Outcome::Failure);
         }
+        self.llm.check_model_is_named()?;
         let (model, _) = self.llm.model()?;
         let interrupt = Interrupt::listen()?;
         if self.yes && plan.tools > 0 {
@@ -159,7 +160,10 @@ impl Args {
     }
 
     fn announcement(&self, plan: &Plan) -> String {
-        format!("this sends {plan} to {}", printable::line(&self.llm.llm))
+        format!(
+            "this sends {plan} to {}",
+            printable::line(self.llm.base_url().unwrap_or(self.llm.named()))
+        )
     }
 
     fn forget(&self, context: &Context, id: Option<&str>) -> Result<Outcome> {

@@ -3,62 +3,170 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
-use crate::llm::openai::{DEFAULT_BASE_URL, OpenAiConfig};
+use crate::llm::provider::{OLLAMA, Provider};
 use crate::llm::script::Script;
-use crate::llm::{ChatModel, OpenAi, ScriptedModel};
+use crate::llm::{Api, ChatModel, Endpoint, EndpointConfig, ScriptedModel};
 use crate::tools::ScriptedTools;
 
 /// The model, and where it is reached.
 #[derive(clap::Args, Clone, Debug)]
 pub struct LlmArgs {
-    /// The model: the base URL of an OpenAI-compatible API, or `script:FILE`
-    #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM", default_value = DEFAULT_BASE_URL)]
-    pub llm: String,
-    /// The model's name at that API
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "TOOLSCOUT_MODEL",
-        default_value = DEFAULT_MODEL
-    )]
-    model: String,
-    /// The API's key
+    /// The model's provider: `ollama`, `openai`, `anthropic`, `openrouter`, the base URL of an
+    /// API like theirs, or `script:FILE` [default: ollama]
+    #[arg(long, value_name = "PROVIDER|URL", env = "TOOLSCOUT_LLM")]
+    llm: Option<String>,
+    /// The API at a base URL: openai or anthropic [default: that of the provider, else openai]
+    #[arg(long, value_name = "API", env = "TOOLSCOUT_LLM_API")]
+    llm_api: Option<Api>,
+    /// The model's name at that provider
+    #[arg(long, value_name = "NAME", env = "TOOLSCOUT_MODEL")]
+    model: Option<String>,
+    /// The provider's key [default: OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY for a
+    /// provider named by its word]
     #[arg(
         long,
         value_name = "KEY",
         env = "TOOLSCOUT_LLM_KEY",
         hide_env_values = true
     )]
-    pub llm_key: Option<String>,
+    llm_key: Option<String>,
 }
 
-/// The model's name, where none is given.
+/// The model's name where none is given. Servers of one model accept any name.
 const DEFAULT_MODEL: &str = "default";
 
 impl LlmArgs {
     /// Whether somebody chose the model, by a flag or the environment.
     pub fn is_chosen(&self) -> bool {
-        self.llm != DEFAULT_BASE_URL || self.model != DEFAULT_MODEL
+        self.llm.is_some() || self.model.is_some()
+    }
+
+    /// The provider as it was named.
+    pub fn named(&self) -> &str {
+        self.llm.as_deref().unwrap_or(OLLAMA.name)
+    }
+
+    /// The model's name, if one was chosen.
+    pub fn chosen_model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// The file of a scripted model.
+    pub fn script(&self) -> Option<&Path> {
+        self.named().strip_prefix("script:").map(Path::new)
+    }
+
+    /// The provider, where it has a word.
+    pub fn provider(&self) -> Option<Provider> {
+        Provider::of(self.named())
     }
 
     /// The base URL; `None` for a script.
     pub fn base_url(&self) -> Option<&str> {
-        (!self.llm.starts_with("script:")).then_some(self.llm.as_str())
+        if self.script().is_some() {
+            return None;
+        }
+        let known = self.provider().map(|provider| provider.base_url);
+        Some(known.unwrap_or(self.named()))
+    }
+
+    /// The API that is spoken there.
+    pub fn api(&self) -> Api {
+        let usual = || self.provider().map(|provider| provider.api);
+        self.llm_api.or_else(usual).unwrap_or_default()
+    }
+
+    /// The key: the one given, or the one that people have for the provider in the environment.
+    pub fn key(&self) -> Option<String> {
+        self.llm_key.clone().or_else(|| {
+            let named = self
+                .provider()
+                .filter(|provider| provider.name == self.named());
+            let key = std::env::var(named?.key_variable?).ok()?;
+            (!key.is_empty()).then_some(key)
+        })
     }
 
     /// The model, and the tools of a scripted one.
     pub fn model(&self) -> Result<(Arc<dyn ChatModel>, ScriptedTools)> {
-        if let Some(script) = self.llm.strip_prefix("script:") {
-            let Script { turns, tools } = Script::load(Path::new(script))?;
+        if let Some(script) = self.script() {
+            let Script { turns, tools } = Script::load(script)?;
+            let name = script.to_string_lossy();
             return Ok((
-                Arc::new(ScriptedModel::new(script, turns)),
+                Arc::new(ScriptedModel::new(name, turns)),
                 ScriptedTools::new(tools),
             ));
         }
-        let mut config = OpenAiConfig::new(&self.llm, &self.model);
-        config.api_key = self.llm_key.clone();
-        Ok((Arc::new(OpenAi::new(config)?), ScriptedTools::default()))
+        Ok((
+            Arc::new(Endpoint::new(self.endpoint()?)?),
+            ScriptedTools::default(),
+        ))
+    }
+
+    fn endpoint(&self) -> Result<EndpointConfig> {
+        let has_many = self
+            .provider()
+            .filter(|provider| provider.key_variable.is_some());
+        if let (Some(provider), None) = (has_many, &self.model) {
+            let name = provider.name;
+            bail!(
+                "{name} has many models: name one with --model or TOOLSCOUT_MODEL; `toolscout doctor --llm {name}` lists them"
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        llm: LlmArgs,
+    }
+
+    fn parsed(flags: &[&str]) -> LlmArgs {
+        Command::parse_from(["toolscout"].iter().chain(flags)).llm
+    }
+
+    #[test]
+    fn a_word_stands_for_an_address_and_its_api() {
+        let none = parsed(&[]);
+        assert_eq!(none.base_url(), Some("http://127.0.0.1:11434/v1"));
+        assert!(!none.is_chosen() && parsed(&["--llm", "ollama"]).is_chosen());
+
+        let anthropic = parsed(&["--llm", "anthropic", "--model", "m", "--llm-key", "k"]);
+        assert_eq!(anthropic.base_url(), Some("https://api.anthropic.com/v1"));
+        assert_eq!(anthropic.api(), Api::Anthropic);
+        assert_eq!(anthropic.key().as_deref(), Some("k"));
+
+        let other = parsed(&[
+            "--llm",
+            "http://127.0.0.1:8080/v1",
+            "--llm-api",
+            "anthropic",
+        ]);
+        assert_eq!(other.base_url(), Some("http://127.0.0.1:8080/v1"));
+        assert_eq!(other.api(), Api::Anthropic);
+    }
+
+    #[test]
+    fn a_provider_of_many_models_wants_a_name() {
+        let error = parsed(&["--llm", "openai"]).model().err().unwrap();
+        assert!(
+            error.to_string().contains("name one with --model"),
+            "{error}"
+        );
+        assert!(
+            parsed(&["--llm", "http://127.0.0.1:8080/v1"])
+                .model()
+                .is_ok()
+        );
     }
 }

@@ -53,7 +53,7 @@ impl ProxyArgs {
             return Ok(None);
         };
         let mut upstream = UpstreamConfig::new(base_url);
-        upstream.key.clone_from(&llm.llm_key);
+        upstream.key = llm.key();
         upstream.messages_url.clone_from(&self.llm_messages);
         upstream.messages_key.clone_from(&self.llm_messages_key);
         if let Some(wait) = self.llm_wait.map(Duration::from_secs) {

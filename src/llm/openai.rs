@@ -1,333 +1,12 @@
-//! The client for OpenAI-compatible chat endpoints: OpenAI, Ollama, llama.cpp, vLLM.
+//! The format of OpenAI's chat completions, which most servers of models have.
 
-use std::collections::VecDeque;
-use std::fmt;
-use std::time::Duration;
-
-use async_trait::async_trait;
-use futures_util::stream;
-use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
-use reqwest::{Client, Response, Url};
 use serde_json::{Map, Value, json};
-use tokio::time::{sleep, timeout};
 
-use crate::clock::millis;
-use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder, deltas_of};
-use crate::llm::{
-    ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall, text_excerpt,
-};
-use crate::tls::root_cause;
+use crate::llm::api::parse_event;
+use crate::llm::{CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, Usage};
 
-/// The default address of Ollama, a server of local models.
-pub const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434/v1";
-/// Longest wait before an attempt, whatever the server's `Retry-After` says.
-const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
-/// Bytes of an error body that are read.
-const MAX_ERROR_BODY_BYTES: usize = 4 << 10;
-
-/// The endpoint of a model, and its timeouts.
-#[derive(Clone)]
-pub struct OpenAiConfig {
-    /// Base URL, including `/v1` if the server has it.
-    pub base_url: String,
-    /// The model's name on the server.
-    pub model: String,
-    /// Sent as a bearer token.
-    pub api_key: Option<String>,
-    /// Further fields of the request body (`temperature`, `max_tokens`, ...).
-    pub parameters: Map<String, Value>,
-    /// Longest wait for a connection.
-    pub connect_timeout: Duration,
-    /// Longest wait for the first token; small machines need minutes for a long prompt.
-    pub first_token_timeout: Duration,
-    /// Longest silence between two tokens.
-    pub idle_timeout: Duration,
-    /// Maximum number of attempts. Requests are retried after a status 429 or 5xx, or if no
-    /// connection can be made.
-    pub max_attempts: u32,
-    /// Wait before the second attempt; it doubles each time.
-    pub backoff: Duration,
-}
-
-impl OpenAiConfig {
-    /// The defaults for a model at this base URL.
-    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
-        OpenAiConfig {
-            base_url: base_url.into(),
-            model: model.into(),
-            api_key: None,
-            parameters: Map::new(),
-            connect_timeout: Duration::from_secs(5),
-            first_token_timeout: Duration::from_secs(120),
-            idle_timeout: Duration::from_secs(60),
-            // With this backoff the waits are 0.5 s and 1 s.
-            max_attempts: 3,
-            backoff: Duration::from_millis(500),
-        }
-    }
-}
-
-impl fmt::Debug for OpenAiConfig {
-    /// Without the key.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OpenAiConfig({} at {})", self.model, self.base_url)
-    }
-}
-
-/// A client for one model. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct OpenAi {
-    client: Client,
-    url: Url,
-    config: OpenAiConfig,
-}
-
-impl OpenAi {
-    /// Creates a client without connecting.
-    ///
-    /// # Errors
-    /// [`LlmError::InvalidUrl`].
-    pub fn new(config: OpenAiConfig) -> Result<Self, LlmError> {
-        let invalid = |reason: String| LlmError::InvalidUrl {
-            url: config.base_url.clone(),
-            reason,
-        };
-        if !config.base_url.contains("://") {
-            return Err(invalid("start it with http:// or https://".to_owned()));
-        }
-        let text = format!("{}/chat/completions", config.base_url.trim_end_matches('/'));
-        let url = Url::parse(&text).map_err(|error| invalid(error.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(invalid(format!(
-                "{:?} is neither http nor https",
-                url.scheme()
-            )));
-        }
-        // No timeout for the whole answer, since a long one streams for minutes. `DeltaReader`
-        // limits the silence between two tokens, and the agent the whole turn.
-        let mut builder = crate::tls::client().connect_timeout(config.connect_timeout);
-        if is_loopback(&url) {
-            builder = builder.no_proxy();
-        }
-        let client = builder
-            .build()
-            .map_err(|error| invalid(error.to_string()))?;
-        Ok(OpenAi {
-            client,
-            url,
-            config,
-        })
-    }
-
-    /// Sends the request until it succeeds, attempts are used up, or a retry cannot help.
-    async fn send_with_retries(&self, body: &Value) -> Result<Response, LlmError> {
-        let mut attempt = 1;
-        loop {
-            let failed = match self.send(body, attempt).await {
-                Ok(response) => return Ok(response),
-                Err(failed) => failed,
-            };
-            if !failed.may_retry || attempt >= self.config.max_attempts {
-                return Err(failed.error);
-            }
-            let backoff = self.config.backoff * 2u32.saturating_pow(attempt - 1);
-            sleep(failed.retry_after.unwrap_or(backoff).min(MAX_RETRY_WAIT)).await;
-            attempt += 1;
-        }
-    }
-
-    async fn send(&self, body: &Value, attempt: u32) -> Result<Response, FailedRequest> {
-        let mut request = self.client.post(self.url.clone()).json(body);
-        if let Some(key) = &self.config.api_key {
-            request = request.bearer_auth(key);
-        }
-        let limit = self.config.first_token_timeout;
-        let response = match timeout(limit, request.send()).await {
-            // Not retried: the model may still be busy with the prompt.
-            Err(_) => {
-                return Err(FailedRequest {
-                    error: timed_out("before the first token", limit),
-                    may_retry: false,
-                    retry_after: None,
-                });
-            }
-            Ok(Err(error)) => return Err(self.unreachable(&error)),
-            Ok(Ok(response)) => response,
-        };
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        Err(self.status_error(response, attempt).await)
-    }
-
-    fn unreachable(&self, error: &reqwest::Error) -> FailedRequest {
-        let reason = root_cause(error);
-        let error = LlmError::Unreachable {
-            url: self.url.to_string(),
-            reason,
-        };
-        FailedRequest {
-            error,
-            // A completion changes nothing at the provider, so sending it twice is harmless.
-            may_retry: true,
-            retry_after: None,
-        }
-    }
-
-    async fn status_error(&self, mut response: Response, attempts: u32) -> FailedRequest {
-        let status = response.status();
-        let retry_after = response
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok());
-        let retry_after = retry_after
-            .and_then(|text| text.parse().ok())
-            .map(Duration::from_secs);
-        // An error page that never ends must not hold up the turn.
-        let body = timeout(
-            self.config.idle_timeout,
-            read_up_to(&mut response, MAX_ERROR_BODY_BYTES),
-        )
-        .await;
-        let body = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
-        FailedRequest {
-            error: LlmError::Status {
-                url: self.url.to_string(),
-                status: status.as_u16(),
-                attempts,
-                body: text_excerpt(&body),
-            },
-            may_retry: status.as_u16() == 429 || status.is_server_error(),
-            retry_after,
-        }
-    }
-}
-
-#[async_trait]
-impl ChatModel for OpenAi {
-    fn name(&self) -> &str {
-        &self.config.model
-    }
-
-    async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
-        let body = request_body(&request, &self.config);
-        let mut response = self.send_with_retries(&body).await?;
-        // Some servers ignore `stream` and send the whole answer as JSON.
-        if is_json(&response) {
-            let whole = read_up_to(&mut response, MAX_EVENT_BYTES).await;
-            let deltas = deltas_of(&String::from_utf8_lossy(&whole))
-                .map_err(|error| error.with_endpoint(self.url.as_str()))?;
-            return Ok(Box::pin(stream::iter(deltas.into_iter().map(Ok))));
-        }
-        Ok(Box::pin(stream::unfold(
-            Some(DeltaReader::new(response, self)),
-            |reader| async {
-                let mut reader = reader?;
-                match reader.next().await {
-                    Ok(None) => None,
-                    Ok(Some(delta)) => Some((Ok(delta), Some(reader))),
-                    // Without a reader the next poll ends the stream.
-                    Err(error) => Some((Err(error.with_endpoint(reader.url.as_str())), None)),
-                }
-            },
-        )))
-    }
-}
-
-/// The error of an attempt, and whether another one may help.
-struct FailedRequest {
-    error: LlmError,
-    may_retry: bool,
-    retry_after: Option<Duration>,
-}
-
-/// Reads deltas from a response.
-struct DeltaReader {
-    url: Url,
-    response: Response,
-    decoder: ReplyDecoder,
-    ready: VecDeque<Delta>,
-    ended: bool,
-    limit: Duration,
-    idle_timeout: Duration,
-}
-
-impl DeltaReader {
-    fn new(response: Response, model: &OpenAi) -> Self {
-        DeltaReader {
-            url: model.url.clone(),
-            response,
-            decoder: ReplyDecoder::default(),
-            ready: VecDeque::new(),
-            ended: false,
-            limit: model.config.first_token_timeout,
-            idle_timeout: model.config.idle_timeout,
-        }
-    }
-
-    async fn next(&mut self) -> Result<Option<Delta>, LlmError> {
-        while self.ready.is_empty() && !self.ended {
-            self.read().await?;
-        }
-        Ok(self.ready.pop_front())
-    }
-
-    async fn read(&mut self) -> Result<(), LlmError> {
-        let chunk = timeout(self.limit, self.response.chunk()).await;
-        let chunk = chunk.map_err(|_| timed_out("in mid-answer", self.limit))?;
-        let deltas = match chunk.map_err(|error| LlmError::CutOff {
-            reason: root_cause(&error),
-        })? {
-            Some(bytes) => self.decoder.push(&bytes)?,
-            None => {
-                self.ended = true;
-                self.decoder.finish()?
-            }
-        };
-        // From the first token on the shorter limit applies.
-        if !deltas.is_empty() {
-            self.limit = self.idle_timeout;
-        }
-        self.ready.extend(deltas);
-        Ok(())
-    }
-}
-
-fn timed_out(stage: &'static str, limit: Duration) -> LlmError {
-    LlmError::Timeout {
-        stage,
-        waited_ms: millis(limit),
-    }
-}
-
-async fn read_up_to(response: &mut Response, max_bytes: usize) -> Vec<u8> {
-    let mut body = Vec::new();
-    while let Ok(Some(chunk)) = response.chunk().await {
-        body.extend_from_slice(&chunk[..chunk.len().min(max_bytes - body.len())]);
-        if body.len() == max_bytes {
-            break;
-        }
-    }
-    body
-}
-
-fn is_json(response: &Response) -> bool {
-    let content_type = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    content_type.is_some_and(|value| value.starts_with("application/json"))
-}
-
-/// True for a local model, which is reached directly even if the environment sets a proxy.
-fn is_loopback(url: &Url) -> bool {
-    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
-}
-
-fn request_body(request: &ChatRequest, config: &OpenAiConfig) -> Value {
-    // First, so that they cannot replace the fields that this client depends on.
-    let mut body = config.parameters.clone();
-    body.insert("model".into(), config.model.clone().into());
+/// The body of a request, with further fields.
+pub fn body(request: &ChatRequest, mut body: Map<String, Value>) -> Value {
     body.insert(
         "messages".into(),
         request.messages.iter().map(wire_message).collect(),
@@ -376,186 +55,128 @@ fn wire_call(call: &ToolCall) -> Value {
     json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": call.arguments } })
 }
 
+/// The deltas of one chunk, or of an answer that is not streamed.
+///
+/// # Errors
+/// As [`parse_event`].
+pub fn deltas_of(chunk: &str) -> Result<Vec<Delta>, LlmError> {
+    let chunk = parse_event(chunk)?;
+    let mut deltas = Vec::new();
+    // Only the first choice: a request never asks for more than one.
+    if let Some(choice) = chunk.pointer("/choices/0") {
+        choice_deltas(choice, &mut deltas);
+    }
+    deltas.extend(usage_of(&chunk).map(Delta::Usage));
+    Ok(deltas)
+}
+
+fn choice_deltas(choice: &Value, deltas: &mut Vec<Delta>) {
+    // A server that does not stream sends `message` where a chunk has `delta`.
+    let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) else {
+        return;
+    };
+    let text_of = |field: &str| {
+        delta
+            .get(field)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    // `reasoning_content` is DeepSeek's and llama.cpp's name for it, `reasoning` OpenRouter's and
+    // newer vLLM's.
+    if let Some(thinking) = text_of("reasoning_content").or_else(|| text_of("reasoning")) {
+        deltas.push(Delta::Thinking(thinking.to_owned()));
+    }
+    if let Some(text) = text_of("content") {
+        deltas.push(Delta::Text(text.to_owned()));
+    }
+    let calls = delta.get("tool_calls").and_then(Value::as_array);
+    deltas.extend(calls.into_iter().flatten().map(fragment).map(Delta::Call));
+    if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+        deltas.push(Delta::Finish(reason.to_owned()));
+    }
+}
+
+fn fragment(call: &Value) -> CallFragment {
+    // Some servers leave out the `function` object around name and arguments.
+    let function = call.get("function").unwrap_or(call);
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    CallFragment {
+        index: call
+            .get("index")
+            .and_then(Value::as_u64)
+            .and_then(|index| usize::try_from(index).ok()),
+        id: text(call.get("id")).filter(|id| !id.is_empty()),
+        name: text(function.get("name")).filter(|name| !name.is_empty()),
+        // Some gateways send the arguments as the object itself.
+        arguments: match function.get("arguments") {
+            Some(Value::String(text)) => Some(text.clone()),
+            None | Some(Value::Null) => None,
+            Some(other) => Some(other.to_string()),
+        },
+    }
+}
+
+fn usage_of(chunk: &Value) -> Option<Usage> {
+    // Usually in a last chunk without choices. Counts of another form are ignored, and the agent
+    // estimates the tokens.
+    let usage = chunk.get("usage").filter(|usage| usage.is_object())?;
+    serde_json::from_value(usage.clone()).ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use futures_util::{StreamExt, TryStreamExt};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
     use super::*;
-    use crate::llm::ToolSpec;
+    use crate::llm::{Api, ToolSpec};
 
-    const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n\
-        data: {\"choices\":[{\"delta\":{\"content\":\"hel\"}}]}\n\n\
-        data: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-
-    /// [`HELLO`] up to the middle of its second event.
-    fn half() -> &'static str {
-        &HELLO[..HELLO.find("\"lo\"").unwrap()]
-    }
-
-    /// A server that gives each connection the next answer, repeating the last one, and counts the
-    /// connections. An answer that ends in `HOLD` keeps its connection open.
-    async fn server(answers: &[&str]) -> (OpenAiConfig, Arc<AtomicUsize>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/v1/", listener.local_addr().unwrap());
-        let answers: Vec<String> = answers.iter().map(|text| (*text).to_owned()).collect();
-        let served = Arc::new(AtomicUsize::new(0));
-        let count = served.clone();
-        tokio::spawn(async move {
-            let mut held = Vec::new();
-            loop {
-                let (mut socket, _) = listener.accept().await.unwrap();
-                let answer = &answers[count.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)];
-                let mut request = [0; 16384];
-                let _ = socket.read(&mut request).await.unwrap();
-                socket
-                    .write_all(answer.trim_end_matches("HOLD").as_bytes())
-                    .await
-                    .unwrap();
-                if answer.ends_with("HOLD") {
-                    held.push(socket);
-                }
-            }
-        });
-        let mut config = OpenAiConfig::new(url, "m");
-        config.backoff = Duration::from_millis(1);
-        (config, served)
-    }
-
-    async fn ask(config: OpenAiConfig) -> Result<Vec<Delta>, LlmError> {
-        OpenAi::new(config)?
-            .stream(ChatRequest::default())
-            .await?
-            .try_collect()
-            .await
-    }
-
-    fn text_of(deltas: &[Delta]) -> String {
-        deltas
-            .iter()
-            .map(|delta| {
-                if let Delta::Text(text) = delta {
-                    text.as_str()
-                } else {
-                    ""
-                }
+    #[test]
+    fn a_chunk_gives_its_deltas_in_order() {
+        let chunk = r#"{"choices":[{"delta":{"reasoning_content":"hm","content":"hi","tool_calls":[
+            {"index":1,"id":"c1","function":{"name":"f","arguments":"{\"a\""}},
+            {"function":{"arguments":{"b":1}}}]},"finish_reason":"tool_calls"}],
+            "usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}"#;
+        let call = |index, id: Option<&str>, name: Option<&str>, arguments: &str| {
+            Delta::Call(CallFragment {
+                index,
+                id: id.map(str::to_owned),
+                name: name.map(str::to_owned),
+                arguments: Some(arguments.to_owned()),
             })
-            .collect()
-    }
-
-    #[tokio::test]
-    async fn a_stream_is_decoded_to_deltas() {
-        let (config, _) = server(&[HELLO]).await;
-        assert_eq!(text_of(&ask(config).await.unwrap()), "hello");
-    }
-
-    #[tokio::test]
-    async fn requests_to_busy_servers_are_retried_and_rejected_requests_are_not() {
-        let busy =
-            "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nbusy";
-        let broken = "HTTP/1.1 503 Unavailable\r\ncontent-length: 0\r\n\r\n";
-        let (config, served) = server(&[busy, broken, HELLO]).await;
-        assert_eq!(text_of(&ask(config).await.unwrap()), "hello");
-        assert_eq!(served.load(Ordering::SeqCst), 3);
-
-        let (config, served) =
-            server(&["HTTP/1.1 400 Bad Request\r\ncontent-length: 8\r\n\r\nno model"]).await;
-        let message = ask(config).await.unwrap_err().to_string();
-        assert!(
-            message.contains("answered 400 after 1 attempt: no model"),
-            "{message}"
-        );
-        assert_eq!(served.load(Ordering::SeqCst), 1);
-    }
-
-    #[tokio::test]
-    async fn attempts_are_bounded() {
-        let (config, served) = server(&["HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n"]).await;
-        assert!(matches!(
-            ask(config).await.unwrap_err(),
-            LlmError::Status {
-                status: 500,
-                attempts: 3,
-                ..
-            }
-        ));
-        assert_eq!(served.load(Ordering::SeqCst), 3);
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_is_cut_off_is_not_retried() {
-        let (config, served) = server(&[half()]).await;
-        let model = OpenAi::new(config).unwrap();
-        let mut stream = model.stream(ChatRequest::default()).await.unwrap();
+        };
         assert_eq!(
-            stream.next().await.unwrap().unwrap(),
-            Delta::Text("hel".into())
+            deltas_of(chunk).unwrap(),
+            [
+                Delta::Thinking("hm".into()),
+                Delta::Text("hi".into()),
+                call(Some(1), Some("c1"), Some("f"), "{\"a\""),
+                call(None, None, None, "{\"b\":1}"),
+                Delta::Finish("tool_calls".into()),
+                Delta::Usage(Usage {
+                    input: 5,
+                    output: 2
+                }),
+            ]
         );
-        let error = stream.next().await.unwrap().unwrap_err();
-        assert!(matches!(error, LlmError::CutOff { .. }), "{error}");
-        assert!(stream.next().await.is_none());
-        assert_eq!(served.load(Ordering::SeqCst), 1);
     }
 
-    #[tokio::test]
-    async fn timeouts_apply_before_and_after_the_first_token() {
-        let (mut config, _) = server(&["HOLD"]).await;
-        config.first_token_timeout = Duration::from_millis(20);
+    #[test]
+    fn malformed_and_reported_errors_are_distinguished() {
         assert!(matches!(
-            ask(config).await.unwrap_err(),
-            LlmError::Timeout {
-                stage: "before the first token",
-                ..
-            }
+            deltas_of("<html>").unwrap_err(),
+            LlmError::Malformed { .. }
         ));
-
-        let (mut config, _) = server(&[&format!("{}HOLD", half())]).await;
-        config.idle_timeout = Duration::from_millis(20);
         assert!(matches!(
-            ask(config).await.unwrap_err(),
-            LlmError::Timeout {
-                stage: "in mid-answer",
-                ..
-            }
+            deltas_of("[1]").unwrap_err(),
+            LlmError::Malformed { .. }
         ));
-    }
-
-    #[tokio::test]
-    async fn an_answer_without_streaming_is_accepted() {
-        let body = r#"{"choices":[{"message":{"content":"whole"},"finish_reason":"stop"}]}"#;
-        let answer = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
+        let error =
+            deltas_of(r#"{"error":{"message":"context too long","code":400}}"#).unwrap_err();
+        assert_eq!(
+            error,
+            LlmError::Reported {
+                url: String::new(),
+                message: "context too long".into()
+            }
         );
-        let (config, _) = server(&[&answer]).await;
-        assert_eq!(text_of(&ask(config).await.unwrap()), "whole");
-    }
-
-    #[tokio::test]
-    async fn unreachable_servers_and_invalid_urls_are_reported() {
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut config = OpenAiConfig::new(format!("http://{}", free.local_addr().unwrap()), "m");
-        config.backoff = Duration::from_millis(1);
-        drop(free);
-        assert!(
-            ask(config)
-                .await
-                .unwrap_err()
-                .to_string()
-                .contains("is it running")
-        );
-        for (url, reason) in [
-            ("127.0.0.1:1", "start it with http://"),
-            ("http://:80", "empty host"),
-            ("file:///etc", "neither http nor https"),
-        ] {
-            let error = OpenAi::new(OpenAiConfig::new(url, "m")).unwrap_err();
-            assert!(error.to_string().contains(reason), "{error}");
-        }
     }
 
     #[test]
@@ -584,9 +205,9 @@ mod tests {
             }],
             ..ChatRequest::default()
         };
-        let mut config = OpenAiConfig::new("http://x", "m");
-        config.parameters.insert("temperature".into(), 0.into());
-        let body = request_body(&request, &config);
+        let mut parameters = Map::new();
+        parameters.insert("temperature".into(), 0.into());
+        let body = Api::OpenAi.body(&request, "m", &parameters);
         assert_eq!(
             body["messages"][1]["tool_calls"][0]["function"]["name"],
             "f"
@@ -597,10 +218,7 @@ mod tests {
             (&body["temperature"], &body["stream"]),
             (&json!(0), &json!(true))
         );
-        assert!(
-            request_body(&ChatRequest::default(), &config)
-                .get("tools")
-                .is_none()
-        );
+        let without_tools = Api::OpenAi.body(&ChatRequest::default(), "m", &parameters);
+        assert!(without_tools.get("tools").is_none());
     }
 }

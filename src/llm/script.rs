@@ -21,7 +21,7 @@ use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::llm::stream::deltas_of;
+use crate::llm::openai::deltas_of;
 use crate::llm::{
     CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Purpose, Usage,
 };

@@ -1,10 +1,8 @@
-//! Decodes the OpenAI stream: bytes to server-sent events to deltas. Pure; bytes may be split
+//! Decodes a model's stream: bytes to server-sent events to deltas. Pure; bytes may be split
 //! anywhere.
 
-use serde_json::Value;
-
-use crate::llm::{CallFragment, Delta, LlmError, Usage};
-use crate::printable::excerpt;
+use crate::llm::api::{Api, EventDecoder};
+use crate::llm::{Delta, LlmError};
 
 /// Longest accepted event, in bytes. Chunks have a few hundred; a server that sends more than this
 /// in one event is broken.
@@ -68,7 +66,7 @@ impl SseDecoder {
         if line.is_empty() {
             return self.end_event();
         }
-        // Comments and other fields mean nothing for chat completions.
+        // Comments mean nothing, and the name of an event is in its data too.
         let value = line.strip_prefix(b"data:")?;
         if self.has_data {
             self.data.push(b'\n');
@@ -101,9 +99,26 @@ pub struct ReplyDecoder {
     any_event: bool,
     /// `[DONE]` or a finish reason has arrived.
     ended: bool,
+    decoder: EventDecoder,
 }
 
 impl ReplyDecoder {
+    /// A decoder for an answer in this API.
+    pub fn new(api: Api) -> Self {
+        ReplyDecoder {
+            decoder: api.event_decoder(),
+            ..ReplyDecoder::default()
+        }
+    }
+
+    /// The deltas of an answer that came as one JSON object.
+    ///
+    /// # Errors
+    /// As [`ReplyDecoder::push`].
+    pub fn whole(&mut self, answer: &str) -> Result<Vec<Delta>, LlmError> {
+        self.decoder.deltas(answer)
+    }
+
     /// Takes the next bytes and returns the deltas they complete.
     ///
     /// # Errors
@@ -150,96 +165,13 @@ impl ReplyDecoder {
                 continue;
             }
             let before = deltas.len();
-            deltas.extend(deltas_of(&event)?);
+            deltas.extend(self.decoder.deltas(&event)?);
             self.ended |= deltas[before..]
                 .iter()
                 .any(|delta| matches!(delta, Delta::Finish(_)));
         }
         Ok(deltas)
     }
-}
-
-/// The deltas of one chunk.
-///
-/// # Errors
-/// [`LlmError::Malformed`] for text that is not a JSON object, [`LlmError::Reported`] for an `error`
-/// in it.
-pub fn deltas_of(chunk: &str) -> Result<Vec<Delta>, LlmError> {
-    let malformed = |reason: String| LlmError::malformed(reason, chunk);
-    let chunk: Value = serde_json::from_str(chunk).map_err(|error| malformed(error.to_string()))?;
-    if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
-        let message = error
-            .get("message")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
-        return Err(LlmError::Reported {
-            url: String::new(),
-            message: excerpt(&message.unwrap_or_else(|| error.to_string()), 500),
-        });
-    }
-    if !chunk.is_object() {
-        return Err(malformed("a chunk must be a JSON object".into()));
-    }
-    let mut deltas = Vec::new();
-    // Only the first choice: a request never asks for more than one.
-    if let Some(choice) = chunk.pointer("/choices/0") {
-        choice_deltas(choice, &mut deltas);
-    }
-    deltas.extend(usage_of(&chunk).map(Delta::Usage));
-    Ok(deltas)
-}
-
-fn choice_deltas(choice: &Value, deltas: &mut Vec<Delta>) {
-    // A server that does not stream sends `message` where a chunk has `delta`.
-    let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) else {
-        return;
-    };
-    let text_of = |field: &str| {
-        delta
-            .get(field)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
-    };
-    // `reasoning_content` is DeepSeek's and llama.cpp's name for it, `reasoning` OpenRouter's and
-    // newer vLLM's.
-    if let Some(thinking) = text_of("reasoning_content").or_else(|| text_of("reasoning")) {
-        deltas.push(Delta::Thinking(thinking.to_owned()));
-    }
-    if let Some(text) = text_of("content") {
-        deltas.push(Delta::Text(text.to_owned()));
-    }
-    let calls = delta.get("tool_calls").and_then(Value::as_array);
-    deltas.extend(calls.into_iter().flatten().map(fragment).map(Delta::Call));
-    if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
-        deltas.push(Delta::Finish(reason.to_owned()));
-    }
-}
-
-fn fragment(call: &Value) -> CallFragment {
-    // Some servers leave out the `function` object around name and arguments.
-    let function = call.get("function").unwrap_or(call);
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-    CallFragment {
-        index: call
-            .get("index")
-            .and_then(Value::as_u64)
-            .and_then(|index| usize::try_from(index).ok()),
-        id: text(call.get("id")).filter(|id| !id.is_empty()),
-        name: text(function.get("name")).filter(|name| !name.is_empty()),
-        // Some gateways send the arguments as the object itself.
-        arguments: match function.get("arguments") {
-            Some(Value::String(text)) => Some(text.clone()),
-            None | Some(Value::Null) => None,
-            Some(other) => Some(other.to_string()),
-        },
-    }
-}
-
-fn usage_of(chunk: &Value) -> Option<Usage> {
-    // Usually in a last chunk without choices. Counts of another form are ignored, and the agent
-    // estimates the tokens.
-    let usage = chunk.get("usage").filter(|usage| usage.is_object())?;
-    serde_json::from_value(usage.clone()).ok()
 }
 
 #[cfg(test)]
@@ -289,57 +221,6 @@ mod tests {
         assert!(
             error.to_string().contains("more than 16777216 bytes"),
             "{error}"
-        );
-    }
-
-    #[test]
-    fn a_chunk_gives_its_deltas_in_order() {
-        let chunk = r#"{"choices":[{"delta":{"reasoning_content":"hm","content":"hi","tool_calls":[
-            {"index":1,"id":"c1","function":{"name":"f","arguments":"{\"a\""}},
-            {"function":{"arguments":{"b":1}}}]},"finish_reason":"tool_calls"}],
-            "usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}"#;
-        let call = |index, id: Option<&str>, name: Option<&str>, arguments: &str| {
-            Delta::Call(CallFragment {
-                index,
-                id: id.map(str::to_owned),
-                name: name.map(str::to_owned),
-                arguments: Some(arguments.to_owned()),
-            })
-        };
-        assert_eq!(
-            deltas_of(chunk).unwrap(),
-            [
-                Delta::Thinking("hm".into()),
-                Delta::Text("hi".into()),
-                call(Some(1), Some("c1"), Some("f"), "{\"a\""),
-                call(None, None, None, "{\"b\":1}"),
-                Delta::Finish("tool_calls".into()),
-                Delta::Usage(Usage {
-                    input: 5,
-                    output: 2
-                }),
-            ]
-        );
-    }
-
-    #[test]
-    fn malformed_and_reported_errors_are_distinguished() {
-        assert!(matches!(
-            deltas_of("<html>").unwrap_err(),
-            LlmError::Malformed { .. }
-        ));
-        assert!(matches!(
-            deltas_of("[1]").unwrap_err(),
-            LlmError::Malformed { .. }
-        ));
-        let error =
-            deltas_of(r#"{"error":{"message":"context too long","code":400}}"#).unwrap_err();
-        assert_eq!(
-            error,
-            LlmError::Reported {
-                url: String::new(),
-                message: "context too long".into()
-            }
         );
     }
 

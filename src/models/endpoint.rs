@@ -9,7 +9,7 @@ mod breaker;
 mod client;
 
 #[cfg(test)]
-mod double;
+pub(crate) mod double;
 #[cfg(test)]
 mod tests;
 

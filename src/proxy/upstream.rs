@@ -68,7 +68,7 @@ pub struct UpstreamConfig {
 impl UpstreamConfig {
     /// The defaults for a provider at this base URL: the waits of the agent's model.
     pub fn new(base_url: impl Into<String>) -> Self {
-        let waits = crate::llm::openai::OpenAiConfig::new("", "");
+        let waits = crate::llm::EndpointConfig::new("", "");
         UpstreamConfig {
             base_url: base_url.into(),
             key: None,

@@ -4,6 +4,7 @@ pub mod fetch;
 pub mod files;
 #[doc(hidden)]
 pub mod html;
+pub mod search;
 pub mod shell;
 
 use serde::Deserialize;
@@ -13,12 +14,15 @@ use toolscout_index::Tool;
 use crate::tools::{Arguments, Registry, ToolFailure};
 use fetch::{FetchConfig, WebFetch};
 use files::{FileList, FileRead, FileWrite, FilesConfig, Root};
+use search::{SearchConfig, WebSearch};
 use shell::{Shell, ShellConfig};
 
 /// The built-in tools that are on, the table `[tools]` of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuiltinConfig {
+    /// `web_search`.
+    pub web_search: Option<SearchConfig>,
     /// `web_fetch`.
     pub web_fetch: Option<FetchConfig>,
     /// `file_read`, `file_list`, and `file_write` if writing is allowed.
@@ -53,18 +57,29 @@ pub enum BuiltinError {
         /// The entry.
         entry: String,
     },
+    /// The settings of `web_search` are incomplete.
+    #[error("web_search cannot be set up: {0}")]
+    Search(String),
     /// TLS cannot be set up.
-    #[error("web_fetch cannot be set up: {0}")]
+    #[error("tools of the web cannot be set up: {0}")]
     Client(#[from] reqwest::Error),
 }
 
 impl BuiltinConfig {
-    /// A registry with the tools that are on.
+    /// A registry with the tools that are on; keys and addresses may be in the environment.
     ///
     /// # Errors
     /// [`BuiltinError`].
-    pub fn registry(&self) -> Result<Registry, BuiltinError> {
+    pub fn registry(
+        &self,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Registry, BuiltinError> {
         let mut registry = Registry::new();
+        if let Some(config) = &self.web_search
+            && let Some(tool) = WebSearch::new(config, environment)?
+        {
+            registry = registry.with(tool);
+        }
         if let Some(config) = &self.web_fetch {
             registry = registry.with(WebFetch::new(config)?);
         }

@@ -83,7 +83,7 @@ impl Files {
             files: Some(files),
             ..BuiltinConfig::default()
         }
-        .registry()
+        .registry(|_| None)
         .unwrap();
         Files { folder, registry }
     }
@@ -346,8 +346,11 @@ fn a_root_that_is_not_there_is_said_and_writing_is_off_until_it_is_switched_on()
         files: Some(files),
         ..BuiltinConfig::default()
     };
-    assert!(matches!(config.registry(), Err(BuiltinError::Root { .. })));
-    let none = BuiltinConfig::default().registry().unwrap();
+    assert!(matches!(
+        config.registry(|_| None),
+        Err(BuiltinError::Root { .. })
+    ));
+    let none = BuiltinConfig::default().registry(|_| None).unwrap();
     assert_eq!(none.definitions().count(), 0);
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_str().unwrap().to_owned();
@@ -360,7 +363,7 @@ fn a_root_that_is_not_there_is_said_and_writing_is_off_until_it_is_switched_on()
         files,
         ..BuiltinConfig::default()
     }
-    .registry()
+    .registry(|_| None)
     .unwrap();
     let names: Vec<&str> = reading.definitions().map(|tool| tool.id.as_str()).collect();
     assert_eq!(names, ["file_list", "file_read"]);

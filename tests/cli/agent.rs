@@ -317,11 +317,17 @@ fn skills_are_found_and_read_like_tools() {
 fn a_real_model_is_asked_over_a_real_socket() {
     let url = std::env::var("TOOLSCOUT_TEST_LLM_URL").expect("TOOLSCOUT_TEST_LLM_URL is set");
     let world = world();
-    for mode in ["manual", "native"] {
+    for (mode, api) in [
+        ("manual", "openai"),
+        ("native", "openai"),
+        ("native", "anthropic"),
+    ] {
         let ended = world.run(&[
             "agent",
             "--llm",
             &url,
+            "--llm-api",
+            api,
             "--mode",
             mode,
             "--json",

@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 23] = [
+const LIST: [Excused; 25] = [
     excused(
         "make ",
         Instead::Target,
@@ -57,6 +57,7 @@ const LIST: [Excused; 23] = [
         Instead::Help,
         "needs a model",
     ),
+    excused("toolscout doctor --llm", Instead::Help, "needs a model"),
     excused(
         "toolscout enrich --llm http:",
         Instead::Help,

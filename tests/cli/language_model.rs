@@ -1,0 +1,171 @@
+//! Providers of models: what `doctor` says of them, and Anthropic's API. Beside the doubles here,
+//! `scripts/real-model` asks a real model in both APIs.
+
+use serde_json::{Value, json};
+
+use super::double::{Double, Reply, Request};
+use super::run::{Ended, World};
+
+/// What the doctor says of the language model, and its exit code.
+fn doctor(world: &World, args: &[&str]) -> (Value, i32) {
+    let ended = world.run(&[&["doctor", "--json"], args].concat());
+    let checks: Vec<Value> = serde_json::from_str(&ended.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", ended.stderr));
+    let check = checks
+        .into_iter()
+        .find(|check| check["name"] == "language model");
+    (check.expect("a check of the language model"), ended.code)
+}
+
+/// A server that answers as Ollama does: two models, of which one calls tools.
+fn ollama() -> Double {
+    Double::start(|_, request| {
+        let answer = match request.line.split(' ').nth(1).unwrap_or_default() {
+            "/v1/models" => json!({ "data": [{ "id": "qwen3:8b" }, { "id": "gemma:latest" }] }),
+            "/api/version" => json!({ "version": "0.12.0" }),
+            "/api/show" if request.body["model"] == "qwen3:8b" => {
+                json!({ "capabilities": ["completion", "tools"] })
+            }
+            "/api/show" => json!({ "capabilities": ["completion"] }),
+            _ => return Reply::status(404, "404 page not found"),
+        };
+        Reply::status(200, &answer.to_string())
+    })
+}
+
+#[test]
+fn the_models_of_ollama_are_listed_with_what_they_can() {
+    let (world, ollama) = (World::new(), ollama());
+    let url = format!("{}/v1", ollama.url);
+    let (check, code) = doctor(&world, &["--llm", &url]);
+    assert_eq!((&check["state"], code), (&json!("ok"), 0), "{check}");
+    let detail = check["detail"].as_str().unwrap();
+    assert!(
+        detail.ends_with("has 2 models: qwen3:8b (calls tools), gemma:latest (no tools)"),
+        "{detail}"
+    );
+    assert_eq!(check["mend"], "choose one, as --model qwen3:8b");
+
+    let cases = [
+        ("qwen3:8b", "ok", "qwen3:8b at ", None),
+        (
+            "gemma",
+            "broken",
+            "cannot call tools",
+            Some("choose one that can, as `ollama pull qwen3:8b`"),
+        ),
+        (
+            "llama3.3",
+            "broken",
+            "no llama3.3; ",
+            Some("`ollama pull llama3.3`"),
+        ),
+    ];
+    for (model, state, detail, remedy) in cases {
+        let (check, code) = doctor(&world, &["--llm", &url, "--model", model]);
+        assert_eq!(check["state"], state, "{check}");
+        assert_eq!(code, i32::from(state == "broken"));
+        assert!(
+            check["detail"].as_str().unwrap().contains(detail),
+            "{check}"
+        );
+        assert_eq!(check["mend"].as_str(), remedy);
+    }
+}
+
+#[test]
+fn a_provider_that_does_not_answer_is_named_with_the_next_step() {
+    let world = World::new();
+    let refusing = Double::start(|_, _| Reply::status(401, "no key"));
+    let page = Double::start(|_, _| Reply::status(200, "<html>"));
+    let refused = format!("{}/v1", refusing.url);
+    let cases = [
+        (
+            refused.as_str(),
+            "/models answered 401",
+            "set --llm-key or TOOLSCOUT_LLM_KEY",
+        ),
+        (
+            &page.url,
+            "is no list of models",
+            "--llm must be the base URL of the API",
+        ),
+        (
+            "http://127.0.0.1:9/v1",
+            "cannot be reached",
+            "start it, or correct --llm",
+        ),
+    ];
+    for (url, detail, remedy) in cases {
+        let (check, code) = doctor(&world, &["--llm", url]);
+        assert_eq!((&check["state"], code), (&json!("broken"), 1), "{check}");
+        assert!(
+            check["detail"].as_str().unwrap().contains(detail),
+            "{check}"
+        );
+        assert!(
+            check["mend"].as_str().unwrap().starts_with(remedy),
+            "{check}"
+        );
+    }
+    assert_eq!(refusing.requests()[0].header("authorization"), None);
+}
+
+/// The answer of a server with Anthropic's API: a search first, then a text.
+fn answer_of_anthropic(request: &Request) -> Reply {
+    let is_first = request.body["messages"]
+        .as_array()
+        .is_some_and(|all| all.len() == 1);
+    let content = if is_first {
+        json!([{ "type": "tool_use", "id": "toolu_1", "name": "tool_search", "input": { "query": "weather" } }])
+    } else {
+        json!([{ "type": "text", "text": "It will rain." }])
+    };
+    let stop_reason = if is_first { "tool_use" } else { "end_turn" };
+    let answer = json!({
+        "type": "message", "role": "assistant", "content": content, "stop_reason": stop_reason,
+        "usage": { "input_tokens": 12, "output_tokens": 3 },
+    });
+    Reply::status(200, &answer.to_string())
+}
+
+#[test]
+fn the_agent_speaks_the_api_of_anthropic() {
+    let world = World::new();
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tools");
+    world.ok(&["add", tools]);
+    let double = Double::start(|_, request| answer_of_anthropic(request));
+    let mut command = world.command();
+    command.env("ANTHROPIC_API_KEY", "of another provider");
+    command.args([
+        "agent",
+        "--llm",
+        &double.url,
+        "--llm-api",
+        "anthropic",
+        "--llm-key",
+        "k",
+    ]);
+    command.args(["--model", "m", "--no-recommend", "will it rain?"]);
+    let ended = Ended::of(command.output());
+    assert_eq!(ended.stdout.trim(), "It will rain.", "{}", ended.stderr);
+
+    let requests = double.requests();
+    assert_eq!(requests.len(), 2);
+    for request in &requests {
+        assert!(
+            request.line.starts_with("POST /messages "),
+            "{}",
+            request.line
+        );
+        assert_eq!(request.header("x-api-key"), Some("k"));
+        assert_eq!(request.header("anthropic-version"), Some("2023-06-01"));
+        assert_eq!(request.body["tools"][0]["name"], "tool_search");
+    }
+    let result = &requests[1].body["messages"][2]["content"][0];
+    assert_eq!(result["tool_use_id"], "toolu_1");
+    assert!(
+        result["content"].as_str().unwrap().contains("weather"),
+        "{result}"
+    );
+}
