@@ -22,7 +22,7 @@ def questions(count: int) -> list[dict]:
 
 def ask(program: str, data: str, url: str, question: str) -> list[dict]:
     command = [program, "--data", data, "--embedder", "none", "agent", "--llm", url, "--mode", "manual", "--json"]
-    command += ["--no-recommend", "--max-rounds", "4", "--tool-budget", "1500", question]
+    command += ["--max-rounds", "4", "--tool-budget", "1500", question]
     ended = subprocess.run(command, capture_output=True, text=True)
     events = [json.loads(line) for line in ended.stdout.splitlines()]
     if not events or events[-1]["type"] != "done":

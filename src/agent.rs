@@ -69,7 +69,7 @@ pub struct AgentConfig {
     pub call_timeout: Duration,
     /// Time limit of one turn.
     pub time_to_live: Duration,
-    /// Time limit for recommended questions; `None` recommends none.
+    /// Time limit for recommended questions, which cost a further request; `None` recommends none.
     pub recommend_within: Option<Duration>,
     /// The tokenizer for the tool budget.
     pub count_tokens: TokenCounter,
@@ -89,7 +89,7 @@ impl Default for AgentConfig {
             parallel_calls: 4,
             call_timeout: Duration::from_secs(60),
             time_to_live: Duration::from_secs(600),
-            recommend_within: Some(Duration::from_secs(15)),
+            recommend_within: None,
             count_tokens: toolbox::o200k,
             model_is_chosen: true,
         }

@@ -35,7 +35,7 @@ use crate::gate::{
     Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Directory, Gate, GateContext,
     Ledger,
 };
-use crate::llm::{ChatRequest, LlmError};
+use crate::llm::{ChatRequest, LlmError, Message};
 use crate::session::{ConversationId, Figures, SessionError, Sessions, TurnEnd, TurnStatus};
 use crate::tools::Callable;
 
@@ -43,6 +43,8 @@ use crate::tools::Callable;
 const EVENT_QUEUE: usize = 256;
 /// Longest wait for a receiver that does not read; then it counts as gone.
 const RECEIVER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Messages of earlier turns whose questions are not recommended again.
+const EARLIER_MESSAGES: usize = 10;
 
 /// Starts a turn in its own task, which drops `guard` when it ends.
 pub(super) fn start(
@@ -179,7 +181,12 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
     let token = running.token.clone();
     drop(running);
     if status == TurnStatus::Answered
-        && let Some(questions) = recommend_questions(&shared, &question, &answer, &token).await
+        && let Some(within) = shared.config.recommend_within
+        && let Some(questions) = {
+            let earlier = earlier_questions(&shared, &conversation, number).await;
+            let request = recommend::request(&earlier, &question, &answer);
+            recommended_questions(&shared, request, within, &token).await
+        }
     {
         save_recommended(&shared.sessions, &conversation, number, questions.clone()).await;
         figures.recommended = questions.clone();
@@ -319,15 +326,25 @@ async fn save(
     }
 }
 
+/// The last turns before this one, to recommend what was not asked yet.
+async fn earlier_questions(
+    shared: &Arc<AgentState>,
+    conversation: &ConversationId,
+    number: i64,
+) -> Vec<Message> {
+    let (sessions, conversation) = (shared.sessions.clone(), conversation.clone());
+    let read = spawn_blocking(move || sessions.history(&conversation, number, EARLIER_MESSAGES));
+    // Without them a question may be repeated, which is no error of the turn.
+    read.await.ok().and_then(Result::ok).unwrap_or_default()
+}
+
 /// Asks the model for three further questions. `None` when it gives none in time.
-async fn recommend_questions(
+async fn recommended_questions(
     shared: &AgentState,
-    question: &str,
-    answer: &str,
+    request: ChatRequest,
+    within: Duration,
     token: &CancellationToken,
 ) -> Option<Vec<String>> {
-    let within = shared.config.recommend_within?;
-    let request = recommend::request(question, answer);
     let text = tokio::select! {
         biased;
         () = token.cancelled() => return None,

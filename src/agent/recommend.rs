@@ -9,18 +9,27 @@ use crate::printable::excerpt;
 pub const QUESTIONS: usize = 3;
 /// Characters of question and answer in the prompt.
 const SHOWN_CHARS: usize = 4_000;
+/// Characters of an earlier question in the prompt.
+const EARLIER_CHARS: usize = 300;
 /// Longest accepted question, in characters.
 const MAX_QUESTION_CHARS: usize = 300;
 
-/// The request for questions after this answer.
-pub fn request(question: &str, answer: &str) -> ChatRequest {
+/// The request for questions after this answer, which is the last of a conversation.
+pub fn request(earlier: &[Message], question: &str, answer: &str) -> ChatRequest {
     let system = "Suggest three short questions that the user may ask next, in the user's language. \
-        Answer with a JSON array of three strings and nothing else.";
-    let exchange = format!(
+        None that was asked before. Answer with a JSON array of three strings and nothing else.";
+    let mut exchange = String::new();
+    for message in earlier {
+        if let Message::User { content } = message {
+            let asked = excerpt(content, EARLIER_CHARS);
+            exchange.push_str(&format!("Earlier question: {asked}\n\n"));
+        }
+    }
+    exchange.push_str(&format!(
         "Question: {}\n\nAnswer: {}",
         excerpt(question, SHOWN_CHARS),
         excerpt(answer, SHOWN_CHARS)
-    );
+    ));
     ChatRequest {
         purpose: Purpose::Recommend,
         messages: vec![Message::system(system), Message::user(exchange)],
@@ -54,6 +63,16 @@ pub fn parse(text: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_request_has_the_earlier_questions_and_not_their_answers() {
+        let earlier = [Message::user("first?"), Message::assistant("long answer")];
+        let messages = request(&earlier, "second?", "yes").messages;
+        assert_eq!(
+            messages[1].content(),
+            "Earlier question: first?\n\nQuestion: second?\n\nAnswer: yes"
+        );
+    }
 
     #[test]
     fn three_different_questions_or_none() {

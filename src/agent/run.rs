@@ -6,6 +6,7 @@
 //! Every call of the model gets exactly one result, in call order and under its id, even if the
 //! call is refused, fails or is cancelled.
 
+mod outputs;
 mod plan;
 
 use std::borrow::Cow;
@@ -20,6 +21,7 @@ use crate::agent::event::{Event, EvictionReason, InjectedTool, ToolBudget};
 use crate::agent::plan::Execution;
 use crate::agent::prompt::{self, Fence};
 use crate::agent::reply::{RawCall, Reply};
+use crate::agent::run::outputs::{LongOutputs, Page, READ_MORE, read_more_spec};
 use crate::finder::meta_tools::{self, FindConfig, Style};
 use crate::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, SearchRequest};
@@ -29,7 +31,7 @@ use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage};
 use crate::printable::{self, counted, excerpt};
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
-use crate::tools::{Arguments, ErrorCode, ToolResult};
+use crate::tools::{Arguments, ErrorCode, Status, ToolResult};
 
 /// Characters of a result in an event; the model gets more.
 const PREVIEW_CHARS: usize = 2_000;
@@ -68,7 +70,7 @@ pub struct RunConfig {
     pub max_searches: u32,
     /// Maximum number of calls of one answer that are executed.
     pub max_calls: usize,
-    /// Maximum number of bytes of a result that the model gets.
+    /// Maximum number of bytes of a result that the model gets at once.
     pub max_result_bytes: usize,
     /// Rounds after which the context is reduced to question, facts and plan.
     pub refresh_interval: Option<u32>,
@@ -142,6 +144,8 @@ pub struct Run {
     round: u32,
     searches_in_a_row: u32,
     used_ids: BTreeSet<String>,
+    /// Results that were too long to be shown whole.
+    outputs: LongOutputs,
     /// The model was asked once to replace its empty answer.
     asked_for_answer: bool,
     figures: Figures,
@@ -185,8 +189,17 @@ struct PlannedCall {
 enum Action {
     Search(SearchRequest),
     Call(Arc<Tool>, Arguments),
+    /// A part of an earlier result.
+    Read(Page),
     /// The call was refused with this result.
     Refused(ToolResult),
+}
+
+impl Action {
+    /// Whether there is something to search or to call.
+    fn is_work(&self) -> bool {
+        matches!(self, Action::Search(_) | Action::Call(..))
+    }
 }
 
 /// A result's text and its source.
@@ -230,6 +243,7 @@ impl Run {
             round: 0,
             searches_in_a_row: 0,
             used_ids: BTreeSet::new(),
+            outputs: LongOutputs::default(),
             asked_for_answer: false,
             figures: Figures::default(),
             shown_tokens: 0,
@@ -277,12 +291,10 @@ impl Run {
         self.remember_calls(text, &planned);
         self.open_calls(&planned);
         events.extend(planned.iter().flat_map(call_event));
-        let all_refused = planned
-            .iter()
-            .all(|planned| matches!(planned.action, Action::Refused(_)));
+        let has_work = planned.iter().any(|planned| planned.action.is_work());
         self.state = State::CallTools(planned);
-        if all_refused {
-            // Nothing to call: the model gets the refusals at once.
+        if !has_work {
+            // Nothing to call: the model gets the results at once.
             events.extend(self.tools_answered(Vec::new(), Vec::new()));
         }
         events
@@ -330,6 +342,13 @@ impl Run {
                     let source = source_of(&tool, &result);
                     self.result_text(&call, source, result, &mut events)
                 }
+                Action::Read(page) => {
+                    events.push(result_event(&call, &ToolResult::ok(page.text.clone().into())));
+                    SourcedText {
+                        source: page.source,
+                        text: page.text,
+                    }
+                }
                 Action::Refused(result) => {
                     self.result_text(&call, OWN_SOURCE.into(), result, &mut events)
                 }
@@ -353,6 +372,7 @@ impl Run {
         for PlannedCall { call, action } in planned {
             let result = match action {
                 Action::Refused(result) => result,
+                Action::Read(page) => ToolResult::ok(page.text.into()),
                 // A search is announced by the event with its hits, so there is nothing to end.
                 Action::Search(_) => continue,
                 Action::Call(tool, _) => {
@@ -458,18 +478,26 @@ impl Run {
             return Vec::new();
         }
         // A plan cannot search; its tools were found before the model was called.
-        if self.config.protocol == Protocol::Plan || self.config.find.is_none() {
-            return self.toolbox.specs().map(Cow::Borrowed).collect();
+        let searches = self.config.protocol != Protocol::Plan && self.config.find.is_some();
+        let mut specs = Vec::new();
+        if searches {
+            specs.push(Cow::Owned(meta_tools::search_spec()));
         }
-        let mut specs = vec![Cow::Owned(meta_tools::search_spec())];
-        match self.config.style {
-            Style::Inject => specs.extend(self.toolbox.specs().map(Cow::Borrowed)),
-            Style::Dispatch => {
-                specs.push(Cow::Owned(meta_tools::dispatch_spec()));
-                specs.extend(self.toolbox.pinned_specs().map(Cow::Borrowed));
-            }
+        if searches && self.config.style == Style::Dispatch {
+            specs.push(Cow::Owned(meta_tools::dispatch_spec()));
+            specs.extend(self.toolbox.pinned_specs().map(Cow::Borrowed));
+        } else {
+            specs.extend(self.toolbox.specs().map(Cow::Borrowed));
+        }
+        if self.can_read_more() {
+            specs.push(Cow::Owned(read_more_spec()));
         }
         specs
+    }
+
+    /// Whether there is a long result to read on in. A plan gets its results all at once.
+    fn can_read_more(&self) -> bool {
+        !self.outputs.is_empty() && self.config.protocol != Protocol::Plan
     }
 
     /// Adds the tokens of a round to the figures, estimated where the provider sends no usage.
@@ -492,7 +520,12 @@ impl Run {
             return 0;
         }
         let of = |spec: ToolSpec| spec_tokens(&spec, self.count);
-        match (self.config.find.is_some(), self.config.style) {
+        let read_more = if self.can_read_more() {
+            of(read_more_spec())
+        } else {
+            0
+        };
+        let shown = match (self.config.find.is_some(), self.config.style) {
             (false, _) => self.toolbox.tokens(),
             (true, Style::Inject) => of(meta_tools::search_spec()) + self.toolbox.tokens(),
             (true, Style::Dispatch) => {
@@ -500,7 +533,8 @@ impl Run {
                     + of(meta_tools::dispatch_spec())
                     + self.toolbox.pinned_tokens()
             }
-        }
+        };
+        shown + read_more
     }
 
     /// Counts the tokens of a round: all messages, their calls, and the tools.
@@ -631,6 +665,10 @@ impl Run {
         let arguments = arguments::parse(&raw.arguments).map_err(invalid)?;
         match (raw.name.as_str(), &self.config.find) {
             (TOOL_SEARCH, Some(find)) => self.search(&arguments, find),
+            (READ_MORE, _) if self.can_read_more() => {
+                let page = self.outputs.read(&arguments, self.config.max_result_bytes);
+                page.map(Action::Read).map_err(invalid)
+            }
             (CALL_TOOL, Some(_)) if self.config.style == Style::Dispatch => {
                 let (name, arguments) = dispatched(arguments).map_err(invalid)?;
                 self.call(&name, arguments)
@@ -691,7 +729,7 @@ impl Run {
         for PlannedCall { action, .. } in planned {
             match action {
                 Action::Search(_) => has_searches = true,
-                Action::Refused(_) => {}
+                Action::Read(_) | Action::Refused(_) => {}
                 Action::Call(tool, _) => {
                     has_calls = true;
                     self.toolbox.open_call(&tool.id);
@@ -709,15 +747,28 @@ impl Run {
         }
     }
 
-    /// The result's text for the model, after its event.
+    /// The result's text for the model, after its event. A long one is kept to be read on in.
     fn result_text(
-        &self,
+        &mut self,
         call: &ToolCall,
         source: String,
         result: ToolResult,
         events: &mut Vec<Event>,
     ) -> SourcedText {
-        let result = result.truncated(self.config.max_result_bytes);
+        let max_bytes = self.config.max_result_bytes;
+        let text = result.to_model_text();
+        let is_kept = result.status == Status::Ok
+            && text.len() > max_bytes
+            && self.config.protocol != Protocol::Plan;
+        let result = if is_kept {
+            ToolResult {
+                truncated_from_bytes: Some(text.len()),
+                data: self.outputs.keep(&source, text, max_bytes).into(),
+                ..result
+            }
+        } else {
+            result.truncated(max_bytes)
+        };
         events.push(result_event(call, &result));
         SourcedText {
             source,
@@ -848,7 +899,7 @@ fn work_of(planned: &[PlannedCall]) -> Work {
                     arguments: arguments.clone(),
                 });
             }
-            Action::Refused(_) => {}
+            Action::Read(_) | Action::Refused(_) => {}
         }
     }
     work

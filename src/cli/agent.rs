@@ -39,6 +39,8 @@ use approve::Questions;
 use stdin::Input;
 use view::{Stream, View};
 
+/// Longest wait for recommended questions.
+const RECOMMEND_WITHIN: Duration = Duration::from_secs(15);
 /// The database of conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
 /// How long the first question waits for MCP servers. Slower ones are available to later questions.
@@ -91,9 +93,9 @@ pub struct AgentArgs {
     /// like tools
     #[arg(long, value_name = "FOLDER", env = "TOOLSCOUT_SKILLS")]
     skills: Option<PathBuf>,
-    /// Recommend no further questions
+    /// Recommend three further questions after each answer, for which the model is asked once more
     #[arg(long)]
-    no_recommend: bool,
+    recommend: bool,
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
@@ -248,7 +250,9 @@ impl AgentArgs {
         config.toolbox.budget_tokens = self.tool_budget.unwrap_or(config.toolbox.budget_tokens);
         config.pins.extend(self.pin.iter().cloned());
         self.policy.apply_to(&mut config.policies);
-        config.recommend_within = config.recommend_within.filter(|_| !self.no_recommend);
+        if self.recommend {
+            config.recommend_within = Some(RECOMMEND_WITHIN);
+        }
         config
     }
 }

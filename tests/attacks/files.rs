@@ -123,7 +123,7 @@ fn what_is_made_is_the_owners_alone() {
         vec!["add", tools.to_str().unwrap()],
         vec!["memory", "on"],
         vec!["memory", "add", "s/t", "do it"],
-        vec!["agent", "--llm", &script, "--no-recommend", "go"],
+        vec!["agent", "--llm", &script, "go"],
         vec![
             "keys",
             "create",

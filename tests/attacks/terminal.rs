@@ -67,7 +67,7 @@ fn world(words: &str) -> (World, String) {
 fn agent(world: &World, script: &str) -> Command {
     let mut command = world.command();
     command
-        .args(["agent", "--llm", script, "--no-recommend", "order tea"])
+        .args(["agent", "--llm", script, "order tea"])
         .env("NO_COLOR", "1");
     command
 }
@@ -111,7 +111,7 @@ fn a_yes_without_the_code_refuses() {
 fn piped_lines_approve_nothing() {
     let (world, script) = world("");
     let ended = world.run_with(
-        &["agent", "--llm", &script, "--no-recommend", "order tea"],
+        &["agent", "--llm", &script, "order tea"],
         b"y\nyes\n3a4c\n",
     );
     assert!(
@@ -235,7 +235,6 @@ fn json_events_keep_the_ids_of_calls_and_approvals() {
         "agent",
         "--llm",
         &script,
-        "--no-recommend",
         "--json",
         "order tea",
     ]);

@@ -35,6 +35,7 @@ fn demo(world: &World, more: &[&str]) -> Ended {
         "1100",
         "--max-rounds",
         "6",
+        "--recommend",
     ];
     args.extend(["--allow", "gmail/send_email", QUESTION]);
     args.extend(more);
@@ -127,7 +128,6 @@ fn a_conversation_continues_in_the_next_process() {
             "agent",
             "--llm",
             &script,
-            "--no-recommend",
             "--conversation",
             "c 1/ü",
             "go on",
@@ -160,7 +160,6 @@ fn questions_come_from_stdin_and_dispatch_keeps_two_tools() {
             &script,
             "--style",
             "dispatch",
-            "--no-recommend",
         ],
         b"weather?\n\nthanks\n",
     );
@@ -278,7 +277,6 @@ fn skills_are_found_and_read_like_tools() {
         "agent",
         "--llm",
         &script,
-        "--no-recommend",
         "--profile",
         "skills",
         "--skills",
@@ -368,7 +366,7 @@ fn calls_are_refused_without_a_terminal_and_audited() {
     );
     let script = scripted(&script);
     let run = |more: &[&str]| {
-        world.run(&[&["agent", "--llm", &script, "--no-recommend", "send"], more].concat())
+        world.run(&[&["agent", "--llm", &script, "send"], more].concat())
     };
     let refused = run(&[]);
     assert_eq!((refused.code, refused.stdout.as_str()), (0, "refused\n"));
@@ -475,7 +473,6 @@ fn a_plan_is_printed_and_run_and_a_profile_enables_tools() {
         &script,
         "--profile",
         &profile,
-        "--no-recommend",
         "weather forecast for the place in my note",
     ]);
     assert_eq!(
@@ -526,7 +523,7 @@ fn the_demo_is_the_same_over_sse() {
     let mut command = world.command();
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--llm", &script])
-        .args(["--tool-budget", "1100", "--max-rounds", "6"])
+        .args(["--tool-budget", "1100", "--max-rounds", "6", "--recommend"])
         .args(["--allow", "gmail/send_email"]);
     let serving = Serving::start(command);
     let path = "/agent/chat/stream?query=will%20it%20rain%3F&conversationId=c1";

@@ -146,7 +146,7 @@ fn the_agent_speaks_the_api_of_anthropic() {
         "--llm-key",
         "k",
     ]);
-    command.args(["--model", "m", "--no-recommend", "will it rain?"]);
+    command.args(["--model", "m", "will it rain?"]);
     let ended = Ended::of(command.output());
     assert_eq!(ended.stdout.trim(), "It will rain.", "{}", ended.stderr);
 

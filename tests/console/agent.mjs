@@ -78,7 +78,7 @@ const ended = (page, word, turn = 0) => page.locator(".turn").nth(turn).locator(
 
 export const agent = {
   async "a search injects tools, one call is approved and one refused, and the turn is kept"({ browser }) {
-    await within([...RAIN, ...HANGS], ["--tool-budget", "1100"], async (server) => {
+    await within([...RAIN, ...HANGS], ["--recommend", "--tool-budget", "1100"], async (server) => {
       const page = await open(browser, server, { hash: "#/agent", width: 1140, height: 900 });
       await page.getByText("Ask, and watch the tools").waitFor();
       await page.locator(".model", { hasText: "Model script" }).waitFor();
@@ -122,7 +122,7 @@ export const agent = {
   },
 
   async "earlier conversations are opened, continued and deleted"({ browser }) {
-    await within([...answers("The first answer."), ...answers("Of a draft."), ...answers("The second answer.")], ["--no-recommend"], async (server) => {
+    await within([...answers("The first answer."), ...answers("Of a draft."), ...answers("The second answer.")], [], async (server) => {
       const page = await open(browser, server, { hash: "#/agent" });
       await send(page, "first question");
       await ended(page, "Answered");
@@ -161,7 +161,7 @@ export const agent = {
   },
 
   async "a page that is loaded again shows what waits, and the steps of earlier turns"({ browser }) {
-    await within(RAIN, ["--tool-budget", "1100"], async (server) => {
+    await within(RAIN, ["--recommend", "--tool-budget", "1100"], async (server) => {
       const page = await open(browser, server, { hash: "#/agent", width: 1140, height: 900 });
       await send(page, QUESTION);
       await page.locator(".approval").waitFor();
@@ -206,7 +206,7 @@ export const agent = {
   },
 
   async "a run goes on while another screen is looked at"({ browser }) {
-    await within([...HANGS, ...answers("Later.")], ["--no-recommend"], async (server) => {
+    await within([...HANGS, ...answers("Later.")], [], async (server) => {
       const page = await open(browser, server, { hash: "#/agent" });
       await send(page, "hours");
       await page.locator(".call", { hasText: "running" }).waitFor();
@@ -226,7 +226,7 @@ export const agent = {
   },
 
   async "a plan is a graph, and its steps are followed"({ browser }) {
-    await within([{ reply: { text: JSON.stringify(PLANNED) } }, ...answers("Sent."), { tool: "weather/getForecast", result: FORECAST }, { tool: "gmail/send_email", result: "sent" }], ["--mode", "plan", "--no-recommend"], async (server) => {
+    await within([{ reply: { text: JSON.stringify(PLANNED) } }, ...answers("Sent."), { tool: "weather/getForecast", result: FORECAST }, { tool: "gmail/send_email", result: "sent" }], ["--mode", "plan"], async (server) => {
       const page = await open(browser, server, { hash: "#/agent" });
       await send(page, "send the weather forecast of Bergen and Oslo by email");
       await page.locator(".node[data-state=asks]").waitFor();
@@ -250,7 +250,7 @@ export const agent = {
       { for: "recommend", reply: { text: JSON.stringify([`1 ${HOSTILE}`, `2 ${HOSTILE}`, `3 ${HOSTILE}`]) } },
       { tool: "weather/getForecast", result: { ...FORECAST, text: HOSTILE } },
     ];
-    await within(lines, [], async (server) => {
+    await within(lines, ["--recommend"], async (server) => {
       const page = await open(browser, server, { hash: "#/agent" });
       await send(page, HOSTILE);
       await ended(page, "Answered");
@@ -269,7 +269,7 @@ export const agent = {
   },
 
   async "an answer that breaks off is said so, and can be asked for again"({ browser }) {
-    const server = await scripted(HANGS, ["--no-recommend"]);
+    const server = await scripted(HANGS, []);
     const page = await open(browser, server, { hash: "#/agent", expected: /ERR_|Failed to load/u });
     await send(page, "hours");
     await page.locator(".call", { hasText: "running" }).waitFor();
@@ -278,7 +278,7 @@ export const agent = {
     await page.locator(".turn", { hasText: "broke off" }).waitFor();
     assert.match(await page.locator(".call").innerText(), /cut off/u);
     await page.locator("#connection", { hasText: "does not answer" }).waitFor();
-    const again = await scripted(answers("Now it works."), ["--no-recommend"], server);
+    const again = await scripted(answers("Now it works."), [], server);
     await page.waitForFunction(() => document.getElementById("connection").textContent === "", undefined, { timeout: 30_000 });
     await page.getByRole("button", { name: "Ask again" }).click();
     await ended(page, "Answered", 1);
@@ -288,7 +288,7 @@ export const agent = {
   },
 
   async "a model that cannot be reached is said, and a refused request stays in the box"({ browser }) {
-    await within([{ fail: "the model is away" }, ...answers("Back.")], ["--no-recommend"], async (server) => {
+    await within([{ fail: "the model is away" }, ...answers("Back.")], [], async (server) => {
       const page = await open(browser, server, { hash: "#/agent", expected: /40[13]/u });
       await send(page, "hello");
       await page.locator(".turn .notice.error", { hasText: "the model is away" }).waitFor();
@@ -310,7 +310,7 @@ export const agent = {
   },
 
   async "a server without an agent is said, with the way to start one"({ browser }) {
-    await within(answers("Here."), ["--no-recommend"], async (server) => {
+    await within(answers("Here."), [], async (server) => {
       const page = await open(browser, server, { expected: /503/u });
       await page.route("**/v1/agent/conversations*", (route) => route.fulfill({ status: 503, json: { error: { code: "agent_not_ready", message: "none" } } }));
       await page.getByRole("link", { name: "Agent" }).click();
@@ -325,7 +325,7 @@ export const agent = {
   },
 
   async "a phone has room for the chat, and the toolbox folds"({ browser }) {
-    await within([...RAIN], ["--no-recommend"], async (server) => {
+    await within([...RAIN], [], async (server) => {
       const page = await open(browser, server, { hash: "#/agent", width: 360, height: 760, dark: true });
       assert.equal(await page.locator(".toolbox").evaluate((box) => box.open), false);
       await page.getByLabel("Request").fill(QUESTION);

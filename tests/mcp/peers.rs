@@ -604,7 +604,6 @@ async fn the_agent_answers_a_question_whose_tools_live_on_two_servers() {
             "agent",
             "--llm",
             &llm,
-            "--no-recommend",
             "--allow",
             "*",
             "--mcp",

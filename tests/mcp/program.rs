@@ -317,7 +317,6 @@ async fn the_agent_uses_tools_of_two_servers() {
         "agent",
         "--llm",
         &llm,
-        "--no-recommend",
         "--allow",
         "*",
         "--mcp",

@@ -260,7 +260,6 @@ pub fn node(cluster: &Cluster, number: usize, script: &[Value]) -> Node {
         &address,
         "--llm",
         &llm,
-        "--no-recommend",
     ];
     Node::start_with(cluster.data(number), &arguments)
 }

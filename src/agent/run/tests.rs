@@ -471,6 +471,36 @@ fn long_results_are_cut_and_say_so() {
 }
 
 #[test]
+fn a_long_result_is_read_on_with_a_tool_that_comes_with_it() {
+    let mut run = run_with(RunConfig {
+        max_result_bytes: 100,
+        max_rounds: 9,
+        ..RunConfig::default()
+    });
+    let has_read_more = |run: &Run| {
+        let tools = request(run).tools;
+        tools.last().is_some_and(|tool| tool.name == "read_more")
+    };
+    step(&mut run, select("mail/send"));
+    assert!(!has_read_more(&run));
+    run.model_answered(calls(&[("mail__send", json!({}))]));
+    let long = format!("{}end", "x".repeat(150));
+    run.tools_answered(Vec::new(), vec![ToolResult::ok(Value::String(long))]);
+    assert!(has_read_more(&run));
+    assert!(last_result(&run).contains("read_more with {\"output\": \"output_1\", \"from\": 100}"));
+
+    let on = json!({ "output": "output_1", "from": 100 });
+    let events = run.model_answered(calls(&[("read_more", on)]));
+    assert_eq!(events.len(), 2, "the call and its result: {events:?}");
+    let read = last_result(&run);
+    assert!(read.ends_with("xend\n[bytes 100 to 153, the end of output_1]"), "{read}");
+
+    let wrong = json!({ "output": "output_7" });
+    run.model_answered(calls(&[("read_more", wrong)]));
+    assert!(last_result(&run).contains("there is no output"));
+}
+
+#[test]
 fn in_the_last_round_tools_are_withheld() {
     let mut run = run_with(RunConfig {
         max_rounds: 2,
