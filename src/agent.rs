@@ -7,6 +7,7 @@
 pub mod context;
 pub mod driver;
 pub mod event;
+pub mod hooks;
 mod lease;
 pub mod plan;
 pub mod profile;
@@ -35,6 +36,7 @@ pub use driver::RunStream;
 pub use event::Event;
 pub use run::{Protocol, RunConfig};
 
+use hooks::{Hook, Hooks};
 use record::Record;
 
 use crate::finder::toolbox::{self, TokenCounter};
@@ -123,6 +125,7 @@ struct AgentState {
     approvals: Approvals,
     /// The user's own tools: always visible.
     own_tools: Vec<Arc<Tool>>,
+    hooks: Hooks,
     sessions: Arc<Sessions>,
     config: AgentConfig,
     /// The tasks of all runs, so that closing can wait for them.
@@ -509,6 +512,7 @@ pub struct AgentBuilder {
     sessions: Option<Arc<Sessions>>,
     audit: Option<Arc<AuditLog>>,
     board: Option<Arc<dyn ApprovalBoard>>,
+    hooks: Hooks,
     config: AgentConfig,
 }
 
@@ -547,6 +551,12 @@ impl AgentBuilder {
     /// Sets a catalog that is shared with other agents.
     pub fn shared_catalog(mut self, catalog: Arc<dyn ToolSearch>) -> Self {
         self.search = Some(catalog);
+        self
+    }
+
+    /// Adds code around the model and the tools of each run.
+    pub fn hook(mut self, hook: impl Hook + 'static) -> Self {
+        self.hooks.0.push(Arc::new(hook));
         self
     }
 
@@ -635,6 +645,7 @@ impl AgentBuilder {
             search: self.search.ok_or(BuildError::NoCatalog)?,
             toolsets,
             own_tools,
+            hooks: self.hooks,
             sessions,
             config: self.config,
             tasks: TaskTracker::new(),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
@@ -19,6 +19,7 @@ use toolscout_index::{Tool, ToolId};
 
 use crate::agent::context::Context;
 use crate::agent::event::Event;
+use crate::agent::hooks::Stop;
 use crate::agent::lease::LeasedTurn;
 use crate::agent::recommend;
 use crate::agent::record::Record;
@@ -33,11 +34,11 @@ use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
 use crate::gate::{
     Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Directory, Gate, GateContext,
-    Ledger,
+    Ledger, Report,
 };
 use crate::llm::{ChatRequest, LlmError, Message};
 use crate::session::{ConversationId, Figures, SessionError, Sessions, TurnEnd, TurnStatus};
-use crate::tools::Callable;
+use crate::tools::{Callable, ToolResult};
 
 /// Events queued for a slow receiver before the run waits for it.
 const EVENT_QUEUE: usize = 256;
@@ -439,9 +440,12 @@ impl<'a> Turn<'a> {
                 Step::Done(outcome) => return outcome,
                 Step::CallModel(request) => match self.call_model(request).await {
                     Ok(reply) => self.run.model_answered(reply),
-                    Err(error) => return Outcome::Failed(error.to_string()),
+                    Err(reason) => return Outcome::Failed(reason),
                 },
-                Step::CallTools(work) => self.call_tools(work).await,
+                Step::CallTools(work) => match self.call_tools(work).await {
+                    Ok(events) => events,
+                    Err(Stop(reason)) => return Outcome::Failed(reason),
+                },
             };
             for event in events {
                 self.send(event).await;
@@ -450,7 +454,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Runs the searches and calls of one answer in parallel.
-    async fn call_tools(&mut self, work: Work) -> Vec<Event> {
+    async fn call_tools(&mut self, work: Work) -> Result<Vec<Event>, Stop> {
         let calls: Vec<(String, ToolId)> = work
             .calls
             .iter()
@@ -458,16 +462,35 @@ impl<'a> Turn<'a> {
             .collect();
         let (search_results, outcomes) =
             tokio::join!(self.search(work.searches), self.call(work.calls));
+        let outcomes = outcomes?;
         let mut results = Vec::with_capacity(outcomes.len());
-        for ((id, tool), outcome) in calls.into_iter().zip(outcomes) {
-            self.references.collect(&outcome.result.data);
-            self.events.send(gate_event(id, tool, &outcome)).await;
-            results.push(outcome.result);
+        for ((id, tool), (result, report)) in calls.into_iter().zip(outcomes) {
+            self.references.collect(&result.data);
+            if let Some(report) = report {
+                self.events.send(gate_event(id, tool, &report)).await;
+            }
+            results.push(result);
         }
-        self.run.tools_answered(search_results, results)
+        Ok(self.run.tools_answered(search_results, results))
     }
 
-    async fn call_model(&mut self, request: ChatRequest) -> Result<Reply, LlmError> {
+    /// Asks the model, with the hooks around it.
+    ///
+    /// # Errors
+    /// Why the run ends.
+    async fn call_model(&mut self, mut request: ChatRequest) -> Result<Reply, String> {
+        let hooks = &self.shared.hooks;
+        let before = hooks.before_model(&self.caller, &mut request).await;
+        before.map_err(|stop| stop.0)?;
+        let reply = self.stream_reply(request).await;
+        let mut reply = reply.map_err(|error| error.to_string())?;
+        let hooks = &self.shared.hooks;
+        let after = hooks.after_model(&self.caller, &mut reply).await;
+        after.map_err(|stop| stop.0)?;
+        Ok(reply)
+    }
+
+    async fn stream_reply(&mut self, request: ChatRequest) -> Result<Reply, LlmError> {
         self.text.clear();
         let mut deltas = self.shared.model.stream(request).await?;
         let mut builder = ReplyBuilder::default();
@@ -525,8 +548,9 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Makes these calls through the gate. The outcomes are in call order.
-    async fn call(&self, calls: Vec<Call>) -> Vec<CallOutcome> {
+    /// Makes these calls through the hooks and the gate. The results are in call order, with the
+    /// gate's report if it was asked.
+    async fn call(&self, calls: Vec<Call>) -> Result<Vec<(ToolResult, Option<Report>)>, Stop> {
         let config = &self.shared.config;
         let directory: &AgentState = self.shared;
         let approver = EventApprover {
@@ -542,11 +566,33 @@ impl<'a> Turn<'a> {
             call_timeout: config.call_timeout,
         };
         stream::iter(calls)
-            .map(|call| self.shared.gate.pass(context, call))
-            // Not `buffer_unordered`: outcomes are matched to calls by position.
+            .map(|call| self.call_one(context, call))
+            // Not `buffer_unordered`: results are matched to calls by position.
             .buffered(config.parallel_calls.max(1))
-            .collect()
+            .try_collect()
             .await
+    }
+
+    async fn call_one(
+        &self,
+        context: GateContext<'_>,
+        mut call: Call,
+    ) -> Result<(ToolResult, Option<Report>), Stop> {
+        let hooks = &self.shared.hooks;
+        if hooks.0.is_empty() {
+            let CallOutcome { result, report } = self.shared.gate.pass(context, call).await;
+            return Ok((result, Some(report)));
+        }
+        let answered = hooks.before_call(&self.caller, &mut call).await?;
+        let (mut result, report) = match answered {
+            Some(result) => (result, None),
+            None => {
+                let outcome = self.shared.gate.pass(context, call.clone()).await;
+                (outcome.result, Some(outcome.report))
+            }
+        };
+        hooks.after_call(&self.caller, &call, &mut result).await?;
+        Ok((result, report))
     }
 
     /// Sends the last events except [`Event::Done`], and returns what is saved of the turn.
@@ -634,8 +680,7 @@ impl Directory for AgentState {
 }
 
 /// The event that reports the gate's decision.
-fn gate_event(id: String, tool: ToolId, outcome: &CallOutcome) -> Event {
-    let report = &outcome.report;
+fn gate_event(id: String, tool: ToolId, report: &Report) -> Event {
     let applied = &report.applied_rule;
     Event::Gate {
         id,

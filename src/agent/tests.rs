@@ -641,3 +641,132 @@ fn an_agent_without_its_parts_says_what_is_missing() {
         Err(BuildError::NoCatalog)
     ));
 }
+
+/// Writes down what passes, changes arguments and results, and stops at a tool.
+struct Witness {
+    name: &'static str,
+    seen: Arc<Mutex<Vec<String>>>,
+    stops_at: Option<&'static str>,
+}
+
+impl Witness {
+    fn note(&self, what: impl std::fmt::Display) {
+        lock(&self.seen).push(format!("{}: {what}", self.name));
+    }
+}
+
+#[async_trait]
+impl hooks::Hook for Witness {
+    async fn before_model(
+        &self,
+        _: &Caller,
+        request: &mut ChatRequest,
+    ) -> Result<(), hooks::Stop> {
+        self.note(format_args!("asks with {}", request.tools.len()));
+        Ok(())
+    }
+
+    async fn after_model(
+        &self,
+        _: &Caller,
+        reply: &mut crate::agent::reply::Reply,
+    ) -> Result<(), hooks::Stop> {
+        self.note(format_args!("answered with {}", reply.calls.len()));
+        reply.text = reply.text.replace("rains", "pours");
+        Ok(())
+    }
+
+    async fn before_call(
+        &self,
+        caller: &Caller,
+        call: &mut crate::gate::Call,
+    ) -> Result<Option<crate::tools::ToolResult>, hooks::Stop> {
+        let before = call.arguments.insert(self.name.to_owned(), caller.who.clone().into());
+        self.note(format_args!("calls {} {}", call.tool.id, before.is_none()));
+        if self.stops_at == Some(call.tool.id.as_str()) {
+            return Err(hooks::Stop::new("not today"));
+        }
+        Ok(None)
+    }
+
+    async fn after_call(
+        &self,
+        _: &Caller,
+        call: &crate::gate::Call,
+        result: &mut crate::tools::ToolResult,
+    ) -> Result<(), hooks::Stop> {
+        let given: Vec<&String> = call.arguments.keys().collect();
+        self.note(format_args!("got {given:?}"));
+        result.data = json!({ "seen": true });
+        Ok(())
+    }
+}
+
+fn witnessed(script: &str, stops_at: Option<&'static str>) -> (Agent, Arc<Mutex<Vec<String>>>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let witness = |name, stops_at| Witness {
+        name,
+        seen: Arc::clone(&seen),
+        stops_at,
+    };
+    let script = Script::parse("script", script).unwrap();
+    let agent = Agent::builder()
+        .llm(ScriptedModel::new("script", script.turns))
+        .catalog(listed_tools())
+        .tools(ScriptedTools::new(script.tools))
+        .config(config())
+        .hook(witness("a", None))
+        .hook(witness("b", stops_at))
+        .build()
+        .unwrap();
+    (agent, seen)
+}
+
+const ONE_CALL: &str = r#"
+{"reply":{"calls":[{"name":"tool_search","arguments":{"query":"select:weather/forecast"}}]}}
+{"reply":{"calls":[{"name":"weather__forecast","arguments":{}}]}}
+{"reply":{"text":"It rains."}}
+{"tool":"weather/forecast","result":"rain"}
+"#;
+
+#[tokio::test]
+async fn hooks_see_and_change_a_run_in_their_order() {
+    let (agent, seen) = witnessed(ONE_CALL, None);
+    let events = ask(&agent, "will it rain?").await;
+    assert_eq!(ended(&events).0, TurnStatus::Answered);
+    let expected = [
+        "a: asks with 1",
+        "b: asks with 1",
+        "a: answered with 1",
+        "b: answered with 1",
+        "a: asks with 2",
+        "b: asks with 2",
+        "a: answered with 1",
+        "b: answered with 1",
+        "a: calls weather/forecast true",
+        "b: calls weather/forecast true",
+        "a: got [\"a\", \"b\"]",
+        "b: got [\"a\", \"b\"]",
+        "a: asks with 2",
+        "b: asks with 2",
+        "a: answered with 0",
+        "b: answered with 0",
+    ];
+    assert_eq!(*lock(&seen), expected);
+    let result = events.iter().find_map(|event| match event {
+        Event::ToolResult { content, .. } => Some(content.as_str()),
+        _ => None,
+    });
+    assert_eq!(result, Some("{\"seen\":true}"));
+    let history = agent.sessions().history(&conversation(), i64::MAX, 2);
+    assert_eq!(history.unwrap()[1].content(), "It pours.");
+}
+
+#[tokio::test]
+async fn a_hook_stops_a_run_with_its_reason() {
+    let (agent, seen) = witnessed(ONE_CALL, Some("weather/forecast"));
+    let events = ask(&agent, "will it rain?").await;
+    assert_eq!(ended(&events).0, TurnStatus::Failed);
+    assert_eq!(errors(&events), ["not today"]);
+    assert_eq!(lock(&seen).last().unwrap(), "b: calls weather/forecast true");
+}
