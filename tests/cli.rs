@@ -22,7 +22,12 @@ mod cli {
     pub mod search;
     pub mod settings;
     pub mod switch;
+    #[cfg(unix)]
+    pub mod terminal;
     pub mod tiers;
+    #[cfg(unix)]
+    #[path = "../attacks/tty.rs"]
+    pub mod tty;
     pub mod tune;
     pub mod url;
 }

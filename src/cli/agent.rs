@@ -1,9 +1,11 @@
 //! `toolscout agent`: answers questions with the catalog's tools, in the terminal.
 
 mod approve;
+mod commands;
 mod stdin;
 mod view;
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -25,24 +27,28 @@ use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream};
 use crate::finder::Style;
+use crate::finder::toolbox::ToolboxState;
 use crate::gate::audit;
 use crate::gate::{Answer, AuditLog};
 use crate::http::AgentSource;
 use crate::mcp::{Pool, SingleWriterSink};
 use crate::models::Patience;
-use crate::printable;
+use crate::printable::{self, counted};
 use crate::session::{ConversationId, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
 use crate::store::{SharedApprovals, SharedSessions, SharedStore};
 use crate::tools::operation::Operations;
-use approve::Questions;
-use stdin::Input;
+use approve::{Answered, Questions};
+use commands::{Command, HELP, STOP, allow_in_profile};
+use stdin::{Input, PROMPT};
 use view::{Stream, View};
 
 /// Longest wait for recommended questions.
 const RECOMMEND_WITHIN: Duration = Duration::from_secs(15);
 /// The database of conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
+/// The questions typed at the terminal, in the data directory.
+const HISTORY_FILE: &str = "agent_history";
 /// How long the first question waits for MCP servers. Slower ones are available to later questions.
 const MCP_START_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -134,9 +140,16 @@ impl Args {
             }
             let mut terminal = Terminal::new(agent, conversation, context.printer);
             terminal.identity = self.identity;
+            terminal.profile = self.agent.policy.profile_file();
             let outcome = match question {
                 Some(question) => terminal.answer(question).await,
-                None => terminal.converse().await,
+                None => {
+                    if terminal.is_attended {
+                        terminal.input = Input::edited(context.settings.data.join(HISTORY_FILE));
+                        print_stderr(&banner(&self.agent.llm, catalog.searcher().len()));
+                    }
+                    terminal.converse().await
+                }
             };
             pool.close().await;
             outcome
@@ -257,6 +270,16 @@ impl AgentArgs {
     }
 }
 
+/// What is asked here, in one line.
+fn banner(llm: &LlmArgs, tools: usize) -> String {
+    let model = match llm.chosen_model() {
+        Some(model) => format!("{model} of {}", llm.named()),
+        None => llm.named().to_owned(),
+    };
+    let tools = counted(tools, "tool");
+    format!("{}, {tools}; /help lists commands", printable::line(&model))
+}
+
 /// The path of the database of conversations in a data directory.
 pub fn sessions_file(data: &Path) -> PathBuf {
     data.join(SESSIONS_FILE)
@@ -285,6 +308,10 @@ struct Terminal {
     agent: Agent,
     conversation: ConversationId,
     identity: Option<String>,
+    /// The file of the profile, which rules are added to.
+    profile: Option<PathBuf>,
+    /// Tools whose calls the user approves without being asked again.
+    always: BTreeSet<String>,
     printer: Printer,
     view: View,
     questions: Questions,
@@ -299,6 +326,8 @@ impl Terminal {
             agent,
             conversation,
             identity: None,
+            profile: None,
+            always: BTreeSet::new(),
             printer,
             view: View::at_terminal(),
             questions: Questions::default(),
@@ -326,8 +355,12 @@ impl Terminal {
             let next = tokio::select! {
                 next = stream.next() => next,
                 // The end of stdin refuses the call, as an empty line does.
-                line = self.input.next(), if is_asking => {
-                    self.answer_question(&line.unwrap_or_default())?;
+                line = self.input.answer(), if is_asking => {
+                    let line = line.unwrap_or_default();
+                    self.answer_question(&line)?;
+                    if line.trim() == STOP {
+                        self.agent.stop(&OwnerScope::All, stream.conversation());
+                    }
                     continue;
                 }
                 _ = tokio::signal::ctrl_c() => {
@@ -351,6 +384,13 @@ impl Terminal {
 
     /// Asks the user about a call that needs approval, or refuses it where stdin is not a terminal.
     fn handle_approval(&mut self, event: &Event) -> Result<()> {
+        if let Event::ApprovalRequired { id, request, .. } = event
+            && self.always.contains(&request.tool)
+        {
+            let answer = Answer::Approved { by: user() };
+            self.agent.answer_approval(&OwnerScope::All, id, answer);
+            return Ok(());
+        }
         if self.questions.update(event) {
             self.ask()?;
         }
@@ -377,9 +417,12 @@ impl Terminal {
 
     /// Sends an answer to the first question to the agent, and prints the next question.
     fn answer_question(&mut self, line: &str) -> Result<()> {
-        let Some((id, answer)) = self.questions.answer(line, &user()) else {
+        let Some(Answered { id, answer, always }) = self.questions.answer(line, &user()) else {
             return Ok(());
         };
+        if let Some(tool) = always {
+            self.allow_always(tool);
+        }
         let is_approved = matches!(answer, Answer::Approved { .. });
         if !self.agent.answer_approval(&OwnerScope::All, &id, answer) && is_approved {
             print_stderr("[approve] too late: the question expired and the call was refused");
@@ -387,23 +430,75 @@ impl Terminal {
         self.ask()
     }
 
+    /// Approves further calls of a tool, in this session and, where there is a profile, in later
+    /// ones.
+    fn allow_always(&mut self, tool: String) {
+        let shown = printable::name(&tool);
+        print_stderr(&match &self.profile {
+            None => format!(
+                "[approve] {shown} is not asked about again until the end; a profile (--profile FILE) would keep that"
+            ),
+            Some(file) => match allow_in_profile(file, &tool) {
+                Ok(()) => format!("[approve] {shown} is allowed by {}", file.display()),
+                Err(error) => format!("[approve] {shown} is not asked about again until the end: {error:#}"),
+            },
+        });
+        self.always.insert(tool);
+    }
+
     /// Answers the questions of stdin in order. Ctrl-C between two questions ends the conversation.
     async fn converse(&mut self) -> Result<Outcome> {
         let mut outcome = Outcome::Success;
         loop {
-            if self.is_attended {
-                write!(io::stderr(), "> ")?;
+            if self.is_attended && !self.input.has_prompt() {
+                write!(io::stderr(), "{PROMPT}")?;
             }
             let line = tokio::select! {
-                line = self.input.next() => line,
+                line = self.input.question() => line,
                 _ = tokio::signal::ctrl_c() => None,
             };
             let Some(line) = line else { return Ok(outcome) };
             if line.trim().is_empty() {
                 continue;
             }
-            outcome = self.answer(line).await?;
+            // Lines of a file are all questions.
+            match Command::parse(&line).filter(|_| self.is_attended) {
+                None => outcome = self.answer(line).await?,
+                Some(Command::Quit) => return Ok(outcome),
+                Some(command) => self.carry_out(command)?,
+            }
         }
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<()> {
+        match command {
+            Command::Quit => {}
+            Command::Help => print_stderr(HELP),
+            Command::Unknown => print_stderr("there is no such command; /help lists them"),
+            Command::New => {
+                self.conversation = ConversationId::fresh();
+                print_stderr(&format!("conversation {}", self.conversation));
+            }
+            Command::Tools => {
+                let loaded = self.loaded_tools()?;
+                if loaded.is_empty() {
+                    print_stderr("none yet; a search loads those it finds");
+                }
+                for tool in loaded {
+                    print_stderr(&printable::name(&tool));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The ids of the tools that the conversation has loaded.
+    fn loaded_tools(&self) -> Result<Vec<String>> {
+        let state = self.agent.sessions().toolbox(&self.conversation)?;
+        let state: ToolboxState = state
+            .and_then(|state| serde_json::from_value(state).ok())
+            .unwrap_or_default();
+        Ok(state.loaded().map(str::to_owned).collect())
     }
 
     fn interrupt(&self, interrupted: &mut bool, stream: &RunStream) {

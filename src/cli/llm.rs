@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -32,6 +33,10 @@ pub struct LlmArgs {
         hide_env_values = true
     )]
     llm_key: Option<String>,
+    /// Longest silence of the provider, before an answer and within it [default: 120 s before the
+    /// first token, 60 s after it; of the drop-in endpoint, 600 s for an answer that comes whole]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    llm_wait: Option<u64>,
 }
 
 /// The model's name where none is given. Servers of one model accept any name.
@@ -99,13 +104,26 @@ impl LlmArgs {
                 ScriptedTools::new(tools),
             ));
         }
-        Ok((
-            Arc::new(Endpoint::new(self.endpoint()?)?),
-            ScriptedTools::default(),
-        ))
+        let mut config = EndpointConfig::new(
+            self.base_url().unwrap_or_default(),
+            self.model.as_deref().unwrap_or(DEFAULT_MODEL),
+        );
+        config.api = self.api();
+        config.api_key = self.key();
+        if let Some(wait) = self.wait() {
+            config.first_token_timeout = wait;
+            config.idle_timeout = wait;
+        }
+        Ok((Arc::new(Endpoint::new(config)?), ScriptedTools::default()))
     }
 
-    fn endpoint(&self) -> Result<EndpointConfig> {
+    /// The longest silence that was set.
+    pub fn wait(&self) -> Option<Duration> {
+        self.llm_wait.map(Duration::from_secs)
+    }
+
+    /// Refuses a provider of many models where none of them is named.
+    pub fn check_model_is_named(&self) -> Result<()> {
         let has_many = self
             .provider()
             .filter(|provider| provider.key_variable.is_some());
@@ -158,15 +176,13 @@ mod tests {
 
     #[test]
     fn a_provider_of_many_models_wants_a_name() {
-        let error = parsed(&["--llm", "openai"]).model().err().unwrap();
+        let checked = |flags: &[&str]| parsed(flags).check_model_is_named();
+        let error = checked(&["--llm", "openai"]).unwrap_err();
         assert!(
             error.to_string().contains("name one with --model"),
             "{error}"
         );
-        assert!(
-            parsed(&["--llm", "http://127.0.0.1:8080/v1"])
-                .model()
-                .is_ok()
-        );
+        assert!(checked(&["--llm", "openai", "--model", "m"]).is_ok());
+        assert!(checked(&["--llm", "http://127.0.0.1:8080/v1"]).is_ok());
     }
 }

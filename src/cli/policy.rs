@@ -1,5 +1,7 @@
 //! The flags of the call policy, shared by `agent`, `serve` and `mcp`.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::agent::profile::Profile;
@@ -37,6 +39,12 @@ impl PolicyArgs {
             .map(Profile::load)
             .transpose()?
             .unwrap_or_default())
+    }
+
+    /// The file of --profile, unless it is a preset.
+    pub fn profile_file(&self) -> Option<PathBuf> {
+        let file = PathBuf::from(self.profile.as_deref()?);
+        file.is_file().then_some(file)
     }
 
     /// Puts the rules of the flags before those of the profile, the strictest first.

@@ -1,7 +1,6 @@
 //! The flags of `toolscout serve` for requests that pass to a model's provider.
 
 use std::num::NonZeroUsize;
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -25,10 +24,6 @@ pub struct ProxyArgs {
         requires = "llm_messages"
     )]
     llm_messages_key: Option<String>,
-    /// Longest silence of the provider, before an answer and within it [default: 120 s before the
-    /// first token, 60 s after it, 600 s for an answer that comes whole]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    llm_wait: Option<u64>,
     /// Send the provider's key that a client brings; a key of this server goes in the other of the
     /// headers Authorization and X-API-Key
     #[arg(long)]
@@ -56,7 +51,7 @@ impl ProxyArgs {
         upstream.key = llm.key();
         upstream.messages_url.clone_from(&self.llm_messages);
         upstream.messages_key.clone_from(&self.llm_messages_key);
-        if let Some(wait) = self.llm_wait.map(Duration::from_secs) {
+        if let Some(wait) = llm.wait() {
             upstream.first_token_timeout = wait;
             upstream.idle_timeout = wait;
             upstream.whole_timeout = wait;

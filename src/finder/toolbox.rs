@@ -137,6 +137,13 @@ pub struct ToolboxState {
     turn: u64,
 }
 
+impl ToolboxState {
+    /// The ids of the loaded tools, in their order.
+    pub fn loaded(&self) -> impl Iterator<Item = &str> {
+        self.loaded.iter().map(|(id, _)| id.as_str())
+    }
+}
+
 impl Toolbox {
     /// An empty toolbox.
     pub fn new(config: ToolboxConfig, count: TokenCounter) -> Self {

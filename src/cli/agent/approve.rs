@@ -13,11 +13,24 @@ use crate::printable::{self, counted};
 
 /// Most bytes of a call's arguments that are printed; the prompt names the number of the others.
 const MAX_SHOWN_BYTES: usize = 8 << 10;
+/// The word after a code that approves all calls of the tool.
+const ALWAYS: &str = "always";
 /// Letters and digits of a code. Characters that look alike are left out; their number divides 256,
 /// so that every character is equally likely.
 const CODE_LETTERS: &[u8; 16] = b"34679acdefhkmnrx";
 /// Characters of a code: 65,536 codes, and each question accepts one attempt.
 const CODE_LENGTH: usize = 4;
+
+/// A person's answer to a question.
+#[derive(Debug)]
+pub struct Answered {
+    /// The question.
+    pub id: String,
+    /// The answer.
+    pub answer: Answer,
+    /// The tool whose further calls are approved too.
+    pub always: Option<String>,
+}
 
 /// The open questions, first in first out.
 #[derive(Debug, Default)]
@@ -29,6 +42,7 @@ pub struct Questions {
 struct Open {
     id: String,
     call: String,
+    tool: String,
     prompt: String,
     /// `None` where the system provides no random bytes: the call then cannot be approved.
     code: Option<String>,
@@ -45,6 +59,7 @@ impl Questions {
                 self.open.push_back(Open {
                     id: id.clone(),
                     call: request.call.clone(),
+                    tool: request.tool.clone(),
                     prompt,
                     code,
                 });
@@ -70,21 +85,32 @@ impl Questions {
         !self.open.is_empty()
     }
 
-    /// Answers the first question with a line from the user. Only its code approves. Returns the id
-    /// of the question.
-    pub fn answer(&mut self, line: &str, by: &str) -> Option<(String, Answer)> {
-        let Open { id, code, .. } = self.open.pop_front()?;
+    /// Answers the first question with a line from the user. Only its code approves.
+    pub fn answer(&mut self, line: &str, by: &str) -> Option<Answered> {
+        let Open { id, tool, code, .. } = self.open.pop_front()?;
         let by = by.to_owned();
         let line = line.trim();
-        if code.is_some_and(|code| line.eq_ignore_ascii_case(&code)) {
-            return Some((id, Answer::Approved { by }));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_code = |word: &str| code.as_ref().is_some_and(|code| word.eq_ignore_ascii_case(code));
+        let always = match words[..] {
+            [word] if is_code(word) => Some(None),
+            [word, ALWAYS] if is_code(word) => Some(Some(tool)),
+            _ => None,
+        };
+        if let Some(always) = always {
+            let answer = Answer::Approved { by };
+            return Some(Answered { id, answer, always });
         }
         let reason = match line.to_lowercase().as_str() {
             "" | "n" | "no" => String::new(),
             "y" | "yes" => "the user did not type the code that approves the call".to_owned(),
             _ => line.to_owned(),
         };
-        Some((id, Answer::Refused { by, reason }))
+        Some(Answered {
+            id,
+            answer: Answer::Refused { by, reason },
+            always: None,
+        })
     }
 }
 
@@ -125,7 +151,9 @@ fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
     }
     lines.extend(request.changes.iter().map(describe_change));
     lines.push(match code {
-        Some(code) => format!("Type {code} to approve this call; anything else refuses it: "),
+        Some(code) => format!(
+            "Type {code} to approve this call, {code} {ALWAYS} for all of this tool; anything else refuses it: "
+        ),
         None => "The system provides no random bytes for a code, so this call cannot be approved; press Enter: ".to_owned(),
     });
     lines.join("\n")
@@ -270,16 +298,23 @@ mod tests {
             questions.update(&question("q", "c"));
             let code = questions.open[0].code.clone().unwrap();
             assert!(questions.prompt().ends_with(&format!(
-                "Type {code} to approve this call; anything else refuses it: "
+                "Type {code} to approve this call, {code} always for all of this tool; anything else refuses it: "
             )));
-            let (_, answer) = questions.answer(&line(&code), "ada").unwrap();
-            matches!(answer, Answer::Approved { .. })
+            let answered = questions.answer(&line(&code), "ada").unwrap();
+            let is_approved = matches!(answered.answer, Answer::Approved { .. });
+            assert!(is_approved || answered.always.is_none());
+            (is_approved, answered.always)
         };
-        assert!(answered(&|code| format!(" {} ", code.to_uppercase())));
-        for line in ["", "y", "yes", "n"] {
-            assert!(!answered(&|_| line.to_owned()), "{line:?}");
+        let approved = (true, None);
+        assert_eq!(answered(&|code| format!(" {} ", code.to_uppercase())), approved);
+        let always = (true, Some("shop/order".to_owned()));
+        assert_eq!(answered(&|code| format!("{code} always")), always);
+        for line in ["", "y", "yes", "n", "always"] {
+            assert!(!answered(&|_| line.to_owned()).0, "{line:?}");
         }
-        assert!(!answered(&|code| format!("{code}x")) && !answered(&|code| format!("yes {code}")));
+        for wrong in ["{}x", "yes {}", "{} always always", "always {}"] {
+            assert!(!answered(&|code| wrong.replace("{}", code)).0, "{wrong}");
+        }
         let codes: std::collections::BTreeSet<String> = (0..20).filter_map(|_| code()).collect();
         assert!(codes.len() > 15, "{codes:?}");
     }
@@ -301,7 +336,7 @@ mod tests {
         };
         assert!(questions.update(&ended));
         let code = questions.open[0].code.clone().unwrap();
-        assert_eq!(questions.answer(&code, "ada").unwrap().0, "q2");
+        assert_eq!(questions.answer(&code, "ada").unwrap().id, "q2");
         assert!(!questions.is_waiting());
     }
 }
