@@ -19,6 +19,7 @@ pub mod policy;
 pub mod precondition;
 pub mod redact;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::mem;
 use std::num::NonZeroUsize;
@@ -260,6 +261,14 @@ impl Gate {
             changes: Vec::new(),
             refusal: None,
         };
+        // What a precondition will set may be missing until then.
+        let set_later: BTreeSet<String> = self
+            .policies
+            .preconditions_of(&tool.id)
+            .flat_map(|precondition| precondition.set.keys())
+            .map(|name| format!("/{name}"))
+            .collect();
+        let counts = |violation: &Violation| !set_later.contains(&violation.path) && counts(violation);
         checked.refusal = self
             .check_arguments(caller, tool, &mut checked, counts)
             .err();
@@ -387,11 +396,29 @@ impl Gate {
             ensure_unchanged(context.directory, &pending.call.tool)?;
         }
         // Last, so that what a precondition says is as recent as possible when the call is made.
+        let mut is_changed = false;
         for precondition in self.policies.preconditions_of(&id) {
-            self.ensure_precondition(context, pending, precondition)
+            let values = self
+                .ensure_precondition(context, pending, precondition)
                 .await?;
+            is_changed |= set_arguments(&mut pending.checked, values);
+        }
+        if !is_changed {
+            return Ok(callable);
+        }
+        self.check_again(context.caller, pending)?;
+        if decision == Decision::Ask {
+            // The person has seen other arguments.
+            self.request_approval(context, pending).await?;
+            ensure_unchanged(context.directory, &pending.call.tool)?;
         }
         Ok(callable)
+    }
+
+    /// Checks the arguments that preconditions have changed.
+    fn check_again(&self, caller: &Caller, pending: &mut PendingCall) -> Result<(), Refusal> {
+        let PendingCall { call, checked, .. } = pending;
+        self.check_arguments(caller, &call.tool, checked, |_| true)
     }
 
     async fn request_approval(
@@ -430,39 +457,42 @@ impl Gate {
         ))
     }
 
-    /// Checks a precondition, and makes the call that establishes it where the check fails. A
-    /// precondition that held once in a run is not checked again.
+    /// Checks a precondition, and makes the call that establishes it where the check fails. Returns
+    /// the arguments that it sets. A precondition that held once in a run is not checked again.
     async fn ensure_precondition(
         &self,
         context: GateContext<'_>,
         pending: &PendingCall,
         precondition: &Precondition,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Arguments, Refusal> {
         let check = &precondition.check;
         // The check's arguments are part of the key: another order needs its own check.
         let arguments = check.arguments_for(&pending.checked.arguments);
         let key = format!("{} {}", check.tool, Value::Object(arguments));
-        if context.ledger.is_satisfied(&key) {
-            return Ok(());
+        if let Some(values) = context.ledger.satisfied(&key) {
+            return Ok(values);
         }
         let result = self.call_required(context, pending, check).await?;
-        if !precondition.holds(&result) {
+        let values = if precondition.holds(&result) {
+            precondition.values_of(&result)
+        } else {
             self.establish(context, pending, precondition, &result)
-                .await?;
-        }
+                .await?
+        };
         // Only now: a precondition that could not be established is checked again by the next call.
-        context.ledger.mark_satisfied(key);
-        Ok(())
+        context.ledger.mark_satisfied(key, values.clone());
+        Ok(values)
     }
 
-    /// Makes the call that establishes a precondition whose check gave `result`.
+    /// Makes the call that establishes a precondition whose check gave `result`. Returns the
+    /// arguments that it sets.
     async fn establish(
         &self,
         context: GateContext<'_>,
         pending: &PendingCall,
         precondition: &Precondition,
         result: &ToolResult,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Arguments, Refusal> {
         let id = &pending.call.tool.id;
         // A check that failed is no answer, unless the settings count it as a no.
         let has_answer =
@@ -482,7 +512,16 @@ impl Gate {
                 excerpt(&result.to_model_text(), RESULT_EXCERPT_CHARS)
             )));
         }
-        Ok(())
+        let values = precondition.values_of(&result);
+        let mut set = precondition.set.iter();
+        if let Some((name, pointer)) = set.find(|(name, _)| !values.contains_key(*name)) {
+            return Err(precondition_failed(format!(
+                "{id} needs `{name}` from {}, whose result has nothing at {pointer}: {}",
+                remedy.tool,
+                excerpt(&result.to_model_text(), RESULT_EXCERPT_CHARS)
+            )));
+        }
+        Ok(values)
     }
 
     /// Makes a call that a precondition requires. It goes through the gate like any other.
@@ -734,6 +773,23 @@ fn not_callable(id: &ToolId) -> Refusal {
         "{id} can be found but not called: no connected server offers it; use another tool"
     );
     Refusal::new(ErrorCode::NotCallable, message)
+}
+
+/// Sets arguments to what a precondition gave, and notes the changes. False if all had these values.
+fn set_arguments(checked: &mut CheckedCall, values: Arguments) -> bool {
+    let before = checked.changes.len();
+    for (name, to) in values {
+        let from = checked.arguments.insert(name.clone(), to.clone());
+        if from.as_ref() != Some(&to) {
+            checked.changes.push(Change {
+                path: format!("/{name}"),
+                from: from.unwrap_or_default(),
+                to,
+                why: ChangeReason::Precondition,
+            });
+        }
+    }
+    checked.changes.len() > before
 }
 
 fn precondition_failed(message: String) -> Refusal {

@@ -1,11 +1,12 @@
 //! The calls of a run, counted against its limits, and the preconditions that held in it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::gate::class::Class;
 use crate::gate::policy::{AppliedRule, CallLimits};
 use crate::printable::counted;
+use crate::tools::Arguments;
 
 /// Counts the calls of one run.
 #[derive(Debug, Default)]
@@ -18,7 +19,8 @@ struct Counts {
     calls: u32,
     by_class: BTreeMap<Class, u32>,
     by_rule: BTreeMap<usize, u32>,
-    satisfied: BTreeSet<String>,
+    /// With the arguments that they set.
+    satisfied: BTreeMap<String, Arguments>,
 }
 
 impl Ledger {
@@ -60,14 +62,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// True when this precondition has held before in this run.
-    pub fn is_satisfied(&self, precondition: &str) -> bool {
-        self.lock().satisfied.contains(precondition)
+    /// The arguments that a precondition sets which has held before in this run.
+    pub fn satisfied(&self, precondition: &str) -> Option<Arguments> {
+        self.lock().satisfied.get(precondition).cloned()
     }
 
-    /// Records that a precondition holds.
-    pub fn mark_satisfied(&self, precondition: String) {
-        self.lock().satisfied.insert(precondition);
+    /// Records that a precondition holds, and what it sets.
+    pub fn mark_satisfied(&self, precondition: String, sets: Arguments) {
+        self.lock().satisfied.insert(precondition, sets);
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {

@@ -49,6 +49,8 @@ pub enum ChangeReason {
     Null,
     /// The caller's identity was filled in.
     Identity,
+    /// A precondition of the call gave the value.
+    Precondition,
 }
 
 /// Normalizes arguments by an input schema and appends each change to `changes`.

@@ -24,6 +24,10 @@ pub struct Precondition {
     /// The call that establishes the condition; without one, the original call is refused.
     #[serde(default)]
     pub otherwise: Option<SubCall>,
+    /// Arguments of the original call that get a value of the result of `otherwise`, by JSON
+    /// pointer; that of the check, where it holds and has the value. Until then they may be missing.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
     /// What a check means that fails with an error.
     #[serde(default)]
     pub on_failed_check: OnFailedCheck,
@@ -64,6 +68,16 @@ impl Precondition {
         self.expect
             .iter()
             .all(|(pointer, expected)| result.data.pointer(pointer) == Some(expected))
+    }
+}
+
+impl Precondition {
+    /// The arguments that a result sets.
+    pub fn values_of(&self, result: &ToolResult) -> Arguments {
+        let value = |pointer: &String| result.data.pointer(pointer).cloned();
+        let set = self.set.iter();
+        set.filter_map(|(name, pointer)| Some((name.clone(), value(pointer)?)))
+            .collect()
     }
 }
 
@@ -125,6 +139,17 @@ mod tests {
             ..exists
         };
         assert!(any.holds(&ToolResult::ok(json!([1]))) && !any.holds(&ToolResult::ok(json!([]))));
+    }
+
+    #[test]
+    fn values_of_a_result_are_found_by_their_pointers() {
+        let text = "before = \"*\"\ncheck = { tool = \"t\" }\nset = { userId = \"/user/id\", tier = \"/tier\" }";
+        let precondition: Precondition = toml::from_str(text).unwrap();
+        let result = ToolResult::ok(json!({ "user": { "id": 7 } }));
+        assert_eq!(
+            Value::from(precondition.values_of(&result)),
+            json!({ "userId": 7 })
+        );
     }
 
     #[test]

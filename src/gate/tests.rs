@@ -322,6 +322,82 @@ async fn a_precondition_that_cannot_be_established_prevents_the_call() {
     }
 }
 
+const NUMBERED: &str = r#"
+    [[preconditions]]
+    before = "s/put"
+    check = { tool = "s/getUser" }
+    expect = { "/exists" = true }
+    otherwise = { tool = "s/register" }
+    set = { userId = "/user/id" }
+    [[rules]]
+    tool = "s/register"
+    decision = "allow"
+"#;
+
+/// A user who does not exist yet, and a tool that cannot be called without one.
+fn tools_for_numbered(registered: Value) -> RecordedTools {
+    let mut tools = tools()
+        .with("s/getUser", Ok(json!({ "exists": false })))
+        .with("s/register", Ok(registered));
+    let put = &mut tools.tools.get_mut("s/put").unwrap().0;
+    Arc::make_mut(put)
+        .input_schema
+        .insert("required".into(), json!(["userId"]));
+    tools
+}
+
+#[tokio::test]
+async fn what_a_precondition_returns_is_written_into_the_call() {
+    let allowed = format!("{NUMBERED}\n[[rules]]\ndecision = \"allow\"");
+    let tools = tools_for_numbered(json!({ "user": { "id": "u7" } }));
+    let run = TestRun::new(&allowed, tools);
+    for quantity in [1, 2] {
+        let outcome = run.pass("s/put", json!({ "quantity": quantity })).await;
+        let change = outcome.report.changes.last().unwrap();
+        assert_eq!((&change.path[..], change.why), ("/userId", ChangeReason::Precondition));
+    }
+    assert_eq!(
+        run.tools.calls("s/put"),
+        [json!({ "quantity": 1, "userId": "u7" }), json!({ "quantity": 2, "userId": "u7" })]
+    );
+    assert_eq!(run.tools.calls("s/register").len(), 1);
+
+    for (registered, expected) in [
+        (json!({ "user": {} }), "needs `userId` from s/register, whose result has nothing at /user/id"),
+        (json!({ "user": { "id": [1] } }), "userId"),
+    ] {
+        let run = TestRun::new(&allowed, tools_for_numbered(registered));
+        let (_, message) = run.result("s/put", json!({})).await.unwrap_err();
+        assert!(message.contains(expected), "{message}");
+        assert!(run.tools.calls("s/put").is_empty());
+    }
+}
+
+/// Approves everything, and writes down which arguments it was shown.
+#[derive(Clone, Default)]
+struct RecordingApprover(Arc<Mutex<Vec<Value>>>);
+
+#[async_trait]
+impl Approver for RecordingApprover {
+    async fn ask(&self, request: ApprovalRequest) -> Answer {
+        self.0.lock().unwrap().push(request.arguments);
+        Answer::Approved { by: "ada".into() }
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_asked_again_about_arguments_that_a_precondition_set() {
+    let tools = tools_for_numbered(json!({ "user": { "id": "u7" } }));
+    let mut run = TestRun::new(NUMBERED, tools);
+    let approver = RecordingApprover::default();
+    run.approver = Box::new(approver.clone());
+    assert!(run.result("s/put", json!({ "quantity": 1 })).await.is_ok());
+    assert_eq!(
+        *approver.0.lock().unwrap(),
+        [json!({ "quantity": 1 }), json!({ "quantity": 1, "userId": "u7" })]
+    );
+}
+
 #[tokio::test]
 async fn circular_preconditions_are_refused() {
     let text = r#"
