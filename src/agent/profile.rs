@@ -12,7 +12,7 @@ use crate::tools::builtin::BuiltinConfig;
 use crate::tools::operation::ServiceConfig;
 
 /// The built-in profiles: name and text.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 5] = [
     ("web-search", include_str!("profiles/web-search.toml")),
     ("files", include_str!("profiles/files.toml")),
     (
@@ -20,6 +20,7 @@ const BUILT_IN: [(&str, &str); 4] = [
         include_str!("profiles/plan-and-execute.toml"),
     ),
     ("skills", include_str!("profiles/skills.toml")),
+    ("slides", include_str!("profiles/slides.toml")),
 ];
 
 /// A preset. Settings that it leaves out keep their value.

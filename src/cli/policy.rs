@@ -11,7 +11,7 @@ use crate::gate::{Decision, Pattern, Policies, Rule};
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Calls")]
 pub struct PolicyArgs {
-    /// A preset (web-search, files, plan-and-execute, skills) or a TOML file; its `[gate]` holds
+    /// A preset (web-search, files, plan-and-execute, skills, slides) or a TOML file; its `[gate]` holds
     /// the rules for calls
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,

@@ -566,3 +566,37 @@ fn the_demo_is_the_same_over_sse() {
         (&"error".into(), &"failed".into())
     );
 }
+
+/// Whether a program is installed.
+fn has(program: &str) -> bool {
+    let found = std::process::Command::new(program).arg("--version").output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn slides_are_made_of_an_outline() {
+    if !has("pandoc") {
+        eprintln!("skipped: pandoc is not installed");
+        return;
+    }
+    let world = world();
+    let outline = "% Umbrellas\n\n# Rain\n\n- wet\n\n::: notes\nSmile.\n:::\n\n# Sun\n\n- dry\n";
+    let write = json!({ "name": "file_write", "arguments": { "path": "slides.md", "content": outline, "mode": "overwrite" } });
+    let shell = |words: &str| json!({ "name": "shell", "arguments": { "command": words.split(' ').collect::<Vec<_>>() } });
+    let lines = [
+        json!({ "reply": { "calls": [write] } }),
+        json!({ "reply": { "calls": [shell("pandoc slides.md -o slides.pptx"), shell("pandoc -s -t revealjs slides.md -o slides.html")] } }),
+        json!({ "reply": { "text": "slides.pptx and slides.html" } }),
+    ];
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    let script = scripted(&world.file("slides.jsonl", lines.join("\n")));
+    let allowed = ["--allow", "file_write", "--allow", "shell"];
+    let ended = world.run(&[&["agent", "--llm", &script, "--profile", "slides", "slides"], &allowed[..]].concat());
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    // A .pptx is a ZIP archive with a part for each slide.
+    let pptx = std::fs::read(world.path("slides.pptx")).unwrap();
+    let has_part = |name: &str| pptx.windows(name.len()).any(|part| part == name.as_bytes());
+    assert!(pptx.starts_with(b"PK") && has_part("ppt/slides/slide3.xml"));
+    let html = std::fs::read_to_string(world.path("slides.html")).unwrap();
+    assert!(html.contains("reveal.js") && html.contains("Umbrellas"));
+}
