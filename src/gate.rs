@@ -268,7 +268,8 @@ impl Gate {
             .flat_map(|precondition| precondition.set.keys())
             .map(|name| format!("/{name}"))
             .collect();
-        let counts = |violation: &Violation| !set_later.contains(&violation.path) && counts(violation);
+        let counts =
+            |violation: &Violation| !set_later.contains(&violation.path) && counts(violation);
         checked.refusal = self
             .check_arguments(caller, tool, &mut checked, counts)
             .err();

@@ -343,7 +343,10 @@ impl Run {
                     self.result_text(&call, source, result, &mut events)
                 }
                 Action::Read(page) => {
-                    events.push(result_event(&call, &ToolResult::ok(page.text.clone().into())));
+                    events.push(result_event(
+                        &call,
+                        &ToolResult::ok(page.text.clone().into()),
+                    ));
                     SourcedText {
                         source: page.source,
                         text: page.text,

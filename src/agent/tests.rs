@@ -656,21 +656,13 @@ impl Witness {
 }
 
 #[async_trait]
-impl hooks::Hook for Witness {
-    async fn before_model(
-        &self,
-        _: &Caller,
-        request: &mut ChatRequest,
-    ) -> Result<(), hooks::Stop> {
+impl Hook for Witness {
+    async fn before_model(&self, _: &Caller, request: &mut ChatRequest) -> Result<(), hooks::Stop> {
         self.note(format_args!("asks with {}", request.tools.len()));
         Ok(())
     }
 
-    async fn after_model(
-        &self,
-        _: &Caller,
-        reply: &mut crate::agent::reply::Reply,
-    ) -> Result<(), hooks::Stop> {
+    async fn after_model(&self, _: &Caller, reply: &mut reply::Reply) -> Result<(), hooks::Stop> {
         self.note(format_args!("answered with {}", reply.calls.len()));
         reply.text = reply.text.replace("rains", "pours");
         Ok(())
@@ -681,7 +673,9 @@ impl hooks::Hook for Witness {
         caller: &Caller,
         call: &mut crate::gate::Call,
     ) -> Result<Option<crate::tools::ToolResult>, hooks::Stop> {
-        let before = call.arguments.insert(self.name.to_owned(), caller.who.clone().into());
+        let before = call
+            .arguments
+            .insert(self.name.to_owned(), caller.who.clone().into());
         self.note(format_args!("calls {} {}", call.tool.id, before.is_none()));
         if self.stops_at == Some(call.tool.id.as_str()) {
             return Err(hooks::Stop::new("not today"));
@@ -768,5 +762,8 @@ async fn a_hook_stops_a_run_with_its_reason() {
     let events = ask(&agent, "will it rain?").await;
     assert_eq!(ended(&events).0, TurnStatus::Failed);
     assert_eq!(errors(&events), ["not today"]);
-    assert_eq!(lock(&seen).last().unwrap(), "b: calls weather/forecast true");
+    assert_eq!(
+        lock(&seen).last().unwrap(),
+        "b: calls weather/forecast true"
+    );
 }

@@ -146,7 +146,7 @@ impl Args {
                 None => {
                     if terminal.is_attended {
                         terminal.input = Input::edited(context.settings.data.join(HISTORY_FILE));
-                        print_stderr(&banner(&self.agent.llm, catalog.searcher().len()));
+                        print_stderr(banner(&self.agent.llm, catalog.searcher().len()));
                     }
                     terminal.converse().await
                 }
@@ -434,13 +434,15 @@ impl Terminal {
     /// ones.
     fn allow_always(&mut self, tool: String) {
         let shown = printable::name(&tool);
-        print_stderr(&match &self.profile {
+        print_stderr(match &self.profile {
             None => format!(
                 "[approve] {shown} is not asked about again until the end; a profile (--profile FILE) would keep that"
             ),
             Some(file) => match allow_in_profile(file, &tool) {
                 Ok(()) => format!("[approve] {shown} is allowed by {}", file.display()),
-                Err(error) => format!("[approve] {shown} is not asked about again until the end: {error:#}"),
+                Err(error) => {
+                    format!("[approve] {shown} is not asked about again until the end: {error:#}")
+                }
             },
         });
         self.always.insert(tool);
@@ -477,7 +479,7 @@ impl Terminal {
             Command::Unknown => print_stderr("there is no such command; /help lists them"),
             Command::New => {
                 self.conversation = ConversationId::fresh();
-                print_stderr(&format!("conversation {}", self.conversation));
+                print_stderr(format!("conversation {}", self.conversation));
             }
             Command::Tools => {
                 let loaded = self.loaded_tools()?;
@@ -485,7 +487,7 @@ impl Terminal {
                     print_stderr("none yet; a search loads those it finds");
                 }
                 for tool in loaded {
-                    print_stderr(&printable::name(&tool));
+                    print_stderr(printable::name(&tool));
                 }
             }
         }

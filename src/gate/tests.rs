@@ -354,16 +354,25 @@ async fn what_a_precondition_returns_is_written_into_the_call() {
     for quantity in [1, 2] {
         let outcome = run.pass("s/put", json!({ "quantity": quantity })).await;
         let change = outcome.report.changes.last().unwrap();
-        assert_eq!((&change.path[..], change.why), ("/userId", ChangeReason::Precondition));
+        assert_eq!(
+            (&change.path[..], change.why),
+            ("/userId", ChangeReason::Precondition)
+        );
     }
     assert_eq!(
         run.tools.calls("s/put"),
-        [json!({ "quantity": 1, "userId": "u7" }), json!({ "quantity": 2, "userId": "u7" })]
+        [
+            json!({ "quantity": 1, "userId": "u7" }),
+            json!({ "quantity": 2, "userId": "u7" })
+        ]
     );
     assert_eq!(run.tools.calls("s/register").len(), 1);
 
     for (registered, expected) in [
-        (json!({ "user": {} }), "needs `userId` from s/register, whose result has nothing at /user/id"),
+        (
+            json!({ "user": {} }),
+            "needs `userId` from s/register, whose result has nothing at /user/id",
+        ),
         (json!({ "user": { "id": [1] } }), "userId"),
     ] {
         let run = TestRun::new(&allowed, tools_for_numbered(registered));
@@ -394,7 +403,10 @@ async fn a_person_is_asked_again_about_arguments_that_a_precondition_set() {
     assert!(run.result("s/put", json!({ "quantity": 1 })).await.is_ok());
     assert_eq!(
         *approver.0.lock().unwrap(),
-        [json!({ "quantity": 1 }), json!({ "quantity": 1, "userId": "u7" })]
+        [
+            json!({ "quantity": 1 }),
+            json!({ "quantity": 1, "userId": "u7" })
+        ]
     );
 }
 

@@ -110,10 +110,7 @@ fn a_yes_without_the_code_refuses() {
 #[test]
 fn piped_lines_approve_nothing() {
     let (world, script) = world("");
-    let ended = world.run_with(
-        &["agent", "--llm", &script, "order tea"],
-        b"y\nyes\n3a4c\n",
-    );
+    let ended = world.run_with(&["agent", "--llm", &script, "order tea"], b"y\nyes\n3a4c\n");
     assert!(
         ended.stderr.contains("[gate] shop/order: refused"),
         "{}",
@@ -231,13 +228,7 @@ fn no_output_carries_control_or_bidi_characters() {
 #[test]
 fn json_events_keep_the_ids_of_calls_and_approvals() {
     let (world, script) = world("");
-    let ended = world.run(&[
-        "agent",
-        "--llm",
-        &script,
-        "--json",
-        "order tea",
-    ]);
+    let ended = world.run(&["agent", "--llm", &script, "--json", "order tea"]);
     let events: Vec<Value> = ended
         .stdout
         .lines()

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::run::{Ended, Serving, World};
 
@@ -154,13 +154,7 @@ fn questions_come_from_stdin_and_dispatch_keeps_two_tools() {
     );
     let script = scripted(&script);
     let ended = world.run_with(
-        &[
-            "agent",
-            "--llm",
-            &script,
-            "--style",
-            "dispatch",
-        ],
+        &["agent", "--llm", &script, "--style", "dispatch"],
         b"weather?\n\nthanks\n",
     );
     assert_eq!(
@@ -365,9 +359,7 @@ fn calls_are_refused_without_a_terminal_and_audited() {
 {"tool":"gmail/send_email","result":"sent"}"#,
     );
     let script = scripted(&script);
-    let run = |more: &[&str]| {
-        world.run(&[&["agent", "--llm", &script, "send"], more].concat())
-    };
+    let run = |more: &[&str]| world.run(&[&["agent", "--llm", &script, "send"], more].concat());
     let refused = run(&[]);
     assert_eq!((refused.code, refused.stdout.as_str()), (0, "refused\n"));
     in_order(
@@ -569,7 +561,9 @@ fn the_demo_is_the_same_over_sse() {
 
 /// Whether a program is installed.
 fn has(program: &str) -> bool {
-    let found = std::process::Command::new(program).arg("--version").output();
+    let found = std::process::Command::new(program)
+        .arg("--version")
+        .output();
     found.is_ok_and(|output| output.status.success())
 }
 
@@ -582,7 +576,7 @@ fn slides_are_made_of_an_outline() {
     let world = world();
     let outline = "% Umbrellas\n\n# Rain\n\n- wet\n\n::: notes\nSmile.\n:::\n\n# Sun\n\n- dry\n";
     let write = json!({ "name": "file_write", "arguments": { "path": "slides.md", "content": outline, "mode": "overwrite" } });
-    let shell = |words: &str| json!({ "name": "shell", "arguments": { "command": words.split(' ').collect::<Vec<_>>() } });
+    let shell = |words: &str| json!({ "name": "shell", "arguments": { "argv": words.split(' ').collect::<Vec<_>>() } });
     let lines = [
         json!({ "reply": { "calls": [write] } }),
         json!({ "reply": { "calls": [shell("pandoc slides.md -o slides.pptx"), shell("pandoc -s -t revealjs slides.md -o slides.html")] } }),
@@ -591,7 +585,13 @@ fn slides_are_made_of_an_outline() {
     let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
     let script = scripted(&world.file("slides.jsonl", lines.join("\n")));
     let allowed = ["--allow", "file_write", "--allow", "shell"];
-    let ended = world.run(&[&["agent", "--llm", &script, "--profile", "slides", "slides"], &allowed[..]].concat());
+    let ended = world.run(
+        &[
+            &["agent", "--llm", &script, "--profile", "slides", "slides"],
+            &allowed[..],
+        ]
+        .concat(),
+    );
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     // A .pptx is a ZIP archive with a part for each slide.
     let pptx = std::fs::read(world.path("slides.pptx")).unwrap();

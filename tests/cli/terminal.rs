@@ -54,7 +54,10 @@ fn questions_are_edited_and_remembered_and_commands_are_no_questions() {
     assert!(tty.end().success());
 
     let history = std::fs::read_to_string(world.path("data/agent_history")).unwrap();
-    let asked: Vec<&str> = history.lines().filter(|line| *line == "order tea").collect();
+    let asked: Vec<&str> = history
+        .lines()
+        .filter(|line| *line == "order tea")
+        .collect();
     assert_eq!(asked.len(), 2, "{history}");
     #[cfg(unix)]
     {
@@ -79,7 +82,11 @@ fn a_tool_that_is_always_allowed_is_not_asked_about_again() {
     tty.until("the first answer");
     tty.type_in("once more\r");
     let shown = tty.until("the second answer");
-    assert_eq!(shown.matches("anything else refuses it: ").count(), 1, "{shown}");
+    assert_eq!(
+        shown.matches("anything else refuses it: ").count(),
+        1,
+        "{shown}"
+    );
     let written = std::fs::read_to_string(&profile).unwrap();
     assert_eq!(
         written,

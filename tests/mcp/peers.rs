@@ -601,14 +601,7 @@ async fn the_agent_answers_a_question_whose_tools_live_on_two_servers() {
     // Nobody sits here whom the gate could ask.
     let ended = world
         .run(&[
-            "agent",
-            "--llm",
-            &llm,
-            "--allow",
-            "*",
-            "--mcp",
-            &servers,
-            question,
+            "agent", "--llm", &llm, "--allow", "*", "--mcp", &servers, question,
         ])
         .await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);

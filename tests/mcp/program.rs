@@ -314,14 +314,7 @@ async fn the_agent_uses_tools_of_two_servers() {
     }
     let llm = format!("script:{}", script.display());
     let agent = [
-        "agent",
-        "--llm",
-        &llm,
-        "--allow",
-        "*",
-        "--mcp",
-        &servers,
-        "ask both",
+        "agent", "--llm", &llm, "--allow", "*", "--mcp", &servers, "ask both",
     ];
     let ended = world.run(&agent).await;
     assert_eq!(

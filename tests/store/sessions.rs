@@ -253,14 +253,7 @@ pub fn node(cluster: &Cluster, number: usize, script: &[Value]) -> Node {
     std::fs::write(&path, lines.join("\n")).unwrap();
     let llm = format!("script:{}", path.display());
     let address = cluster.postgres.address();
-    let arguments = [
-        "--embedder",
-        "table",
-        "--store",
-        &address,
-        "--llm",
-        &llm,
-    ];
+    let arguments = ["--embedder", "table", "--store", &address, "--llm", &llm];
     Node::start_with(cluster.data(number), &arguments)
 }
 

@@ -69,7 +69,10 @@ impl LongOutputs {
         if text.len() > MAX_KEPT_BYTES {
             let end = text.floor_char_boundary(page_bytes);
             let all = text.len();
-            return format!("{}\n[truncated: {all} bytes in all, the first {end} are shown; ask for less]", &text[..end]);
+            return format!(
+                "{}\n[truncated: {all} bytes in all, the first {end} are shown; ask for less]",
+                &text[..end]
+            );
         }
         self.count += 1;
         let output = LongOutput {
@@ -90,9 +93,16 @@ impl LongOutputs {
     /// # Errors
     /// A message for the model.
     pub fn read(&self, arguments: &Arguments, page_bytes: usize) -> Result<Page, String> {
-        let name = arguments.get("output").and_then(Value::as_str).unwrap_or_default();
+        let name = arguments
+            .get("output")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let Some(output) = self.kept.iter().find(|output| output.name == name) else {
-            let kept: Vec<&str> = self.kept.iter().map(|output| output.name.as_str()).collect();
+            let kept: Vec<&str> = self
+                .kept
+                .iter()
+                .map(|output| output.name.as_str())
+                .collect();
             return Err(format!(
                 "there is no output {:?} any more; there are {}; else call the tool again",
                 excerpt(name, 50),
@@ -108,9 +118,14 @@ impl LongOutputs {
         let mut from = output.text.floor_char_boundary(from);
         if let Some(wanted) = arguments.get("find").and_then(Value::as_str) {
             let found = output.text[from..].find(wanted).ok_or_else(|| {
-                format!("{:?} is not in {name} after byte {from}", excerpt(wanted, 100))
+                format!(
+                    "{:?} is not in {name} after byte {from}",
+                    excerpt(wanted, 100)
+                )
             })?;
-            from = output.text.floor_char_boundary((from + found).saturating_sub(BEFORE_MATCH).max(from));
+            from = output
+                .text
+                .floor_char_boundary((from + found).saturating_sub(BEFORE_MATCH).max(from));
         }
         Ok(Page {
             source: output.source.clone(),
@@ -157,10 +172,16 @@ mod tests {
         let text: String = (0..400).map(|n| format!("é{n} ")).collect();
         let mut outputs = LongOutputs::default();
         let mut page = outputs.keep("a/tool", text.clone(), 100);
-        assert!(page.contains("read_more with {\"output\": \"output_1\", \"from\": "), "{page}");
+        assert!(
+            page.contains("read_more with {\"output\": \"output_1\", \"from\": "),
+            "{page}"
+        );
         let mut read = body(&page).to_owned();
         while !page.ends_with("the end of output_1]") {
-            let next = outputs.read(&arguments(json!({ "output": "output_1", "from": read.len() })), 100);
+            let next = outputs.read(
+                &arguments(json!({ "output": "output_1", "from": read.len() })),
+                100,
+            );
             let next = next.unwrap();
             assert_eq!(next.source, "a/tool");
             page = next.text;
@@ -172,14 +193,22 @@ mod tests {
     #[test]
     fn a_text_is_found_after_a_place() {
         let mut outputs = LongOutputs::default();
-        outputs.keep("a/tool", format!("{}needle{}needle", "x".repeat(9_000), "y".repeat(9_000)), 10);
+        outputs.keep(
+            "a/tool",
+            format!("{}needle{}needle", "x".repeat(9_000), "y".repeat(9_000)),
+            10,
+        );
         let find = |from: usize| {
             let wanted = json!({ "output": "output_1", "from": from, "find": "needle" });
             outputs.read(&arguments(wanted), 600)
         };
         assert!(find(0).unwrap().text.contains("xneedle"));
         assert!(find(9_001).unwrap().text.contains("yneedle"));
-        assert!(find(18_007).unwrap_err().contains("is not in output_1 after byte 18007"));
+        assert!(
+            find(18_007)
+                .unwrap_err()
+                .contains("is not in output_1 after byte 18007")
+        );
     }
 
     #[test]
@@ -189,11 +218,24 @@ mod tests {
             outputs.keep("a/tool", n.to_string().repeat(3 << 20), 10);
         }
         assert!(outputs.bytes() <= MAX_KEPT_BYTES && !outputs.kept.is_empty());
-        let error = outputs.read(&arguments(json!({ "output": "output_1" })), 10).unwrap_err();
-        assert!(error.contains("no output \"output_1\" any more; there are output_"), "{error}");
-        let past = outputs.read(&arguments(json!({ "output": "output_20", "from": u64::MAX })), 10);
+        let error = outputs
+            .read(&arguments(json!({ "output": "output_1" })), 10)
+            .unwrap_err();
+        assert!(
+            error.contains("no output \"output_1\" any more; there are output_"),
+            "{error}"
+        );
+        let past = outputs.read(
+            &arguments(json!({ "output": "output_20", "from": u64::MAX })),
+            10,
+        );
         assert!(past.unwrap_err().contains("`from` must be less"));
         let whole = outputs.keep("a/tool", "z".repeat(50 << 20), 10);
-        assert!(whole.ends_with("[truncated: 52428800 bytes in all, the first 10 are shown; ask for less]"), "{whole}");
+        assert!(
+            whole.ends_with(
+                "[truncated: 52428800 bytes in all, the first 10 are shown; ask for less]"
+            ),
+            "{whole}"
+        );
     }
 }

@@ -493,7 +493,10 @@ fn a_long_result_is_read_on_with_a_tool_that_comes_with_it() {
     let events = run.model_answered(calls(&[("read_more", on)]));
     assert_eq!(events.len(), 2, "the call and its result: {events:?}");
     let read = last_result(&run);
-    assert!(read.ends_with("xend\n[bytes 100 to 153, the end of output_1]"), "{read}");
+    assert!(
+        read.ends_with("xend\n[bytes 100 to 153, the end of output_1]"),
+        "{read}"
+    );
 
     let wrong = json!({ "output": "output_7" });
     run.model_answered(calls(&[("read_more", wrong)]));

@@ -91,7 +91,10 @@ impl Questions {
         let by = by.to_owned();
         let line = line.trim();
         let words: Vec<&str> = line.split_whitespace().collect();
-        let is_code = |word: &str| code.as_ref().is_some_and(|code| word.eq_ignore_ascii_case(code));
+        let is_code = |word: &str| {
+            code.as_ref()
+                .is_some_and(|code| word.eq_ignore_ascii_case(code))
+        };
         let always = match words[..] {
             [word] if is_code(word) => Some(None),
             [word, ALWAYS] if is_code(word) => Some(Some(tool)),
@@ -306,7 +309,10 @@ mod tests {
             (is_approved, answered.always)
         };
         let approved = (true, None);
-        assert_eq!(answered(&|code| format!(" {} ", code.to_uppercase())), approved);
+        assert_eq!(
+            answered(&|code| format!(" {} ", code.to_uppercase())),
+            approved
+        );
         let always = (true, Some("shop/order".to_owned()));
         assert_eq!(answered(&|code| format!("{code} always")), always);
         for line in ["", "y", "yes", "n", "always"] {

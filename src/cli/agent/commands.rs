@@ -58,10 +58,14 @@ pub fn allow_in_profile(file: &Path, tool: &str) -> Result<()> {
     let tool = toml::Value::String(tool.to_owned());
     let rule = format!("{RULES}\ntool = {tool}\ndecision = \"allow\"\n");
     let mut lines: Vec<&str> = text.lines().collect();
-    let first = lines.iter().position(|line| line.trim_start().starts_with(RULES));
+    let first = lines
+        .iter()
+        .position(|line| line.trim_start().starts_with(RULES));
     lines.insert(first.unwrap_or(lines.len()), &rule);
     let with_rule = lines.join("\n") + "\n";
-    let before = Profile::parse(&shown.to_string(), &text)?.gate.unwrap_or_default();
+    let before = Profile::parse(&shown.to_string(), &text)?
+        .gate
+        .unwrap_or_default();
     let after = Profile::parse(&shown.to_string(), &with_rule);
     let added = after.ok().and_then(|profile| profile.gate);
     if added.is_none_or(|gate| gate.rules.len() != before.rules.len() + 1) {
@@ -89,7 +93,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("p.toml");
         let comment = "# mine\nrole = \"r\"\n";
-        for text in [comment.to_owned(), "\n[limits]\nmax_rounds = 3\n".to_owned()] {
+        for text in [
+            comment.to_owned(),
+            "\n[limits]\nmax_rounds = 3\n".to_owned(),
+        ] {
             std::fs::write(&file, &text).unwrap();
             allow_in_profile(&file, "shop/\"order\"").unwrap();
             let written = std::fs::read_to_string(&file).unwrap();
@@ -105,6 +112,9 @@ mod tests {
 
         std::fs::write(&file, "gate = { rules = [] }\n").unwrap();
         let error = allow_in_profile(&file, "shop/order").unwrap_err();
-        assert!(error.to_string().contains("add this one by hand"), "{error}");
+        assert!(
+            error.to_string().contains("add this one by hand"),
+            "{error}"
+        );
     }
 }

@@ -91,9 +91,7 @@ impl Input {
 
 /// Starts a thread that reads one line per request. A thread, because reading a terminal cannot be
 /// cancelled.
-fn line_reader(
-    history: Option<PathBuf>,
-) -> (std_mpsc::Sender<Wanted>, mpsc::Receiver<String>) {
+fn line_reader(history: Option<PathBuf>) -> (std_mpsc::Sender<Wanted>, mpsc::Receiver<String>) {
     let (ask, asked) = std_mpsc::channel();
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
@@ -142,7 +140,8 @@ impl LineEditor {
             .history_ignore_space(true)
             .behavior(behavior)
             .build();
-        let mut editor = Editor::with_history(config, FileHistory::with_config(&config)).ok()?;
+        let earlier = FileHistory::with_config(&config);
+        let mut editor = Editor::with_history(config, earlier).ok()?;
         // A first session has no file.
         let _ = editor.load_history(&file);
         Some(LineEditor { editor, file })
