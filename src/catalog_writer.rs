@@ -341,6 +341,15 @@ struct Applied {
 }
 
 impl Change {
+    /// How many tools it has.
+    fn tools(&self) -> usize {
+        match self {
+            Change::Upsert(tools) | Change::Sync { tools, .. } => tools.len(),
+            Change::Remove(ids) => ids.len(),
+            Change::Settings { .. } | Change::Ranker(_) => 0,
+        }
+    }
+
     fn apply(&self, writer: &mut Writer) -> Result<Applied> {
         let changes = match self {
             Change::Upsert(tools) => writer.upsert(tools)?,

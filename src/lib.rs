@@ -37,6 +37,7 @@
 //! The modules are listed in the order in which they may use one another: a module knows those
 //! above it and none below.
 
+pub mod allocator;
 pub mod printable;
 pub mod tls;
 

@@ -12,9 +12,12 @@ use toolscout_index::{Catalog, Error, Searcher};
 
 use super::pool::{Lane, Next, Task};
 use super::{CatalogStore, Change, QueuedChange, Watch, WriteError, Written};
+use crate::allocator;
 
 /// Most changes in one commit. A commit costs tens of milliseconds, so changes that wait share one.
 const MAX_GROUP: usize = 64;
+/// Tools after which freed memory is given back: what a request with many of them has taken.
+const MANY_TOOLS: usize = 1_000;
 /// Pause after embedding failed; it doubles with each further failure.
 const FIRST_EMBED_RETRY: Duration = Duration::from_secs(1);
 const LAST_EMBED_RETRY: Duration = Duration::from_secs(30);
@@ -52,6 +55,8 @@ struct Applier {
     next_embedding: Option<Instant>,
     /// How often embedding failed since it last succeeded.
     failures: u32,
+    /// Tools written since freed memory was last given back.
+    written: usize,
 }
 
 impl Work {
@@ -68,6 +73,7 @@ impl Work {
             watch,
             next_embedding: catalog.needs_writer().then(Instant::now),
             failures: 0,
+            written: 0,
         };
         Work {
             name: name.to_owned(),
@@ -119,7 +125,13 @@ impl Work {
         if group.is_empty() {
             return;
         }
+        let tools: usize = group.iter().map(|queued| queued.change.tools()).sum();
         applier.apply(group);
+        applier.written += tools;
+        if applier.written >= MANY_TOOLS && !self.has_changes() {
+            applier.written = 0;
+            allocator::release_freed();
+        }
         applier.follow(&self.catalog);
         if self.catalog.needs_writer() {
             applier.next_embedding = Some(Instant::now());

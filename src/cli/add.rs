@@ -13,6 +13,7 @@ use super::input::{Batch, Reading, Rejected, Source};
 use super::interrupt::Interrupt;
 use super::output::print_stderr;
 use super::progress::{ITEMS, bar, spinner};
+use crate::allocator;
 use crate::models::Patience;
 
 /// Most bad items that are listed one by one.
@@ -92,7 +93,7 @@ impl Args {
         let changes = upsert(&mut writer, &batch.tools, &interrupt)?;
         // Parsed tools take five times the memory of their text, and the commit needs that room.
         batch.tools = Vec::new();
-        release_freed_memory();
+        allocator::release_freed();
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
         AddReport {
@@ -106,16 +107,6 @@ impl Args {
         .print_and_embed(context, || {
             self.write.embed(context, &catalog, writer, &interrupt)
         })
-    }
-}
-
-/// Gives memory that was freed back to the system, so that it does not count beside what is
-/// allocated next.
-fn release_freed_memory() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: the function may be called at any time, by any thread.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }
 

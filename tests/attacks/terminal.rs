@@ -85,7 +85,7 @@ fn code(shown: &str) -> String {
 fn lines_typed_before_the_question_are_no_answer() {
     let (world, script) = world("");
     let mut tty = Tty::start(agent(&world, &script), "y\nyes\n\ny\n");
-    let shown = tty.until("anything else refuses it: ");
+    let shown = tty.until_end("anything else refuses it: ");
     tty.type_in(&format!("{}\n", code(&shown)));
     let shown = tty.until("[answered]");
     assert!(shown.contains("[gate] shop/order: approved"), "{shown}");

@@ -91,8 +91,17 @@ impl Tty {
 
     /// Waits until this is shown, and gives everything shown so far.
     pub fn until(&self, expected: &str) -> String {
+        self.until_it(expected, |text| text.contains(expected))
+    }
+
+    /// Waits until this is the last that is shown.
+    pub fn until_end(&self, expected: &str) -> String {
+        self.until_it(expected, |text| without_escapes(text).ends_with(expected))
+    }
+
+    fn until_it(&self, expected: &str, is_shown: impl Fn(&str) -> bool) -> String {
         let text = self.screen.text.lock().unwrap();
-        let waiting = |text: &mut String| !text.contains(expected);
+        let waiting = |text: &mut String| !is_shown(text);
         let (text, late) = self
             .screen
             .more
@@ -106,6 +115,17 @@ impl Tty {
     pub fn end(&mut self) -> ExitStatus {
         self.child.wait().expect("the program ends")
     }
+}
+
+/// The text without the sequences that move the cursor and change modes.
+fn without_escapes(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| c.is_ascii_alphabetic());
+        shown.push_str(end.map_or("", |end| &part[end + 1..]));
+    }
+    shown
 }
 
 impl Drop for Tty {

@@ -33,24 +33,30 @@ fn terminal(world: &World, script: &str, flags: &[&str]) -> Tty {
     Tty::start(command, "")
 }
 
+/// Types a line once the prompt is there.
+fn ask(tty: &mut Tty, line: &str) {
+    tty.until_end("> ");
+    tty.type_in(&format!("{line}\r"));
+}
+
 #[test]
 fn questions_are_edited_and_remembered_and_commands_are_no_questions() {
     let (world, script) = world();
     let mut tty = terminal(&world, &script, &["--allow", "shop/order"]);
     tty.until("1 tool; /help lists commands");
-    tty.type_in("/help\r");
+    ask(&mut tty, "/help");
     tty.until("/new     begin a new conversation");
-    tty.type_in("/frobnicate\r");
+    ask(&mut tty, "/frobnicate");
     tty.until("there is no such command");
     // Three letters too many are deleted.
-    tty.type_in("order teaxyz\x7f\x7f\x7f\r");
+    ask(&mut tty, "order teaxyz\x7f\x7f\x7f");
     tty.until("the first answer");
-    tty.type_in("/new\r");
+    ask(&mut tty, "/new");
     tty.until("conversation ");
     // The last question again, by the arrow key: it is before the command.
-    tty.type_in("\x1b[A\x1b[A\r");
+    ask(&mut tty, "\x1b[A\x1b[A");
     tty.until("the second answer");
-    tty.type_in("/quit\r");
+    ask(&mut tty, "/quit");
     assert!(tty.end().success());
 
     let history = std::fs::read_to_string(world.path("data/agent_history")).unwrap();
@@ -72,15 +78,14 @@ fn a_tool_that_is_always_allowed_is_not_asked_about_again() {
     let (world, script) = world();
     let profile = world.file("profile.toml", "role = \"You order.\"\n");
     let mut tty = terminal(&world, &script, &["--profile", text(&profile)]);
-    tty.until("/help lists commands");
-    tty.type_in("order tea\r");
+    ask(&mut tty, "order tea");
     let shown = tty.until("anything else refuses it: ");
     let code = shown.split("Type ").nth(1).unwrap();
     let code = code.split_whitespace().next().unwrap().to_owned();
     tty.type_in(&format!("{code} always\r"));
     tty.until("is allowed by ");
     tty.until("the first answer");
-    tty.type_in("once more\r");
+    ask(&mut tty, "once more");
     let shown = tty.until("the second answer");
     assert_eq!(
         shown.matches("anything else refuses it: ").count(),
@@ -98,11 +103,10 @@ fn a_tool_that_is_always_allowed_is_not_asked_about_again() {
 fn stop_at_a_question_ends_the_run() {
     let (world, script) = world();
     let mut tty = terminal(&world, &script, &[]);
-    tty.until("/help lists commands");
-    tty.type_in("order tea\r");
+    ask(&mut tty, "order tea");
     tty.until("anything else refuses it: ");
     tty.type_in("/stop\r");
     tty.until("[stopped]");
-    tty.type_in("/quit\r");
+    ask(&mut tty, "/quit");
     tty.end();
 }

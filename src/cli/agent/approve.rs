@@ -155,7 +155,7 @@ fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
     lines.extend(request.changes.iter().map(describe_change));
     lines.push(match code {
         Some(code) => format!(
-            "Type {code} to approve this call, {code} {ALWAYS} for all of this tool; anything else refuses it: "
+            "With `{ALWAYS}` after the code, all calls of this tool are approved.\nType {code} to approve this call; anything else refuses it: "
         ),
         None => "The system provides no random bytes for a code, so this call cannot be approved; press Enter: ".to_owned(),
     });
@@ -301,7 +301,7 @@ mod tests {
             questions.update(&question("q", "c"));
             let code = questions.open[0].code.clone().unwrap();
             assert!(questions.prompt().ends_with(&format!(
-                "Type {code} to approve this call, {code} always for all of this tool; anything else refuses it: "
+                "Type {code} to approve this call; anything else refuses it: "
             )));
             let answered = questions.answer(&line(&code), "ada").unwrap();
             let is_approved = matches!(answered.answer, Answer::Approved { .. });

@@ -1,0 +1,11 @@
+//! The allocator of the process.
+
+/// Gives memory that was freed back to the system. What a large change needed would stay with the
+/// process otherwise, since glibc keeps most of it for later.
+pub fn release_freed() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the function may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
