@@ -357,9 +357,11 @@ impl Terminal {
                 // The end of stdin refuses the call, as an empty line does.
                 line = self.input.answer(), if is_asking => {
                     let line = line.unwrap_or_default();
-                    self.answer_question(&line)?;
                     if line.trim() == STOP {
+                        // The end of its call ends the question too.
                         self.agent.stop(&OwnerScope::All, stream.conversation());
+                    } else {
+                        self.answer_question(&line)?;
                     }
                     continue;
                 }

@@ -96,7 +96,11 @@ impl Tty {
 
     /// Waits until this is the last that is shown.
     pub fn until_end(&self, expected: &str) -> String {
-        self.until_it(expected, |text| without_escapes(text).ends_with(expected))
+        self.until_it(expected, |text| {
+            let shown = without_escapes(text);
+            // An editor moves the cursor to where it is already.
+            shown.trim_end_matches('\r').ends_with(expected)
+        })
     }
 
     fn until_it(&self, expected: &str, is_shown: impl Fn(&str) -> bool) -> String {

@@ -52,7 +52,7 @@ fn questions_are_edited_and_remembered_and_commands_are_no_questions() {
     ask(&mut tty, "order teaxyz\x7f\x7f\x7f");
     tty.until("the first answer");
     ask(&mut tty, "/new");
-    tty.until("conversation ");
+    tty.until("\nconversation ");
     // The last question again, by the arrow key: it is before the command.
     ask(&mut tty, "\x1b[A\x1b[A");
     tty.until("the second answer");
