@@ -17,6 +17,7 @@ mod output;
 mod policy;
 mod proxy;
 mod progress;
+mod size;
 mod suggest;
 mod upstream;
 

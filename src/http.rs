@@ -72,8 +72,9 @@ pub fn router(app: App) -> Router {
     let routes = routes
         .merge(docs::routes(openapi::complete(description)))
         .merge(console::routes())
+        .merge(proxy::below_other_bases())
         .route(mcp::PATH, any(mcp::serve))
-        .fallback(service::no_route);
+        .fallback(service::unmatched);
     // From the inside out: a request meets the last layer first.
     routes
         .layer(DefaultBodyLimit::max(limits.body_bytes))
@@ -164,13 +165,16 @@ const ALLOWED_HEADERS: [&str; 11] = [
 ];
 
 /// Response headers that pages may read.
-const EXPOSED_HEADERS: [HeaderName; 5] = [
-    envelope::REQUEST_ID,
-    agent::CONVERSATION_ID,
-    MCP_SESSION_ID,
-    header::LOCATION,
-    header::RETRY_AFTER,
-];
+fn exposed_headers() -> Vec<HeaderName> {
+    let own = [
+        envelope::REQUEST_ID,
+        agent::CONVERSATION_ID,
+        MCP_SESSION_ID,
+        header::LOCATION,
+        header::RETRY_AFTER,
+    ];
+    own.into_iter().chain(proxy::answer_headers()).collect()
+}
 
 /// Lets pages of these origins call the API. Without any, only the server's own pages may.
 fn cors(origins: &[String]) -> CorsLayer {
@@ -182,5 +186,5 @@ fn cors(origins: &[String]) -> CorsLayer {
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
         .allow_headers(ALLOWED_HEADERS.map(HeaderName::from_static))
-        .expose_headers(EXPOSED_HEADERS)
+        .expose_headers(exposed_headers())
 }

@@ -18,6 +18,9 @@ mod failure;
 mod figures;
 mod json;
 mod memory;
+mod not_deferred;
+mod passing;
+mod said_once;
 mod search_tool;
 mod shown;
 mod sse;
@@ -30,23 +33,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::{self, BoxStream, StreamExt as _};
+use futures_util::stream::BoxStream;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use tokio::sync::OwnedSemaphorePermit;
 use toolscout_index::Options;
 
-pub use self::agent_model::{AgentAnswer, AgentQuestion, add_agent, agent_alone};
+pub use self::agent_model::{
+    AGENT_MODEL, AgentAnswer, AgentQuestion, add_agent, agent_alone, requested_model,
+};
 pub use self::catalogs::CatalogLimits;
 pub use self::dialect::Dialect;
 pub use self::extra::{ExtraCatalog, ToolCaller};
 pub use self::failure::Failure;
+pub use self::figures::header_names;
 pub use self::memory::ConversationKey;
 pub use self::upstream::{ProviderKey, Upstream, UpstreamConfig};
 
 use self::catalogs::RequestCatalogs;
 use self::exchange::{Exchange, First};
+use self::figures::{Figures, Report};
 use self::json::Fields;
 use self::memory::Memory;
+use self::not_deferred::{NotDeferred, Reason};
+use self::said_once::SaidOnce;
 use self::tool_list::{Deferral, ToolList};
 use crate::llm::LlmError;
 use crate::telemetry::Metrics;
@@ -67,12 +77,14 @@ pub struct ProxyConfig {
     pub defer_above_tokens: usize,
     /// Tools that are never deferred: names, in which `*` stands for any text.
     pub pins: Vec<String>,
+    /// Most tools of a request that are searched; one with more is refused.
+    pub max_request_tools: usize,
     /// Most rounds that are hidden in one answer.
     pub max_hidden_rounds: u32,
     /// Most tokens of the found tools that a model sees.
     pub tool_budget_tokens: usize,
-    /// Answers that are remembered.
-    pub remembered_answers: NonZeroUsize,
+    /// Answers, and items of answers, that are remembered.
+    pub remembered_entries: NonZeroUsize,
     /// Bytes of all that is remembered.
     pub remembered_bytes: usize,
     /// Bounds of the requests' catalogs.
@@ -90,9 +102,10 @@ impl ProxyConfig {
             upstream,
             defer_above_tokens: 8_000,
             pins: Vec::new(),
+            max_request_tools: 20_000,
             max_hidden_rounds: 8,
             tool_budget_tokens: 8_000,
-            remembered_answers: NonZeroUsize::new(10_000).unwrap_or(NonZeroUsize::MIN),
+            remembered_entries: NonZeroUsize::new(20_000).unwrap_or(NonZeroUsize::MIN),
             remembered_bytes: 64 << 20,
             catalogs: CatalogLimits::default(),
             calls_tools: false,
@@ -130,6 +143,8 @@ pub struct ProxyRequest {
     pub query: Option<String>,
     /// Its body.
     pub body: Bytes,
+    /// The memory that was reserved for the body. It is given back with the request.
+    pub reserved: Option<OwnedSemaphorePermit>,
     /// Which of its tools are deferred.
     pub defer: DeferChoice,
     /// A catalog that is searched besides them.
@@ -167,6 +182,8 @@ struct ProxyState {
     upstream: Upstream,
     catalogs: RequestCatalogs,
     memory: Memory,
+    /// What the log was told already.
+    said: SaidOnce,
     metrics: Arc<Metrics>,
     config: ProxyConfig,
 }
@@ -186,7 +203,8 @@ impl Proxy {
         Ok(Proxy(Arc::new(ProxyState {
             upstream: Upstream::new(config.upstream.clone())?,
             catalogs: RequestCatalogs::new(folder, options, config.catalogs),
-            memory: Memory::new(config.remembered_answers, config.remembered_bytes),
+            memory: Memory::new(config.remembered_entries, config.remembered_bytes),
+            said: SaidOnce::default(),
             metrics,
             config,
         })))
@@ -195,6 +213,14 @@ impl Proxy {
     /// Its settings.
     pub fn config(&self) -> &ProxyConfig {
         &self.0.config
+    }
+
+    /// The providers that requests with a key of ours would go to without any key.
+    pub fn keyless_providers(&self) -> Vec<String> {
+        match self.0.config.key_from_client {
+            true => Vec::new(),
+            false => self.0.upstream.keyless_addresses(),
+        }
     }
 
     /// Answers a request. Dropping the future, or the answer's stream, drops the request to the
@@ -213,10 +239,19 @@ impl Proxy {
             planned.map_err(|error| Failure::new(500, "internal", error.to_string()))?
         };
         match planned {
-            Planned::AsItIs { streams } => self.pass_through(&request, streams).await,
+            Planned::AsItIs { streams, why } => self.pass_through(&request, streams, why).await,
             Planned::Searching(exchange) => searching(exchange).await,
-            Planned::Refused(failure) => Err(failure),
+            Planned::Refused { failure, tools } => {
+                self.report(&request, Figures::begin(tools)).outcome = failure.code;
+                Err(failure)
+            }
         }
+    }
+
+    /// Whether this is said for the first time, so that the log is told once of what every request
+    /// of a client has.
+    pub fn is_said_first(&self, text: &str) -> bool {
+        self.0.said.is_first(text)
     }
 
     /// The provider's list of models, as it answers.
@@ -241,41 +276,87 @@ impl Proxy {
     /// What is done with a request.
     fn plan(&self, request: &Arc<ProxyRequest>) -> Planned {
         let Some(fields) = Fields::read(&request.body) else {
-            // The provider says what is wrong with it.
-            return Planned::AsItIs { streams: false };
+            return Planned::AsItIs {
+                streams: false,
+                why: Reason::UnreadableBody.with_tools(0),
+            };
         };
         let streams = fields.flag("stream") == Some(true);
-        let Some(list) = self.deferred_list(request, &fields) else {
-            return Planned::AsItIs { streams };
+        let list = match self.deferred_list(request, &fields) {
+            Ok(list) => list,
+            Err(why) if why.reason == Reason::TooManyTools => {
+                return self.too_many_tools(why.tools);
+            }
+            Err(why) => return Planned::AsItIs { streams, why },
         };
+        let tools = list.len();
         if let Some(failure) = request.dialect.protocol().refusal(&fields) {
-            return Planned::Refused(failure);
+            return Planned::Refused { failure, tools };
         }
         match Exchange::new(self.clone(), Arc::clone(request), fields, list, streams) {
             Some(exchange) => Planned::Searching(Box::new(exchange)),
-            None => Planned::AsItIs { streams },
+            None => Planned::AsItIs {
+                streams,
+                why: Reason::UnreadableConversation.with_tools(tools),
+            },
         }
     }
 
-    /// The tools of a request, if some of them are deferred.
-    fn deferred_list(&self, request: &ProxyRequest, fields: &Fields) -> Option<Arc<ToolList>> {
-        let tools = fields.get("tools")?;
+    /// The tools of a request, of which some are deferred; else why none is.
+    fn deferred_list(
+        &self,
+        request: &ProxyRequest,
+        fields: &Fields,
+    ) -> Result<Arc<ToolList>, NotDeferred> {
+        let tools = fields.get("tools").ok_or(Reason::NoTools.with_tools(0))?;
+        let unread = |reason: Reason| reason.with_tools(json::count(tools).unwrap_or_default());
         let above_tokens = match request.defer {
-            DeferChoice::Off => return None,
+            DeferChoice::Off => return Err(unread(Reason::SwitchedOff)),
             DeferChoice::Above(tokens) => tokens,
             // Of a catalog that is to be searched the model learns by the search tool alone.
             DeferChoice::OfServer if request.extra.is_some() => 0,
             DeferChoice::OfServer => self.0.config.defer_above_tokens,
         };
         if !request.dialect.protocol().can_hide_rounds(fields) {
-            return None;
+            return Err(unread(Reason::NoHiddenRounds));
         }
+        let config = &self.0.config;
         let deferral = Deferral {
             above_tokens,
-            pins: self.0.config.pins.clone(),
+            pins: config.pins.clone(),
+            max_tools: config.max_request_tools,
         };
         let catalogs = &self.0.catalogs;
-        catalogs.list(&request.owner, request.dialect, &deferral, tools)
+        let list = catalogs.list(&request.owner, request.dialect, &deferral, tools)?;
+        self.warn_of_idle_pins(&list);
+        Ok(list)
+    }
+
+    fn warn_of_idle_pins(&self, list: &ToolList) {
+        for pin in &list.idle_pins {
+            if self.is_said_first(&format!("pin {pin}")) {
+                let tools = list.len();
+                tracing::warn!(
+                    pin,
+                    tools,
+                    "a pin fits no tool of a request, in which tools have no server; pin them by their names, \
+                     as mail_send or mail_*"
+                );
+            }
+        }
+    }
+
+    fn too_many_tools(&self, tools: usize) -> Planned {
+        let most = self.0.config.max_request_tools;
+        let message = format!(
+            "the request has {tools} tools, and {most} are searched at most; send fewer, register them as a catalog \
+             and name it in X-Toolscout-Catalog, or pass them on with X-Toolscout-Defer: off (the limit is \
+             --max-request-tools of the server)"
+        );
+        Planned::Refused {
+            failure: Failure::new(400, "too_many_tools", message),
+            tools,
+        }
     }
 
     /// Sends a request as it came, and its answer as it comes.
@@ -283,42 +364,28 @@ impl Proxy {
         &self,
         request: &ProxyRequest,
         streams: bool,
+        why: NotDeferred,
     ) -> Result<ProxyAnswer, Failure> {
+        let mut report = self.report(request, Figures::begin_passing(why));
         let upstream = &self.0.upstream;
-        let sent = upstream.send(request, request.body.clone(), streams);
-        Ok(self.passed_on(request.dialect, sent.await?))
+        let sent = upstream.send(request, request.body.clone(), streams).await;
+        report.figures.model = report.figures.elapsed();
+        match sent {
+            Ok(response) => Ok(passing::answer(
+                upstream,
+                request.dialect,
+                response,
+                Some(report),
+            )),
+            Err(failure) => {
+                report.outcome = failure.code;
+                Err(failure)
+            }
+        }
     }
 
-    /// An answer of the provider as it comes. A stream that is cut off ends with an error that
-    /// clients understand.
-    fn passed_on(&self, dialect: Dialect, response: Response) -> ProxyAnswer {
-        let (status, headers) = (
-            response.status().as_u16(),
-            upstream::response_headers(response.headers()),
-        );
-        let is_events = is_event_stream(&response);
-        let upstream = self.0.upstream.clone();
-        let chunks = stream::unfold(Some(response), move |response| {
-            let upstream = upstream.clone();
-            async move {
-                let mut response = response?;
-                match upstream.chunk(&mut response).await {
-                    Ok(None) => None,
-                    Ok(Some(bytes)) => Some((Ok(bytes), Some(response))),
-                    Err(failure) if is_events => {
-                        let mut event = b"\n\n".to_vec();
-                        event.extend_from_slice(&dialect.error_event(&failure));
-                        Some((Ok(event.into()), None))
-                    }
-                    Err(failure) => Some((Err(failure), None)),
-                }
-            }
-        });
-        ProxyAnswer {
-            status,
-            headers,
-            body: AnswerBody::Stream(chunks.boxed()),
-        }
+    fn report(&self, request: &ProxyRequest, figures: Figures) -> Report {
+        Report::begin(request, &self.0.metrics, figures)
     }
 }
 
@@ -334,11 +401,15 @@ async fn searching(mut exchange: Box<Exchange>) -> Result<ProxyAnswer, Failure> 
 /// What is done with a request.
 enum Planned {
     /// It passes as it came.
-    AsItIs { streams: bool },
+    AsItIs { streams: bool, why: NotDeferred },
     /// The model searches among its tools.
     Searching(Box<Exchange>),
     /// It is refused.
-    Refused(Failure),
+    Refused {
+        failure: Failure,
+        /// Number of its tools.
+        tools: usize,
+    },
 }
 
 /// Whether an answer is a stream of server-sent events.

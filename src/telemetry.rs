@@ -119,9 +119,9 @@ pub struct Metrics {
     pub pending_embeddings: Gauge,
     /// Feedback records stored since the start.
     pub feedback: Counter<u64, AtomicU64>,
-    /// Requests to a model whose tools were deferred.
+    /// Requests to a model.
     pub model_requests: Series<ModelRequestLabels, Counter>,
-    /// Rounds of the model in these requests.
+    /// Rounds of the model in requests whose tools were deferred.
     pub model_rounds: Counter<u64, AtomicU64>,
     /// Searches that the model made in these requests.
     pub searched_tools: Counter<u64, AtomicU64>,
@@ -264,7 +264,7 @@ impl Metrics {
         self.refused.of(ReasonLabels { reason }).inc();
     }
 
-    /// Counts a request to a model whose tools were deferred.
+    /// Counts a request to a model, with its rounds where its tools were deferred.
     pub fn model_request(&self, dialect: &'static str, outcome: &'static str, rounds: u32) {
         let labels = ModelRequestLabels { dialect, outcome };
         self.model_requests.of(labels).inc();
@@ -343,7 +343,7 @@ impl Metrics {
         registry.register("feedback", "Feedback records stored", self.feedback.clone());
         registry.register(
             "model_requests",
-            "Requests to a model whose tools were deferred",
+            "Requests to a model; with the outcome `passed`, none of their tools were deferred",
             self.model_requests.clone(),
         );
         registry.register(

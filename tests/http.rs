@@ -20,6 +20,8 @@ mod http {
     pub mod mcp;
     pub mod memory;
     pub mod model;
+    pub mod model_bounds;
+    pub mod model_service;
     pub mod search;
     pub mod service;
     pub mod stats;

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use anyhow::Result;
 
 use super::agent::AgentArgs;
+use super::size;
 use crate::http::Limits;
 use crate::proxy::{ProxyConfig, UpstreamConfig};
 
@@ -35,6 +36,13 @@ pub struct ProxyArgs {
     /// Tokens from which on the tools of a request to the model are searched instead of shown
     #[arg(long, value_name = "TOKENS", default_value_t = 8_000)]
     defer_above: usize,
+    /// Most tools of a request that are searched; a request with more is refused
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    max_request_tools: usize,
+    /// Most memory for what clients do not see of their conversations, such as 64M or 1G [default:
+    /// 64M]
+    #[arg(long, value_parser = size::bytes, value_name = "BYTES")]
+    proxy_memory: Option<u64>,
     /// Most rounds of the model for searches in one answer
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
     proxy_rounds: u32,
@@ -61,6 +69,10 @@ impl ProxyArgs {
         config.pins = pins.to_vec();
         config.tool_budget_tokens = tool_budget.unwrap_or(config.tool_budget_tokens);
         config.defer_above_tokens = self.defer_above;
+        config.max_request_tools = self.max_request_tools;
+        if let Some(bytes) = self.proxy_memory {
+            config.remembered_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        }
         config.max_hidden_rounds = self.proxy_rounds;
         config.calls_tools = self.call_tools;
         config.key_from_client = self.llm_key_from_client;

@@ -13,6 +13,7 @@ use super::agent::{AgentArgs, style};
 use super::context::{Context, Legs};
 use super::exit::error_message;
 use super::proxy::ProxyArgs;
+use super::size::bytes;
 use super::store::{self, StoreArgs};
 use crate::config;
 use crate::finder::Style;
@@ -124,27 +125,6 @@ pub struct ServerArgs {
         value_name = "URL"
     )]
     otlp_endpoint: Option<String>,
-}
-
-/// A number of bytes, or of units of 1,024 bytes: `4096`, `64K`, `512M`, `4G`.
-fn bytes(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.strip_suffix(['K', 'M', 'G', 'T']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, ""),
-    };
-    let bits = match unit {
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => 0,
-    };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "a number with K, M, G or T after it, such as 512M".to_owned())?;
-    number
-        .checked_mul(1 << bits)
-        .ok_or_else(|| "that is more than any machine has".to_owned())
 }
 
 impl Args {

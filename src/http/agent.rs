@@ -4,6 +4,7 @@
 mod ag_ui;
 mod runs;
 mod sse;
+mod started;
 pub mod token;
 
 use axum::body::Bytes;
@@ -25,11 +26,10 @@ use crate::finder::Style;
 use crate::gate::{Answer, OpenApproval};
 use crate::keys::Scope;
 use crate::printable::excerpt;
-use crate::session::{
-    ConversationId, OwnerScope, SessionError, Sessions, Summary, Turn, TurnEvents,
-};
+use crate::session::{ConversationId, SessionError, Sessions, Summary, Turn, TurnEvents};
 pub use runs::Runs;
 use sse::Dialect;
+pub use started::{StartedRun, start};
 pub use token::PageToken;
 
 /// The header with the conversation of an answer.
@@ -228,23 +228,9 @@ impl AgentAccess {
             None => question,
         }
     }
-
-    /// The error for a conversation of another owner: 403 for a key that may see it, else as if it
-    /// did not exist.
-    fn not_owned(&self, conversation: &str) -> ApiError {
-        match self.grant.owner_scope() {
-            OwnerScope::Own(_) => unknown(conversation),
-            OwnerScope::All => {
-                let message = format!(
-                    "conversation {conversation:?} belongs to another key; this key may read, stop and delete it"
-                );
-                ApiError::auth(StatusCode::FORBIDDEN, "not_your_conversation", message)
-            }
-        }
-    }
 }
 
-pub fn configured_agent(app: &App) -> ApiResult<Agent> {
+fn configured_agent(app: &App) -> ApiResult<Agent> {
     let agent = app.agent.get().cloned();
     agent.ok_or_else(|| {
         ApiError::busy(
@@ -529,44 +515,16 @@ pub async fn delete(
 async fn start_run(
     app: &App,
     access: &AgentAccess,
-    mut question: Question,
+    question: Question,
     conversation: Option<String>,
     dialect: Dialect,
     run_id: Option<String>,
 ) -> ApiResult<Response> {
-    let agent = &access.agent;
-    if let Some(id) = conversation.filter(|id| !id.is_empty()) {
-        let id = ConversationId::new(id)?;
-        let (wanted, owner) = (id.clone(), access.grant.sender());
-        let asked = with_sessions(agent, move |sessions| {
-            let is_own = sessions.may_continue(&wanted, &owner)?;
-            Ok((is_own, sessions.runs_elsewhere(&OwnerScope::All, &wanted)?))
-        });
-        match asked.await? {
-            (false, _) => return Err(access.not_owned(id.as_str())),
-            // This server's own runs are known at once, and refused below.
-            (true, true) => return Err(StartError::Busy(id).into()),
-            (true, false) => {}
-        }
-        question = question.in_conversation(id);
-    }
-    let permit = app
-        .runs
-        .admit(access.grant.key())
-        .inspect_err(|_| app.metrics.rejected("runs"))?;
-    // The run holds the permit to its end, even after the client has disconnected.
-    let stream = agent
-        .start_with_guard(question, permit)
-        .map_err(|error| match error {
-            StartError::NotOwned(conversation) => access.not_owned(conversation.as_str()),
-            error => error.into(),
-        })?;
-    let id = HeaderValue::from_str(stream.conversation().as_str()).ok();
-    let (stopping, conversation) = (agent.clone(), stream.conversation().clone());
-    let stop = move || {
-        stopping.stop(&OwnerScope::All, &conversation);
-    };
-    let mut response = sse::respond(stream, dialect, run_id, app, stop).into_response();
+    let conversation = conversation.filter(|id| !id.is_empty());
+    let conversation = conversation.map(ConversationId::new).transpose()?;
+    let run = start(app, &access.grant, question, conversation).await?;
+    let id = HeaderValue::from_str(run.conversation().as_str()).ok();
+    let mut response = sse::respond(run, dialect, run_id, app.limits.heartbeat).into_response();
     if let Some(id) = id {
         response.headers_mut().insert(CONVERSATION_ID, id);
     }

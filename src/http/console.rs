@@ -33,7 +33,7 @@ async fn page(headers: HeaderMap) -> Response {
     let mut response = if accept::prefers_html(&headers) {
         answer(assets::page(), &headers)
     } else {
-        service::no_route().await.into_response()
+        service::no_route().into_response()
     };
     let accept = HeaderValue::from_static("accept");
     response.headers_mut().append(header::VARY, accept);

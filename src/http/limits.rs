@@ -44,11 +44,14 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Bytes of a request body that holds tools.
     pub bulk_body_bytes: usize,
+    /// Bytes of all bodies of requests to a model's provider that are held at one time. More wait, and
+    /// are then refused with 503.
+    pub model_body_bytes: u64,
     /// Bodies of tools that are read at one time.
     pub bulk_bodies: usize,
     /// From a request to the start of its answer.
     pub request_timeout: Duration,
-    /// Longest wait of a search for a thread.
+    /// Longest wait of a search for a thread, and of a request to a model for the memory of its body.
     pub search_patience: Duration,
     /// From a connection to the end of its first request's headers.
     pub first_request_timeout: Duration,
@@ -84,6 +87,7 @@ impl Default for Limits {
             max_open_bytes: memory_for_catalogs(process::memory_limit_bytes()),
             body_bytes: 1 << 20,
             bulk_body_bytes: 64 << 20,
+            model_body_bytes: memory_for_model_bodies(process::memory_limit_bytes()),
             bulk_bodies: 8,
             request_timeout: Duration::from_secs(60),
             search_patience: Duration::from_secs(5),
@@ -105,8 +109,11 @@ const OTHER_DESCRIPTORS: u64 = 160;
 const DESCRIPTORS_PER_CATALOG: u64 = 3;
 /// Most open catalogs, however many descriptors there are: each is asked for news once a second.
 const MOST_OPEN_CATALOGS: usize = 16_384;
-/// The share of memory for open catalogs, and what they have where the system does not tell its memory.
+/// The share of memory for open catalogs.
 const MEMORY_SHARE: u64 = 4;
+/// The share of memory for bodies of requests to a model's provider.
+const MODEL_BODIES_SHARE: u64 = 8;
+/// What is divided where the system does not tell its memory.
 const UNKNOWN_MEMORY: u64 = 4 << 30;
 /// Most connections, however many descriptors are available: their buffers take at most 256 MiB.
 const MOST_CONNECTIONS: u64 = 4096;
@@ -114,6 +121,11 @@ const MOST_CONNECTIONS: u64 = 4096;
 /// Bytes for open catalogs of this much memory.
 fn memory_for_catalogs(memory: Option<u64>) -> u64 {
     memory.unwrap_or(UNKNOWN_MEMORY) / MEMORY_SHARE
+}
+
+/// Bytes for bodies of requests to a model's provider, of this much memory.
+fn memory_for_model_bodies(memory: Option<u64>) -> u64 {
+    memory.unwrap_or(UNKNOWN_MEMORY) / MODEL_BODIES_SHARE
 }
 
 impl Limits {
@@ -167,5 +179,6 @@ mod tests {
             (4096, MOST_OPEN_CATALOGS)
         );
         assert_eq!(memory_for_catalogs(Some(8 << 30)), 2 << 30);
+        assert_eq!(memory_for_model_bodies(Some(8 << 30)), 1 << 30);
     }
 }

@@ -1,11 +1,14 @@
 //! The APIs of model providers, with tool search in front: chat completions, responses and messages.
 
 mod agent;
+mod bodies;
 mod calls;
+mod headers;
+mod routes;
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest as _, FromRequestParts as _, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -17,21 +20,20 @@ use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::RawBody;
 use super::mcp::HasOwnErrorBody;
+use super::threads::blocking;
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::keys::{self, Scope};
 use crate::proxy::{
-    self, AgentQuestion, AnswerBody, DeferChoice, Dialect, ExtraCatalog, Failure, ProviderKey,
+    self, AGENT_MODEL, AgentQuestion, AnswerBody, Dialect, ExtraCatalog, Failure, ProviderKey,
     Proxy, ProxyAnswer, ProxyRequest,
 };
 
 pub use agent::KnownConversations;
+pub use bodies::BodyBudget;
+pub use routes::{below_other_bases, no_route};
 
 /// Bytes of a request: conversations hold images, and lists of tools are long.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
-/// Chooses which tools are deferred: `off`, or the number of tokens from which on they are.
-const DEFER: HeaderName = HeaderName::from_static("x-toolscout-defer");
-/// Names a catalog that is searched besides the tools of the request.
-const CATALOG: HeaderName = HeaderName::from_static("x-toolscout-catalog");
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Answers a request of OpenAI's chat completions with the provider's model.
@@ -109,8 +111,7 @@ async fn listed_models(
     sender: &Sender,
     headers: &HeaderMap,
 ) -> Result<ProxyAnswer, Problem> {
-    let agent = app.agent.get();
-    let has_agent = agent.is_some_and(|agent| agent.config().model_is_chosen);
+    let has_agent = has_agent(app);
     if app.proxy.is_none() && has_agent {
         let mut headers = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
@@ -121,7 +122,7 @@ async fn listed_models(
             body: AnswerBody::Whole(proxy::agent_alone()),
         });
     }
-    let mut listed = configured(app)?
+    let mut listed = configured(app, None)?
         .models(dialect, headers, &sender.key)
         .await?;
     if let AnswerBody::Whole(list) = &listed.body
@@ -145,30 +146,103 @@ async fn answer(app: &App, dialect: Dialect, request: Request) -> Result<ProxyAn
     let sender = Sender::of(app, &mut parts).await?;
     let (headers, query) = (parts.headers.clone(), parts.uri.query().map(str::to_owned));
     let id = parts.extensions.get::<RequestId>().cloned();
-    let RawBody(body) = RawBody::from_request(Request::from_parts(parts, body), app).await?;
+    let mut reserved = app.model_bodies.reserve(&headers).await.inspect_err(|_| {
+        app.metrics.rejected("model_bodies");
+    })?;
+    let RawBody(body) = RawBody::from_request(Request::from_parts(parts, body), app)
+        .await
+        .map_err(body_error)?;
+    app.model_bodies.fit(&mut reserved, body.len());
     if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
         return agent::answer(app, &sender, question).await;
     }
-    let proxy = configured(app)?;
+    let proxy = configured(app, Some(&body))?;
+    let ignored = headers::ignored(&proxy, &headers);
     let request = ProxyRequest {
         dialect,
         id: id.map(|RequestId(id)| id).unwrap_or_default(),
-        defer: defer_choice(&headers)?,
+        defer: headers::defer_choice(&headers)?,
         extra: extra_catalog(app, &proxy, &sender.grant, &headers).await?,
         owner: sender.owner,
         key: sender.key,
         headers,
         query,
         body,
+        reserved: Some(reserved),
     };
-    Ok(proxy.answer(request).await?)
+    let mut answer = proxy.answer(request).await?;
+    if let Some(ignored) = ignored {
+        answer.headers.insert(headers::IGNORED, ignored);
+    }
+    Ok(answer)
 }
 
-fn configured(app: &App) -> ApiResult<Proxy> {
-    app.proxy.clone().ok_or_else(|| {
-        let message = "this server has no model to pass requests to; start it with --llm URL";
-        ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "no_model", message)
-    })
+/// As for any body, with what to do where a request to a model is too long.
+fn body_error(error: ApiError) -> ApiError {
+    if error.status != StatusCode::PAYLOAD_TOO_LARGE {
+        return error;
+    }
+    let message = format!(
+        "the request is longer than {} MiB; send fewer tools, or images by their addresses",
+        MAX_BODY_BYTES >> 20
+    );
+    ApiError { message, ..error }
+}
+
+/// What passes requests to a provider. `body` is that of the request, if it names a model.
+fn configured(app: &App, body: Option<&Bytes>) -> Result<Proxy, Problem> {
+    if let Some(proxy) = &app.proxy {
+        return Ok(proxy.clone());
+    }
+    if has_agent(app)
+        && let Some(model) = body.and_then(proxy::requested_model)
+    {
+        let message = format!(
+            "there is no model {model:?} here: --llm is a script, and {AGENT_MODEL:?} is the only model; ask that \
+             one, or start the server with --llm URL"
+        );
+        return Err(Failure::new(404, "model_not_found", message).into());
+    }
+    let message = "this server has no model to pass requests to; start it with --llm URL";
+    Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "no_model", message).into())
+}
+
+/// Whether our agent answers as a model: somebody chose its own.
+fn has_agent(app: &App) -> bool {
+    let agent = app.agent.get();
+    agent.is_some_and(|agent| agent.config().model_is_chosen)
+}
+
+/// Whether any model answers here.
+fn serves_models(app: &App) -> bool {
+    app.proxy.is_some() || has_agent(app)
+}
+
+/// The headers of answers that are ours.
+pub fn answer_headers() -> impl Iterator<Item = HeaderName> {
+    proxy::header_names().chain([headers::IGNORED])
+}
+
+/// Warns where requests with a key of ours would go to the provider without any key.
+pub async fn warn_of_missing_keys(app: &App) {
+    let keyless = app.proxy.as_ref().map(Proxy::keyless_providers);
+    let keyless = keyless.unwrap_or_default();
+    if keyless.is_empty() {
+        return;
+    }
+    let asked = app.clone();
+    let in_use = blocking(move || asked.keys.is_in_use()).await;
+    if !matches!(in_use, Ok(Ok(true))) {
+        return;
+    }
+    for provider in keyless {
+        tracing::warn!(
+            provider,
+            "requests to the model go to this provider without a key, since the keys of clients are this server's: \
+             give it the provider's key (--llm-key, or --llm-messages-key for --llm-messages), or let clients bring \
+             it in the other of the headers Authorization and X-API-Key (--llm-key-from-client)"
+        );
+    }
 }
 
 /// Who sent a request, and the key that it goes to the provider with.
@@ -243,22 +317,6 @@ fn owner_by_credentials(credentials: &HeaderMap) -> String {
     format!("client:{}", hasher.finalize().to_hex())
 }
 
-fn defer_choice(headers: &HeaderMap) -> ApiResult<DeferChoice> {
-    let Some(value) = headers.get(DEFER) else {
-        return Ok(DeferChoice::OfServer);
-    };
-    let text = value.to_str().unwrap_or_default().trim();
-    if text.eq_ignore_ascii_case("off") {
-        return Ok(DeferChoice::Off);
-    }
-    text.parse().map(DeferChoice::Above).map_err(|_| {
-        let message = format!(
-            "X-Toolscout-Defer is {text:?}; send `off`, or the number of tokens from which on tools are deferred"
-        );
-        ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_header", message)
-    })
-}
-
 /// The catalog that the header names. The key must be for it.
 async fn extra_catalog(
     app: &App,
@@ -266,7 +324,7 @@ async fn extra_catalog(
     grant: &Grant,
     headers: &HeaderMap,
 ) -> ApiResult<Option<ExtraCatalog>> {
-    let Some(name) = headers.get(CATALOG) else {
+    let Some(name) = headers.get(headers::CATALOG) else {
         return Ok(None);
     };
     let name = name.to_str().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The state of the service: health, version and metrics.
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -10,6 +10,7 @@ use super::access::Grant;
 use super::descriptors;
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
+use super::proxy;
 use super::state::App;
 
 const PROMETHEUS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -105,8 +106,19 @@ pub async fn metrics(grant: Grant, State(app): State<App>) -> ApiResult<Response
     Ok(([(header::CONTENT_TYPE, PROMETHEUS)], app.metrics.encode()).into_response())
 }
 
-/// Answers a path that is not a route.
-pub async fn no_route() -> ApiError {
+/// Answers a path that is not a route, in the words of the API whose clients ask there.
+pub async fn unmatched(
+    State(app): State<App>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let of_provider = proxy::no_route(&app, &method, &uri, &headers);
+    of_provider.unwrap_or_else(|| no_route().into_response())
+}
+
+/// The error for a path that is not a route.
+pub fn no_route() -> ApiError {
     ApiError::not_found(
         "not_found",
         "no such route; GET /openapi.json lists the routes",

@@ -20,7 +20,7 @@ use super::evaluations::Evaluations;
 use super::feedback::RateLimit;
 use super::limits::Limits;
 use super::mcp::{self, McpService};
-use super::proxy::KnownConversations;
+use super::proxy::{self as model_api, BodyBudget, KnownConversations};
 use super::registry::{COPIES, OpenCatalog, Registry};
 use super::stats::Started;
 use super::stream::Streams;
@@ -164,6 +164,8 @@ pub struct AppState {
     /// Answers requests to the model provider.
     pub(super) proxy: Option<Proxy>,
     pub(super) agent_conversations: KnownConversations,
+    /// The memory for bodies of requests to the model provider.
+    pub(super) model_bodies: BodyBudget,
     /// What every call of a tool passes. Set once the default catalog is open.
     pub(super) gate: OnceLock<Arc<Gate>>,
     /// The calls that were tried out, counted against the limits of a run.
@@ -236,6 +238,7 @@ impl App {
                 metrics.search_queue.clone(),
             ),
             bulk_bodies: Semaphore::new(limits.bulk_bodies),
+            model_bodies: BodyBudget::new(limits.model_body_bytes, limits.search_patience),
             runs: Runs::new(limits.max_runs, limits.max_runs_per_key),
             page_token: PageToken::random()?,
             metrics,
@@ -281,6 +284,7 @@ impl App {
         if let Err(error) = opened {
             bail!("{}", error.detail.unwrap_or(error.message));
         }
+        model_api::warn_of_missing_keys(self).await;
         self.ready.store(true, Ordering::Release);
         if self.store.is_some() {
             tokio::spawn(self.clone().sweep());

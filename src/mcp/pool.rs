@@ -258,9 +258,14 @@ impl Pool {
         server.blocked().get(id).cloned()
     }
 
+    /// Whether this server is one of these, connected or not.
+    pub fn has(&self, server: &str) -> bool {
+        self.shared.servers.contains_key(server)
+    }
+
     /// What calls a tool, where its server is one of these.
     pub fn callable(&self, id: &ToolId, calling: CallContext) -> Option<Arc<dyn Callable>> {
-        if !self.shared.servers.contains_key(id.server()) {
+        if !self.has(id.server()) {
             return None;
         }
         Some(Arc::new(UpstreamTool {

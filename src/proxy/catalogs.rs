@@ -8,22 +8,26 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use lru::LruCache;
 use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::timeout;
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{Catalog, DataDir, Error, Options, Searcher, Tool};
 
 use crate::proxy::dialect::Dialect;
 use crate::proxy::json::Fields;
+use crate::proxy::not_deferred::NotDeferred;
 use crate::proxy::tool_list::{Deferral, ListId, ToolList};
 
 /// The server of all tools in these catalogs.
 pub const SERVER: &str = "request";
 /// Lists that a changed one is compared with.
 const MAX_COMPARED: usize = 16;
+/// Longest wait for a list to be indexed, which goes on afterwards.
+const INDEXING_PATIENCE: Duration = Duration::from_secs(60);
 /// From this share of common names on, a changed list is applied as a difference.
 const SIMILAR: f64 = 0.5;
 
@@ -70,8 +74,8 @@ struct State {
     indexing: Semaphore,
 }
 
-/// `None` for lists that are left to the provider.
-type Reading = Option<Arc<ToolList>>;
+/// A list, or why nothing in it is deferred.
+type Reading = Result<Arc<ToolList>, NotDeferred>;
 
 struct Known {
     lists: LruCache<ListId, Reading>,
@@ -105,15 +109,17 @@ impl RequestCatalogs {
         }))
     }
 
-    /// The list of these tools, read if it was not seen before; `None` where it is left to the
-    /// provider.
+    /// The list of these tools, read if it was not seen before.
+    ///
+    /// # Errors
+    /// Why nothing in it is deferred.
     pub fn list(
         &self,
         owner: &str,
         dialect: Dialect,
         deferral: &Deferral,
         tools: &Bytes,
-    ) -> Option<Arc<ToolList>> {
+    ) -> Reading {
         let id = ListId::of(owner, dialect, deferral, tools);
         if let Some(known) = lock(&self.0.known).lists.get(&id) {
             return known.clone();
@@ -141,7 +147,13 @@ impl RequestCatalogs {
             let opened = cell.get_or_try_init(|| catalogs.open(list)).await;
             opened.cloned()
         });
-        opening.await.map_err(|error| error.to_string())?
+        match timeout(INDEXING_PATIENCE, opening).await {
+            Ok(opened) => opened.map_err(|error| error.to_string())?,
+            Err(_) => {
+                let seconds = INDEXING_PATIENCE.as_secs();
+                Err(format!("they are not indexed after {seconds} s"))
+            }
+        }
     }
 
     /// Begins to index a list, so that the first search waits less.
@@ -250,7 +262,7 @@ impl RequestCatalogs {
         let recent: Vec<Arc<ToolList>> = lock(&self.0.known)
             .lists
             .iter()
-            .filter_map(|(_, known)| known.clone())
+            .filter_map(|(_, known)| known.clone().ok())
             .filter(|known| known.owner == list.owner && known.id != list.id)
             .take(MAX_COMPARED)
             .collect();

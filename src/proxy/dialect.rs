@@ -56,9 +56,14 @@ impl Dialect {
 
     /// An error as the last event of a stream that has begun.
     pub fn error_event(self, failure: &Failure) -> Bytes {
+        self.numbered_error_event(failure, 0)
+    }
+
+    /// As [`Dialect::error_event`], with its number where events of the dialect have one.
+    pub(super) fn numbered_error_event(self, failure: &Failure, number: u64) -> Bytes {
         match self {
             Dialect::Chat => chat::error_event(failure),
-            Dialect::Responses => responses::error_event(failure),
+            Dialect::Responses => responses::error_event(failure, number),
             Dialect::Messages => messages::error_event(failure),
         }
     }

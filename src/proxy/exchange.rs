@@ -9,7 +9,6 @@ use reqwest::Response;
 use serde_json::Value;
 use toolscout_index::formats::model_name;
 use toolscout_index::{Tool, ToolId};
-use tracing::Span;
 
 use crate::finder::ToolSearch as _;
 use crate::finder::meta_tools::{self, FindConfig};
@@ -19,17 +18,18 @@ use crate::finder::snapshot::CurrentSnapshot;
 use crate::proxy::dialect::{
     CallResult, Dialect, HiddenTools, Item, ModelCall, Protocol, Round, View,
 };
+use crate::proxy::extra::ExtraCatalog;
 use crate::proxy::failure::Failure;
-use crate::proxy::figures::Figures;
+use crate::proxy::figures::{Figures, Report};
 use crate::proxy::json::{self, Fields};
 use crate::proxy::memory::{self, ConversationKey, Identity, Remembered};
 use crate::proxy::search_tool::{self, Answer};
 use crate::proxy::shown::ShownTools;
 use crate::proxy::tool_list::{ToolList, estimated_tokens};
 use crate::proxy::{
-    AnswerBody, MAX_ANSWER_BYTES, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, upstream,
+    AnswerBody, MAX_ANSWER_BYTES, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, passing,
+    upstream,
 };
-use crate::telemetry::traces;
 use crate::tools::Arguments;
 
 /// A request whose tools are deferred, between two rounds of the model.
@@ -47,6 +47,8 @@ pub struct Exchange {
     shown: ShownTools,
     /// The shown tools that are not the client's and are called here, by name.
     foreign: BTreeMap<String, Arc<Tool>>,
+    /// Tools that the model was shown as such ones, and that nothing offers now.
+    away: Vec<(String, ToolId)>,
     hidden_tools: HiddenTools,
     /// The conversation as the client sees it.
     identity: Identity,
@@ -54,10 +56,7 @@ pub struct Exchange {
     hidden: Vec<Bytes>,
     /// The text that the client got.
     text: String,
-    pub figures: Figures,
-    span: Span,
-    /// What is said of it in the log, once it has ended.
-    outcome: &'static str,
+    pub report: Report,
 }
 
 /// What follows a round.
@@ -88,7 +87,7 @@ impl Exchange {
         } else {
             (restored.shown, restored.foreign)
         };
-        let foreign = still_callable(&request, foreign);
+        let (foreign, away) = by_presence(&request, foreign);
         shown.retain(|name| {
             let own = list.deferred_tokens(name);
             own.or_else(|| foreign.get(name).map(|tool| foreign_tokens(protocol, tool)))
@@ -104,6 +103,10 @@ impl Exchange {
         for name in foreign.keys().chain([&list.search_name]) {
             hidden_tools.add(name);
         }
+        // The model may still call them, and the client does not know them.
+        for (name, _) in away.iter().filter(|(name, _)| list.leaves_free(name)) {
+            hidden_tools.add(name);
+        }
         let mut items = held.pending;
         items.extend(restored.items);
         Some(Exchange {
@@ -114,13 +117,12 @@ impl Exchange {
             items,
             shown,
             foreign,
+            away,
             hidden_tools,
             identity: restored.identity,
             hidden: Vec::new(),
             text: String::new(),
-            figures: Figures::begin(list.len()),
-            span: traces::model_span(request.dialect.name()),
-            outcome: "client_gone",
+            report: Report::begin(&request, &proxy.0.metrics, Figures::begin(list.len())),
             proxy,
             request,
             list,
@@ -161,7 +163,7 @@ impl Exchange {
             let begun = Instant::now();
             let upstream = &self.proxy.0.upstream;
             let body = upstream.whole(&mut response, MAX_ANSWER_BYTES).await;
-            self.figures.model += begun.elapsed();
+            self.report.figures.model += begun.elapsed();
             let round = match body.and_then(|body| answer.take(body)) {
                 Ok(round) => round,
                 Err(failure) => return Err(self.failed(failure)),
@@ -177,8 +179,8 @@ impl Exchange {
         }
         let mut headers = upstream::response_headers(response.headers());
         self.answered();
-        self.figures.add_to(&mut headers);
-        self.figures.count(answer.usage());
+        self.report.figures.add_to(&mut headers);
+        self.report.figures.count(answer.usage());
         Ok(ProxyAnswer {
             status: response.status().as_u16(),
             headers,
@@ -188,21 +190,21 @@ impl Exchange {
 
     /// The provider's refusal, as it comes.
     pub fn refused(&mut self, response: Response) -> ProxyAnswer {
-        self.outcome = "refused";
-        self.proxy.passed_on(self.request.dialect, response)
+        self.report.outcome = "refused";
+        passing::answer(&self.proxy.0.upstream, self.request.dialect, response, None)
     }
 
     /// Notes a failure for the log.
     pub fn failed(&mut self, failure: Failure) -> Failure {
-        self.outcome = failure.code;
+        self.report.outcome = failure.code;
         failure
     }
 
     /// Notes that the client has its answer.
     pub fn answered(&mut self) {
-        let Figures { tokens_shown, .. } = self.figures;
-        self.figures.tokens_saved = self.list.tokens.saturating_sub(tokens_shown);
-        self.outcome = "answered";
+        let Figures { tokens_shown, .. } = self.report.figures;
+        self.report.figures.tokens_saved = self.list.tokens.saturating_sub(tokens_shown);
+        self.report.outcome = "answered";
     }
 
     /// How answers to this request are read.
@@ -227,14 +229,14 @@ impl Exchange {
         let body = self.body();
         let found_tokens = self.shown.tokens();
         let shown_tokens = self.list.visible_tokens() + found_tokens;
-        self.figures.rounds += 1;
-        self.figures.tools_shown = self.list.visible_count() + self.shown.len();
-        self.figures.tokens_shown += shown_tokens;
+        self.report.figures.rounds += 1;
+        self.report.figures.tools_shown = self.list.visible_count() + self.shown.len();
+        self.report.figures.tokens_shown += shown_tokens;
         let begun = Instant::now();
         let upstream = &self.proxy.0.upstream;
         let sent = upstream.send(&self.request, body, self.streams);
         let response = sent.await;
-        self.figures.model += begun.elapsed();
+        self.report.figures.model += begun.elapsed();
         response
     }
 
@@ -246,7 +248,7 @@ impl Exchange {
         };
         fields.set("tools", self.list.shown(self.shown.names(), foreign));
         fields.set(self.protocol.conversation_field(), json::list(&self.items));
-        if self.figures.rounds >= self.proxy.0.config.max_hidden_rounds {
+        if self.report.figures.rounds >= self.proxy.0.config.max_hidden_rounds {
             fields.set("tool_choice", self.protocol.no_calls());
         }
         fields.to_json()
@@ -257,7 +259,7 @@ impl Exchange {
     pub async fn after(&mut self, round: Round, client_id: Option<String>) -> Next {
         self.text.push_str(&round.text);
         let results = self.do_hidden(&round.hidden).await;
-        let is_last = self.figures.rounds > self.proxy.0.config.max_hidden_rounds;
+        let is_last = self.report.figures.rounds > self.proxy.0.config.max_hidden_rounds;
         if round.hidden.is_empty() || !round.calls.is_empty() || !round.is_complete || is_last {
             self.remember(round, results, client_id);
             return Next::Done;
@@ -289,6 +291,7 @@ impl Exchange {
                 .foreign
                 .iter()
                 .map(|(name, tool)| (name.clone(), tool.id.clone()))
+                .chain(self.away.iter().cloned())
                 .collect(),
             ..Remembered::default()
         };
@@ -328,7 +331,10 @@ impl Exchange {
         for call in calls {
             let text = match self.foreign.get(&call.name) {
                 Some(tool) => self.called(&Arc::clone(tool), call).await,
-                None => self.search(call).await,
+                None if call.name == self.list.search_name => self.search(call).await,
+                None => search_tool::problem(
+                    "nothing that is connected offers this tool now; search for another one",
+                ),
             };
             results.push(CallResult {
                 id: call.id.clone(),
@@ -355,7 +361,7 @@ impl Exchange {
 
     /// The result of a search. What it found is shown from now on.
     async fn search(&mut self, call: &ModelCall) -> String {
-        self.figures.searches += 1;
+        self.report.figures.searches += 1;
         match self.found(&call.arguments).await {
             Ok(answer) => answer.to_text(),
             Err(reason) => search_tool::problem(&reason),
@@ -379,7 +385,7 @@ impl Exchange {
         }
         let (own, extra) = self.searched(request).await?;
         let mut hits: Vec<FoundTool> = own.hits.iter().map(FoundTool::of_request).collect();
-        hits.extend(extra.iter().flat_map(|found| self.extra_hits(found)));
+        hits.extend(extra);
         let wanted: Vec<(String, usize)> = hits
             .iter()
             .filter_map(|hit| Some((hit.name.clone(), self.tokens_of(hit)?)))
@@ -406,38 +412,6 @@ impl Exchange {
         Ok(answer)
     }
 
-    /// Tools of the other catalog that can be shown: those that the client has too, and those that
-    /// are called here.
-    fn extra_hits(&self, found: &Found) -> Vec<FoundTool> {
-        let can_call = self
-            .request
-            .extra
-            .as_ref()
-            .is_some_and(|extra| extra.caller.is_some());
-        let mut hits = Vec::new();
-        for hit in &found.hits {
-            let (id, tool) = (&hit.tool.id, Arc::clone(&hit.tool));
-            let names = [model_name(id), id.name().to_owned()];
-            let own = names
-                .iter()
-                .find(|name| self.list.deferred_tokens(name).is_some());
-            if let Some(own) = own {
-                hits.push(FoundTool {
-                    name: own.clone(),
-                    tool,
-                    is_foreign: false,
-                });
-            } else if can_call && self.list.leaves_free(&names[0]) {
-                hits.push(FoundTool {
-                    name: names[0].clone(),
-                    tool,
-                    is_foreign: true,
-                });
-            }
-        }
-        hits
-    }
-
     fn tokens_of(&self, hit: &FoundTool) -> Option<usize> {
         match hit.is_foreign {
             true => Some(foreign_tokens(self.protocol, &hit.tool)),
@@ -445,21 +419,30 @@ impl Exchange {
         }
     }
 
-    /// What the request's tools have, and what the other catalog has.
-    async fn searched(&self, request: SearchRequest) -> Result<(Found, Option<Found>), String> {
+    /// What the request's tools have, and what of the other catalog can be shown.
+    async fn searched(&self, request: SearchRequest) -> Result<(Found, Vec<FoundTool>), String> {
         let searcher = self.proxy.0.catalogs.searcher(&self.list).await;
         let searcher = searcher.map_err(|problem| {
             tracing::error!(problem, "tools of a request cannot be searched");
             "the search failed; answer without further tools, or try once more".to_owned()
         })?;
-        let extra = self.request.extra.clone();
+        let (extra, list) = (self.request.extra.clone(), Arc::clone(&self.list));
         let searching = tokio::task::spawn_blocking(move || {
-            let extra = extra.map(|extra| extra.search.search(&request));
+            let extra = extra.map(|extra| extra_hits(&extra, &list, &request));
             let own = CurrentSnapshot(move || Arc::clone(&searcher));
-            (own.search(&request), extra)
+            (own.search(&request), extra.unwrap_or_default())
         });
         searching.await.map_err(|error| error.to_string())
     }
+}
+
+/// Tools of the other catalog that can be shown: those that the client has too, and those that can be
+/// called here.
+fn extra_hits(extra: &ExtraCatalog, list: &ToolList, request: &SearchRequest) -> Vec<FoundTool> {
+    let hits = extra.useful_hits(request, |tool| shown_name(extra, list, tool).is_some());
+    hits.iter()
+        .filter_map(|hit| FoundTool::of_catalog(extra, list, &hit.tool))
+        .collect()
 }
 
 /// A tool that was found.
@@ -479,41 +462,50 @@ impl FoundTool {
             is_foreign: false,
         }
     }
+
+    /// A tool of the other catalog, if it can be shown.
+    fn of_catalog(extra: &ExtraCatalog, list: &ToolList, tool: &Arc<Tool>) -> Option<Self> {
+        let (name, is_foreign) = shown_name(extra, list, tool)?;
+        Some(FoundTool {
+            name,
+            tool: Arc::clone(tool),
+            is_foreign,
+        })
+    }
 }
 
-/// The tools of the other catalog that the model was shown, as far as they are still there.
-fn still_callable(
+/// The name under which a tool of the other catalog can be shown, and whether it is not the client's.
+fn shown_name(extra: &ExtraCatalog, list: &ToolList, tool: &Tool) -> Option<(String, bool)> {
+    let names = [model_name(&tool.id), tool.id.name().to_owned()];
+    let own = names
+        .iter()
+        .find(|name| list.deferred_tokens(name).is_some());
+    if let Some(own) = own {
+        return Some((own.clone(), false));
+    }
+    let [name, _] = names;
+    (extra.can_call(&tool.id) && list.leaves_free(&name)).then_some((name, true))
+}
+
+/// The tools of the other catalog that the model was shown: those that can be called now, and those
+/// that cannot.
+fn by_presence(
     request: &ProxyRequest,
     shown: Vec<(String, ToolId)>,
-) -> BTreeMap<String, Arc<Tool>> {
-    let Some(extra) = request
-        .extra
-        .as_ref()
-        .filter(|extra| extra.caller.is_some())
-    else {
-        return BTreeMap::new();
-    };
-    let known = shown.into_iter();
-    known
-        .filter_map(|(name, id)| Some((name, extra.search.tool(&id)?)))
-        .collect()
+) -> (BTreeMap<String, Arc<Tool>>, Vec<(String, ToolId)>) {
+    let (mut present, mut away) = (BTreeMap::new(), Vec::new());
+    for (name, id) in shown {
+        let extra = request.extra.as_ref().filter(|extra| extra.can_call(&id));
+        match extra.and_then(|extra| extra.search.tool(&id)) {
+            Some(tool) => drop(present.insert(name, tool)),
+            None => away.push((name, id)),
+        }
+    }
+    (present, away)
 }
 
 fn foreign_tokens(protocol: &dyn Protocol, tool: &Tool) -> usize {
     estimated_tokens(&protocol.search_tool(&model_names::spec(tool)))
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        let Exchange {
-            figures, request, ..
-        } = self;
-        figures.tell(&self.span, &request.id, request.dialect, self.outcome);
-        let metrics = &self.proxy.0.metrics;
-        metrics.model_request(request.dialect.name(), self.outcome, figures.rounds);
-        metrics.searched_tools.inc_by(figures.searches.into());
-        metrics.saved_tokens.inc_by(figures.tokens_saved as u64);
-    }
 }
 
 /// How the first round was answered.

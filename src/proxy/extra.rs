@@ -4,17 +4,54 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use toolscout_index::Tool;
+use toolscout_index::query::MAX_K;
+use toolscout_index::{Tool, ToolId};
 
 use crate::finder::ToolSearch;
+use crate::finder::search::{FoundTool, SearchRequest};
 
 /// A catalog, and what calls its tools.
 #[derive(Clone)]
 pub struct ExtraCatalog {
     /// Searches it.
     pub search: Arc<dyn ToolSearch>,
-    /// Calls its tools; without it only tools that the client has too are offered.
+    /// Calls its tools, as far as something is connected that offers them. Of others, only those are
+    /// offered that the client has too.
     pub caller: Option<Arc<dyn ToolCaller>>,
+}
+
+impl ExtraCatalog {
+    /// Whether this tool can be called here.
+    pub fn can_call(&self, id: &ToolId) -> bool {
+        let caller = self.caller.as_ref();
+        caller.is_some_and(|caller| caller.can_call(id))
+    }
+
+    /// The hits of a search that are of use, as many as the search has hits where there are so many:
+    /// others must not take their place.
+    pub fn useful_hits(
+        &self,
+        request: &SearchRequest,
+        is_useful: impl Fn(&Tool) -> bool,
+    ) -> Vec<FoundTool> {
+        let found = |request: &SearchRequest| {
+            let mut hits = self.search.search(request).hits;
+            let number = hits.len();
+            hits.retain(|hit| is_useful(&hit.tool));
+            (number, hits)
+        };
+        let (number, hits) = found(request);
+        if hits.len() == number {
+            return hits;
+        }
+        let deeper = SearchRequest {
+            limit: Some(MAX_K),
+            ..request.clone()
+        };
+        let (_, mut hits) = found(&deeper);
+        hits.truncate(number);
+        hits
+    }
 }
 
 impl fmt::Debug for ExtraCatalog {
@@ -28,6 +65,44 @@ impl fmt::Debug for ExtraCatalog {
 /// Calls tools that are not the client's.
 #[async_trait]
 pub trait ToolCaller: Send + Sync {
+    /// Whether something is connected now that offers this tool.
+    fn can_call(&self, id: &ToolId) -> bool;
+
     /// Makes a call, and returns the text for the model, also where it is refused.
     async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> String;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finder::search::doubles::ListedTools;
+
+    #[test]
+    fn tools_that_are_of_no_use_do_not_take_the_place_of_others() {
+        let tools: Vec<(String, &str)> = (0..30)
+            .map(|number| (format!("away/send_{number:02}"), "send mail to a person"))
+            .chain([("here/mail".to_owned(), "send mail")])
+            .collect();
+        let tools: Vec<(&str, &str)> = tools
+            .iter()
+            .map(|(id, text)| (id.as_str(), *text))
+            .collect();
+        let catalog = ExtraCatalog {
+            search: Arc::new(ListedTools::of(&tools)),
+            caller: None,
+        };
+        let request = SearchRequest {
+            queries: vec!["send mail to a person".into()],
+            limit: Some(3),
+            ..SearchRequest::default()
+        };
+        let ids = |is_useful: fn(&Tool) -> bool| -> Vec<String> {
+            let hits = catalog.useful_hits(&request, is_useful);
+            hits.iter().map(|hit| hit.tool.id.to_string()).collect()
+        };
+        assert_eq!(ids(|tool| tool.id.server() == "here"), ["here/mail"]);
+        assert_eq!(ids(|_| true).len(), 3);
+        assert_eq!(ids(|tool| tool.id.as_str() > "away/send_05").len(), 3);
+        assert!(ids(|_| false).is_empty());
+    }
 }

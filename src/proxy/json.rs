@@ -3,9 +3,14 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+/// Most fields of an object that is split: no request has more.
+const MAX_FIELDS: usize = 10_000;
+/// Most items of a list that is split. Their places take 32 bytes each, however short they are.
+const MAX_ITEMS: usize = 1 << 20;
 
 /// The fields of an object in their order, each value as the bytes it was sent in.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +89,9 @@ impl<'de> Visitor<'de> for FieldReader<'de> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::new();
         while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            if fields.len() == MAX_FIELDS {
+                return Err(A::Error::custom("it has too many fields"));
+            }
             fields.push((name, self.0.slice_ref(value.get().as_bytes())));
         }
         Ok(fields)
@@ -110,9 +118,38 @@ impl<'de> Visitor<'de> for ItemReader<'de> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Bytes>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = list.next_element::<&RawValue>()? {
+            if items.len() == MAX_ITEMS {
+                return Err(A::Error::custom("it has too many items"));
+            }
             items.push(self.0.slice_ref(item.get().as_bytes()));
         }
         Ok(items)
+    }
+}
+
+/// The number of items of a list, counted without splitting it; `None` for anything else.
+pub fn count(list: &[u8]) -> Option<usize> {
+    let mut reader = serde_json::Deserializer::from_slice(list);
+    let count = reader.deserialize_seq(ItemCounter).ok()?;
+    reader.end().ok()?;
+    Some(count)
+}
+
+struct ItemCounter;
+
+impl<'de> Visitor<'de> for ItemCounter {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
+        let mut count = 0;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
     }
 }
 
@@ -211,6 +248,24 @@ mod tests {
         for other in ["[]", "{\"a\":1} x", "{\"a\":}", "\"a\"", ""] {
             assert!(Fields::read(&Bytes::from(other)).is_none(), "{other}");
         }
+    }
+
+    #[test]
+    fn parts_are_counted_and_too_many_are_not_split() {
+        assert_eq!(count(b"[1, {\"a\": [2, 3]}, \"x\"]"), Some(3));
+        assert_eq!(count(b"[]"), Some(0));
+        for other in ["{}", "null", "[1", "[1] 2"] {
+            assert_eq!(count(other.as_bytes()), None, "{other}");
+        }
+        let list = |items: usize| Bytes::from(format!("[{}]", vec!["0"; items].join(",")));
+        assert_eq!(items(&list(MAX_ITEMS)).unwrap().len(), MAX_ITEMS);
+        assert!(items(&list(MAX_ITEMS + 1)).is_none());
+        let object = |fields: usize| {
+            let fields: Vec<String> = (0..fields).map(|n| format!("\"{n}\":0")).collect();
+            Bytes::from(format!("{{{}}}", fields.join(",")))
+        };
+        assert!(Fields::read(&object(MAX_FIELDS)).is_some());
+        assert!(Fields::read(&object(MAX_FIELDS + 1)).is_none());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! lost, the tools called in a conversation are shown again.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use lru::LruCache;
@@ -16,8 +16,10 @@ use crate::proxy::dialect::{CallResult, Item, ModelCall, Protocol};
 use crate::proxy::json;
 use crate::proxy::shown::ShownTools;
 
-/// Longest text of an item that is remembered by its id.
+/// Longest item that is remembered by its id.
 const MAX_ITEM_BYTES: usize = 16 << 10;
+/// What an entry takes besides its texts: its key, its place in the map and in the order of use.
+const ENTRY_BYTES: usize = 200;
 
 /// What identifies a conversation up to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +46,43 @@ impl Remembered {
         let items: usize = self.items.iter().map(Bytes::len).sum();
         let results: usize = self.results.iter().map(|result| result.text.len()).sum();
         let names: usize = self.shown.names().map(|name| name.len() + 40).sum();
-        items + results + names + 200
+        let foreign = self.foreign.iter();
+        let foreign: usize = foreign
+            .map(|(name, id)| name.len() + id.as_str().len() + 80)
+            .sum();
+        items + results + names + foreign
+    }
+}
+
+/// What is known by a key.
+enum Entry {
+    /// An answer.
+    Answer(Arc<Remembered>),
+    /// An item of an answer, by the id that the provider gave it.
+    Item(Arc<Item>),
+}
+
+impl Entry {
+    /// What it takes in memory, about.
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES
+            + match self {
+                Entry::Answer(remembered) => remembered.bytes(),
+                Entry::Item(item) => item_bytes(item),
+            }
+    }
+}
+
+fn item_bytes(item: &Item) -> usize {
+    match item {
+        Item::Instructions => 0,
+        Item::OfClient(essence) => essence.to_string().len(),
+        Item::Reference(id) => id.len(),
+        Item::OfModel { text, calls } => {
+            let call_bytes =
+                |call: &ModelCall| call.id.len() + call.name.len() + call.arguments.len() + 72;
+            text.len() + calls.iter().map(call_bytes).sum::<usize>()
+        }
     }
 }
 
@@ -55,18 +93,38 @@ pub struct Memory {
 }
 
 struct State {
-    answers: LruCache<ConversationKey, Arc<Remembered>>,
-    /// Items of answers, by the ids that the provider gave them.
-    items: LruCache<ConversationKey, Item>,
+    entries: LruCache<ConversationKey, Entry>,
     bytes: usize,
 }
 
+impl State {
+    /// Adds an entry, unless it alone is too large. Those that were not asked for longest make room.
+    fn put(&mut self, key: ConversationKey, entry: Entry, most_bytes: usize) {
+        if let Some(former) = self.entries.pop(&key) {
+            self.bytes = self.bytes.saturating_sub(former.bytes());
+        }
+        let bytes = entry.bytes();
+        if bytes > most_bytes {
+            return;
+        }
+        self.bytes += bytes;
+        if let Some((_, oldest)) = self.entries.push(key, entry) {
+            self.bytes = self.bytes.saturating_sub(oldest.bytes());
+        }
+        while self.bytes > most_bytes {
+            let Some((_, oldest)) = self.entries.pop_lru() else {
+                return;
+            };
+            self.bytes = self.bytes.saturating_sub(oldest.bytes());
+        }
+    }
+}
+
 impl Memory {
-    /// A memory of this many answers, and of this size.
-    pub fn new(answers: NonZeroUsize, most_bytes: usize) -> Self {
+    /// A memory of this many answers and items, and of this size.
+    pub fn new(entries: NonZeroUsize, most_bytes: usize) -> Self {
         let state = State {
-            answers: LruCache::new(answers),
-            items: LruCache::new(answers),
+            entries: LruCache::new(entries),
             bytes: 0,
         };
         Memory {
@@ -77,38 +135,38 @@ impl Memory {
 
     /// What is remembered of an answer.
     pub fn get(&self, key: &ConversationKey) -> Option<Arc<Remembered>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.answers.get(key).cloned()
+        match self.state().entries.get(key)? {
+            Entry::Answer(remembered) => Some(Arc::clone(remembered)),
+            Entry::Item(_) => None,
+        }
     }
 
     /// An item that a conversation refers to.
     pub fn item(&self, owner: &str, id: &str) -> Option<Item> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.items.get(&item_key(owner, id)).cloned()
+        match self.state().entries.get(&item_key(owner, id))? {
+            Entry::Item(item) => Some(Item::clone(item)),
+            Entry::Answer(_) => None,
+        }
     }
 
     /// Remembers an item that a conversation may refer to, if it is not very long.
     pub fn put_item(&self, owner: &str, id: &str, item: Item) {
-        if matches!(&item, Item::OfModel { text, .. } if text.len() > MAX_ITEM_BYTES) {
+        if item_bytes(&item) > MAX_ITEM_BYTES {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.items.put(item_key(owner, id), item);
+        let entry = Entry::Item(Arc::new(item));
+        self.state()
+            .put(item_key(owner, id), entry, self.most_bytes);
     }
 
     /// Remembers an answer.
     pub fn put(&self, key: ConversationKey, remembered: Remembered) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.bytes += remembered.bytes();
-        if let Some((_, former)) = state.answers.push(key, Arc::new(remembered)) {
-            state.bytes = state.bytes.saturating_sub(former.bytes());
-        }
-        while state.bytes > self.most_bytes {
-            let Some((_, oldest)) = state.answers.pop_lru() else {
-                return;
-            };
-            state.bytes = state.bytes.saturating_sub(oldest.bytes());
-        }
+        let entry = Entry::Answer(Arc::new(remembered));
+        self.state().put(key, entry, self.most_bytes);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -282,5 +340,79 @@ fn unknown_item() -> Item {
     Item::OfModel {
         text: String::new(),
         calls: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(entries: usize, most_bytes: usize) -> Memory {
+        Memory::new(NonZeroUsize::new(entries).unwrap(), most_bytes)
+    }
+
+    fn key(text: &str) -> ConversationKey {
+        Identity::new("o", text).key()
+    }
+
+    fn answer(bytes: usize) -> Remembered {
+        Remembered {
+            items: vec![vec![b'x'; bytes].into()],
+            ..Remembered::default()
+        }
+    }
+
+    fn said(text: &str, arguments: &str) -> Item {
+        let call = ModelCall {
+            arguments: arguments.to_owned(),
+            ..ModelCall::default()
+        };
+        Item::OfModel {
+            text: text.to_owned(),
+            calls: vec![call],
+        }
+    }
+
+    #[test]
+    fn answers_and_items_together_keep_within_the_bytes() {
+        const MOST: usize = 100_000;
+        let memory = memory(1_000, MOST);
+        for number in 0..200 {
+            memory.put(key(&format!("answer {number}")), answer(3_000));
+            let item = said(&"y".repeat(2_000), &"z".repeat(2_000));
+            memory.put_item("o", &format!("item {number}"), item);
+            let state = memory.state();
+            let counted: usize = state.entries.iter().map(|(_, entry)| entry.bytes()).sum();
+            assert_eq!(state.bytes, counted);
+            assert!(counted <= MOST, "{counted} bytes after {number}");
+        }
+        assert!(memory.get(&key("answer 199")).is_some());
+        assert!(memory.item("o", "item 199").is_some());
+        assert!(memory.get(&key("answer 0")).is_none());
+        assert!(memory.item("o", "item 0").is_none());
+    }
+
+    #[test]
+    fn what_alone_is_too_large_is_not_kept() {
+        let memory = memory(10, 10_000);
+        memory.put(key("small"), answer(10));
+        memory.put(key("huge"), answer(10));
+        memory.put(key("huge"), answer(20_000));
+        assert!(memory.get(&key("huge")).is_none());
+        assert!(memory.get(&key("small")).is_some());
+        memory.put_item("o", "long", said("", &"z".repeat(MAX_ITEM_BYTES)));
+        assert!(memory.item("o", "long").is_none());
+        assert!(memory.state().bytes <= 10_000);
+    }
+
+    #[test]
+    fn the_number_of_entries_is_bounded_and_the_last_used_stay() {
+        let memory = memory(2, usize::MAX);
+        memory.put(key("a"), answer(1));
+        memory.put(key("b"), answer(1));
+        assert!(memory.get(&key("a")).is_some());
+        memory.put(key("c"), answer(1));
+        assert!(memory.get(&key("b")).is_none());
+        assert!(memory.get(&key("a")).is_some());
     }
 }

@@ -115,7 +115,7 @@ impl Rounds {
         let begun = Instant::now();
         let upstream = &self.exchange.proxy.0.upstream;
         let chunk = upstream.chunk(response).await;
-        self.exchange.figures.model += begun.elapsed();
+        self.exchange.report.figures.model += begun.elapsed();
         match chunk? {
             Some(bytes) => {
                 self.frames.push(&bytes);
@@ -157,7 +157,7 @@ impl Rounds {
         match self.exchange.after(round, client_id).await {
             Next::Done => {
                 self.answer.close(&mut self.out);
-                self.exchange.figures.count(self.answer.usage());
+                self.exchange.report.figures.count(self.answer.usage());
                 self.exchange.answered();
                 Ok(())
             }

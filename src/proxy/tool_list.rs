@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::llm::ToolSpec;
 use crate::proxy::dialect::{Dialect, OfferedTool, Protocol, ToolKind};
+use crate::proxy::not_deferred::{NotDeferred, Reason};
 use crate::proxy::{json, search_tool};
 
 /// Bytes of a definition for each token, roughly: JSON of tools has 3.5 to 4.5 by o200k.
@@ -47,6 +48,8 @@ pub struct Deferral {
     pub above_tokens: usize,
     /// Tools that are always shown: names, in which `*` stands for any text.
     pub pins: Vec<String>,
+    /// Most tools of a list that is searched.
+    pub max_tools: usize,
 }
 
 /// A list of tools, read once.
@@ -64,6 +67,8 @@ pub struct ToolList {
     /// The name of the search tool.
     pub search_name: String,
     search_tool: Bytes,
+    /// Pins that fit none of the tools.
+    pub idle_pins: Vec<String>,
     /// Tokens of all tools, estimated.
     pub tokens: usize,
     /// Bytes in memory, about.
@@ -77,34 +82,42 @@ struct ListedTool {
 }
 
 impl ToolList {
-    /// Reads a list. `None` where it is left to the provider: it is no list, two tools have one
-    /// name, the provider itself searches in it, or nothing in it is deferred.
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// Why nothing in it is deferred.
     pub fn read(
         id: ListId,
         owner: &str,
         protocol: &dyn Protocol,
         deferral: &Deferral,
         tools: &Bytes,
-    ) -> Option<Self> {
+    ) -> Result<Self, NotDeferred> {
+        // Before the list is split, which takes memory for each tool.
+        let number = counted(tools)?;
+        if number > deferral.max_tools {
+            return Err(Reason::TooManyTools.with_tools(number));
+        }
         let (tools, bytes) = (Bytes::copy_from_slice(tools), tools.len());
-        let tools: Vec<ListedTool> = json::items(&tools)?
+        let tools: Vec<ListedTool> = json::items(&tools)
+            .ok_or(Reason::UnreadableTools.with_tools(number))?
             .iter()
             .map(|json| listed(protocol.tool(json)))
             .collect();
         let is_native = |listed: &ListedTool| listed.tool.kind == ToolKind::NativeSearch;
         if tools.iter().any(is_native) {
-            return None;
+            return Err(Reason::ProviderSearches.with_tools(number));
         }
         let mut by_name = HashMap::new();
         for (place, listed) in tools.iter().enumerate() {
             let name = &listed.tool.name;
             if !name.is_empty() && by_name.insert(name.clone(), place).is_some() {
-                return None;
+                return Err(Reason::SameName.with_tools(number));
             }
         }
         let (deferred, visible) = divide(&tools, deferral);
         if deferred.is_empty() {
-            return None;
+            return Err(Reason::ShortList.with_tools(number));
         }
         let search_name = search_tool::name(by_name.keys().map(String::as_str));
         let names: Vec<&str> = deferred
@@ -112,10 +125,11 @@ impl ToolList {
             .map(|place| tools[*place].tool.name.as_str())
             .collect();
         let spec = search_tool::spec(&search_name, &names);
-        Some(ToolList {
+        Ok(ToolList {
             id,
             owner: owner.to_owned(),
             search_tool: definition(protocol, &spec, &tools, &deferred),
+            idle_pins: idle_pins(&tools, &deferral.pins),
             tokens: tools.iter().map(|listed| listed.tokens).sum(),
             // The texts, the names in the map, and what the entries themselves take.
             bytes: bytes + tools.len() * (3 * size_of::<ListedTool>()),
@@ -208,6 +222,16 @@ impl ToolList {
     }
 }
 
+/// The number of tools of a list that has some.
+fn counted(tools: &[u8]) -> Result<usize, NotDeferred> {
+    match json::count(tools) {
+        Some(0) => Err(Reason::NoTools.with_tools(0)),
+        Some(number) => Ok(number),
+        None if tools == b"null" => Err(Reason::NoTools.with_tools(0)),
+        None => Err(Reason::UnreadableTools.with_tools(0)),
+    }
+}
+
 fn listed(tool: OfferedTool) -> ListedTool {
     ListedTool {
         tokens: estimated_tokens(&tool.json),
@@ -251,6 +275,12 @@ fn divide(tools: &[ListedTool], deferral: &Deferral) -> (Vec<usize>, Vec<usize>)
     (0..tools.len()).partition(|place| is_deferred(&tools[*place]))
 }
 
+/// The pins that fit none of these tools.
+fn idle_pins(tools: &[ListedTool], pins: &[String]) -> Vec<String> {
+    let fits_none = |pin: &&String| !tools.iter().any(|listed| matches(pin, &listed.tool.name));
+    pins.iter().filter(fits_none).cloned().collect()
+}
+
 /// Whether a name matches a pattern, in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
@@ -289,10 +319,11 @@ fn definition(
 mod tests {
     use super::*;
 
-    fn read(above_tokens: usize, pins: &[&str], tools: &str) -> Option<ToolList> {
+    fn read(above_tokens: usize, pins: &[&str], tools: &str) -> Result<ToolList, NotDeferred> {
         let deferral = Deferral {
             above_tokens,
             pins: pins.iter().map(|pin| (*pin).to_owned()).collect(),
+            max_tools: 4,
         };
         let id = ListId::of("o", Dialect::Chat, &deferral, tools.as_bytes());
         let tools = Bytes::from(tools.to_owned());
@@ -332,8 +363,10 @@ mod tests {
             hosted.to_owned(),
         ];
         let text = format!("[{}]", tools.join(","));
-        assert!(read(1000, &[], &text).is_none());
-        let list = read(20, &["a_*"], &text).unwrap();
+        let short = read(1000, &[], &text).unwrap_err();
+        assert_eq!(short, Reason::ShortList.with_tools(4));
+        let list = read(20, &["a_*", "mail_*"], &text).unwrap();
+        assert_eq!(list.idle_pins, ["mail_*"]);
         let deferred: Vec<&str> = list.deferred().map(|(name, _)| name).collect();
         assert_eq!(deferred, ["b"]);
         let shown = shown(&list, &[]);
@@ -344,12 +377,24 @@ mod tests {
     }
 
     #[test]
-    fn two_tools_of_one_name_and_a_native_search_are_left_alone() {
+    fn a_list_that_is_left_alone_says_why() {
         let a = function("a", "");
-        assert!(read(0, &[], &format!("[{a},{a}]")).is_none());
-        assert!(read(0, &[], &format!("[{a},{{\"type\":\"tool_search\"}}]")).is_none());
-        assert!(read(0, &[], "{}").is_none());
-        assert!(read(0, &[], &format!("[{a}]")).is_some());
+        for (tools, reason, number) in [
+            (format!("[{a},{a}]"), Reason::SameName, 2),
+            (
+                format!("[{a},{{\"type\":\"tool_search\"}}]"),
+                Reason::ProviderSearches,
+                2,
+            ),
+            ("{}".to_owned(), Reason::UnreadableTools, 0),
+            ("null".to_owned(), Reason::NoTools, 0),
+            ("[]".to_owned(), Reason::NoTools, 0),
+            (format!("[{a},1,2,3,4]"), Reason::TooManyTools, 5),
+        ] {
+            let left_alone = read(0, &[], &tools).unwrap_err();
+            assert_eq!(left_alone, reason.with_tools(number), "{tools}");
+        }
+        assert!(read(0, &[], &format!("[{a}]")).is_ok());
     }
 
     #[test]

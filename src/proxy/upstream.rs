@@ -134,8 +134,6 @@ impl Upstream {
             .pool_idle_timeout(POOL_IDLE)
             // A redirected request would be sent without its body, or with its key to another host.
             .redirect(reqwest::redirect::Policy::none());
-        let is_loopback =
-            |url: &Url| matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
         if is_loopback(&base) && is_loopback(&messages) {
             builder = builder.no_proxy();
         }
@@ -149,6 +147,24 @@ impl Upstream {
             base,
             messages,
         })
+    }
+
+    /// The addresses of providers on other machines for which there is no key.
+    pub fn keyless_addresses(&self) -> Vec<String> {
+        let own_messages = self.config.messages_url.is_some();
+        let providers = [
+            (&self.base, self.config.key.is_none()),
+            (
+                &self.messages,
+                own_messages && self.config.messages_key.is_none(),
+            ),
+        ];
+        let keyless = providers
+            .into_iter()
+            .filter(|(url, lacks_key)| *lacks_key && !is_loopback(url));
+        keyless
+            .map(|(url, _)| url.origin().ascii_serialization())
+            .collect()
     }
 
     /// Sends a request of a dialect, and waits for the beginning of the answer.
@@ -316,6 +332,11 @@ fn base_of(text: &str) -> Result<Url, LlmError> {
     }
 }
 
+/// Whether a provider is on this machine, where few need keys.
+fn is_loopback(url: &Url) -> bool {
+    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
+}
+
 fn join(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
@@ -387,6 +408,10 @@ mod tests {
         config.messages_url = Some("http://other/v1/".into());
         assert_eq!(key_for(config.clone(), Dialect::Messages), None);
         let upstream = Upstream::new(config).unwrap();
+        assert_eq!(upstream.keyless_addresses(), ["http://other"]);
+        let local = UpstreamConfig::new("http://127.0.0.1:11434/v1");
+        let local = Upstream::new(local).unwrap();
+        assert_eq!(local.keyless_addresses(), Vec::<String>::new());
         let url = join(upstream.base_for(Dialect::Messages), "/messages");
         assert_eq!(url.as_str(), "http://other/v1/messages");
     }

@@ -1,14 +1,13 @@
 /** What passes as it is, and what the model must see in the cases that are not plain. */
 
 import assert from "node:assert/strict";
-import OpenAI from "openai";
 import { questions } from "./conversation.mjs";
 import { asking } from "./model.mjs";
 import { KEY } from "./provider.mjs";
 import { DIALECTS } from "./dialects.mjs";
 import { Server } from "./server.mjs";
 import { SHAPES } from "./tools.mjs";
-import { client, conversation } from "./ways.mjs";
+import { conversation } from "./ways.mjs";
 
 const HEADERS = {
   chat: { authorization: `Bearer ${KEY}` },
@@ -196,23 +195,6 @@ async function forgotten(world, dialect) {
   }
 }
 
-/** The server's own agent answers; its model is the same provider. */
-async function agent({ provider }) {
-  const server = await Server.start(provider.url, { environment: { TOOLSCOUT_LLM_KEY: KEY, TOOLSCOUT_MODEL: "scripted" } });
-  try {
-    const openai = client(OpenAI, server.url, "none");
-    const asked = { model: "toolscout/agent", messages: [{ role: "user", content: asking("Who are you?", { answer: "The agent 🙂." }) }] };
-    const whole = await openai.chat.completions.create(asked);
-    assert.equal(whole.choices[0].message.content, "The agent 🙂.");
-    const { content } = await openai.chat.completions.stream(asked).finalMessage();
-    assert.equal(content, "The agent 🙂.");
-    const models = (await openai.models.list()).data.map(({ id }) => id);
-    assert.deepEqual(models.filter((id) => ["toolscout/agent", "scripted"].includes(id)).sort(), ["scripted", "toolscout/agent"]);
-  } finally {
-    await server.end();
-  }
-}
-
 export const passing = {
   "passes: a short list, byte for byte": dialects(short),
   "passes: the provider's own search": dialects(native),
@@ -225,5 +207,4 @@ export const passing = {
   "shown: what was called, after a restart": dialects(forgotten),
   "answers: two tools of one name": dialects(twins),
   "answers: usage in all": dialects(accounts),
-  "answers: the server's agent": agent,
 };

@@ -7,6 +7,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { agent } from "./agent.mjs";
+import { bounds } from "./bounds.mjs";
 import { examples } from "./examples.mjs";
 import { faults } from "./faults.mjs";
 import { passing } from "./passing.mjs";
@@ -50,7 +52,7 @@ writeFileSync(toolsFile, JSON.stringify(tools.map(({ name, description, paramete
 const provider = await Provider.start();
 const server = process.env.TOOLSCOUT ? await Server.start(provider.url) : null;
 let failed = 0;
-for (const [name, check] of Object.entries({ ...examples, ...sdks, ...together, ...(server && { ...passing, ...faults, ...leaks }) })) {
+for (const [name, check] of Object.entries({ ...examples, ...sdks, ...together, ...(server && { ...passing, ...agent, ...bounds, ...faults, ...leaks }) })) {
   if (name.includes(only) && !(await checked(name, check, { provider, server, tools, toolsFile }))) failed += 1;
 }
 await server?.end();

@@ -1,6 +1,6 @@
 """Conversations over the Python SDKs in every way they have to ask: whole, as a stream, by a helper, async.
 
-Reads cases as JSON, one a line: `mode`, `questions`, `key`, `retries`. Prints for each what the client saw, as JSON: the
+Reads cases as JSON, one a line: `mode`, `questions`, `key`, `retries`, `model`. Prints for each what the client saw, as JSON: the
 answers, or the error.
 """
 
@@ -49,7 +49,7 @@ class Chat:
 
     @property
     def request(self):
-        return {"model": "gpt-5.4-mini", "messages": self.messages, "tools": self.tools}
+        return {"model": self.model or "gpt-5.4-mini", "messages": self.messages, "tools": self.tools}
 
     async def turn(self):
         message = await self.ask()
@@ -125,7 +125,7 @@ class Responses:
 
     @property
     def request(self):
-        return {"model": "gpt-5.4-mini", "input": self.input, "tools": self.tools}
+        return {"model": self.model or "gpt-5.4-mini", "input": self.input, "tools": self.tools}
 
     async def turn(self):
         response = await self.ask()
@@ -215,7 +215,7 @@ class Messages:
 
     @property
     def request(self):
-        return {"model": "claude-sonnet-5", "max_tokens": 1024, "messages": self.messages, "tools": self.tools}
+        return {"model": self.model or "claude-sonnet-5", "max_tokens": 1024, "messages": self.messages, "tools": self.tools}
 
     async def turn(self):
         message = await self.ask()
@@ -295,6 +295,7 @@ async def converse(case):
     url = URL if make.__module__.startswith("anthropic") else f"{URL}/v1"
     client = make(base_url=url, api_key=case["key"], max_retries=case.get("retries", 0), timeout=LIMIT_S)
     conversation, answers = way(client), []
+    conversation.model = case.get("model")
     try:
         for question in case["questions"]:
             conversation.user(question)

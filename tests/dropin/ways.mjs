@@ -36,7 +36,7 @@ class Chat extends Conversation {
   }
 
   get request() {
-    return { model: "gpt-5.4-mini", messages: this.messages, tools: this.tools };
+    return { model: this.model ?? "gpt-5.4-mini", messages: this.messages, tools: this.tools };
   }
 
   async turn() {
@@ -118,7 +118,7 @@ class Responses extends Conversation {
   }
 
   get request() {
-    return { model: "gpt-5.4-mini", input: this.messages, tools: this.tools };
+    return { model: this.model ?? "gpt-5.4-mini", input: this.messages, tools: this.tools };
   }
 
   async turn() {
@@ -178,7 +178,7 @@ class Messages extends Conversation {
   }
 
   get request() {
-    return { model: "claude-sonnet-5", max_tokens: 1024, messages: this.messages, tools: this.tools };
+    return { model: this.model ?? "claude-sonnet-5", max_tokens: 1024, messages: this.messages, tools: this.tools };
   }
 
   async turn() {
@@ -261,8 +261,9 @@ export function client(Client, url, apiKey, options = {}) {
   return new Client({ baseURL: Client === OpenAI ? `${url}/v1` : url, apiKey, maxRetries: 0, timeout: 60_000, ...options });
 }
 
-/** A conversation in one way. */
-export function conversation(way, url, tools, key, options) {
+/** A conversation in one way, with a model of its own or the usual one. */
+export function conversation(way, url, tools, key, options = {}) {
   const [Client, Way] = WAYS[way];
-  return new Way(client(Client, url, key, options), tools);
+  const { model, ...more } = options;
+  return Object.assign(new Way(client(Client, url, key, more), tools), { model });
 }

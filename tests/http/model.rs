@@ -1,7 +1,7 @@
 //! Requests that pass to a model's provider, played by a script: what it is sent, and what clients
 //! get of it. `scripts/check_dropin.sh` has the SDKs that others wrote.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,17 +15,20 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use toolscout::agent::Agent;
+use toolscout::agent::{Agent, AgentConfig};
+use toolscout::gate::Policies;
+use toolscout::http::AgentSource;
 use toolscout::keys::Scope;
 use toolscout::llm::ScriptedModel;
-use toolscout::llm::script::Reply;
+use toolscout::llm::script::{Reply, ToolOutcome};
 use toolscout::proxy::{ProxyConfig, UpstreamConfig};
+use toolscout::tools::ScriptedTools;
 
 use super::server::{Answer, PATIENCE, Server, read};
 
 /// A provider that answers what it was told to, in order.
-struct Provider {
-    url: String,
+pub struct Provider {
+    pub url: String,
     state: Arc<Script>,
 }
 
@@ -37,7 +40,7 @@ struct Script {
     dropped: Notify,
 }
 
-enum Scripted {
+pub enum Scripted {
     /// A status and a body.
     Json(u16, Value),
     /// Server-sent events, as they are written.
@@ -49,7 +52,7 @@ enum Scripted {
 }
 
 impl Provider {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let state = Arc::<Script>::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -58,17 +61,17 @@ impl Provider {
         Provider { url, state }
     }
 
-    fn reply(&self, reply: Scripted) {
+    pub fn reply(&self, reply: Scripted) {
         self.state.replies.lock().unwrap().push_back(reply);
     }
 
     /// The bodies that it was sent, as text.
-    fn sent(&self) -> Vec<String> {
+    pub fn sent(&self) -> Vec<String> {
         let requests = self.state.requests.lock().unwrap();
         requests.iter().map(|(_, _, body)| body.clone()).collect()
     }
 
-    fn sent_json(&self) -> Vec<Value> {
+    pub fn sent_json(&self) -> Vec<Value> {
         let sent = self.sent();
         sent.iter()
             .map(|body| serde_json::from_str(body).unwrap())
@@ -148,7 +151,7 @@ async fn play(State(played): State<Arc<Script>>, request: Request) -> Response {
 }
 
 /// A server before a provider. Every list of tools is deferred.
-async fn start(change: impl FnOnce(&mut ProxyConfig)) -> (Server, Provider) {
+pub async fn start(change: impl FnOnce(&mut ProxyConfig)) -> (Server, Provider) {
     let provider = Provider::start().await;
     let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
     config.defer_above_tokens = 0;
@@ -159,21 +162,21 @@ async fn start(change: impl FnOnce(&mut ProxyConfig)) -> (Server, Provider) {
 
 /// How a dialect writes what the tests need.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Api {
+pub enum Api {
     Chat,
     Responses,
     Messages,
 }
 
-use Api::{Chat, Messages, Responses};
+pub use Api::{Chat, Messages, Responses};
 
-const APIS: [Api; 3] = [Chat, Responses, Messages];
+pub const APIS: [Api; 3] = [Chat, Responses, Messages];
 
 /// A call as a script writes it: its id, name and arguments.
-type Call<'c> = (&'c str, &'c str, Value);
+pub type Call<'c> = (&'c str, &'c str, Value);
 
 impl Api {
-    fn path(self) -> &'static str {
+    pub fn path(self) -> &'static str {
         match self {
             Chat => "/v1/chat/completions",
             Responses => "/v1/responses",
@@ -181,14 +184,14 @@ impl Api {
         }
     }
 
-    fn history(self) -> &'static str {
+    pub fn history(self) -> &'static str {
         match self {
             Responses => "input",
             Chat | Messages => "messages",
         }
     }
 
-    fn tool(self, name: &str, description: &str) -> Value {
+    pub fn tool(self, name: &str, description: &str) -> Value {
         let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
         match self {
             Chat => json!({ "type": "function", "function": {
@@ -200,7 +203,7 @@ impl Api {
         }
     }
 
-    fn tools(self) -> Value {
+    pub fn tools(self) -> Value {
         json!([
             self.tool("mail_send", "Sends an email to a person."),
             self.tool("weather_forecast", "Forecast of the weather for a city."),
@@ -208,14 +211,14 @@ impl Api {
         ])
     }
 
-    fn request(self, history: &Value, streams: bool) -> Value {
+    pub fn request(self, history: &Value, streams: bool) -> Value {
         let mut request = json!({ "model": "m", "tools": self.tools(), "stream": streams });
         request[self.history()] = history.clone();
         request
     }
 
     /// The provider's answer: a text, if there is one, and calls.
-    fn reply(self, number: usize, text: &str, calls: &[Call<'_>], streams: bool) -> Scripted {
+    pub fn reply(self, number: usize, text: &str, calls: &[Call<'_>], streams: bool) -> Scripted {
         let body = self.body(number, text, calls);
         match streams {
             true => Scripted::Events(self.events(&body)),
@@ -292,7 +295,7 @@ impl Api {
     }
 
     /// What the client has of an answer: id, text, calls, and usage of the input.
-    fn read(self, answer: &Answer, streams: bool) -> Seen {
+    pub fn read(self, answer: &Answer, streams: bool) -> Seen {
         let body = match streams {
             true => self.joined(answer.body.as_str().expect("a stream")),
             false => answer.body.clone(),
@@ -345,7 +348,7 @@ impl Api {
     }
 
     /// The body that a client puts together from events.
-    fn joined(self, text: &str) -> Value {
+    pub fn joined(self, text: &str) -> Value {
         let events = text.split("\n\n").filter_map(|event| {
             let data = event.lines().find_map(|line| line.strip_prefix("data: "))?;
             (data != "[DONE]").then(|| serde_json::from_str::<Value>(data).unwrap())
@@ -363,7 +366,7 @@ impl Api {
         }
     }
 
-    fn question(text: &str) -> Value {
+    pub fn question(text: &str) -> Value {
         json!({ "role": "user", "content": text })
     }
 
@@ -378,9 +381,9 @@ impl Api {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+pub struct Seen {
     id: String,
-    text: String,
+    pub text: String,
     calls: Vec<(String, String)>,
     input_tokens: Value,
     /// What the client adds to its conversation.
@@ -605,7 +608,7 @@ async fn ask(server: &Server, api: Api, history: &mut Value, streams: bool) -> (
     (seen, answer)
 }
 
-fn names(request: &Value) -> Vec<String> {
+pub fn names(request: &Value) -> Vec<String> {
     let tools = request["tools"].as_array().unwrap();
     tools
         .iter()
@@ -616,7 +619,7 @@ fn names(request: &Value) -> Vec<String> {
         .collect()
 }
 
-fn find(query: &str) -> Value {
+pub fn find(query: &str) -> Value {
     json!({ "query": query, "limit": 1 })
 }
 
@@ -1010,27 +1013,52 @@ async fn a_response_is_continued_by_the_id_that_the_client_knows() {
     }
 }
 
+/// An agent that has this tool and may call it.
+fn agent_with(tool: Option<&str>) -> AgentSource {
+    let outcome = vec![ToolOutcome::Result(json!("the money is there"))];
+    let tools: HashMap<String, Vec<ToolOutcome>> = tool
+        .map(|id| (id.to_owned(), outcome))
+        .into_iter()
+        .collect();
+    Box::new(move |catalog| {
+        let agent = Agent::builder()
+            .llm(ScriptedModel::new("scripted", Vec::<Reply>::new()))
+            .config(AgentConfig {
+                policies: Policies::permissive(),
+                ..AgentConfig::default()
+            })
+            .tools(ScriptedTools::new(tools.clone()))
+            .shared_catalog(catalog);
+        Ok(agent.build()?)
+    })
+}
+
 #[tokio::test]
-async fn a_registered_catalog_is_searched_too() {
-    for calls_tools in [false, true] {
-        let (server, provider) = start(|config| config.calls_tools = calls_tools).await;
+async fn a_registered_catalog_is_searched_too_and_what_can_be_called_is_shown() {
+    let transfers = Some("bank/transfer_money");
+    for (calls_tools, connected) in [(false, transfers), (true, None), (true, transfers)] {
+        let provider = Provider::start().await;
+        let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
+        config.calls_tools = calls_tools;
+        let server = Server::start_with(|settings| {
+            settings.proxy = Some(config);
+            settings.agent = Some(agent_with(connected));
+        })
+        .await;
         let tools = json!([
             super::server::tool("bank", "transfer_money", "Transfers money to an account."),
             super::server::tool("", "mail_send", "Transfers money by mail.")
         ]);
         let added = server.post("/v1/catalogs/default/tools", &tools).await;
         assert_eq!(added.status, 200);
+        let is_shown = calls_tools && connected.is_some();
         let search = json!({ "query": "transfer money to an account" });
         provider.reply(Chat.reply(1, "", &[("s1", "tool_search", search)], false));
-        let last = match calls_tools {
-            true => {
-                let transfer = ("t1", "bank__transfer_money", json!({ "text": "x" }));
-                provider.reply(Chat.reply(2, "", &[transfer], false));
-                3
-            }
-            false => 2,
-        };
-        provider.reply(Chat.reply(last, "Done.", &[], false));
+        if is_shown {
+            let transfer = ("t1", "bank__transfer_money", json!({ "text": "x" }));
+            provider.reply(Chat.reply(2, "", &[transfer], false));
+        }
+        provider.reply(Chat.reply(3, "Done.", &[], false));
         let request = Chat.request(&json!([Api::question("q")]), false);
         let sending = server.request(Method::POST, Chat.path()).json(&request);
         let answer = read(sending.header("x-toolscout-catalog", "default")).await;
@@ -1041,19 +1069,10 @@ async fn a_registered_catalog_is_searched_too() {
             shown.contains(&"mail_send".to_owned()),
             "the client's own: {shown:?}"
         );
-        assert_eq!(
-            shown.contains(&"bank__transfer_money".to_owned()),
-            calls_tools
-        );
-        if calls_tools {
-            // Nothing is connected that could call it, and the gate says so to the model.
-            let told = sent["messages"].as_array().unwrap().last().unwrap();
-            assert_eq!(told["tool_call_id"], "t1");
-            assert!(
-                told["content"].as_str().unwrap().contains("error"),
-                "{told}"
-            );
-        }
+        assert_eq!(shown.contains(&"bank__transfer_money".to_owned()), is_shown);
+        let told = sent["messages"].to_string();
+        assert_eq!(told.contains("transfer_money"), is_shown, "{told}");
+        assert_eq!(told.contains("the money is there"), is_shown, "{told}");
     }
     let (server, _provider) = start(|_| {}).await;
     let request = server.request(Method::POST, Chat.path()).json(&json!({}));
@@ -1064,38 +1083,156 @@ async fn a_registered_catalog_is_searched_too() {
     );
 }
 
-#[tokio::test]
-async fn our_agent_answers_as_a_model_and_remembers_the_conversation() {
-    let server = Server::start_with(|settings| {
-        settings.agent = Some(Box::new(|catalog| {
-            let replies = ["Hello!", "Hello again!"].map(Reply::text);
+/// A server whose agent answers with these texts, in order, and with nothing after them.
+async fn answering(texts: &'static [&'static str]) -> Server {
+    Server::start_with(move |settings| {
+        settings.agent = Some(Box::new(move |catalog| {
             let agent = Agent::builder()
-                .llm(ScriptedModel::new("scripted", replies))
+                .llm(ScriptedModel::new(
+                    "scripted",
+                    texts.iter().map(|text| Reply::text(*text)),
+                ))
                 .shared_catalog(catalog);
             Ok(agent.build()?)
         }));
     })
-    .await;
-    let models = server.get("/v1/models").await;
-    assert_eq!(models.body["data"][0]["id"], "toolscout/agent");
-    let mut request = json!({ "model": "toolscout/agent", "messages": [Api::question("Hi")] });
-    let answer = server.post(Chat.path(), &request).await;
-    let message = answer.body["choices"][0]["message"].clone();
-    assert_eq!(message["content"], "Hello!", "{answer:?}");
-    let messages = request["messages"].as_array_mut().unwrap();
-    messages.extend([message, Api::question("And again?")]);
-    request["stream"] = true.into();
-    let answer = server.post(Chat.path(), &request).await;
-    let joined = Chat.joined(answer.body.as_str().unwrap());
-    assert_eq!(joined["choices"][0]["message"]["content"], "Hello again!");
-    let kept = server.get("/v1/agent/conversations").await;
-    let kept = kept.body["conversations"].as_array().unwrap().clone();
-    assert_eq!(kept.len(), 1, "both questions are in one: {kept:?}");
-    let refused = server.post(Messages.path(), &request).await;
+    .await
+}
+
+fn question_to_the_agent(api: Api, history: &Value, streams: bool) -> Value {
+    let mut request = json!({ "model": "toolscout/agent", "stream": streams });
+    request[api.history()] = history.clone();
+    request
+}
+
+#[tokio::test]
+async fn our_agent_answers_as_a_model_of_each_api_and_remembers_the_conversation() {
+    for (api, streams) in APIS.into_iter().flat_map(|api| [(api, false), (api, true)]) {
+        let server = answering(&["Hello there!", "Hello again!"]).await;
+        let models = server.get("/v1/models").await;
+        assert_eq!(models.body["data"][0]["id"], "toolscout/agent");
+        let mut history = json!([Api::question("Hi")]);
+        for expected in ["Hello there!", "Hello again!"] {
+            let request = question_to_the_agent(api, &history, streams);
+            let answer = server.post(api.path(), &request).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let (text, items) = of_agent(api, &answer, streams);
+            assert_eq!(text, expected, "{api:?} {streams}");
+            let known = history.as_array_mut().unwrap();
+            known.extend(items);
+            known.push(Api::question("And again?"));
+        }
+        let kept = server.get("/v1/agent/conversations").await;
+        let kept = kept.body["conversations"].as_array().unwrap().clone();
+        assert_eq!(
+            kept.len(),
+            1,
+            "{api:?}: both questions are in one: {kept:?}"
+        );
+
+        // The script is at its end.
+        let failed = server
+            .post(api.path(), &question_to_the_agent(api, &history, streams))
+            .await;
+        let text = failed.body.to_string();
+        assert!(text.contains("no reply left"), "{api:?}: {text}");
+        let is_error = match streams {
+            true => failed.status == 200 && text.contains("error"),
+            false => failed.status == 502,
+        };
+        assert!(is_error, "{failed:?}");
+        for unknown in [json!([]), json!([{ "role": "assistant", "content": "Hi" }])] {
+            let request = question_to_the_agent(api, &unknown, streams);
+            let refused = server.post(api.path(), &request).await;
+            assert_eq!(refused.status, 400, "{refused:?}");
+            assert!(refused.message().contains("no question"), "{refused:?}");
+        }
+    }
+}
+
+/// The text of the agent's answer, and what the client adds to its conversation.
+fn of_agent(api: Api, answer: &Answer, streams: bool) -> (String, Vec<Value>) {
+    let body = match streams {
+        true => api.joined(answer.body.as_str().expect("a stream")),
+        false => answer.body.clone(),
+    };
+    if !(api == Chat && streams) {
+        assert_eq!(body["model"], "toolscout/agent");
+    }
+    match api {
+        Chat => {
+            let message = body["choices"][0]["message"].clone();
+            (
+                message["content"].as_str().unwrap().to_owned(),
+                vec![message],
+            )
+        }
+        Responses => {
+            assert_eq!(body["status"], "completed");
+            let text = body["output"][0]["content"][0]["text"].as_str().unwrap();
+            (text.to_owned(), body["output"].as_array().unwrap().clone())
+        }
+        Messages => {
+            assert_eq!(body["stop_reason"], "end_turn");
+            let text = body["content"][0]["text"].as_str().unwrap();
+            let message = json!({ "role": "assistant", "content": body["content"] });
+            (text.to_owned(), vec![message])
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_our_agent_is_continued_by_its_id() {
+    let server = answering(&["Hello there!", "Hello again!"]).await;
+    let mut request = json!({ "model": "toolscout/agent", "input": "Hi" });
+    let first = server.post(Responses.path(), &request).await;
+    request["previous_response_id"] = first.body["id"].clone();
+    let second = server.post(Responses.path(), &request).await;
     assert_eq!(
-        (refused.status.as_u16(), &refused.body["type"]),
-        (400, &json!("error"))
+        second.body["output"][0]["content"][0]["text"],
+        "Hello again!"
     );
+    assert_eq!(second.body["previous_response_id"], first.body["id"]);
+    let kept = server.get("/v1/agent/conversations").await;
+    assert_eq!(kept.body["conversations"].as_array().unwrap().len(), 1);
+    request["previous_response_id"] = "resp_of_nobody".into();
+    let refused = server.post(Responses.path(), &request).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.error_code()),
+        (400, "previous_response_not_found")
+    );
+}
+
+#[tokio::test]
+async fn tokens_of_our_agent_come_in_a_stream_where_they_are_asked_for() {
+    for asks in [false, true] {
+        let server = answering(&["Hello there!"]).await;
+        let mut request = question_to_the_agent(Chat, &json!([Api::question("Hi")]), true);
+        if asks {
+            request["stream_options"] = json!({ "include_usage": true });
+        }
+        let answer = server.post(Chat.path(), &request).await;
+        let joined = Chat.joined(answer.body.as_str().unwrap());
+        assert_eq!(joined["usage"].is_object(), asks, "{joined}");
+    }
+}
+
+#[tokio::test]
+async fn a_script_says_which_model_there_is() {
+    let server = answering(&[]).await;
+    for api in APIS {
+        let answer = server
+            .post(api.path(), &json!({ "model": "gpt-5.4-mini" }))
+            .await;
+        assert_eq!(answer.status, 404, "{answer:?}");
+        for part in [
+            "\"gpt-5.4-mini\"",
+            "\"toolscout/agent\" is the only model",
+            "--llm URL",
+        ] {
+            assert!(answer.message().contains(part), "{answer:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -8,11 +8,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolscout::gate::audit::AuditLog;
+use toolscout::http::Settings;
 use toolscout::keys::Scope;
 use toolscout::mcp::config::Transport;
 use toolscout::mcp::{OnChange, Pool, PoolConfig, ServerConfig};
+use toolscout::proxy::{ProxyConfig, UpstreamConfig};
 
-use super::server::{Answer, Server, read};
+use super::model::{Api, Chat, Provider, find, names};
+use super::server::{Answer, Server, read, tool};
 
 const CHANGES: &str = "/v1/catalogs/default/changes";
 const CALLS: &str = "/v1/catalogs/default/calls";
@@ -60,6 +63,10 @@ fn double(state: &Path) -> ServerConfig {
 impl Connected {
     /// With `s/read`, which reads, and `s/wipe`, which does more.
     async fn start(on_change: OnChange) -> Self {
+        Connected::start_with(on_change, |_| {}).await
+    }
+
+    async fn start_with(on_change: OnChange, change: impl FnOnce(&mut Settings)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("tools.json");
         let connected = Connected {
@@ -72,6 +79,7 @@ impl Connected {
                 };
                 config.limits.first_pause = Duration::from_millis(20);
                 settings.upstream = Pool::new(config);
+                change(settings);
             })
             .await,
             state,
@@ -476,4 +484,55 @@ async fn tags_are_counted_and_filter_the_list_of_tools() {
     );
     let bad = server.get("/v1/catalogs/default/tags?limit=0").await;
     assert_eq!(bad.error_code(), "invalid_value");
+}
+
+#[tokio::test]
+async fn a_model_is_shown_the_tools_of_connected_servers_alone() {
+    let provider = Provider::start().await;
+    let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
+    config.calls_tools = true;
+    let connected = Connected::start_with(OnChange::Warn, |settings| {
+        settings.proxy = Some(config);
+    })
+    .await;
+    // Its server was never connected.
+    let stray = json!([tool("gone", "read_file", "Reads a file. Reads any file.")]);
+    let added = connected
+        .server
+        .post("/v1/catalogs/default/tools", &stray)
+        .await;
+    assert_eq!(added.status, 200, "{added:?}");
+    provider.reply(Chat.reply(1, "", &[("s1", "tool_search", find("read a file"))], false));
+    let read_it = ("r1", "s__read", json!({ "count": 1 }));
+    provider.reply(Chat.reply(2, "", &[read_it], false));
+    provider.reply(Chat.reply(3, "Done.", &[], false));
+    let ask = async |history: &Value| {
+        let request = Chat.request(history, false);
+        let sending = connected.server.request(reqwest::Method::POST, Chat.path());
+        let sending = sending.header("x-toolscout-catalog", "default");
+        Chat.read(&read(sending.json(&request)).await, false)
+    };
+    let answer = ask(&json!([Api::question("q")])).await;
+    assert_eq!(answer.text, "Done.");
+    let sent = provider.sent_json();
+    assert_eq!(names(&sent[1]), ["tool_search", "s__read"]);
+    let told = sent[2]["messages"].to_string();
+    assert!(told.contains("read was called"), "{told}");
+    assert!(!told.contains("read_file"), "{told}");
+
+    // Once it is gone, a call of it still is none that the client could make.
+    connected
+        .change(json!([offered("wipe", "Wipes a file.", false)]))
+        .await;
+    connected.catalog_has(&["gone/read_file", "s/wipe"]).await;
+    let again = ("r2", "s__read", json!({ "count": 2 }));
+    provider.reply(Chat.reply(4, "", &[again], false));
+    provider.reply(Chat.reply(5, "It is gone.", &[], false));
+    let said = json!({ "role": "assistant", "content": "Done." });
+    let history = json!([Api::question("q"), said, Api::question("Again.")]);
+    assert_eq!(ask(&history).await.text, "It is gone.");
+    let sent = provider.sent_json();
+    assert_eq!(names(&sent[3]), ["tool_search"]);
+    let told = sent[4]["messages"].to_string();
+    assert!(told.contains("nothing that is connected offers"), "{told}");
 }

@@ -391,6 +391,41 @@ fn a_conversation_goes_on_on_another_node_after_its_own_was_killed() {
     );
 }
 
+#[test]
+#[ignore = "needs PostgreSQL: scripts/postgres.sh"]
+fn a_client_of_the_models_api_waits_for_a_run_on_another_node() {
+    let cluster = Cluster::new();
+    let replies = ["The first answer.", "The third answer."];
+    let one = node(
+        &cluster,
+        0,
+        &replies.map(|text| json!({ "reply": { "text": text } })),
+    );
+    let two = node(&cluster, 1, &[json!({ "hang": true })]);
+    let path = "/v1/chat/completions";
+    let question = |text: &str| json!({ "role": "user", "content": text });
+    let mut request = json!({ "model": "toolscout/agent", "messages": [question("first?")] });
+    let first = one.post(path, &request);
+    let message = first.body["choices"][0]["message"].clone();
+    assert_eq!(message["content"], "The first answer.", "{first:?}");
+    let kept = one.get("/v1/agent/conversations");
+    let conversation = kept.body["conversations"][0]["id"].as_str().unwrap();
+    let second = Asked::on(&two, "second?", Some(conversation));
+    let running = second.path();
+    one.until(&running, |answer| answer.body["running"] == true);
+
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.extend([message, question("third?")]);
+    let busy = one.post(path, &request);
+    assert_eq!((busy.status, busy.code()), (409, "conversation_busy"));
+    let stopped = one.post("/v1/agent/stop", &json!({ "conversation": conversation }));
+    assert_eq!(stopped.body["stopped"], true, "{stopped:?}");
+    assert_eq!(second.status(), "stopped");
+    let third = one.post(path, &request);
+    let text = &third.body["choices"][0]["message"]["content"];
+    assert_eq!(text, "The third answer.", "{third:?}");
+}
+
 /// A node whose model wants to send mail `times` times, each time in an answer of its own.
 fn mailing(cluster: &Cluster, times: usize) -> Node {
     let mut script = vec![json!({ "tool": "mail/send", "result": { "sent": true } })];

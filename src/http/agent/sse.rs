@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use futures_util::{Stream, stream};
@@ -10,9 +11,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ag_ui::AgUi;
-use crate::agent::{Event, RunStream};
-use crate::http::App;
-use crate::shutdown::Shutdown;
+use super::started::StartedRun;
+use crate::agent::Event;
 
 /// The format of the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -26,15 +26,13 @@ pub enum Dialect {
     AgUi,
 }
 
-/// The event stream of a run. At shutdown the server stops the run with `stop`, so that the stream
-/// ends with its last event.
-pub fn respond<F: Fn() + Send + 'static>(
-    run: RunStream,
+/// The event stream of a run, with comments at this interval while there are no events.
+pub fn respond(
+    run: StartedRun,
     dialect: Dialect,
     run_id: Option<String>,
-    app: &App,
-    stop: F,
-) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>> + use<F>> {
+    heartbeat: Duration,
+) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
     let translator = match dialect {
         Dialect::Own => Translator::Own,
         Dialect::AgUi => Translator::AgUi(AgUi::new(run.conversation().as_str(), run_id)),
@@ -44,15 +42,12 @@ pub fn respond<F: Fn() + Send + 'static>(
         translator,
         ready: VecDeque::new(),
         next_id: 1,
-        shutdown: app.shutdown.clone(),
-        stop,
-        stopped: false,
     };
     let events = stream::unfold(sender, |mut sender| async {
         let event = sender.next().await?;
         Some((Ok(event), sender))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(app.limits.heartbeat))
+    Sse::new(events).keep_alive(KeepAlive::new().interval(heartbeat))
 }
 
 enum Translator {
@@ -70,42 +65,23 @@ impl Translator {
     }
 }
 
-struct EventSender<S> {
-    run: RunStream,
+struct EventSender {
+    run: StartedRun,
     translator: Translator,
     /// Translated events to send: one event of a run may become several.
     ready: VecDeque<Value>,
     next_id: u64,
-    shutdown: Shutdown,
-    stop: S,
-    stopped: bool,
 }
 
-impl<S: Fn()> EventSender<S> {
+impl EventSender {
     async fn next(&mut self) -> Option<SseEvent> {
         while self.ready.is_empty() {
-            let event = self.next_run_event().await?;
+            let event = self.run.next().await?;
             self.ready.extend(self.translator.translate(event));
         }
         let event = self.ready.pop_front()?;
         let id = self.next_id.to_string();
         self.next_id += 1;
         Some(SseEvent::default().id(id).data(event.to_string()))
-    }
-
-    /// The next event of the run, which is stopped at shutdown.
-    async fn next_run_event(&mut self) -> Option<Event> {
-        if !self.stopped {
-            // Events that are ready go first, so that a stopped run still sends what it has.
-            tokio::select! {
-                biased;
-                next = self.run.next() => return next.map(|(_, event)| event),
-                () = self.shutdown.triggered() => {
-                    self.stopped = true;
-                    (self.stop)();
-                }
-            }
-        }
-        self.run.next().await.map(|(_, event)| event)
     }
 }

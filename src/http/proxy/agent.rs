@@ -1,30 +1,31 @@
-//! Our own agent as a model of chat completions.
+//! Our own agent as a model of the providers' APIs.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::http::HeaderMap;
 use axum::http::{HeaderValue, header};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use lru::LruCache;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{Problem, Sender};
-use crate::agent::{Event, Question, RunStream, StartError};
+use crate::agent::{Event, Question};
 use crate::clock::unix_ms;
 use crate::http::App;
-use crate::http::agent::configured_agent;
-use crate::http::error::ApiError;
+use crate::http::agent::{StartedRun, start};
 use crate::printable;
-use crate::proxy::{
-    AgentAnswer, AgentQuestion, AnswerBody, ConversationKey, Dialect, Failure, ProxyAnswer,
-};
+use crate::proxy::{AgentAnswer, AgentQuestion, AnswerBody, ConversationKey, Failure, ProxyAnswer};
 use crate::session::{ConversationId, TurnStatus};
 
 /// Conversations that are known by what their clients see of them.
 const MAX_CONVERSATIONS: NonZeroUsize = NonZeroUsize::new(10_000).expect("is not zero");
+
+/// Most characters of an id in a message.
+const MAX_ID_CHARS: usize = 100;
 
 /// The conversations of clients that send all of it with every question. Cheap to clone.
 #[derive(Clone)]
@@ -55,39 +56,40 @@ pub async fn answer(
     question: AgentQuestion,
 ) -> Result<ProxyAnswer, Problem> {
     sender.grant.reads(&app.default_catalog)?;
-    let agent = configured_agent(app)?;
-    let mut asked = Question::new(question.text.clone()).asked_by(sender.grant.sender());
     let continued = question.continued.as_ref();
-    if let Some(id) = continued.and_then(|key| app.agent_conversations.get(key)) {
-        asked = asked.in_conversation(id);
+    let conversation = continued.and_then(|key| app.agent_conversations.get(key));
+    if conversation.is_none()
+        && let Some(id) = &question.previous_id
+    {
+        return Err(unknown_answer(id).into());
     }
-    let permit = app
-        .runs
-        .admit(sender.grant.key())
-        .inspect_err(|_| app.metrics.rejected("runs"))?;
-    let run = agent
-        .start_with_guard(asked, permit)
-        .map_err(|error: StartError| ApiError::from(error))?;
+    let asked = Question::new(question.text.clone()).asked_by(sender.grant.sender());
+    let run = start(app, &sender.grant, asked, conversation).await?;
+    let created_s = (unix_ms(SystemTime::now()) / 1000).unsigned_abs();
     let answering = Answering {
         known: app.agent_conversations.clone(),
-        answer: AgentAnswer {
-            id: format!("chatcmpl-{}", Uuid::now_v7().simple()),
-            created: (unix_ms(SystemTime::now()) / 1000).unsigned_abs(),
-        },
-        streams: question.streams,
+        answer: AgentAnswer::to(&question, Uuid::now_v7().simple().to_string(), created_s),
+        heartbeat: app.limits.heartbeat,
         question,
         run,
-        text: String::new(),
-        figures: None,
         problem: None,
         is_begun: false,
         is_ended: false,
     };
-    if answering.streams {
+    if answering.question.streams {
         Ok(answering.streamed())
     } else {
         answering.whole().await
     }
+}
+
+fn unknown_answer(id: &str) -> Failure {
+    let message = format!(
+        "no answer of the agent has the id {:?}, or it is too long ago; send all of `input` without \
+         `previous_response_id`",
+        printable::excerpt(id, MAX_ID_CHARS)
+    );
+    Failure::new(400, "previous_response_not_found", message)
 }
 
 /// A run of the agent whose answer is being written.
@@ -95,11 +97,8 @@ struct Answering {
     known: KnownConversations,
     question: AgentQuestion,
     answer: AgentAnswer,
-    streams: bool,
-    run: RunStream,
-    text: String,
-    /// Tokens of prompts and answers.
-    figures: Option<(u64, u64)>,
+    heartbeat: Duration,
+    run: StartedRun,
     problem: Option<String>,
     is_begun: bool,
     is_ended: bool,
@@ -107,12 +106,11 @@ struct Answering {
 
 impl Answering {
     async fn whole(mut self) -> Result<ProxyAnswer, Problem> {
-        while self.next_text().await.is_some() {}
+        while self.next_part_of_text().await.is_some() {}
         if let Some(problem) = self.problem.take() {
             return Err(Failure::new(502, "agent_failed", problem).into());
         }
-        let (input, output) = self.figures.unwrap_or_default();
-        let body = self.answer.whole(&self.text, input, output);
+        let body = self.answer.whole();
         Ok(respond("application/json", AnswerBody::Whole(body)))
     }
 
@@ -132,54 +130,58 @@ impl Answering {
             self.is_begun = true;
             return Some(self.answer.begin());
         }
-        if let Some(text) = self.next_text().await {
-            return Some(self.answer.text(&text));
+        let heartbeat = self.heartbeat;
+        match timeout(heartbeat, self.next_part_of_text()).await {
+            Err(_) => return Some(AgentAnswer::heartbeat()),
+            Ok(Some(part)) => return Some(part),
+            Ok(None) => self.is_ended = true,
         }
-        self.is_ended = true;
-        match self.problem.take() {
-            None => Some(self.answer.end()),
+        Some(match self.problem.take() {
+            None => self.answer.end(),
             Some(problem) => {
                 let failure = Failure::new(502, "agent_failed", problem);
-                Some(Dialect::Chat.error_event(&failure))
+                self.answer.fail(&failure)
             }
-        }
+        })
     }
 
-    /// The next part of the text; `None` at the end of the run.
-    async fn next_text(&mut self) -> Option<String> {
-        while let Some((_, event)) = self.run.next().await {
+    /// The next part of the text, as a part of the stream; `None` at the end of the run. Nothing is
+    /// lost if this is not awaited to its end.
+    async fn next_part_of_text(&mut self) -> Option<Bytes> {
+        while let Some(event) = self.run.next().await {
             match event {
-                Event::Text { content } => {
-                    self.text.push_str(&content);
-                    return Some(content);
-                }
+                Event::Text { content } => return Some(self.answer.add(&content)),
                 Event::ApprovalRequired {
                     id,
                     expires_in_ms,
                     request,
                 } => {
                     let notice = waits_for_a_person(&id, &request.tool, expires_in_ms);
-                    self.text.push_str(&notice);
-                    return Some(notice);
+                    return Some(self.answer.add(&notice));
                 }
                 Event::Error { content } => self.problem = Some(content),
                 Event::Done {
                     status, figures, ..
                 } => {
-                    self.figures = Some((figures.tokens_in, figures.tokens_out));
-                    if status == TurnStatus::Answered {
-                        self.problem = None;
-                        let id = self.run.conversation().clone();
-                        self.known.put(self.question.after(&self.text), id);
-                    } else {
-                        let stopped = || "the agent gave no answer; ask again".to_owned();
-                        self.problem.get_or_insert_with(stopped);
-                    }
+                    self.answer.count(figures.tokens_in, figures.tokens_out);
+                    self.finish(status);
                 }
                 _ => {}
             }
         }
         None
+    }
+
+    fn finish(&mut self, status: TurnStatus) {
+        if status != TurnStatus::Answered {
+            let stopped = || "the agent gave no answer; ask again".to_owned();
+            self.problem.get_or_insert_with(stopped);
+            return;
+        }
+        self.problem = None;
+        for key in self.question.keys_after(&self.answer) {
+            self.known.put(key, self.run.conversation().clone());
+        }
     }
 }
 

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use toolscout_index::Tool;
+use toolscout_index::{Tool, ToolId};
 use uuid::Uuid;
 
 use crate::agent::AgentConfig;
-use crate::gate::{Answer, ApprovalRequest, Approver, Call, Caller, Gate, GateContext};
+use crate::gate::{
+    Answer, ApprovalRequest, Approver, Call, Caller, Directory as _, Gate, GateContext,
+};
 use crate::http::App;
 use crate::http::access::Grant;
 use crate::http::calls::TrialDirectory;
 use crate::http::error::{ApiResult, not_ready};
 use crate::http::registry::OpenCatalog;
 use crate::keys::Scope;
+use crate::mcp::Pool;
 use crate::proxy::ToolCaller;
 use crate::tools::{Arguments, ErrorCode, ToolResult};
 
@@ -35,6 +38,7 @@ pub fn caller(
     };
     Ok(Arc::new(GatedCaller {
         gate: Arc::clone(app.gate.get().ok_or_else(not_ready)?),
+        pool: app.pool_of(&catalog).cloned(),
         directory: TrialDirectory::of(app, catalog),
         app: app.clone(),
         caller,
@@ -44,12 +48,20 @@ pub fn caller(
 struct GatedCaller {
     app: App,
     gate: Arc<Gate>,
+    /// The MCP servers of the catalog.
+    pool: Option<Pool>,
     directory: TrialDirectory,
     caller: Caller,
 }
 
 #[async_trait]
 impl ToolCaller for GatedCaller {
+    fn can_call(&self, id: &ToolId) -> bool {
+        // What calls a tool of an MCP server is there while the server is away.
+        let is_away = |pool: &Pool| pool.has(id.server()) && pool.unavailable_tool(id).is_some();
+        self.directory.callable(id).is_some() && !self.pool.as_ref().is_some_and(is_away)
+    }
+
     async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> String {
         let defaults = AgentConfig::default();
         let config = self

@@ -16,6 +16,8 @@ use super::own_tools::LIST_TOOLS;
 
 /// Words that say what the tools of a server are about.
 const TOPICS: usize = 5;
+/// Stands for the server of tools that have none.
+const NO_SERVER: &str = "(no server)";
 /// Servers named in an error message.
 const MAX_NAMED: usize = 20;
 
@@ -80,9 +82,18 @@ impl Server<'_> {
             .collect()
     }
 
+    /// Its name as a client gives it back.
+    fn given_name(&self) -> &str {
+        match self.name {
+            "" => NO_SERVER,
+            own => own,
+        }
+    }
+
+    /// Its name within a text.
     fn shown_name(&self) -> String {
         match self.name {
-            "" => "(no server)".to_owned(),
+            "" => NO_SERVER.to_owned(),
             own => name(own),
         }
     }
@@ -137,15 +148,15 @@ pub fn list(
 ) -> Result<Value, String> {
     let servers = servers(tools, filter);
     let Some(wanted) = server else {
-        let counts = servers.iter().map(|server| {
-            let topics = server.topics().join(", ");
-            let line =
-                json!({ "server": server.name, "tools": server.tools.len(), "about": topics });
-            (server.name, line)
-        });
-        return Ok(page("servers", counts, after, max_tokens));
+        let after = after.map(|after| if after == NO_SERVER { "" } else { after });
+        let mut answer = page("servers", counts(&servers), after, max_tokens);
+        if answer.get("next").is_some_and(|next| next == "") {
+            answer["next"] = NO_SERVER.into();
+        }
+        return Ok(answer);
     };
-    let Some(server) = servers.iter().find(|server| server.name == wanted) else {
+    let is_wanted = |server: &&Server<'_>| [server.name, server.given_name()].contains(&wanted);
+    let Some(server) = servers.iter().find(is_wanted) else {
         return Err(unknown_server(wanted, &servers));
     };
     let lines = server.tools.iter().map(|tool| {
@@ -156,9 +167,18 @@ pub fn list(
         )
     });
     let mut answer = page("tools", lines, after, max_tokens);
-    answer["server"] = wanted.into();
+    answer["server"] = server.given_name().into();
     answer["total"] = server.tools.len().into();
     Ok(answer)
+}
+
+/// A line for each server, by its name.
+fn counts<'a>(servers: &'a [Server<'_>]) -> impl Iterator<Item = (&'a str, Value)> {
+    servers.iter().map(|server| {
+        let (tools, topics) = (server.tools.len(), server.topics().join(", "));
+        let line = json!({ "server": server.given_name(), "tools": tools, "about": topics });
+        (server.name, line)
+    })
 }
 
 /// The items that fit into the budget, and behind which one to go on. One item always fits, so
@@ -199,4 +219,37 @@ fn unknown_server(wanted: &str, servers: &[Server<'_>]) -> String {
         if servers.len() == 1 { "is" } else { "are" },
         names.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools(ids: &[(&str, &str)]) -> Vec<Arc<Tool>> {
+        let tool = |(server, name): &(&str, &str)| Arc::new(Tool::new(*server, *name).unwrap());
+        ids.iter().map(tool).collect()
+    }
+
+    #[test]
+    fn tools_without_a_server_have_one_word_everywhere() {
+        let tools = tools(&[("", "alone"), ("mail", "send")]);
+        let filter = Filter::default();
+        let text = overview(&servers(&tools, &filter), 1000);
+        assert!(text.contains("- (no server) (1)"), "{text}");
+
+        let listed = |server, after, tokens| list(&tools, &filter, server, after, tokens).unwrap();
+        let all = listed(None, None, 1000);
+        assert_eq!(all["servers"][0]["server"], "(no server)");
+        let first = listed(None, None, 1);
+        assert_eq!(first["next"], "(no server)");
+        let second = listed(None, first["next"].as_str(), 1);
+        assert_eq!(second["servers"][0]["server"], "mail");
+        for word in ["(no server)", ""] {
+            let of_none = listed(Some(word), None, 1000);
+            assert_eq!(of_none["server"], "(no server)");
+            assert!(of_none["tools"].to_string().contains("alone"));
+        }
+        let unknown = list(&tools, &filter, Some("chat"), None, 1000).unwrap_err();
+        assert!(unknown.contains("(no server), mail"), "{unknown}");
+    }
 }

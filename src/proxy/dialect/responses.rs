@@ -16,9 +16,11 @@ use crate::proxy::{json, sse};
 /// Stands in an event for the client's tools, which are put in as they came.
 const TOOLS_PLACE: &str = "\u{1}the tools of the request\u{1}";
 
-/// An error within a stream.
-pub fn error_event(failure: &Failure) -> Bytes {
-    sse::frame(Some("error"), &error_in_stream(failure).to_string())
+/// An error within a stream, as the event with this number.
+pub fn error_event(failure: &Failure, number: u64) -> Bytes {
+    let mut event = error_in_stream(failure);
+    event["sequence_number"] = number.into();
+    sse::frame(Some("error"), &event.to_string())
 }
 
 fn error_in_stream(failure: &Failure) -> Value {

@@ -1,0 +1,107 @@
+//! Starting a run for a request, whichever API it comes by, and reading its events.
+
+use axum::http::StatusCode;
+
+use super::{configured_agent, unknown, with_sessions};
+use crate::agent::{Agent, Event, Question, RunStream, StartError};
+use crate::http::App;
+use crate::http::access::Grant;
+use crate::http::error::{ApiError, ApiResult};
+use crate::session::{ConversationId, OwnerScope};
+use crate::shutdown::Shutdown;
+
+/// Starts the run of a question, in this conversation if there is one. The run counts among those of
+/// the key to its end, even after the client has disconnected.
+///
+/// # Errors
+/// 404 or 403 for a conversation of another owner, 409 while a run of it goes on, here or on another
+/// node, 429 when the key or the server has as many runs as it may, 503 without an agent.
+pub async fn start(
+    app: &App,
+    grant: &Grant,
+    mut question: Question,
+    conversation: Option<ConversationId>,
+) -> ApiResult<StartedRun> {
+    let agent = configured_agent(app)?;
+    if let Some(id) = conversation {
+        require_free(&agent, grant, &id).await?;
+        question = question.in_conversation(id);
+    }
+    let permit = app
+        .runs
+        .admit(grant.key())
+        .inspect_err(|_| app.metrics.rejected("runs"))?;
+    let run = agent
+        .start_with_guard(question, permit)
+        .map_err(|error| match error {
+            StartError::NotOwned(conversation) => not_owned(grant, conversation.as_str()),
+            error => error.into(),
+        })?;
+    Ok(StartedRun {
+        run,
+        agent,
+        shutdown: app.shutdown.clone(),
+        is_stopped: false,
+    })
+}
+
+/// Passes if the sender may continue the conversation and no other node runs it. A run of this node
+/// is known at once, and refused when the question starts.
+async fn require_free(agent: &Agent, grant: &Grant, id: &ConversationId) -> ApiResult<()> {
+    let (wanted, owner) = (id.clone(), grant.sender());
+    let asked = with_sessions(agent, move |sessions| {
+        let is_own = sessions.may_continue(&wanted, &owner)?;
+        Ok((is_own, sessions.runs_elsewhere(&OwnerScope::All, &wanted)?))
+    });
+    match asked.await? {
+        (false, _) => Err(not_owned(grant, id.as_str())),
+        (true, true) => Err(StartError::Busy(id.clone()).into()),
+        (true, false) => Ok(()),
+    }
+}
+
+/// The error for a conversation of another owner: 403 for a key that may see it, else as if it did
+/// not exist.
+fn not_owned(grant: &Grant, conversation: &str) -> ApiError {
+    match grant.owner_scope() {
+        OwnerScope::Own(_) => unknown(conversation),
+        OwnerScope::All => {
+            let message = format!(
+                "conversation {conversation:?} belongs to another key; this key may read, stop and delete it"
+            );
+            ApiError::auth(StatusCode::FORBIDDEN, "not_your_conversation", message)
+        }
+    }
+}
+
+/// A run whose events are read. It is stopped when this is dropped, unless it is detached, and at
+/// shutdown, so that its last event still comes.
+pub struct StartedRun {
+    run: RunStream,
+    agent: Agent,
+    shutdown: Shutdown,
+    is_stopped: bool,
+}
+
+impl StartedRun {
+    /// The conversation of the run.
+    pub fn conversation(&self) -> &ConversationId {
+        self.run.conversation()
+    }
+
+    /// The next event; `None` after the last one. No event is lost if this is not awaited to its end.
+    pub async fn next(&mut self) -> Option<Event> {
+        if !self.is_stopped {
+            // Events that are ready go first, so that a stopped run still sends what it has.
+            tokio::select! {
+                biased;
+                next = self.run.next() => return next.map(|(_, event)| event),
+                () = self.shutdown.triggered() => {
+                    self.is_stopped = true;
+                    self.agent.stop(&OwnerScope::All, self.run.conversation());
+                }
+            }
+        }
+        self.run.next().await.map(|(_, event)| event)
+    }
+}
