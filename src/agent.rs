@@ -18,6 +18,7 @@ pub mod reply;
 pub mod run;
 pub mod skills;
 pub mod think;
+mod turn_tools;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -34,14 +35,15 @@ use toolscout_index::{Tool, ToolId};
 pub use driver::RunStream;
 pub use event::Event;
 pub use run::{Protocol, RunConfig};
+pub use turn_tools::QuestionTools;
 
 use record::Record;
 
 use crate::finder::toolbox::{self, TokenCounter};
 use crate::finder::{ToolSearch, ToolboxConfig, model_names};
 use crate::gate::{
-    Answer, ApprovalBoard, Approvals, AuditLog, BoardError, Caller, Directory, Gate, OpenApproval,
-    Policies,
+    Answer, ApprovalBoard, Approvals, AuditLog, BoardError, Caller, Gate, OpenApproval, Policies,
+    WaitingApproval,
 };
 use crate::llm::ChatModel;
 use crate::session::{ConversationId, OwnerScope, SessionError, Sessions, TurnEvents};
@@ -166,6 +168,7 @@ pub struct Question {
     detached: bool,
     who: String,
     identity: Option<String>,
+    tools: Option<QuestionTools>,
 }
 
 impl Question {
@@ -177,6 +180,7 @@ impl Question {
             detached: false,
             who: "library".into(),
             identity: None,
+            tools: None,
         }
     }
 
@@ -200,6 +204,13 @@ impl Question {
         self
     }
 
+    /// Limits the answer to the tools of a profile. The user's own tools are left out, unless the
+    /// profile names them.
+    pub fn limited_to(mut self, tools: QuestionTools) -> Self {
+        self.tools = Some(tools);
+        self
+    }
+
     /// Continues the run to its end even after the stream is dropped.
     pub fn detached(mut self) -> Self {
         self.detached = true;
@@ -207,10 +218,12 @@ impl Question {
     }
 
     fn caller(&self, conversation: &ConversationId) -> Caller {
+        let profile = self.tools.as_ref().map(|tools| &tools.profile);
         Caller {
             who: self.who.clone(),
             identity: self.identity.clone(),
             conversation: conversation.to_string(),
+            classes: profile.and_then(|profile| profile.classes().cloned()),
             ..Caller::default()
         }
     }
@@ -354,6 +367,11 @@ impl Agent {
             .await
     }
 
+    /// The open requests for approval of runs of this process, within `scope`.
+    pub fn waiting_approvals(&self, scope: &OwnerScope) -> Vec<WaitingApproval> {
+        self.shared.approvals.waiting_within(scope)
+    }
+
     /// The events so far of a turn that runs; `None` if it does not, within `scope`.
     pub fn running_events(
         &self,
@@ -449,6 +467,16 @@ impl AgentState {
         tokens.turns += 1;
         tokens.catalog += catalog;
         tokens.shown += shown;
+    }
+
+    /// The user's own tool with this id.
+    fn own_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.own_tools.iter().find(|tool| tool.id == *id).cloned()
+    }
+
+    /// What calls the tool with this id.
+    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        self.toolsets.iter().find_map(|toolset| toolset.find(id))
     }
 
     /// Tokens of all tools of the catalog.

@@ -20,6 +20,7 @@ mod http {
     pub mod mcp;
     pub mod memory;
     pub mod model;
+    pub mod profiles;
     pub mod search;
     pub mod service;
     pub mod stats;

@@ -12,11 +12,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::App;
-use super::access::Grant;
+use super::access::{Grant, ProfileGrant};
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::RawBody;
 use super::mcp::HasOwnErrorBody;
+use super::profiles::PROFILE;
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::keys::{self, Scope};
 use crate::proxy::{
@@ -147,7 +148,7 @@ async fn answer(app: &App, dialect: Dialect, request: Request) -> Result<ProxyAn
     let id = parts.extensions.get::<RequestId>().cloned();
     let RawBody(body) = RawBody::from_request(Request::from_parts(parts, body), app).await?;
     if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
-        return agent::answer(app, &sender, question).await;
+        return agent::answer(app, &sender, &headers, question).await;
     }
     let proxy = configured(app)?;
     let request = ProxyRequest {
@@ -187,7 +188,7 @@ impl Sender {
             // A key that is not ours is refused where keys are needed.
             parts.headers.extend(credentials.clone());
         }
-        let grant = Grant::from_request_parts(parts, app).await?;
+        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
         grant.allows(Scope::Llm)?;
         let owner = match grant.key() {
             Some(_) => grant.sender(),
@@ -259,25 +260,65 @@ fn defer_choice(headers: &HeaderMap) -> ApiResult<DeferChoice> {
     })
 }
 
-/// The catalog that the header names. The key must be for it.
+/// The catalog that a header names, or the part of one that a profile names. The key must be for it.
 async fn extra_catalog(
     app: &App,
     proxy: &Proxy,
     grant: &Grant,
     headers: &HeaderMap,
 ) -> ApiResult<Option<ExtraCatalog>> {
+    if headers.contains_key(PROFILE) {
+        return extra_profile(app, proxy, grant, headers).await;
+    }
     let Some(name) = headers.get(CATALOG) else {
         return Ok(None);
     };
+    if !grant.profiles().is_empty() {
+        let message = format!(
+            "this key is for the profiles {}; send X-Toolscout-Profile in place of X-Toolscout-Catalog",
+            grant.profile_names()
+        );
+        return Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "profile_key",
+            message,
+        ));
+    }
     let name = name.to_str().unwrap_or_default();
     grant.reads(name)?;
     let catalog = app.catalogs.get(name).await?;
     let caller = match proxy.config().calls_tools {
-        true => Some(calls::caller(app, grant, Arc::clone(&catalog))?),
+        true => Some(calls::caller(app, grant, Arc::clone(&catalog), None)?),
         false => None,
     };
     Ok(Some(ExtraCatalog {
         search: Arc::new(CurrentSnapshot(move || catalog.searcher())),
+        caller,
+    }))
+}
+
+async fn extra_profile(
+    app: &App,
+    proxy: &Proxy,
+    grant: &Grant,
+    headers: &HeaderMap,
+) -> ApiResult<Option<ExtraCatalog>> {
+    if headers.contains_key(CATALOG) {
+        let message = "the request has both X-Toolscout-Profile and X-Toolscout-Catalog; a profile names its catalog, so \
+                       leave out the other";
+        let status = StatusCode::BAD_REQUEST;
+        return Err(ApiError::invalid(status, "invalid_header", message));
+    }
+    let Some(chosen) = app.profiles.chosen_by_header(grant, headers)? else {
+        return Ok(None);
+    };
+    let open = chosen.open(app, grant).await?;
+    let caller = match proxy.config().calls_tools {
+        true => Some(calls::caller(app, grant, open.catalog.open(), Some(&open))?),
+        false => None,
+    };
+    Ok(Some(ExtraCatalog {
+        search: open.search,
         caller,
     }))
 }

@@ -15,7 +15,7 @@ use super::{Problem, Sender};
 use crate::agent::{Event, Question, RunStream, StartError};
 use crate::clock::unix_ms;
 use crate::http::App;
-use crate::http::agent::configured_agent;
+use crate::http::agent::{configured_agent, question_tools};
 use crate::http::error::ApiError;
 use crate::printable;
 use crate::proxy::{
@@ -52,11 +52,15 @@ impl KnownConversations {
 pub async fn answer(
     app: &App,
     sender: &Sender,
+    headers: &HeaderMap,
     question: AgentQuestion,
 ) -> Result<ProxyAnswer, Problem> {
-    sender.grant.reads(&app.default_catalog)?;
+    let tools = question_tools(app, &sender.grant, headers).await?;
     let agent = configured_agent(app)?;
     let mut asked = Question::new(question.text.clone()).asked_by(sender.grant.sender());
+    if let Some(tools) = tools {
+        asked = asked.limited_to(tools);
+    }
     let continued = question.continued.as_ref();
     if let Some(id) = continued.and_then(|key| app.agent_conversations.get(key)) {
         asked = asked.in_conversation(id);
