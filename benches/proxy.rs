@@ -151,6 +151,7 @@ async fn start(data: &TempDir) -> (String, String) {
         agent: None,
         upstream: Default::default(),
         gateway: Default::default(),
+        profiles: Vec::new(),
         proxy: Some(ProxyConfig::new(UpstreamConfig::new(format!(
             "{provider}/v1"
         )))),

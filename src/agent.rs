@@ -19,6 +19,7 @@ pub mod reply;
 pub mod run;
 pub mod skills;
 pub mod think;
+mod turn_tools;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -35,6 +36,7 @@ use toolscout_index::{Tool, ToolId};
 pub use driver::RunStream;
 pub use event::Event;
 pub use run::{Protocol, RunConfig};
+pub use turn_tools::QuestionTools;
 
 use hooks::{Hook, Hooks};
 use record::Record;
@@ -42,8 +44,8 @@ use record::Record;
 use crate::finder::toolbox::{self, TokenCounter};
 use crate::finder::{ToolSearch, ToolboxConfig, model_names};
 use crate::gate::{
-    Answer, ApprovalBoard, Approvals, AuditLog, BoardError, Caller, Directory, Gate, OpenApproval,
-    Policies,
+    Answer, ApprovalBoard, Approvals, AuditLog, BoardError, Caller, Gate, OpenApproval, Policies,
+    WaitingApproval,
 };
 use crate::llm::ChatModel;
 use crate::session::{ConversationId, OwnerScope, SessionError, Sessions, TurnEvents};
@@ -169,6 +171,7 @@ pub struct Question {
     detached: bool,
     who: String,
     identity: Option<String>,
+    tools: Option<QuestionTools>,
 }
 
 impl Question {
@@ -180,6 +183,7 @@ impl Question {
             detached: false,
             who: "library".into(),
             identity: None,
+            tools: None,
         }
     }
 
@@ -203,6 +207,13 @@ impl Question {
         self
     }
 
+    /// Limits the answer to the tools of a profile. The user's own tools are left out, unless the
+    /// profile names them.
+    pub fn limited_to(mut self, tools: QuestionTools) -> Self {
+        self.tools = Some(tools);
+        self
+    }
+
     /// Continues the run to its end even after the stream is dropped.
     pub fn detached(mut self) -> Self {
         self.detached = true;
@@ -210,10 +221,12 @@ impl Question {
     }
 
     fn caller(&self, conversation: &ConversationId) -> Caller {
+        let profile = self.tools.as_ref().map(|tools| &tools.profile);
         Caller {
             who: self.who.clone(),
             identity: self.identity.clone(),
             conversation: conversation.to_string(),
+            classes: profile.and_then(|profile| profile.classes().cloned()),
             ..Caller::default()
         }
     }
@@ -357,6 +370,11 @@ impl Agent {
             .await
     }
 
+    /// The open requests for approval of runs of this process, within `scope`.
+    pub fn waiting_approvals(&self, scope: &OwnerScope) -> Vec<WaitingApproval> {
+        self.shared.approvals.waiting_within(scope)
+    }
+
     /// The events so far of a turn that runs; `None` if it does not, within `scope`.
     pub fn running_events(
         &self,
@@ -452,6 +470,16 @@ impl AgentState {
         tokens.turns += 1;
         tokens.catalog += catalog;
         tokens.shown += shown;
+    }
+
+    /// The user's own tool with this id.
+    fn own_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.own_tools.iter().find(|tool| tool.id == *id).cloned()
+    }
+
+    /// What calls the tool with this id.
+    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        self.toolsets.iter().find_map(|toolset| toolset.find(id))
     }
 
     /// Tokens of all tools of the catalog.

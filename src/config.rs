@@ -6,6 +6,7 @@
 
 mod address;
 mod embedder;
+mod profile;
 mod store;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use toolscout_index::SearchOptions;
 
 pub use address::masked;
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
+pub use profile::{ProfileClass, ProfileDetail, ProfileSettings};
 pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSettings};
 
 /// The catalog of runs that name none.
@@ -84,6 +86,8 @@ pub struct Settings {
     pub is_embedder_forced: bool,
     /// The endpoints that embed, by name.
     pub embedders: BTreeMap<String, EndpointSettings>,
+    /// Parts of catalogs for clients that see no more, by name.
+    pub profiles: BTreeMap<String, ProfileSettings>,
     /// The defaults of a search on the command line; they override those of the catalog.
     pub search: SearchOptions,
     /// The limits of fetching a URL.
@@ -148,6 +152,8 @@ pub struct Layer {
     pub embedder: Option<EmbedderLayer>,
     /// See [`Settings::embedders`].
     pub embedders: BTreeMap<String, EndpointSettings>,
+    /// See [`Settings::profiles`].
+    pub profiles: BTreeMap<String, ProfileSettings>,
     /// See [`Settings::search`].
     pub search: SearchOptions,
     /// See [`Settings::fetch`].
@@ -211,6 +217,9 @@ impl Settings {
             embedder::validate(name, endpoint)?;
         }
         self.embedder.check(&self.embedders)?;
+        for (name, profile) in &self.profiles {
+            profile::validate(name, profile)?;
+        }
         self.store.check()?;
         if !(1..=3600).contains(&self.fetch.timeout_s) {
             bail!(
@@ -238,6 +247,7 @@ impl Layer {
             catalog: env.parse("TOOLSCOUT_CATALOG")?,
             embedder: env.parse("TOOLSCOUT_EMBEDDER")?.map(EmbedderLayer::Named),
             embedders: BTreeMap::new(),
+            profiles: BTreeMap::new(),
             search: SearchOptions {
                 k: env.parse("TOOLSCOUT_SEARCH_K")?,
                 mode: env.parse("TOOLSCOUT_SEARCH_MODE")?,
@@ -271,6 +281,7 @@ impl Layer {
             embedder: self.embedder.or(other.embedder),
             // Flags and variables describe none.
             embedders: other.embedders,
+            profiles: other.profiles,
             search: self.search.or(other.search),
             fetch: FetchLayer {
                 timeout_s: fetch.timeout_s.or(other.fetch.timeout_s),
@@ -307,6 +318,7 @@ impl Layer {
             embedder,
             is_embedder_forced: false,
             embedders,
+            profiles: self.profiles,
             search: self.search,
             fetch: Fetch {
                 timeout_s: self.fetch.timeout_s.unwrap_or(60),
@@ -516,6 +528,33 @@ mod tests {
                 .to_string();
             assert!(message.contains(expected), "{message}");
         }
+    }
+
+    #[test]
+    fn a_profile_that_names_nothing_or_something_wrong_is_refused() {
+        for (file, expected) in [
+            ("[profiles.a]", "profiles.a names nothing"),
+            ("[profiles.a]\nlimit = 3", "profiles.a names nothing"),
+            ("[profiles.a]\nservers = []", "profiles.a.servers is empty"),
+            ("[profiles.a]\ntools = [' ']", "has an empty pattern"),
+            ("[profiles.a]\nclasses = []", "profiles.a.classes is empty"),
+            ("[profiles.a]\nclasses = ['safe']", "unknown variant `safe`"),
+            (
+                "[profiles.a]\ntags = ['x']\nlimit = 51",
+                "profiles.a.limit is 51, it must be from 1 to 50",
+            ),
+            ("[profiles.'a b']\ntags = ['x']", "use another name"),
+            ("[profiles.a]\nserver = ['x']", "unknown field `server`"),
+        ] {
+            let message = resolve(Layer::default(), file, &[])
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        let file = "[profiles.team]\nservers = ['mail*']\nclasses = ['read_only']";
+        let settings = resolve(Layer::default(), file, &[]).unwrap();
+        let servers = settings.profiles["team"].servers.as_deref();
+        assert_eq!(servers, Some(&["mail*".to_owned()][..]));
     }
 
     #[test]

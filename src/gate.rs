@@ -33,6 +33,7 @@ use toolscout_index::{Tool, ToolId};
 
 pub use approval::{
     Answer, ApprovalBoard, ApprovalRequest, Approvals, Approver, BoardError, OpenApproval,
+    WaitingApproval,
 };
 pub use audit::AuditLog;
 pub use class::Class;
@@ -79,6 +80,8 @@ pub struct Caller {
     pub client: Option<String>,
     /// Restricts the caller to read-only tools.
     pub only_reads: bool,
+    /// Restricts the caller to tools of these classes.
+    pub classes: Option<BTreeSet<Class>>,
 }
 
 /// Looks up tools, those of preconditions included.
@@ -289,6 +292,11 @@ impl Gate {
         let class = checked.applied_rule.class;
         if caller.only_reads && class != Class::ReadOnly {
             return Err(outside_scope(caller, tool, class));
+        }
+        if let Some(classes) = &caller.classes
+            && !classes.contains(&class)
+        {
+            return Err(outside_classes(classes, tool, class));
         }
         let denied = |message| Refusal::new(ErrorCode::Denied, message);
         let identity = caller.identity.as_deref();
@@ -765,6 +773,16 @@ fn outside_scope(caller: &Caller, tool: &Tool, class: Class) -> Refusal {
     let (id, who) = (&tool.id, &caller.who);
     let message = format!(
         "{id} is {class}, and {who} may call only tools that read; this needs a key with the scope call"
+    );
+    Refusal::new(ErrorCode::Denied, message)
+}
+
+fn outside_classes(classes: &BTreeSet<Class>, tool: &Tool, class: Class) -> Refusal {
+    let allowed: Vec<&str> = classes.iter().map(|class| class.name()).collect();
+    let message = format!(
+        "{} is {class}, and only tools of the classes {} may be called here; use another tool",
+        tool.id,
+        allowed.join(", ")
     );
     Refusal::new(ErrorCode::Denied, message)
 }

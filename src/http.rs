@@ -16,6 +16,7 @@ use utoipa_axum::routes;
 
 mod access;
 mod agent;
+mod approvals;
 mod audit;
 mod calls;
 mod catalogs;
@@ -39,6 +40,7 @@ mod model_routes;
 mod openapi;
 mod pages;
 mod paging;
+mod profiles;
 mod proxy;
 mod registry;
 mod search;
@@ -74,6 +76,7 @@ pub fn router(app: App) -> Router {
         .merge(console::routes())
         .merge(proxy::below_other_bases())
         .route(mcp::PATH, any(mcp::serve))
+        .route(mcp::PROFILE_PATH, any(mcp::serve))
         .fallback(service::unmatched);
     // From the inside out: a request meets the last layer first.
     routes
@@ -130,6 +133,8 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(agent::token::show))
         .routes(routes!(agent::stop))
         .routes(routes!(agent::approve))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::decide))
         .routes(routes!(agent::list))
         .routes(routes!(agent::read, agent::delete))
         .routes(routes!(agent::events))
@@ -150,12 +155,13 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
 }
 
 /// Request headers that pages may send, those of MCP among them.
-const ALLOWED_HEADERS: [&str; 11] = [
+const ALLOWED_HEADERS: [&str; 12] = [
     "authorization",
     "content-type",
     "x-api-key",
     "x-toolscout-catalog",
     "x-toolscout-defer",
+    "x-toolscout-profile",
     "anthropic-version",
     "mcp-session-id",
     "mcp-protocol-version",

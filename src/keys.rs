@@ -205,6 +205,8 @@ pub struct Key {
     pub scopes: Scopes,
     /// Its catalogs.
     pub catalogs: Catalogs,
+    /// The profiles that it is bound to; empty for a key that is bound to none.
+    pub profiles: BTreeSet<String>,
     /// Seconds since 1970.
     pub created_at: u64,
     /// Seconds since 1970; `None` if it does not expire.
@@ -232,7 +234,9 @@ impl Key {
     /// Whether it may do everything, the management of keys included: the scope `admin` for all
     /// catalogs.
     pub fn operates(&self) -> bool {
-        self.scopes.allow(Scope::Admin) && self.catalogs == Catalogs::All
+        self.scopes.allow(Scope::Admin)
+            && self.catalogs == Catalogs::All
+            && self.profiles.is_empty()
     }
 
     fn refusal(&self, now: u64) -> Option<KeyRefusal> {
@@ -254,6 +258,52 @@ pub struct StoredKey {
     pub key: Key,
     /// SHA-256 of its secret.
     pub hash: Vec<u8>,
+}
+
+/// What a key to be created allows.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Its scopes.
+    pub scopes: Scopes,
+    /// Its catalogs.
+    pub catalogs: Catalogs,
+    /// The profiles that it is bound to; none for a key that may use its catalogs whole.
+    pub profiles: BTreeSet<String>,
+    /// How long it is valid; without it until it is revoked.
+    pub lifetime: Option<Duration>,
+}
+
+impl NewKey {
+    /// Checks its profiles.
+    ///
+    /// # Errors
+    /// [`KeyError::InvalidProfile`], [`KeyError::AdminOfProfiles`].
+    pub fn check(&self) -> Result<(), KeyError> {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let bad = |name: &&String| name.is_empty() || !name.chars().all(legal);
+        if let Some(name) = self.profiles.iter().find(bad) {
+            return Err(KeyError::InvalidProfile { name: name.clone() });
+        }
+        if !self.profiles.is_empty() && self.scopes.allow(Scope::Admin) {
+            return Err(KeyError::AdminOfProfiles);
+        }
+        Ok(())
+    }
+}
+
+/// The names of profiles as a text, with commas between them.
+pub fn profiles_as_text(profiles: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = profiles.iter().map(String::as_str).collect();
+    names.join(",")
+}
+
+/// Reads what [`profiles_as_text`] has written. A text that is not empty always gives a name, so that
+/// a key never loses what it is bound to.
+pub fn profiles_of_text(text: &str) -> BTreeSet<String> {
+    if text.is_empty() {
+        return BTreeSet::new();
+    }
+    text.split(',').map(str::to_owned).collect()
 }
 
 /// A new key with its secret, which is not stored and cannot be shown again.
@@ -287,6 +337,17 @@ pub enum KeyError {
         /// The list given.
         text: String,
     },
+    /// A name that no profile can have.
+    #[error("{name:?} cannot be the name of a profile; names have letters, digits, `-` and `_`")]
+    InvalidProfile {
+        /// The name given.
+        name: String,
+    },
+    /// A key that may do everything, and is bound to profiles.
+    #[error(
+        "a key with the scope admin cannot be bound to profiles; leave out the scope or the profiles"
+    )]
+    AdminOfProfiles,
     /// No key has this id.
     #[error("no key {id:?}; `toolscout keys list` shows them")]
     UnknownKey {
@@ -405,7 +466,7 @@ impl KeyStore {
         KeyStore { table, copy }
     }
 
-    /// Creates a key.
+    /// Creates a key that is bound to no profile.
     ///
     /// # Errors
     /// [`KeyError::Entropy`], [`KeyError::Database`], [`KeyError::Unavailable`].
@@ -416,12 +477,34 @@ impl KeyStore {
         lifetime: Option<Duration>,
         now: SystemTime,
     ) -> Result<CreatedKey, KeyError> {
+        let new = NewKey {
+            scopes: scopes.into(),
+            catalogs,
+            profiles: BTreeSet::new(),
+            lifetime,
+        };
+        self.add(new, now)
+    }
+
+    /// Creates a key.
+    ///
+    /// # Errors
+    /// Those of [`NewKey::check`] and [`KeyStore::create`].
+    pub fn add(&self, new: NewKey, now: SystemTime) -> Result<CreatedKey, KeyError> {
+        new.check()?;
+        let NewKey {
+            scopes,
+            catalogs,
+            profiles,
+            lifetime,
+        } = new;
         let secret = random_secret()?;
         let created_at = seconds(now);
         let key = Key {
             id: Uuid::new_v4().simple().to_string()[..12].to_owned(),
-            scopes: scopes.into(),
+            scopes,
             catalogs,
+            profiles,
             created_at,
             expires_at: lifetime.map(|lifetime| created_at.saturating_add(lifetime.as_secs())),
             revoked_at: None,
@@ -636,6 +719,49 @@ mod tests {
             Err(KeyRefusal::Expired)
         );
         assert!(made.key.catalogs.contains("b") && !made.key.catalogs.contains("c"));
+    }
+
+    #[test]
+    fn a_key_keeps_the_profiles_that_it_is_bound_to() {
+        let (dir, store) = store();
+        let new = |scope: Scope, profiles: &[&str]| NewKey {
+            scopes: scope.into(),
+            catalogs: Catalogs::All,
+            profiles: profiles.iter().map(|name| (*name).to_owned()).collect(),
+            lifetime: None,
+        };
+        let made = store.add(new(Scope::Call, &["b", "a"]), at(1)).unwrap();
+        let again = KeyStore::open(dir.path()).unwrap();
+        assert_eq!(again.verify(&made.token, at(2)).unwrap(), Ok(made.key));
+        let profiles = &again.list().unwrap()[0].profiles;
+        assert_eq!(profiles_as_text(profiles), "a,b");
+        for (scope, profiles, expected) in [
+            (Scope::Admin, &["a"][..], "the scope admin cannot be bound"),
+            (
+                Scope::Call,
+                &["a,b"],
+                "\"a,b\" cannot be the name of a profile",
+            ),
+            (Scope::Call, &[""], "cannot be the name of a profile"),
+        ] {
+            let refused = store.add(new(scope, profiles), at(1)).unwrap_err();
+            assert!(refused.to_string().contains(expected), "{refused}");
+        }
+        assert_eq!(profiles_of_text(",").len(), 1, "is bound to something");
+    }
+
+    #[test]
+    fn a_database_of_keys_without_profiles_is_brought_up_to_them() {
+        let (dir, store) = store();
+        drop(store);
+        let path = dir.path().join(FILE_NAME);
+        std::fs::remove_file(&path).unwrap();
+        let before = toolscout_index::database::open(&path, &[local::SCHEMA]).unwrap();
+        let insert = "INSERT INTO keys VALUES ('k', x'00', 'search', 'a', 1, NULL, NULL)";
+        before.execute(insert, []).unwrap();
+        drop(before);
+        let key = KeyStore::open(dir.path()).unwrap().get("k").unwrap();
+        assert!(key.unwrap().profiles.is_empty());
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub mod tools;
 pub mod gate;
 
 pub mod finder;
+pub mod profiles;
 
 pub mod agent;
 

@@ -22,6 +22,7 @@ mod http {
     pub mod model;
     pub mod model_bounds;
     pub mod model_service;
+    pub mod profiles;
     pub mod search;
     pub mod service;
     pub mod stats;

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolscout_index::{Tool, ToolId};
+use toolscout_index::ToolId;
 
 use crate::agent::context::Context;
 use crate::agent::event::Event;
@@ -27,18 +27,18 @@ use crate::agent::reference::References;
 use crate::agent::reply::{Reply, ReplyBuilder, complete};
 use crate::agent::run::{Outcome, Run, Step, Work};
 use crate::agent::think::Piece;
+use crate::agent::turn_tools::TurnTools;
 use crate::agent::{AgentState, Question, RunningTurn, lock};
 use crate::clock::millis;
 use crate::finder::Style;
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
 use crate::gate::{
-    Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Directory, Gate, GateContext,
-    Ledger, Report,
+    Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Gate, GateContext, Ledger, Report,
 };
 use crate::llm::{ChatRequest, LlmError, Message};
 use crate::session::{ConversationId, Figures, SessionError, Sessions, TurnEnd, TurnStatus};
-use crate::tools::{Callable, ToolResult};
+use crate::tools::ToolResult;
 
 /// Events queued for a slow receiver before the run waits for it.
 const EVENT_QUEUE: usize = 256;
@@ -147,8 +147,9 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
     let started = Instant::now();
     let (shared, conversation) = (running.shared.clone(), running.conversation.clone());
     let caller = question.caller(&conversation);
+    let tools = TurnTools::new(shared.clone(), question.tools);
     let question = question.text;
-    let prepared = match prepare(&shared, &caller, &conversation, &question).await {
+    let prepared = match prepare(&shared, &tools, &caller, &conversation, &question).await {
         Ok(prepared) => prepared,
         Err(error) => {
             events.send(Event::Error { content: error }).await;
@@ -169,10 +170,10 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
     .keep();
     // Counting a large catalog takes a second, so it runs in parallel to the turn.
     let catalog_tokens = {
-        let shared = shared.clone();
-        spawn_blocking(move || shared.catalog_tokens())
+        let tools = tools.clone();
+        spawn_blocking(move || tools.tokens())
     };
-    let mut turn = Turn::new(&shared, &events, caller, run, started);
+    let mut turn = Turn::new(&shared, &tools, &events, caller, run, started);
     let (status, error) = turn.run_to_end(&running.token).await;
     let end = turn.end(status, error, catalog_tokens).await;
     let (answer, mut figures) = (end.answer.clone(), end.figures.clone());
@@ -223,12 +224,14 @@ fn done(conversation: &ConversationId, turn: i64, status: TurnStatus, figures: F
 /// A message for the user: what cannot be saved or read.
 async fn prepare(
     shared: &Arc<AgentState>,
+    tools: &TurnTools,
     caller: &Caller,
     conversation: &ConversationId,
     question: &str,
 ) -> Result<(i64, Run), String> {
-    let (shared, caller, conversation, question) = (
+    let (shared, tools, caller, conversation, question) = (
         shared.clone(),
+        tools.clone(),
         caller.clone(),
         conversation.clone(),
         question.to_owned(),
@@ -248,7 +251,8 @@ async fn prepare(
             .and_then(|state| serde_json::from_value(state).ok())
             .unwrap_or_default();
         let context = Context::new(history, question, shared.config.run.window);
-        Ok::<_, SessionError>((number, new_run(&shared, &state, context, caller)))
+        let run = new_run(&shared, &tools, &state, context, caller);
+        Ok::<_, SessionError>((number, run))
     });
     match prepared.await {
         Ok(prepared) => prepared.map_err(|error| error.to_string()),
@@ -256,7 +260,13 @@ async fn prepare(
     }
 }
 
-fn new_run(shared: &AgentState, state: &ToolboxState, context: Context, caller: Caller) -> Run {
+fn new_run(
+    shared: &AgentState,
+    tools: &TurnTools,
+    state: &ToolboxState,
+    context: Context,
+    caller: Caller,
+) -> Run {
     let mut config = shared.config.run.clone();
     // The date and not the time, so that the prompt stays the same for a day and providers can
     // cache it.
@@ -275,17 +285,17 @@ fn new_run(shared: &AgentState, state: &ToolboxState, context: Context, caller: 
         },
         shared.config.count_tokens,
     );
-    for tool in pinned_tools(shared) {
+    for tool in tools.pinned() {
         toolbox.pin(tool);
     }
-    if shared.search.count() < shared.config.search_from_tools {
+    if tools.search().count() < shared.config.search_from_tools {
         // A small catalog is shown whole and needs no search.
         config.find = None;
-        for tool in shared.search.tools() {
+        for tool in tools.search().tools() {
             toolbox.pin(tool);
         }
     } else {
-        toolbox = toolbox.restore(state, |id| shared.search.tool(id));
+        toolbox = toolbox.restore(state, |id| tools.search().tool(id));
     }
     Run::new(
         config,
@@ -295,21 +305,6 @@ fn new_run(shared: &AgentState, state: &ToolboxState, context: Context, caller: 
         shared.gate.clone(),
         caller,
     )
-}
-
-/// The user's own tools, then those pinned in the settings.
-fn pinned_tools(shared: &AgentState) -> Vec<Arc<Tool>> {
-    let mut tools = shared.own_tools.clone();
-    if !shared.config.pins.is_empty() {
-        let request = SearchRequest {
-            select: shared.config.pins.clone(),
-            limit: Some(1),
-            ..SearchRequest::default()
-        };
-        let found = shared.search.search(&request);
-        tools.extend(found.hits.into_iter().map(|hit| hit.tool));
-    }
-    tools
 }
 
 async fn save(
@@ -371,6 +366,7 @@ async fn save_recommended(
 /// A running turn.
 struct Turn<'a> {
     shared: &'a Arc<AgentState>,
+    tools: &'a TurnTools,
     events: &'a EventSender,
     caller: Caller,
     ledger: Ledger,
@@ -385,6 +381,7 @@ struct Turn<'a> {
 impl<'a> Turn<'a> {
     fn new(
         shared: &'a Arc<AgentState>,
+        tools: &'a TurnTools,
         events: &'a EventSender,
         caller: Caller,
         run: Run,
@@ -392,6 +389,7 @@ impl<'a> Turn<'a> {
     ) -> Self {
         Turn {
             shared,
+            tools,
             events,
             caller,
             ledger: Ledger::default(),
@@ -535,7 +533,7 @@ impl<'a> Turn<'a> {
         if searches.is_empty() {
             return Vec::new();
         }
-        let search = self.shared.search.clone();
+        let search = Arc::clone(self.tools.search());
         let found = spawn_blocking(move || {
             searches
                 .iter()
@@ -552,7 +550,6 @@ impl<'a> Turn<'a> {
     /// gate's report if it was asked.
     async fn call(&self, calls: Vec<Call>) -> Result<Vec<(ToolResult, Option<Report>)>, Stop> {
         let config = &self.shared.config;
-        let directory: &AgentState = self.shared;
         let approver = EventApprover {
             shared: self.shared,
             events: self.events,
@@ -561,7 +558,7 @@ impl<'a> Turn<'a> {
         let context = GateContext {
             caller: &self.caller,
             ledger: &self.ledger,
-            directory,
+            directory: self.tools,
             approver: &approver,
             call_timeout: config.call_timeout,
         };
@@ -665,17 +662,6 @@ impl Approver for EventApprover<'_> {
             })
             .await;
         pending.answer(within).await
-    }
-}
-
-impl Directory for AgentState {
-    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        let own = self.own_tools.iter().find(|tool| tool.id == *id);
-        own.cloned().or_else(|| self.search.tool(id))
-    }
-
-    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
-        self.toolsets.iter().find_map(|toolset| toolset.find(id))
     }
 }
 

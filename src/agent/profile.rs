@@ -74,7 +74,7 @@ pub struct Limits {
 #[non_exhaustive]
 pub enum ProfileError {
     /// Neither a built-in profile nor a file.
-    #[error("no profile {name:?}; built-in profiles are {}, or give the path of a TOML file", names().join(", "))]
+    #[error("no profile {name:?}; built-in profiles are {}; or give the path of a TOML file, or the name of a table [profiles.NAME] of the settings", names().join(", "))]
     Unknown {
         /// The given name.
         name: String,

@@ -11,6 +11,7 @@ use super::*;
 use crate::finder::search::doubles::ListedTools;
 use crate::llm::script::{Reply, Script};
 use crate::llm::{ChatRequest, DeltaStream, LlmError, ScriptedModel};
+use crate::profiles::{ProfiledSearch, ToolProfile};
 use crate::session::{Figures, TurnStatus};
 use crate::tools::{Arguments, Callable, ScriptedTools, ToolFailure};
 
@@ -124,6 +125,42 @@ const TWO_STEPS: &str = r#"
 {"reply":{"text":"It rains.","usage":{"input":90,"output":3}}}
 {"tool":"weather/forecast","result":{"results":[{"url":"https://w.example/1","title":"Rain","content":"rain"}]}}
 "#;
+
+#[tokio::test]
+async fn a_question_of_a_profile_sees_finds_and_calls_its_tools_alone() {
+    const SCRIPT: &str = r#"
+{"expect_tools":["tool_search"],"reply":{"calls":[{"name":"tool_search","arguments":{"query":"weather forecast"}},{"name":"tool_search","arguments":{"query":"select:weather/forecast,mail/send"}}]}}
+{"expect_tools":["tool_search","mail__send"],"reply":{"calls":[{"name":"mail__send","arguments":{}},{"name":"weather__forecast","arguments":{}},{"name":"hidden","arguments":{}}]}}
+{"reply":{"text":"Sent."}}
+{"tool":"mail/send","result":{"sent":true}}
+{"tool":"weather/forecast","result":{"rain":true}}
+"#;
+    let script = Script::parse("script", SCRIPT).unwrap();
+    let agent = Agent::builder()
+        .llm(ScriptedModel::new("script", script.turns))
+        .catalog(listed_tools())
+        .tool(FaultyTool("hidden", Behavior::Huge))
+        .tools(ScriptedTools::new(script.tools))
+        .config(config())
+        .build()
+        .unwrap();
+    let settings = toml::from_str("tools = ['mail/*']").unwrap();
+    let profile = Arc::new(ToolProfile::new("office", &settings));
+    let (catalog, gate) = (Arc::new(listed_tools()), Arc::clone(agent.gate()));
+    let search = ProfiledSearch::new(catalog, Arc::clone(&profile), gate);
+    let tools = QuestionTools {
+        profile,
+        search: Arc::new(search),
+        other_catalog: None,
+    };
+    let question = Question::new("write to Ada").limited_to(tools);
+    let events = events(&agent, question).await;
+    assert_eq!(ended(&events).0, TurnStatus::Answered, "{events:?}");
+    let told = serde_json::to_string(&events).unwrap();
+    assert!(told.contains("sent"), "{told}");
+    assert!(!told.contains("rain"), "{told}");
+    assert!(!told.contains("weather forecast for a city"), "{told}");
+}
 
 #[tokio::test]
 async fn a_question_goes_through_search_and_calls_to_its_answer() {

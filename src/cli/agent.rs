@@ -21,11 +21,12 @@ use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::llm::LlmArgs;
 use super::output::{Printer, print_stderr};
-use super::policy::PolicyArgs;
+use super::policy::{PolicyArgs, warn_of_mistakes};
 use super::upstream::McpArgs;
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
-use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream};
+use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, QuestionTools, RunStream};
+use crate::config::Settings;
 use crate::finder::Style;
 use crate::finder::toolbox::ToolboxState;
 use crate::gate::audit;
@@ -34,6 +35,7 @@ use crate::http::AgentSource;
 use crate::mcp::{Pool, SingleWriterSink};
 use crate::models::Patience;
 use crate::printable::{self, counted};
+use crate::profiles::{ProfiledSearch, ToolProfile};
 use crate::session::{ConversationId, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
 use crate::store::{SharedApprovals, SharedSessions, SharedStore};
@@ -110,14 +112,19 @@ pub struct AgentArgs {
 
 impl Args {
     /// Answers the question, or the questions of stdin.
-    pub fn run(self, context: &Context) -> Result<Outcome> {
+    pub fn run(self, mut context: Context) -> Result<Outcome> {
+        let profile = self.agent.policy.tool_profile(&context.settings)?;
+        if let Some(catalog) = profile.as_ref().and_then(ToolProfile::catalog) {
+            context.use_catalog(catalog);
+        }
         context.check_catalog()?;
         self.agent.llm.check_model_is_named()?;
         let pool = self.agent.pool()?;
-        let source = self.agent.source(context, pool.clone(), None)?;
+        let source = self.agent.source(&context, pool.clone(), None)?;
         // Opened after the source, which creates the catalog if there are skills.
-        let catalog = self.agent.open(context)?;
+        let catalog = self.agent.open(&context)?;
         let agent = source(Arc::new(catalog.clone()))?;
+        let tools = profile.map(|profile| question_tools(profile, &catalog, &agent));
         let conversation = match self.conversation {
             Some(id) => {
                 let conversation = ConversationId::new(id)?;
@@ -135,18 +142,26 @@ impl Args {
         let outcome = runtime.block_on(async {
             pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
             pool.settled(MCP_START_TIMEOUT).await;
-            if catalog.searcher().len() < AgentConfig::default().search_from_tools {
+            if let Some(tools) = &tools {
+                warn_of_mistakes(&tools.profile, &catalog.searcher());
+            }
+            let count = match &tools {
+                Some(tools) => tools.search.count(),
+                None => catalog.searcher().len(),
+            };
+            if count < AgentConfig::default().search_from_tools {
                 print_stderr("few tools: all are shown, tool_search is off");
             }
             let mut terminal = Terminal::new(agent, conversation, context.printer);
             terminal.identity = self.identity;
             terminal.profile = self.agent.policy.profile_file();
+            terminal.tools = tools;
             let outcome = match question {
                 Some(question) => terminal.answer(question).await,
                 None => {
                     if terminal.is_attended {
                         terminal.input = Input::edited(context.settings.data.join(HISTORY_FILE));
-                        print_stderr(banner(&self.agent.llm, catalog.searcher().len()));
+                        print_stderr(banner(&self.agent.llm, count));
                     }
                     terminal.converse().await
                 }
@@ -176,6 +191,19 @@ impl AgentArgs {
         Ok(Pool::new(self.mcp.config()?))
     }
 
+    /// Fails where --profile names a profile of the settings: a server offers all of them.
+    pub fn refuse_tool_profile(&self, settings: &Settings) -> Result<()> {
+        let Some(profile) = self.policy.tool_profile(settings)? else {
+            return Ok(());
+        };
+        let name = profile.name();
+        let message = format!(
+            "--profile {name} is a profile of the settings, and a server offers all of those: at /mcp/p/{name}, and to \
+             requests with X-Toolscout-Profile; give a preset or a file here"
+        );
+        Err(UsageError(message).into())
+    }
+
     /// The flags of the model.
     pub fn llm(&self) -> &LlmArgs {
         &self.llm
@@ -195,7 +223,7 @@ impl AgentArgs {
         pool: Pool,
         store: Option<Arc<SharedStore>>,
     ) -> Result<AgentSource> {
-        let mut profile = self.policy.profile()?;
+        let mut profile = self.policy.preset(&context.settings)?;
         let skills = self.skills(&profile, context)?;
         let (builtins, services) = (
             mem::take(&mut profile.tools),
@@ -270,6 +298,16 @@ impl AgentArgs {
     }
 }
 
+fn question_tools(profile: ToolProfile, catalog: &Catalog, agent: &Agent) -> QuestionTools {
+    let (catalog, profile) = (Arc::new(catalog.clone()), Arc::new(profile));
+    let search = ProfiledSearch::new(catalog, Arc::clone(&profile), Arc::clone(agent.gate()));
+    QuestionTools {
+        profile,
+        search: Arc::new(search),
+        other_catalog: None,
+    }
+}
+
 /// What is asked here, in one line.
 fn banner(llm: &LlmArgs, tools: usize) -> String {
     let model = match llm.chosen_model() {
@@ -308,6 +346,7 @@ struct Terminal {
     agent: Agent,
     conversation: ConversationId,
     identity: Option<String>,
+    tools: Option<QuestionTools>,
     /// The file of the profile, which rules are added to.
     profile: Option<PathBuf>,
     /// Tools whose calls the user approves without being asked again.
@@ -326,6 +365,7 @@ impl Terminal {
             agent,
             conversation,
             identity: None,
+            tools: None,
             profile: None,
             always: BTreeSet::new(),
             printer,
@@ -343,6 +383,9 @@ impl Terminal {
             .asked_by(user());
         if let Some(identity) = &self.identity {
             question = question.on_behalf_of(identity.clone());
+        }
+        if let Some(tools) = &self.tools {
+            question = question.limited_to(tools.clone());
         }
         let mut stream = self
             .agent

@@ -80,6 +80,14 @@ impl Context {
         self.settings.embedder = self.general_embedder.clone();
     }
 
+    /// Uses this catalog in place of that of the settings, with its embedders. To be called before they
+    /// are loaded.
+    pub fn use_catalog(&mut self, name: &str) {
+        name.clone_into(&mut self.settings.catalog);
+        self.settings.embedder =
+            embedder_of_catalog(&self.settings).unwrap_or_else(|| self.general_embedder.clone());
+    }
+
     /// The directory of the catalogs.
     pub fn data_dir(&self) -> DataDir {
         DataDir::new(&self.settings.data)

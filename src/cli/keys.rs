@@ -1,5 +1,6 @@
 //! `toolscout keys`: keys of the HTTP API.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +14,7 @@ use super::context::Context;
 use super::output::print_stderr;
 use super::store::StoreArgs;
 use super::suggest::did_you_mean;
-use crate::keys::{Catalogs, Key, KeyStore, Scope, Scopes};
+use crate::keys::{self, Catalogs, Key, KeyStore, NewKey, Scope};
 use crate::store::SharedStore;
 
 /// Creates, lists and revokes API keys. Once a key exists, every request to the API needs one.
@@ -30,7 +31,7 @@ pub struct Args {
 enum Action {
     /// Create a key and print it; it cannot be shown again
     #[command(
-        after_help = "Examples:\n  toolscout keys create --scope search --catalogs default --expires 30d\n  toolscout keys create --scope admin --catalogs \"*\""
+        after_help = "Examples:\n  toolscout keys create --scope search --catalogs default --expires 30d\n  toolscout keys create --scope call --profile support\n  toolscout keys create --scope admin --catalogs \"*\""
     )]
     Create {
         /// What the key allows, separated by commas. Every key allows searching and asking the
@@ -39,8 +40,13 @@ enum Action {
         #[arg(long, value_enum, value_delimiter = ',', required = true)]
         scope: Vec<Scope>,
         /// The catalogs it is valid for, separated by commas; `*` for all, future ones included
-        #[arg(long, value_name = "NAMES")]
-        catalogs: Catalogs,
+        /// [default: all, for a key with --profile]
+        #[arg(long, value_name = "NAMES", required_unless_present = "profile")]
+        catalogs: Option<Catalogs>,
+        /// The profiles of the settings that it is bound to, separated by commas: with such a key only
+        /// their tools can be seen and called, through /mcp, the agent and the model's routes
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        profile: Vec<String>,
         /// How long the key is valid, as `30d`, `12h`, `45m` or `90s` [default: until it is
         /// revoked]
         #[arg(long, value_name = "DURATION", value_parser = lifetime)]
@@ -74,17 +80,19 @@ impl Args {
             Action::Create {
                 scope,
                 catalogs,
+                profile,
                 expires,
                 ..
             } => {
-                keys.warn_of_missing_catalogs(context, &catalogs)?;
-                create(
-                    &keys.keys,
-                    context,
-                    scope.into_iter().collect(),
-                    catalogs,
-                    expires,
-                )
+                let new = NewKey {
+                    scopes: scope.into_iter().collect(),
+                    catalogs: catalogs.unwrap_or(Catalogs::All),
+                    profiles: profile.into_iter().collect(),
+                    lifetime: expires,
+                };
+                keys.warn_of_missing_catalogs(context, &new.catalogs)?;
+                warn_of_missing_profiles(context, &new.profiles);
+                create(&keys.keys, context, new)
             }
             Action::List { .. } => list(&keys.keys, context),
             Action::Revoke { id, .. } => revoke(&keys.keys, context, &id),
@@ -151,15 +159,19 @@ impl Keys {
     }
 }
 
-fn create(
-    store: &KeyStore,
-    context: &Context,
-    scopes: Scopes,
-    catalogs: Catalogs,
-    lifetime: Option<Duration>,
-) -> Result<Outcome> {
+/// Warns about profiles that the settings of this machine do not have.
+fn warn_of_missing_profiles(context: &Context, profiles: &BTreeSet<String>) {
+    let known = &context.settings.profiles;
+    for name in profiles.iter().filter(|name| !known.contains_key(*name)) {
+        let hint = did_you_mean(name, known.keys().map(String::as_str))
+            .unwrap_or_else(|| format!("add [profiles.{name}] to the settings of the server"));
+        context.warn(format_args!("no profile {name:?} exists here; {hint}"));
+    }
+}
+
+fn create(store: &KeyStore, context: &Context, new: NewKey) -> Result<Outcome> {
     let is_first = !store.is_in_use()?;
-    let made = store.create(scopes, catalogs, lifetime, SystemTime::now())?;
+    let made = store.add(new, SystemTime::now())?;
     if context.printer.is_json() {
         let json =
             json!({ "key": made.token, "id": made.key.id, "expires_at": made.key.expires_at });
@@ -193,7 +205,7 @@ fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
     let rows = keys.iter().map(as_row).collect();
     context
         .printer
-        .rows(&["id", "scopes", "catalogs", "state"], rows)?;
+        .rows(&["id", "scopes", "catalogs", "state", "profiles"], rows)?;
     Ok(Outcome::Success)
 }
 
@@ -217,6 +229,7 @@ fn as_json(key: &Key) -> Value {
         "id": key.id,
         "scopes": key.scopes,
         "catalogs": key.catalogs.to_string(),
+        "profiles": key.profiles,
         "created_at": key.created_at,
         "expires_at": key.expires_at,
         "revoked_at": key.revoked_at,
@@ -231,6 +244,7 @@ fn as_row(key: &Key) -> Vec<String> {
         key.scopes.to_string(),
         key.catalogs.to_string(),
         state.to_string(),
+        keys::profiles_as_text(&key.profiles),
     ]
 }
 

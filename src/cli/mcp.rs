@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rmcp::transport::io::stdio_pipes;
+use tokio::task::spawn_blocking;
 
 use super::Outcome;
 use super::agent::style;
 use super::context::{Context, Legs};
 use super::output::print_stderr;
-use super::policy::PolicyArgs;
+use super::policy::{PolicyArgs, warn_of_mistakes};
 use super::upstream::McpArgs;
 use crate::finder::Style;
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{AuditLog, Gate, audit};
 use crate::mcp::{CatalogSink, Detail, Gateway, GatewayConfig, Pool, SingleWriterSink};
 use crate::models::Patience;
+use crate::profiles::ToolProfile;
 use crate::shutdown::Shutdown;
 
 /// How long background work may take after the client has disconnected.
@@ -32,7 +34,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(clap::Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  toolscout mcp --mcp servers.json --allow \"github/*\"\n  toolscout mcp install --client cursor"
+    after_help = "Examples:\n  toolscout mcp --mcp servers.json --allow \"github/*\"\n  toolscout mcp --mcp servers.json --read-only --only \"notes/*\"\n  toolscout mcp install --client cursor"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -55,6 +57,13 @@ pub struct Args {
     /// other user
     #[arg(long, value_name = "USER")]
     identity: Option<String>,
+    /// Show and call only tools that read
+    #[arg(help_heading = "Calls", long)]
+    read_only: bool,
+    /// Show and call only tools with these ids, and of a profile only those; `*` matches any text
+    /// (repeatable)
+    #[arg(help_heading = "Calls", long, value_name = "PATTERN")]
+    only: Vec<String>,
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
@@ -69,10 +78,15 @@ enum Verb {
 
 impl Args {
     /// Serves until the client closes standard input.
-    pub fn run(self, context: &Context) -> Result<Outcome> {
+    pub fn run(self, mut context: Context) -> Result<Outcome> {
         match self.verb {
-            Some(Verb::Install(args)) => args.run(context),
+            Some(Verb::Install(args)) => args.run(&context),
             None => {
+                let profile = self.policy.tool_profile(&context.settings)?;
+                if let Some(catalog) = profile.as_ref().and_then(ToolProfile::catalog) {
+                    context.use_catalog(catalog);
+                }
+                let profile = narrowed(profile, self.read_only, &self.only);
                 let default = GatewayConfig::default();
                 let config = GatewayConfig {
                     style: self.style.unwrap_or(default.style),
@@ -82,22 +96,42 @@ impl Args {
                     identity: self.identity,
                     ..default
                 };
-                serve(context, config, &self.policy, &self.mcp)
+                serve(&context, config, profile, &self.policy, &self.mcp)
             }
         }
     }
 }
 
+/// The profile without what the flags leave out; of all tools where there is none.
+fn narrowed(
+    profile: Option<ToolProfile>,
+    only_reads: bool,
+    only: &[String],
+) -> Option<ToolProfile> {
+    if !only_reads && only.is_empty() {
+        return profile;
+    }
+    let mut profile = profile.unwrap_or_else(ToolProfile::of_everything);
+    if only_reads {
+        profile = profile.reading();
+    }
+    if !only.is_empty() {
+        profile = profile.within(only);
+    }
+    Some(profile)
+}
+
 fn serve(
     context: &Context,
     config: GatewayConfig,
+    profile: Option<ToolProfile>,
     policy: &PolicyArgs,
     mcp: &McpArgs,
 ) -> Result<Outcome> {
     context.check_catalog()?;
     context.set_patience(Patience::of_server());
     let pool = Pool::new(mcp.config()?);
-    let mut policies = policy.profile()?.gate.unwrap_or_default();
+    let mut policies = policy.preset(&context.settings)?.gate.unwrap_or_default();
     policy.apply_to(&mut policies);
     let sink = SingleWriterSink::new(context.open_or_create(Legs::All)?);
     let search = {
@@ -107,7 +141,13 @@ fn serve(
     // Opened after the catalog, which creates the data directory if it is missing.
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
     let gate = Gate::new(policies).with_audit(Arc::new(audit));
+    let settle = config.settle;
     let gateway = Gateway::new(search, pool.clone(), Arc::new(gate), config);
+    let profile = profile.map(Arc::new);
+    let gateway = match &profile {
+        Some(profile) => gateway.with_profile(Arc::clone(profile), None),
+        None => gateway,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -119,7 +159,15 @@ fn serve(
     }
     let served = runtime.block_on(async {
         let shutdown = Shutdown::on_signals()?;
-        pool.start(Arc::new(sink));
+        pool.start(Arc::new(sink.clone()));
+        if let Some(profile) = profile {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                pool.settled(settle).await;
+                let looking = spawn_blocking(move || warn_of_mistakes(&profile, &sink.searcher()));
+                let _ = looking.await;
+            });
+        }
         let (stdin, stdout) = stdio_pipes();
         let served = gateway.serve(stdin, stdout, shutdown.token()).await;
         pool.close().await;

@@ -1,20 +1,27 @@
 //! The flags of the call policy, shared by `agent`, `serve` and `mcp`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
+use toolscout_index::Searcher;
 
-use crate::agent::profile::Profile;
+use super::exit::UsageError;
+use super::output::print_stderr;
+use crate::agent::profile::{self, Profile};
+use crate::config::Settings;
 use crate::gate::{Decision, Pattern, Policies, Rule};
+use crate::profiles::ToolProfile;
 
 /// Rules for tool calls.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Calls")]
 pub struct PolicyArgs {
-    /// A preset (web-search, files, plan-and-execute, skills, slides) or a TOML file; its `[gate]` holds
-    /// the rules for calls
+    /// A preset (web-search, files, plan-and-execute, skills, slides) or a TOML file, whose `[gate]` holds
+    /// the rules for calls; or the name of a table `[profiles.NAME]` of the settings, which limits the
+    /// tools that can be seen and called. One of either kind may be given
     #[arg(long, value_name = "NAME|FILE")]
-    profile: Option<String>,
+    profile: Vec<String>,
     /// Call tools with these ids without asking; `*` matches any text (repeatable)
     #[arg(long, value_name = "PATTERN")]
     allow: Vec<String>,
@@ -31,20 +38,49 @@ pub struct PolicyArgs {
 }
 
 impl PolicyArgs {
-    /// The profile of --profile; the default without it.
-    pub fn profile(&self) -> Result<Profile> {
-        Ok(self
-            .profile
-            .as_deref()
-            .map(Profile::load)
+    /// The preset or file of --profile; the default without one.
+    ///
+    /// # Errors
+    /// [`UsageError`] for two of them, and those of [`Profile::load`].
+    pub fn preset(&self, settings: &Settings) -> Result<Profile> {
+        let named = |name: &&String| !settings.profiles.contains_key(*name);
+        let mut presets = self.profile.iter().filter(named);
+        let (first, second) = (presets.next(), presets.next());
+        if let (Some(first), Some(second)) = (first, second) {
+            return Err(two_profiles(first, second, "a preset or file"));
+        }
+        Ok(first
+            .map(|name| Profile::load(name))
             .transpose()?
             .unwrap_or_default())
     }
 
-    /// The file of --profile, unless it is a preset.
+    /// The file of --profile, if it names one.
     pub fn profile_file(&self) -> Option<PathBuf> {
-        let file = PathBuf::from(self.profile.as_deref()?);
-        file.is_file().then_some(file)
+        let mut files = self.profile.iter().map(PathBuf::from);
+        files.find(|file| file.is_file())
+    }
+
+    /// The profile of the settings that --profile names, if it names one.
+    ///
+    /// # Errors
+    /// [`UsageError`] for two of them, and for one with the name of a preset.
+    pub fn tool_profile(&self, settings: &Settings) -> Result<Option<ToolProfile>> {
+        let named = |name: &&String| settings.profiles.contains_key(*name);
+        let mut profiles = self.profile.iter().filter(named);
+        let (first, second) = (profiles.next(), profiles.next());
+        if let (Some(first), Some(second)) = (first, second) {
+            return Err(two_profiles(first, second, "a profile of the settings"));
+        }
+        let Some(name) = first else { return Ok(None) };
+        if profile::names().contains(&name.as_str()) {
+            let message = format!(
+                "--profile {name} is a preset and a profile of the settings; rename [profiles.{name}] there"
+            );
+            return Err(UsageError(message).into());
+        }
+        let settings = settings.profiles.get(name);
+        Ok(settings.map(|settings| ToolProfile::new(name, settings)))
     }
 
     /// Puts the rules of the flags before those of the profile, the strictest first.
@@ -68,5 +104,20 @@ impl PolicyArgs {
         policies.rules.splice(..0, rules);
         // A flag cannot switch off the dry run of a profile.
         policies.dry_run |= self.dry_run;
+    }
+}
+
+fn two_profiles(first: &str, second: &str, kind: &str) -> anyhow::Error {
+    UsageError(format!(
+        "--profile {first} and --profile {second} are both {kind}; give one of them"
+    ))
+    .into()
+}
+
+/// Prints what a profile names and these tools do not have.
+pub fn warn_of_mistakes(profile: &ToolProfile, searcher: &Searcher) {
+    let tools: Vec<_> = searcher.tools().collect();
+    for problem in profile.unmatched(tools.iter().map(Arc::as_ref)) {
+        print_stderr(format_args!("warning: {problem}"));
     }
 }

@@ -20,6 +20,7 @@ use crate::finder::Style;
 use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
 use crate::mcp::{Detail, GatewayConfig};
 use crate::models::{self, Patience};
+use crate::profiles::ToolProfile;
 use crate::shutdown::Shutdown;
 use crate::store::SharedStore;
 use crate::telemetry::traces::Traces;
@@ -204,6 +205,7 @@ impl ServerArgs {
             // The default one is always open, and another has to be.
             .map_or(limits.max_open_catalogs, |most| most.get().max(2));
         limits.max_open_bytes = self.max_open_bytes.unwrap_or(limits.max_open_bytes);
+        self.agent.refuse_tool_profile(&context.settings)?;
         let upstream = self.agent.pool()?;
         let default = GatewayConfig::default();
         let gateway = GatewayConfig {
@@ -219,6 +221,7 @@ impl ServerArgs {
             ),
             upstream,
             gateway,
+            profiles: tool_profiles(&context.settings),
             proxy: self.proxy.config(&self.agent, &limits)?,
             data: context.settings.data.clone(),
             store,
@@ -231,6 +234,13 @@ impl ServerArgs {
             limits,
         })
     }
+}
+
+fn tool_profiles(settings: &config::Settings) -> Vec<ToolProfile> {
+    let profiles = settings.profiles.iter();
+    profiles
+        .map(|(name, settings)| ToolProfile::new(name, settings))
+        .collect()
 }
 
 /// How catalogs that name no embedders are opened.

@@ -162,11 +162,27 @@ pub struct OpenApproval {
     pub request: ApprovalRequest,
 }
 
+/// An open request, as somebody sees it who may decide about those of others.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct WaitingApproval {
+    /// Who makes the call: a key, or `http` on a server without keys.
+    pub owner: String,
+    /// The conversation, or the session of an MCP client.
+    pub conversation: String,
+    /// The MCP client, as it names itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The request.
+    #[serde(flatten)]
+    pub open: OpenApproval,
+}
+
 #[derive(Debug)]
 struct OpenRequest {
     /// The owner of the run that makes the call.
     owner: String,
     conversation: String,
+    client: Option<String>,
     request: ApprovalRequest,
     expires: Instant,
     answer: oneshot::Sender<Answer>,
@@ -204,6 +220,7 @@ impl Approvals {
             OpenRequest {
                 owner: caller.who.clone(),
                 conversation: caller.conversation.clone(),
+                client: caller.client.clone(),
                 request,
                 expires: Instant::now() + within,
                 answer: sender,
@@ -286,20 +303,27 @@ impl Approvals {
 
     /// The open requests of this owner's runs in a conversation, the one that expires first leading.
     pub fn waiting(&self, owner: &str, conversation: &str) -> Vec<OpenApproval> {
-        let now = Instant::now();
         let open = self.lock();
         let own = open
             .iter()
             .filter(|(_, open)| open.owner == owner && open.conversation == conversation);
-        let mut waiting: Vec<OpenApproval> = own
-            .map(|(id, open)| OpenApproval {
-                id: id.clone(),
-                expires_in_ms: millis(open.expires.saturating_duration_since(now)),
-                request: open.request.clone(),
-            })
-            .collect();
+        let mut waiting: Vec<OpenApproval> = own.map(|(id, open)| open.as_seen(id)).collect();
         waiting.sort_by_key(|open| open.expires_in_ms);
         waiting
+    }
+
+    /// The open requests of this process within `scope`.
+    pub fn waiting_within(&self, scope: &OwnerScope) -> Vec<WaitingApproval> {
+        let open = self.lock();
+        let within = open.iter().filter(|(_, open)| scope.covers(&open.owner));
+        within
+            .map(|(id, open)| WaitingApproval {
+                owner: open.owner.clone(),
+                conversation: open.conversation.clone(),
+                client: open.client.clone(),
+                open: open.as_seen(id),
+            })
+            .collect()
     }
 
     /// Answers a request of this process; false when none is open under this id within `scope`.
@@ -319,6 +343,17 @@ impl Approvals {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenRequest>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenRequest {
+    fn as_seen(&self, id: &str) -> OpenApproval {
+        let left = self.expires.saturating_duration_since(Instant::now());
+        OpenApproval {
+            id: id.to_owned(),
+            expires_in_ms: millis(left),
+            request: self.request.clone(),
+        }
     }
 }
 

@@ -652,3 +652,20 @@ async fn a_read_only_caller_calls_only_read_only_tools_whatever_the_rules_allow(
         assert!(run.tools.calls(id).is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_caller_of_some_classes_calls_no_tool_of_another_whatever_the_rules_allow() {
+    let allow_all = "[[rules]]\ntool = \"*\"\ndecision = \"allow\"";
+    let mut run = TestRun::new(allow_all, tools());
+    run.caller.classes = Some([Class::ReadOnly, Class::StateChanging].into());
+    for id in ["s/get", "s/put"] {
+        assert!(run.result(id, json!({})).await.is_ok(), "{id}");
+    }
+    let (code, message) = run.result("s/delete", json!({})).await.unwrap_err();
+    assert_eq!(code, ErrorCode::Denied);
+    assert!(
+        message.contains("only tools of the classes read_only, state_changing"),
+        "{message}"
+    );
+    assert!(run.tools.calls("s/delete").is_empty());
+}

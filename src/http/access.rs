@@ -3,6 +3,7 @@
 //! A handler gets a catalog only through [`Reading`] or [`Writing`], so no route can forget the
 //! check.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -31,6 +32,8 @@ pub struct Grant {
     key: Option<String>,
     scopes: Scopes,
     catalogs: Catalogs,
+    /// The profiles that the key is bound to; empty for a key that is bound to none.
+    profiles: BTreeSet<String>,
 }
 
 impl Grant {
@@ -79,7 +82,8 @@ impl Grant {
     /// # Errors
     /// 403 unless the key has the scope `admin` for all catalogs.
     pub fn operates(&self) -> ApiResult<()> {
-        if self.scopes.allow(Scope::Admin) && self.catalogs == Catalogs::All {
+        let is_admin = self.scopes.allow(Scope::Admin) && self.catalogs == Catalogs::All;
+        if is_admin && self.profiles.is_empty() {
             return Ok(());
         }
         Err(ApiError::auth(
@@ -105,6 +109,39 @@ impl Grant {
         }
     }
 
+    /// The profiles that the key is bound to; empty for a key that is bound to none.
+    pub fn profiles(&self) -> &BTreeSet<String> {
+        &self.profiles
+    }
+
+    /// Whether the request may use this profile, if there is one of this name.
+    pub fn may_use_profile(&self, name: &str) -> bool {
+        self.profiles.is_empty() || self.profiles.contains(name)
+    }
+
+    /// The profiles that the key is bound to, for messages.
+    pub fn profile_names(&self) -> String {
+        let names: Vec<&str> = self.profiles.iter().map(String::as_str).collect();
+        names.join(", ")
+    }
+
+    /// Passes unless the key is bound to profiles.
+    fn unbound(self) -> ApiResult<Self> {
+        if self.profiles.is_empty() {
+            return Ok(self);
+        }
+        let message = format!(
+            "this key is for the profiles {} alone: it may use /mcp/p/NAME, the agent and the model's routes, with the header \
+             X-Toolscout-Profile where it has several; other routes need a key without profiles",
+            self.profile_names()
+        );
+        Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "profile_key",
+            message,
+        ))
+    }
+
     /// The id of the sender's key.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
@@ -126,6 +163,19 @@ impl Grant {
             .map_or_else(|| "http".into(), |key| format!("key:{key}"))
     }
 
+    /// The permissions of a request. Refuses every request until the catalogs are open: before that,
+    /// an existing catalog would be answered with 404.
+    async fn find(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        // A handler may take both a grant and a catalog; the key is looked up once.
+        if let Some(known) = parts.extensions.get::<Grant>() {
+            return Ok(known.clone());
+        }
+        let grant = Grant::of(&parts.headers, app).await?;
+        app.require_ready()?;
+        parts.extensions.insert(grant.clone());
+        Ok(grant)
+    }
+
     /// The permissions of the key in these headers; all permissions on a server without keys.
     async fn of(headers: &HeaderMap, app: &App) -> ApiResult<Self> {
         let is_in_use = match app.keys.known_in_use()? {
@@ -137,6 +187,7 @@ impl Grant {
                 key: None,
                 scopes: Scope::Admin.into(),
                 catalogs: Catalogs::All,
+                profiles: BTreeSet::new(),
             });
         }
         let Some(token) = token(headers) else {
@@ -191,6 +242,7 @@ impl From<Key> for Grant {
             key: Some(key.id),
             scopes: key.scopes,
             catalogs: key.catalogs,
+            profiles: key.profiles,
         }
     }
 }
@@ -198,17 +250,21 @@ impl From<Key> for Grant {
 impl FromRequestParts<App> for Grant {
     type Rejection = ApiError;
 
-    /// Also refuses every request until the catalogs are open: before that, an existing catalog
-    /// would be answered with 404.
+    /// Also refuses a key that is bound to profiles: a route that knows nothing of them would show
+    /// the whole catalog.
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        // A handler may take both a grant and a catalog; the key is looked up once.
-        if let Some(known) = parts.extensions.get::<Grant>() {
-            return Ok(known.clone());
-        }
-        let grant = Grant::of(&parts.headers, app).await?;
-        app.require_ready()?;
-        parts.extensions.insert(grant.clone());
-        Ok(grant)
+        Grant::find(parts, app).await?.unbound()
+    }
+}
+
+/// The permissions of a request whose key may be bound to profiles, for routes that keep to them.
+pub struct ProfileGrant(pub Grant);
+
+impl FromRequestParts<App> for ProfileGrant {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        Grant::find(parts, app).await.map(ProfileGrant)
     }
 }
 

@@ -7,6 +7,8 @@ mod sse;
 mod started;
 pub mod token;
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
@@ -17,12 +19,13 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::access::Grant;
+use super::access::{Grant, ProfileGrant};
 use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
+use super::profiles::PROFILE;
 use super::threads::blocking;
-use crate::agent::{Agent, Event, Question, StartError};
-use crate::finder::Style;
+use crate::agent::{Agent, Event, Question, QuestionTools, StartError};
+use crate::finder::{Style, ToolSearch};
 use crate::gate::{Answer, OpenApproval};
 use crate::keys::Scope;
 use crate::printable::excerpt;
@@ -201,7 +204,8 @@ pub struct AgentInfo {
     tool_budget_tokens: Option<usize>,
 }
 
-/// A request that may use the agent: its key is for the agent's catalog.
+/// A request that may use the agent: its key is for the agent's catalog, or for the profile that it
+/// names.
 pub struct AgentAccess {
     agent: Agent,
     grant: Grant,
@@ -211,13 +215,38 @@ impl FromRequestParts<App> for AgentAccess {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let grant = Grant::from_request_parts(parts, app).await?;
-        grant.reads(&app.default_catalog)?;
+        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
+        // What a profile allows is looked at where it is opened.
+        if grant.profiles().is_empty() && !parts.headers.contains_key(PROFILE) {
+            grant.reads(&app.default_catalog)?;
+        }
         Ok(AgentAccess {
             agent: configured_agent(app)?,
             grant,
         })
     }
+}
+
+/// The tools of the profile of a request; `None` for those of the agent.
+///
+/// # Errors
+/// 404 and 403 for a profile that the request may not use, and those of opening its catalog.
+pub async fn question_tools(
+    app: &App,
+    grant: &Grant,
+    headers: &HeaderMap,
+) -> ApiResult<Option<QuestionTools>> {
+    let Some(chosen) = app.profiles.chosen_by_header(grant, headers)? else {
+        grant.reads(&app.default_catalog)?;
+        return Ok(None);
+    };
+    let open = chosen.open(app, grant).await?;
+    let is_other = open.catalog.open().name != app.default_catalog;
+    Ok(Some(QuestionTools {
+        profile: open.profile,
+        search: open.search,
+        other_catalog: is_other.then(|| Arc::new(open.catalog) as Arc<dyn ToolSearch>),
+    }))
 }
 
 impl AgentAccess {
@@ -246,8 +275,13 @@ fn configured_agent(app: &App) -> ApiResult<Agent> {
     get, path = "/v1/agent", operation_id = "show_agent", tag = "agent",
     responses((status = 200, body = AgentInfo, description = "The agent"))
 )]
-pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<AgentInfo>> {
-    grant.reads(&app.default_catalog)?;
+pub async fn show(
+    ProfileGrant(grant): ProfileGrant,
+    State(app): State<App>,
+) -> ApiResult<Json<AgentInfo>> {
+    if grant.profiles().is_empty() {
+        grant.reads(&app.default_catalog)?;
+    }
     let Some(agent) = app.agent.get() else {
         return Ok(Json(AgentInfo::default()));
     };
@@ -264,11 +298,11 @@ pub async fn show(grant: Grant, State(app): State<App>) -> ApiResult<Json<AgentI
 /// Answers a question as server-sent events.
 ///
 /// The `data` of each event is an `AgentEvent`, and its `id` the number of the event. The last
-/// event has the type `done`. A client that disconnects stops its run unless it is detached. With
+/// event has the type `done`. The header `X-Toolscout-Profile` limits the answer to the tools of a profile. A client that disconnects stops its run unless it is detached. With
 /// `?protocol=ag-ui` the body is an AG-UI `RunAgentInput` and the events are those of AG-UI.
 #[utoipa::path(
     post, path = "/v1/agent/chat", tag = "agent",
-    params(ChatParams),
+    params(ChatParams, ("x-toolscout-profile" = Option<String>, Header, description = "The profile whose tools alone are used")),
     request_body = ChatRequest,
     responses((status = 200, body = ServerSentEvent, content_type = "text/event-stream", description = "The run's events",
         headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
@@ -291,6 +325,9 @@ pub async fn chat(
     let mut question = access.question(request.query, request.identity);
     if request.detached {
         question = question.detached();
+    }
+    if let Some(tools) = question_tools(&app, &access.grant, &headers).await? {
+        question = question.limited_to(tools);
     }
     let conversation = request.conversation;
     start_run(
@@ -319,11 +356,15 @@ pub async fn chat_by_query(
     access: AgentAccess,
     State(app): State<App>,
     QueryString(params): QueryString<StreamParams>,
+    headers: HeaderMap,
 ) -> ApiResult<Response> {
     if access.grant.key().is_none() {
         app.page_token.require(&params.token)?;
     }
-    let question = access.question(params.query, params.identity);
+    let mut question = access.question(params.query, params.identity);
+    if let Some(tools) = question_tools(&app, &access.grant, &headers).await? {
+        question = question.limited_to(tools);
+    }
     start_run(
         &app,
         &access,

@@ -17,12 +17,14 @@ use super::extract::{Json, Path, QueryString};
 use super::paging;
 use super::state::Exposure;
 use super::threads::blocking;
-use crate::keys::{Catalogs, Key, KeyError, KeyStore, Scope, Scopes};
+use crate::keys::{Catalogs, Key, KeyError, KeyStore, NewKey, Scope};
 
 /// Most valid keys.
 const MAX_VALID: usize = 10_000;
 /// Most catalogs of a key.
 const MAX_CATALOGS: usize = 256;
+/// Most profiles of a key.
+const MAX_PROFILES: usize = 64;
 /// The longest lifetime, a hundred years; longer ones are mistakes.
 const MAX_LIFETIME_S: u64 = 100 * 365 * 24 * 60 * 60;
 /// Stands for all catalogs, future ones included.
@@ -58,9 +60,15 @@ pub struct KeyRequest {
     /// What it allows. Every key may search, and `admin` includes the others.
     #[schema(min_items = 1)]
     scopes: Vec<Scope>,
-    /// The catalogs that it is for; `["*"]` for all, future ones included.
+    /// The catalogs that it is for; `["*"]` for all, future ones included. May be left out of a key with
+    /// profiles.
+    #[serde(default)]
     #[schema(min_items = 1, max_items = 256, example = json!(["default"]))]
-    catalogs: Vec<String>,
+    catalogs: Option<Vec<String>>,
+    /// The profiles that it is bound to: with such a key only their tools can be seen and called.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    profiles: BTreeSet<String>,
     /// Seconds until it expires; without it, it is valid until it is revoked.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 3153600000_u64, example = 2592000)]
@@ -77,6 +85,8 @@ pub struct KeyBody {
     scopes: Vec<Scope>,
     /// The catalogs that it is for; `["*"]` for all.
     catalogs: Vec<String>,
+    /// The profiles that it is bound to; empty for a key that is bound to none.
+    profiles: BTreeSet<String>,
     /// When it was created, in seconds since 1970.
     created_at: u64,
     /// When it expires, in seconds since 1970; null if it does not.
@@ -100,6 +110,9 @@ pub struct CreatedKeyBody {
     /// Catalogs of the key that do not exist yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown_catalogs: Vec<String>,
+    /// Profiles of the key that this server does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown_profiles: Vec<String>,
 }
 
 /// A page of keys.
@@ -153,6 +166,7 @@ pub async fn create(
     let wanted = Wanted::of(request)?;
     let known = app.catalogs.names().await?;
     let unknown_catalogs = wanted.not_among(&known);
+    let unknown_profiles = wanted.unknown_profiles(app.profiles.names());
     let exposure = app.exposure;
     let made = with_store(&app, move |store| wanted.create(store, exposure)).await??;
     tracing::info!(id = made.key.id, scopes = %made.key.scopes, catalogs = %made.key.catalogs, by = grant.sender(), "key created");
@@ -164,6 +178,7 @@ pub async fn create(
         key: made.token,
         body: KeyBody::of(made.key, &grant),
         unknown_catalogs,
+        unknown_profiles,
     };
     Ok((StatusCode::CREATED, headers, Json(body)).into_response())
 }
@@ -212,11 +227,7 @@ pub async fn revoke(
 }
 
 /// A validated request for a key.
-struct Wanted {
-    scopes: Scopes,
-    catalogs: Catalogs,
-    lifetime: Option<Duration>,
-}
+struct Wanted(NewKey);
 
 impl Wanted {
     fn of(request: KeyRequest) -> ApiResult<Self> {
@@ -233,16 +244,44 @@ impl Wanted {
             );
             return Err(ApiError::unprocessable("invalid_value", message));
         }
-        Ok(Wanted {
+        if request.profiles.len() > MAX_PROFILES {
+            let count = request.profiles.len();
+            let message = format!("profiles has {count} names, it may have {MAX_PROFILES}");
+            return Err(ApiError::unprocessable("invalid_value", message));
+        }
+        let catalogs = match &request.catalogs {
+            Some(names) => catalogs_of(names)?,
+            None if !request.profiles.is_empty() => Catalogs::All,
+            None => {
+                let message =
+                    "catalogs is missing; name catalogs, or use [\"*\"] for all, or give profiles";
+                return Err(ApiError::unprocessable("missing_field", message));
+            }
+        };
+        let new = NewKey {
             scopes: request.scopes.into_iter().collect(),
-            catalogs: catalogs_of(&request.catalogs)?,
+            catalogs,
+            profiles: request.profiles,
             lifetime: lifetime.map(Duration::from_secs),
-        })
+        };
+        let invalid = |error: KeyError| ApiError::unprocessable("invalid_value", error.to_string());
+        new.check().map_err(invalid)?;
+        Ok(Wanted(new))
+    }
+
+    /// The profiles of the key that are not among these.
+    fn unknown_profiles<'a>(&self, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let known: BTreeSet<&str> = known.collect();
+        let profiles = self.0.profiles.iter();
+        profiles
+            .filter(|name| !known.contains(name.as_str()))
+            .cloned()
+            .collect()
     }
 
     /// The catalogs of the key that are not among these.
     fn not_among(&self, known: &BTreeSet<String>) -> Vec<String> {
-        match &self.catalogs {
+        match &self.0.catalogs {
             Catalogs::All => Vec::new(),
             Catalogs::Only(names) => names
                 .iter()
@@ -270,9 +309,7 @@ impl Wanted {
             let error = ApiError::invalid(StatusCode::CONFLICT, "too_many_keys", message);
             return Ok(Err(error));
         }
-        store
-            .create(self.scopes, self.catalogs, self.lifetime, now)
-            .map(Ok)
+        store.add(self.0, now).map(Ok)
     }
 
     /// Passes if everybody may need a key from now on, this being the only one.
@@ -283,8 +320,14 @@ impl Wanted {
                            make it with `toolscout keys create` on the server's machine";
             return Err(ApiError::auth(StatusCode::FORBIDDEN, "first_key", message));
         }
-        let operates = self.scopes.allow(Scope::Admin) && self.catalogs == Catalogs::All;
-        if operates && self.lifetime.is_none() {
+        let NewKey {
+            scopes,
+            catalogs,
+            lifetime,
+            ..
+        } = &self.0;
+        let operates = scopes.allow(Scope::Admin) && *catalogs == Catalogs::All;
+        if operates && lifetime.is_none() {
             return Ok(());
         }
         let message = "every request needs a key once there is one, so the first key must have the scope `admin`, the \
@@ -333,6 +376,7 @@ impl KeyBody {
                 Catalogs::All => vec![ALL_CATALOGS.to_owned()],
                 Catalogs::Only(names) => names.into_iter().collect(),
             },
+            profiles: key.profiles,
             id: key.id,
             created_at: key.created_at,
             expires_at: key.expires_at,

@@ -1,9 +1,11 @@
-//! `/mcp`: the MCP gateway over streamable HTTP, for the tools of the default catalog.
+//! `/mcp`: the MCP gateway over streamable HTTP, for the tools of the default catalog, and
+//! `/mcp/p/NAME` for those of a profile.
 
 mod owners;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,33 +16,47 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use toolscout_index::{Changes, Searcher, Tool};
 
 use self::owners::SessionOwners;
 use super::App;
-use super::access::Grant;
+use super::access::ProfileGrant;
 use super::error::not_ready;
 use super::error::{ApiError, ApiResult};
+use super::extract::Path;
+use super::profiles::OpenProfile;
 use super::registry::OpenCatalog;
 use crate::catalog_writer::Change;
 use crate::finder::ToolSearch;
-use crate::gate::Gate;
+use crate::finder::snapshot::SnapshotSource as _;
 use crate::keys::Scope;
 use crate::mcp::approved::ApprovedPlace;
 use crate::mcp::gateway::Session;
-use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, Principal};
-use crate::tools::Toolset;
+use crate::mcp::{CatalogSink, Gateway, Principal};
 
 /// The route of the MCP gateway, of all methods.
 pub const PATH: &str = "/mcp";
+/// The route of its profiles, of all methods.
+pub const PROFILE_PATH: &str = "/mcp/p/{profile}";
 /// From a request to the start of its answer: longer than the longest tool call.
 pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// A session without requests for this long is closed: its client is gone.
 const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// The MCP server behind the route.
-pub struct McpService {
+/// The MCP servers behind the routes: one for the default catalog, and one for each profile that was
+/// used. Each has sessions of its own, so that a session of one profile is unknown to another.
+pub struct McpServices {
+    gateway: Gateway,
+    max_body_bytes: usize,
+    stop: CancellationToken,
+    whole: Arc<McpService>,
+    of_profiles: Mutex<BTreeMap<String, Arc<McpService>>>,
+}
+
+/// An MCP server with its sessions.
+struct McpService {
     protocol: StreamableHttpService<Session, LocalSessionManager>,
     owners: SessionOwners,
 }
@@ -49,29 +65,52 @@ pub struct McpService {
 #[derive(Clone, Copy, Debug)]
 pub struct HasOwnErrorBody;
 
-/// A request that may use the tools of the default catalog.
-pub struct AuthorizedCaller(Principal);
+/// A request that may use the tools of a profile, or of the default catalog.
+pub struct AuthorizedCaller {
+    principal: Principal,
+    profile: Option<OpenProfile>,
+}
+
+#[derive(Deserialize)]
+struct ProfileInPath {
+    profile: Option<String>,
+}
 
 impl FromRequestParts<App> for AuthorizedCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let grant = Grant::from_request_parts(parts, app).await?;
-        grant.reads(&app.default_catalog)?;
-        Ok(AuthorizedCaller(Principal {
-            who: grant.sender(),
-            may_change: grant.allows(Scope::Call).is_ok(),
-        }))
+        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
+        let Path(ProfileInPath { profile: named }) = Path::from_request_parts(parts, app).await?;
+        let chosen = match &named {
+            Some(named) => app.profiles.chosen(&grant, Some(named))?,
+            None => app.profiles.chosen_by_header(&grant, &parts.headers)?,
+        };
+        let profile = match chosen {
+            Some(profile) => Some(profile.open(app, &grant).await?),
+            None => {
+                grant.reads(&app.default_catalog)?;
+                None
+            }
+        };
+        Ok(AuthorizedCaller {
+            principal: Principal {
+                who: grant.sender(),
+                may_change: grant.allows(Scope::Call).is_ok(),
+            },
+            profile,
+        })
     }
 }
 
 /// Answers a request of the MCP protocol.
 pub async fn serve(
-    AuthorizedCaller(principal): AuthorizedCaller,
+    AuthorizedCaller { principal, profile }: AuthorizedCaller,
     State(app): State<App>,
     mut request: Request,
 ) -> ApiResult<Response> {
-    let service = app.mcp.get().ok_or_else(not_ready)?;
+    let services = app.mcp.get().ok_or_else(not_ready)?;
+    let service = services.of(&app, profile);
     let ends_session = request.method() == Method::DELETE;
     // The sender of a request owns the session that it starts.
     let owner = principal.who.clone();
@@ -87,31 +126,61 @@ pub async fn serve(
     Ok(response)
 }
 
-/// The service over the tools that `search` finds. Its calls go through this gate.
-pub fn service(
-    search: Arc<dyn ToolSearch>,
-    pool: Pool,
-    gate: Arc<Gate>,
-    toolset: Option<Arc<dyn Toolset>>,
-    config: GatewayConfig,
-    max_body_bytes: usize,
-    stop: CancellationToken,
-) -> McpService {
-    let max_sessions = config.max_sessions;
-    let gateway = Gateway::with_toolset(search, pool, gate, toolset, config);
-    let mut sessions = LocalSessionManager::default();
-    sessions.session_config.keep_alive = Some(SESSION_IDLE);
-    // The guard checks hosts and origins, as for every route.
-    let config = StreamableHttpServerConfig::default()
-        .disable_allowed_hosts()
-        .disable_allowed_origins()
-        .with_max_request_body_bytes(max_body_bytes)
-        .with_cancellation_token(stop);
-    let sessions = Arc::new(sessions);
-    let owners = SessionOwners::new(Arc::clone(&sessions), max_sessions);
-    McpService {
-        protocol: StreamableHttpService::new(move || gateway.session(), sessions, config),
-        owners,
+impl McpServices {
+    /// The services of this gateway, whose catalog is the default one.
+    pub fn new(gateway: Gateway, max_body_bytes: usize, stop: CancellationToken) -> Self {
+        let whole = McpService::new(gateway.clone(), max_body_bytes, stop.clone());
+        McpServices {
+            gateway,
+            max_body_bytes,
+            stop,
+            whole: Arc::new(whole),
+            of_profiles: Mutex::default(),
+        }
+    }
+
+    fn of(&self, app: &App, profile: Option<OpenProfile>) -> Arc<McpService> {
+        let Some(OpenProfile {
+            profile, catalog, ..
+        }) = profile
+        else {
+            return Arc::clone(&self.whole);
+        };
+        let mut of_profiles = self
+            .of_profiles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let made = of_profiles
+            .entry(profile.name().to_owned())
+            .or_insert_with(|| {
+                let is_other = catalog.open().name != app.default_catalog;
+                let counted = || app.token_savings.counting(move || catalog.snapshot());
+                let other = is_other.then(|| Arc::new(counted()) as Arc<dyn ToolSearch>);
+                let gateway = self.gateway.with_profile(profile, other);
+                let service = McpService::new(gateway, self.max_body_bytes, self.stop.clone());
+                Arc::new(service)
+            });
+        Arc::clone(made)
+    }
+}
+
+impl McpService {
+    fn new(gateway: Gateway, max_body_bytes: usize, stop: CancellationToken) -> Self {
+        let max_sessions = gateway.max_sessions();
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(SESSION_IDLE);
+        // The guard checks hosts and origins, as for every route.
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_max_request_body_bytes(max_body_bytes)
+            .with_cancellation_token(stop);
+        let sessions = Arc::new(sessions);
+        let owners = SessionOwners::new(Arc::clone(&sessions), max_sessions);
+        McpService {
+            protocol: StreamableHttpService::new(move || gateway.session(), sessions, config),
+            owners,
+        }
     }
 }
 

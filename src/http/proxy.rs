@@ -15,11 +15,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::App;
-use super::access::Grant;
+use super::access::{Grant, ProfileGrant};
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::RawBody;
 use super::mcp::HasOwnErrorBody;
+use super::profiles::PROFILE;
 use super::threads::blocking;
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::keys::{self, Scope};
@@ -154,7 +155,7 @@ async fn answer(app: &App, dialect: Dialect, request: Request) -> Result<ProxyAn
         .map_err(body_error)?;
     app.model_bodies.fit(&mut reserved, body.len());
     if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
-        return agent::answer(app, &sender, question).await;
+        return agent::answer(app, &sender, &headers, question).await;
     }
     let proxy = configured(app, Some(&body))?;
     let ignored = headers::ignored(&proxy, &headers);
@@ -261,7 +262,7 @@ impl Sender {
             // A key that is not ours is refused where keys are needed.
             parts.headers.extend(credentials.clone());
         }
-        let grant = Grant::from_request_parts(parts, app).await?;
+        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
         grant.allows(Scope::Llm)?;
         let owner = match grant.key() {
             Some(_) => grant.sender(),
@@ -317,25 +318,65 @@ fn owner_by_credentials(credentials: &HeaderMap) -> String {
     format!("client:{}", hasher.finalize().to_hex())
 }
 
-/// The catalog that the header names. The key must be for it.
+/// The catalog that the header names, or the part of one that a profile names. The key must be for it.
 async fn extra_catalog(
     app: &App,
     proxy: &Proxy,
     grant: &Grant,
     headers: &HeaderMap,
 ) -> ApiResult<Option<ExtraCatalog>> {
+    if headers.contains_key(PROFILE) {
+        return extra_profile(app, proxy, grant, headers).await;
+    }
     let Some(name) = headers.get(headers::CATALOG) else {
         return Ok(None);
     };
+    if !grant.profiles().is_empty() {
+        let message = format!(
+            "this key is for the profiles {}; send X-Toolscout-Profile in place of X-Toolscout-Catalog",
+            grant.profile_names()
+        );
+        return Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "profile_key",
+            message,
+        ));
+    }
     let name = name.to_str().unwrap_or_default();
     grant.reads(name)?;
     let catalog = app.catalogs.get(name).await?;
     let caller = match proxy.config().calls_tools {
-        true => Some(calls::caller(app, grant, Arc::clone(&catalog))?),
+        true => Some(calls::caller(app, grant, Arc::clone(&catalog), None)?),
         false => None,
     };
     Ok(Some(ExtraCatalog {
         search: Arc::new(CurrentSnapshot(move || catalog.searcher())),
+        caller,
+    }))
+}
+
+async fn extra_profile(
+    app: &App,
+    proxy: &Proxy,
+    grant: &Grant,
+    headers: &HeaderMap,
+) -> ApiResult<Option<ExtraCatalog>> {
+    if headers.contains_key(headers::CATALOG) {
+        let message = "the request has both X-Toolscout-Profile and X-Toolscout-Catalog; a profile names its catalog, so \
+                       leave out the other";
+        let status = StatusCode::BAD_REQUEST;
+        return Err(ApiError::invalid(status, "invalid_header", message));
+    }
+    let Some(chosen) = app.profiles.chosen_by_header(grant, headers)? else {
+        return Ok(None);
+    };
+    let open = chosen.open(app, grant).await?;
+    let caller = match proxy.config().calls_tools {
+        true => Some(calls::caller(app, grant, open.catalog.open(), Some(&open))?),
+        false => None,
+    };
+    Ok(Some(ExtraCatalog {
+        search: open.search,
         caller,
     }))
 }

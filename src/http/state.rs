@@ -19,7 +19,8 @@ use super::error::{self, ApiResult};
 use super::evaluations::Evaluations;
 use super::feedback::RateLimit;
 use super::limits::Limits;
-use super::mcp::{self, McpService};
+use super::mcp::McpServices;
+use super::profiles::{self, Profiles};
 use super::proxy::{self as model_api, BodyBudget, KnownConversations};
 use super::registry::{COPIES, OpenCatalog, Registry};
 use super::stats::Started;
@@ -32,10 +33,11 @@ use crate::clock::unix_ms;
 use crate::feedback::{FeedbackRecord, FeedbackStore};
 use crate::finder::ToolSearch;
 use crate::finder::snapshot::CurrentSnapshot;
-use crate::gate::{AuditLog, Gate, Policies, audit};
+use crate::gate::{Approvals, AuditLog, Gate, Policies, audit};
 use crate::keys::{KeyError, KeyStore};
 use crate::mcp::gateway::Ledgers;
-use crate::mcp::{CatalogSink, GatewayConfig, Pool};
+use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool};
+use crate::profiles::ToolProfile;
 use crate::proxy::{self, Proxy, ProxyConfig};
 use crate::shutdown::Shutdown;
 use crate::store::SharedStore;
@@ -76,6 +78,8 @@ pub struct Settings {
     pub upstream: Pool,
     /// How the `/mcp` route shows the default catalog.
     pub gateway: GatewayConfig,
+    /// Parts of catalogs that requests may be limited to.
+    pub profiles: Vec<ToolProfile>,
     /// The model provider behind the routes of its API; without one they answer 503.
     pub proxy: Option<ProxyConfig>,
     /// How much the server accepts and keeps open.
@@ -170,8 +174,11 @@ pub struct AppState {
     pub(super) gate: OnceLock<Arc<Gate>>,
     /// The calls that were tried out, counted against the limits of a run.
     pub(super) ledgers: Ledgers,
+    /// Calls of MCP clients that wait for a person.
+    pub(super) client_approvals: Arc<Approvals>,
     /// Set once the default catalog is open.
-    pub(super) mcp: OnceLock<McpService>,
+    pub(super) mcp: OnceLock<McpServices>,
+    pub(super) profiles: Profiles,
     ready: AtomicBool,
     pub(super) shutdown: Shutdown,
 }
@@ -194,6 +201,7 @@ impl App {
             agent,
             upstream,
             gateway,
+            profiles,
             proxy,
             limits,
         } = settings;
@@ -253,7 +261,9 @@ impl App {
             agent_conversations: KnownConversations::default(),
             gate: OnceLock::new(),
             ledgers: Ledgers::default(),
+            client_approvals: Arc::default(),
             mcp: OnceLock::new(),
+            profiles: Profiles::new(profiles),
             ready: AtomicBool::new(false),
             shutdown,
         })))
@@ -286,6 +296,7 @@ impl App {
         }
         model_api::warn_of_missing_keys(self).await;
         self.ready.store(true, Ordering::Release);
+        tokio::spawn(self.clone().look_at_profiles());
         if self.store.is_some() {
             tokio::spawn(self.clone().sweep());
         }
@@ -340,18 +351,27 @@ impl App {
             .start(Arc::clone(catalog) as Arc<dyn CatalogSink>);
         let searched = Arc::clone(catalog);
         let search = self.token_savings.counting(move || searched.searcher());
-        let service = mcp::service(
+        let gateway = Gateway::of_server(
             Arc::new(search),
             self.upstream.clone(),
             gate,
             toolset,
+            Some(Arc::clone(&self.client_approvals)),
             self.gateway.clone(),
-            self.limits.body_bytes,
-            self.shutdown.token(),
         );
+        let services = McpServices::new(gateway, self.limits.body_bytes, self.shutdown.token());
         // The catalogs are opened once, so nothing is set yet.
-        let _ = self.mcp.set(service);
+        let _ = self.mcp.set(services);
         Ok(())
+    }
+
+    /// Looks at the profiles once the MCP servers are connected, until the shutdown.
+    async fn look_at_profiles(self) {
+        let looking = async {
+            self.upstream.settled(self.gateway.settle).await;
+            profiles::warn_of_mistakes(self.clone()).await;
+        };
+        self.shutdown.token().run_until_cancelled(looking).await;
     }
 
     /// The connections to the servers of this catalog: only the default one has any.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rusqlite::{Connection, OptionalExtension, params};
 use toolscout_index::database;
 
-use super::local::{LocalKeys, SCHEMA, find, put};
+use super::local::{LocalKeys, PROFILES, SCHEMA, find, put};
 use super::{KeyError, StoredKey};
 use crate::clock::unix_s;
 
@@ -26,6 +26,9 @@ const FOLLOWED: &str = "
         is_in_use INTEGER NOT NULL,
         confirmed_at INTEGER NOT NULL
     ) STRICT;";
+
+/// Keys that were copied before they had profiles may be bound to some: all are copied anew.
+const COPIED_ANEW: &str = "DELETE FROM keys; DELETE FROM followed;";
 
 /// A node's copy of the keys of the store.
 pub struct KeyCopy {
@@ -49,7 +52,8 @@ impl KeyCopy {
     /// # Errors
     /// [`KeyError::Io`], [`KeyError::Database`].
     pub fn open(folder: &Path) -> Result<Self, KeyError> {
-        let keys = LocalKeys::open_with(folder, |path| database::open(path, &[SCHEMA, FOLLOWED]))?;
+        let steps = [SCHEMA, FOLLOWED, PROFILES, COPIED_ANEW];
+        let keys = LocalKeys::open_with(folder, |path| database::open(path, &steps))?;
         let confirmed_at = keys.with(|connection| {
             connection
                 .query_row("SELECT confirmed_at FROM followed", [], |row| row.get(0))

@@ -6,7 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use toolscout_index::database;
 
-use super::{Catalogs, Key, KeyError, KeyTable, Scopes, StoredKey};
+use super::{
+    Catalogs, Key, KeyError, KeyTable, Scopes, StoredKey, profiles_as_text, profiles_of_text,
+};
 
 /// The database of keys, beside the catalogs in the data directory.
 pub const FILE_NAME: &str = "keys.db";
@@ -25,6 +27,9 @@ pub(super) const SCHEMA: &str = "
         revoked_at INTEGER
     ) STRICT;";
 
+/// The profiles that a key is bound to.
+pub(super) const PROFILES: &str = "ALTER TABLE keys ADD COLUMN profiles TEXT NOT NULL DEFAULT '';";
+
 /// Number of keys that are accepted at `:now`, as [`Key::is_valid`] says.
 const COUNT_VALID: &str =
     "SELECT count(*) FROM keys WHERE revoked_at IS NULL AND coalesce(expires_at > :now, 1)";
@@ -36,7 +41,7 @@ const REVOKE_UNLESS_LAST: &str = "
     WITH operators AS (
         SELECT id FROM keys
         WHERE revoked_at IS NULL AND coalesce(expires_at > :now, 1) AND catalogs = '*'
-            AND instr(',' || scope || ',', ',admin,') > 0)
+            AND profiles = '' AND instr(',' || scope || ',', ',admin,') > 0)
     UPDATE keys SET revoked_at = coalesce(revoked_at, :now) WHERE id = :id
         AND (id NOT IN operators OR EXISTS (SELECT 1 FROM operators WHERE id <> :id))";
 
@@ -50,7 +55,7 @@ impl LocalKeys {
     pub(super) fn open(data_dir: &Path) -> Result<Self, KeyError> {
         let former = data_dir.join(FORMER_FILE_NAME);
         LocalKeys::open_with(data_dir, |path| {
-            database::open_renamed(path, &former, &[SCHEMA])
+            database::open_renamed(path, &former, &[SCHEMA, PROFILES])
         })
     }
 
@@ -99,7 +104,7 @@ impl KeyTable for LocalKeys {
     fn list(&self) -> Result<Vec<Key>, KeyError> {
         self.with(|connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT id, scope, catalogs, created_at, expires_at, revoked_at FROM keys ORDER BY created_at, id",
+                "SELECT id, scope, catalogs, profiles, created_at, expires_at, revoked_at FROM keys ORDER BY created_at, id",
             )?;
             statement.query_map([], key_of)?.collect()
         })
@@ -142,15 +147,23 @@ impl KeyTable for LocalKeys {
 pub(super) fn put(connection: &Connection, stored: &StoredKey) -> rusqlite::Result<usize> {
     let StoredKey { key, hash } = stored;
     connection.execute(
-        "INSERT INTO keys (id, hash, scope, catalogs, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        params![key.id, hash, key.scopes.to_string(), key.catalogs.to_string(), key.created_at, key.expires_at],
+        "INSERT INTO keys (id, hash, scope, catalogs, profiles, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            key.id,
+            hash,
+            key.scopes.to_string(),
+            key.catalogs.to_string(),
+            profiles_as_text(&key.profiles),
+            key.created_at,
+            key.expires_at
+        ],
     )
 }
 
 pub(super) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option<StoredKey>> {
     connection
         .prepare_cached(
-            "SELECT id, scope, catalogs, created_at, expires_at, revoked_at, hash FROM keys WHERE id = ?1",
+            "SELECT id, scope, catalogs, profiles, created_at, expires_at, revoked_at, hash FROM keys WHERE id = ?1",
         )?
         .query_row([id], |row| {
             Ok(StoredKey {
@@ -164,10 +177,12 @@ pub(super) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option
 fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
     let scopes: String = row.get("scope")?;
     let catalogs: String = row.get("catalogs")?;
+    let profiles: String = row.get("profiles")?;
     Ok(Key {
         id: row.get("id")?,
         scopes: Scopes::read(&scopes),
         catalogs: Catalogs::read(&catalogs),
+        profiles: profiles_of_text(&profiles),
         created_at: row.get("created_at")?,
         expires_at: row.get("expires_at")?,
         revoked_at: row.get("revoked_at")?,

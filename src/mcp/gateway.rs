@@ -6,7 +6,8 @@
 //! have no list of their own, so they call every tool through `call_tool`.
 //!
 //! Every call goes through the [gate](crate::gate), like those of the agent. Approval by a person
-//! is requested from the client by elicitation.
+//! is requested from the client by elicitation. A gateway with a [profile](crate::profiles) shows and
+//! calls a part of the catalog.
 
 mod elicitation;
 mod own_tools;
@@ -15,6 +16,7 @@ mod resolve;
 mod search_answer;
 mod servers;
 mod upstream_call;
+mod waiting_calls;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,21 +41,24 @@ use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId};
 use uuid::Uuid;
 
+use crate::config::ProfileDetail;
 use crate::finder::meta_tools::{self, FindConfig};
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
 use crate::finder::{Style, ToolSearch};
-use crate::gate::{Call, CallOutcome, Caller, Gate, GateContext};
+use crate::gate::{Approvals, Call, CallOutcome, Caller, Definition, Gate, GateContext};
 use crate::mcp::connection::{CallContext, Progress};
 use crate::mcp::implementation;
 use crate::mcp::pool::Pool;
 use crate::printable::excerpt;
+use crate::profiles::{ProfiledSearch, ToolProfile};
 use crate::tools::{Arguments, ErrorCode, Status, Toolset};
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
 use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
 use servers::Overview;
 use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
+use waiting_calls::WaitingCalls;
 
 pub use search_answer::Detail;
 pub use upstream_call::{Ledgers, Principal};
@@ -95,6 +100,9 @@ pub struct GatewayConfig {
     pub max_sessions: usize,
     /// The user that the policies allow in identity arguments.
     pub identity: Option<String>,
+    /// How long a call waits for a person elsewhere before its client is told to make it again.
+    /// Clients give up after a minute.
+    pub approval_patience: Duration,
 }
 
 impl Default for GatewayConfig {
@@ -110,7 +118,20 @@ impl Default for GatewayConfig {
             settle: Duration::from_secs(10),
             max_sessions: 1024,
             identity: None,
+            approval_patience: Duration::from_secs(30),
         }
+    }
+}
+
+impl GatewayConfig {
+    fn with_profile(mut self, profile: &ToolProfile) -> Self {
+        self.pins.extend(profile.pins().iter().cloned());
+        self.detail = match profile.detail() {
+            Some(ProfileDetail::Signature) => Detail::Signature,
+            Some(ProfileDetail::Schema) => Detail::Schema,
+            None => self.detail,
+        };
+        self
     }
 }
 
@@ -121,13 +142,21 @@ pub struct Gateway {
 }
 
 struct GatewayState {
+    /// What clients see.
     search: Arc<dyn ToolSearch>,
+    /// The catalog that this is, or a part of. Preconditions may call all of it.
+    catalog: Arc<dyn ToolSearch>,
+    /// The catalog with the servers' tools, where this is another one.
+    connected: Option<Arc<dyn ToolSearch>>,
+    profile: Option<Arc<ToolProfile>>,
     pool: Pool,
     gate: Arc<Gate>,
     /// Tools that preconditions may call, besides those of the pool.
     toolset: Option<Arc<dyn Toolset>>,
-    ledgers: Ledgers,
-    questions: OpenQuestions,
+    ledgers: Arc<Ledgers>,
+    questions: Arc<OpenQuestions>,
+    /// Calls on which somebody decides elsewhere, where that is possible.
+    waiting: Option<Arc<WaitingCalls>>,
     overview: Overview,
     config: GatewayConfig,
     session_permits: Arc<Semaphore>,
@@ -139,6 +168,24 @@ impl GatewayState {
         let filter = &self.config.find.filter;
         let max_tokens = self.config.overview_tokens;
         self.overview.of(self.search.as_ref(), filter, max_tokens)
+    }
+
+    /// Whether the servers' tools are called under this definition: anyone who may write another
+    /// catalog could describe one of them as harmless.
+    fn is_connected(&self, tool: &Tool) -> bool {
+        self.connected.as_ref().is_none_or(|connected| {
+            let of_server = connected.tool(&tool.id);
+            of_server.is_some_and(|own| Definition::of(&own) == Definition::of(tool))
+        })
+    }
+
+    /// Why a tool with one of these ids is kept out of the catalog; `None` where it is not, or may be
+    /// outside of the profile.
+    fn blocked(&self, call: &resolve::NamedCall) -> Option<String> {
+        let profile = self.profile.as_ref();
+        call.blocked(&self.pool, |id| {
+            profile.is_none_or(|profile| profile.certainly_has(id))
+        })
     }
 
     /// The pinned tools that the catalog has now. Blocks.
@@ -164,32 +211,80 @@ impl Gateway {
         gate: Arc<Gate>,
         config: GatewayConfig,
     ) -> Self {
-        Gateway::with_toolset(search, pool, gate, None, config)
+        Gateway::of_server(search, pool, gate, None, None, config)
     }
 
-    /// A gateway whose preconditions may also call tools of this set.
-    pub fn with_toolset(
+    /// A gateway whose preconditions may also call tools of this set. Of clients that cannot ask their
+    /// person, calls are decided on among these requests.
+    pub fn of_server(
         search: Arc<dyn ToolSearch>,
         pool: Pool,
         gate: Arc<Gate>,
         toolset: Option<Arc<dyn Toolset>>,
+        approvals: Option<Arc<Approvals>>,
         config: GatewayConfig,
     ) -> Self {
+        let waiting = approvals.map(|approvals| Arc::new(WaitingCalls::new(approvals)));
         let session_permits = Arc::new(Semaphore::new(config.max_sessions));
-        let (ledgers, questions) = (Ledgers::default(), OpenQuestions::default());
         Gateway {
             shared: Arc::new(GatewayState {
+                catalog: Arc::clone(&search),
                 search,
+                connected: None,
+                profile: None,
                 pool,
                 gate,
                 toolset,
-                ledgers,
-                questions,
+                ledgers: Arc::default(),
+                questions: Arc::default(),
+                waiting,
                 overview: Overview::default(),
                 config,
                 session_permits,
             }),
         }
+    }
+
+    /// A gateway whose clients see and call the tools of a profile alone: of this gateway's catalog,
+    /// or of another one. Sessions and limits of calls are counted together with this one's.
+    ///
+    /// Of another catalog those tools can be called that have the same definition in this one, which
+    /// has the servers' tools.
+    pub fn with_profile(
+        &self,
+        profile: Arc<ToolProfile>,
+        other_catalog: Option<Arc<dyn ToolSearch>>,
+    ) -> Self {
+        let shared = &*self.shared;
+        let own = Arc::clone(&shared.catalog);
+        let (catalog, connected) = match other_catalog {
+            Some(other) => (other, Some(own)),
+            None => (own, None),
+        };
+        let gate = Arc::clone(&shared.gate);
+        let search = ProfiledSearch::new(Arc::clone(&catalog), Arc::clone(&profile), gate);
+        Gateway {
+            shared: Arc::new(GatewayState {
+                search: Arc::new(search),
+                catalog,
+                connected,
+                config: shared.config.clone().with_profile(&profile),
+                profile: Some(profile),
+                pool: shared.pool.clone(),
+                gate: Arc::clone(&shared.gate),
+                toolset: shared.toolset.clone(),
+                ledgers: Arc::clone(&shared.ledgers),
+                questions: Arc::clone(&shared.questions),
+                waiting: shared.waiting.clone(),
+                overview: Overview::default(),
+                session_permits: Arc::clone(&shared.session_permits),
+            }),
+        }
+    }
+
+    /// Most concurrent sessions, those with a profile included.
+    pub fn max_sessions(&self) -> usize {
+        self.shared.config.max_sessions
     }
 
     /// The handler of one session.
@@ -392,7 +487,7 @@ impl Session {
         self.shared.pool.settled(self.shared.config.settle).await;
         let found = self.look_up(call.clone()).await;
         // A tool that is blocked is not in the catalog, and has no name like it either.
-        found.map_err(|message| call.blocked(&self.shared.pool).unwrap_or(message))
+        found.map_err(|message| self.shared.blocked(call).unwrap_or(message))
     }
 
     async fn look_up(&self, call: resolve::NamedCall) -> Result<Arc<Tool>, String> {
@@ -473,17 +568,7 @@ impl Session {
         caller: &'a Caller,
         reply: Option<Reply>,
     ) -> ElicitationApprover<'a> {
-        let shared = &*self.shared;
-        let within = shared.gate.policies().approval_timeout_s.duration();
-        let search = shared.search.as_ref();
-        ElicitationApprover::new(
-            context,
-            &caller.who,
-            within,
-            search,
-            &shared.questions,
-            reply,
-        )
+        ElicitationApprover::new(context, caller, &self.shared, reply)
     }
 
     /// Passes a call through the gate.
@@ -539,6 +624,11 @@ impl Session {
             conversation: session.unwrap_or(&self.id).to_owned(),
             client,
             only_reads: !may_change,
+            classes: self
+                .shared
+                .profile
+                .as_ref()
+                .and_then(|profile| profile.classes().cloned()),
         }
     }
 

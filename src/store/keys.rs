@@ -8,13 +8,14 @@ use sqlx::{PgConnection, Row};
 
 use super::error::StoreError;
 use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
-use crate::keys::{Catalogs, Key, KeyCopy, KeyError, KeyTable, Scopes, StoredKey};
+use crate::keys::{self, Catalogs, Key, KeyCopy, KeyError, KeyTable, Scopes, StoredKey};
 
 /// The name of the head, and what is announced after a change.
 const HEAD: &str = "keys";
 /// Keys in a page.
 const PAGE: i64 = 1000;
-const COLUMNS: &str = "id, hash, scope, catalogs, created_at, expires_at, revoked_at, generation";
+const COLUMNS: &str =
+    "id, hash, scope, catalogs, profiles, created_at, expires_at, revoked_at, generation";
 
 /// Revokes a key unless it is the last that is accepted and may do everything, as [`Key::operates`]
 /// says.
@@ -22,7 +23,7 @@ const REVOKE_UNLESS_LAST: &str = "
     WITH operators AS (
         SELECT id FROM keys
         WHERE revoked_at IS NULL AND coalesce(expires_at > $2, true) AND catalogs = '*'
-            AND 'admin' = ANY (string_to_array(scope, ',')))
+            AND profiles = '' AND 'admin' = ANY (string_to_array(scope, ',')))
     UPDATE keys SET revoked_at = coalesce(revoked_at, $2), generation = $3 WHERE id = $1
         AND (id NOT IN (SELECT id FROM operators) OR EXISTS (SELECT 1 FROM operators WHERE id <> $1))";
 
@@ -82,13 +83,14 @@ impl KeyTable for SharedKeys {
             let mut transaction = self.store.pool.begin().await?;
             let generation = next_generation(&mut transaction).await?;
             sqlx::query(
-                "INSERT INTO keys (id, hash, scope, catalogs, created_at, expires_at, generation)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7)",
+                "INSERT INTO keys (id, hash, scope, catalogs, profiles, created_at, expires_at, generation)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
             )
             .bind(&key.id)
             .bind(hash)
             .bind(key.scopes.to_string())
             .bind(key.catalogs.to_string())
+            .bind(keys::profiles_as_text(&key.profiles))
             .bind(key.created_at as i64)
             .bind(key.expires_at.map(|expires_at| expires_at as i64))
             .bind(generation)
@@ -208,6 +210,7 @@ async fn next_generation(connection: &mut PgConnection) -> Result<i64, StoreErro
 fn stored_key(row: &PgRow) -> Result<StoredKey, StoreError> {
     let scope: String = row.try_get("scope")?;
     let catalogs: String = row.try_get("catalogs")?;
+    let profiles: String = row.try_get("profiles")?;
     let created_at: i64 = row.try_get("created_at")?;
     let [expires_at, revoked_at] =
         ["expires_at", "revoked_at"].map(|column| row.try_get::<Option<i64>, _>(column));
@@ -216,6 +219,7 @@ fn stored_key(row: &PgRow) -> Result<StoredKey, StoreError> {
             id: row.try_get("id")?,
             scopes: Scopes::read(&scope),
             catalogs: Catalogs::read(&catalogs),
+            profiles: keys::profiles_of_text(&profiles),
             created_at: created_at as u64,
             expires_at: expires_at?.map(|seconds| seconds as u64),
             revoked_at: revoked_at?.map(|seconds| seconds as u64),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -37,8 +38,33 @@ pub const SECTION: Section = Section {
         },
         Attack {
             tried: "a client that cannot ask a person calls a destructive tool, with a `call` key or over stdio",
-            happens: "refused, and told what allows it (`--allow`, a profile); with that the call is made, and is in the audit log",
+            happens: "refused, and told who can approve it over HTTP, and over stdio what allows it (`--allow`, a profile); with that the call is made, and is in the audit log",
             test: "a_client_that_cannot_ask_is_refused_and_told_what_allows_the_call",
+        },
+        Attack {
+            tried: "the approval of a waiting call is used twice, given by another key, or by two people at once",
+            happens: "it counts once, and for the very same call; of two people the first decides, and the other gets 404",
+            test: "a_call_of_a_client_that_cannot_ask_is_decided_on_elsewhere_and_once",
+        },
+        Attack {
+            tried: "a client of a profile names a tool, a server or a pin outside of it, in a call, a plan, a search or a description",
+            happens: "the answer is the one for a name that does not exist",
+            test: "a_tool_outside_is_answered_like_one_that_is_not_there",
+        },
+        Attack {
+            tried: "a key that is bound to a profile is sent to every other route of the API",
+            happens: "403 `profile_key`, whatever its scopes",
+            test: "every_other_route_refuses_a_key_of_a_profile",
+        },
+        Attack {
+            tried: "the session of one profile is used at the address of another",
+            happens: "404, as for a session that does not exist",
+            test: "a_session_of_one_profile_is_unknown_to_another",
+        },
+        Attack {
+            tried: "whoever may write one catalog describes a server's tool there as harmless, and calls it through a profile",
+            happens: "refused: a tool of another catalog is called only with the server's own definition",
+            test: "a_tool_of_another_catalog_is_called_where_it_is_the_servers_own",
         },
         Attack {
             tried: "a client sends back the form of a question without a yes, declines, or cancels",
@@ -347,7 +373,11 @@ async fn serve(offer: &Offer) -> Server {
         servers: offer.servers(),
         ..PoolConfig::default()
     });
-    let server = Server::start_with(|settings| settings.upstream = pool.clone()).await;
+    let server = Server::start_with(|settings| {
+        settings.upstream = pool.clone();
+        settings.gateway.approval_patience = Duration::from_millis(50);
+    })
+    .await;
     pool.settled(PATIENCE).await;
     server
 }
@@ -402,7 +432,7 @@ async fn a_client_that_cannot_ask_is_refused_and_told_what_allows_the_call() {
     let server = serve(&offer).await;
     let raw = Raw::begin(&server, server.key(Scope::Call, "*")).await;
     let refused = raw.call("s/wipe").await;
-    for expected in ["this client cannot ask", "--allow 's/wipe'", "--profile"] {
+    for expected in ["nobody has decided yet", "POST /v1/approvals/"] {
         assert!(
             refused.contains(expected),
             "{expected:?} is not in {refused}"

@@ -279,3 +279,29 @@ fn help_and_version_go_to_stdout() {
     assert!(world.ok(&["--version"]).starts_with("toolscout "));
     world.fails(2, &["frobnicate"], &["frobnicate"]);
 }
+
+#[test]
+fn a_key_is_bound_to_profiles() {
+    let world = World::new();
+    let settings = "[profiles.office]\nservers = ['mail']";
+    let config = world.file("c.toml", settings);
+    let config = config.to_str().expect("UTF-8");
+    let create = |more: &[&str]| {
+        let args = ["--config", config, "keys", "create", "--scope", "call"];
+        world.run(&[&args[..], more].concat())
+    };
+    let made = create(&["--profile", "office,ofice"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    assert!(
+        made.stderr.contains("no profile \"ofice\" exists here"),
+        "{}",
+        made.stderr
+    );
+    let keys = world.json(&["keys", "list"]);
+    assert_eq!(
+        (&keys[0]["profiles"], &keys[0]["catalogs"]),
+        (&json!(["office", "ofice"]), &json!("*"))
+    );
+    create(&["--profile", "of fice"]).failed(1, &["cannot be the name of a profile"]);
+    create(&[]).failed(2, &["--catalogs"]);
+}

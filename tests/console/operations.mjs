@@ -114,6 +114,23 @@ export const operations = {
     await server.end();
   },
 
+  async "calls that wait are approved and refused from a list"({ browser }) {
+    const server = await scripted(TURNS);
+    const chat = fetch(`${server.url}/v1/agent/chat`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ query: "Write to Anna" }) }).then((answer) => answer.text());
+    const page = await open(browser, server, { hash: "#/operations?view=approvals" });
+    const card = page.getByRole("article", { name: /send_email/u }).first();
+    await card.waitFor();
+    assert.ok((await card.innerText()).includes("<img src=x onerror="), "markup is shown as it is");
+    await card.getByRole("button", { name: "Approve" }).click();
+    await card.waitFor({ state: "detached" });
+    await card.getByLabel("Reason of a refusal").fill("once is enough");
+    await card.getByRole("button", { name: "Refuse" }).click();
+    assert.match(await chat, /One was sent/u);
+    await page.getByText("No call waits").waitFor();
+    await close(page);
+    await server.end();
+  },
+
   async "the first key is used at once; others are made and revoked, the last with more care"({ browser }) {
     const server = await Server.start(["--embedder", "none"]);
     const page = await open(browser, server, { hash: "#/operations?view=keys", expected: /409|401/u });

@@ -26,9 +26,10 @@ const SERVERS_OF_THE_SET: [&str; 4] = ["github", "gmail", "translate", "weather"
 const QUERIES_OF_THE_SET: usize = 40;
 /// Examples of pages that their commands read from a file: page, language, file. The first block
 /// of that language is the file.
-const SAVED: [(&str, &str, &str); 3] = [
+const SAVED: [(&str, &str, &str); 4] = [
     ("docs/agent.md", "json", "demo.jsonl"),
     ("docs/gate.md", "toml", "policy.toml"),
+    ("docs/mcp.md", "toml", "team.toml"),
     ("docs/settings.md", "toml", "config.toml"),
 ];
 

@@ -359,6 +359,7 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
         limits: Limits::default(),
         upstream: Default::default(),
         gateway: Default::default(),
+        profiles: Vec::new(),
         proxy: None,
         agent: None,
     };

@@ -21,6 +21,7 @@ use toolscout::http::AgentSource;
 use toolscout::keys::Scope;
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::{Reply, ToolOutcome};
+use toolscout::profiles::ToolProfile;
 use toolscout::proxy::{ProxyConfig, UpstreamConfig};
 use toolscout::tools::ScriptedTools;
 
@@ -1013,12 +1014,12 @@ async fn a_response_is_continued_by_the_id_that_the_client_knows() {
     }
 }
 
-/// An agent that has this tool and may call it.
-fn agent_with(tool: Option<&str>) -> AgentSource {
+/// An agent that has these tools and may call them.
+fn agent_with(tools: &[&str]) -> AgentSource {
     let outcome = vec![ToolOutcome::Result(json!("the money is there"))];
-    let tools: HashMap<String, Vec<ToolOutcome>> = tool
-        .map(|id| (id.to_owned(), outcome))
-        .into_iter()
+    let tools: HashMap<String, Vec<ToolOutcome>> = tools
+        .iter()
+        .map(|id| ((*id).to_owned(), outcome.clone()))
         .collect();
     Box::new(move |catalog| {
         let agent = Agent::builder()
@@ -1035,8 +1036,8 @@ fn agent_with(tool: Option<&str>) -> AgentSource {
 
 #[tokio::test]
 async fn a_registered_catalog_is_searched_too_and_what_can_be_called_is_shown() {
-    let transfers = Some("bank/transfer_money");
-    for (calls_tools, connected) in [(false, transfers), (true, None), (true, transfers)] {
+    let transfers = ["bank/transfer_money"].as_slice();
+    for (calls_tools, connected) in [(false, transfers), (true, &[]), (true, transfers)] {
         let provider = Provider::start().await;
         let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
         config.calls_tools = calls_tools;
@@ -1051,7 +1052,7 @@ async fn a_registered_catalog_is_searched_too_and_what_can_be_called_is_shown() 
         ]);
         let added = server.post("/v1/catalogs/default/tools", &tools).await;
         assert_eq!(added.status, 200);
-        let is_shown = calls_tools && connected.is_some();
+        let is_shown = calls_tools && !connected.is_empty();
         let search = json!({ "query": "transfer money to an account" });
         provider.reply(Chat.reply(1, "", &[("s1", "tool_search", search)], false));
         if is_shown {
@@ -1080,6 +1081,65 @@ async fn a_registered_catalog_is_searched_too_and_what_can_be_called_is_shown() 
     assert_eq!(
         (answer.status.as_u16(), answer.error_code()),
         (404, "unknown_catalog")
+    );
+}
+
+#[tokio::test]
+async fn a_profile_of_a_catalog_is_searched_in_its_place() {
+    let provider = Provider::start().await;
+    let mut config = ProxyConfig::new(UpstreamConfig::new(&provider.url));
+    (config.defer_above_tokens, config.calls_tools) = (0, true);
+    let profile = toml::from_str("tools = ['bank/*']").unwrap();
+    let server = Server::start_with(|settings| {
+        settings.proxy = Some(config);
+        settings.agent = Some(agent_with(&[
+            "bank/transfer_money",
+            "other/transfer_money_too",
+        ]));
+        settings.profiles = vec![ToolProfile::new("bank", &profile)];
+    })
+    .await;
+    let transfer = "Transfers money to an account.";
+    let tools = json!([
+        super::server::tool("bank", "transfer_money", transfer),
+        super::server::tool("other", "transfer_money_too", transfer)
+    ]);
+    let added = server.post("/v1/catalogs/default/tools", &tools).await;
+    assert_eq!(added.status, 200);
+    let ask = async |headers: &[(&str, &str)]| {
+        let request = Chat.request(&json!([Api::question("q")]), false);
+        let mut sending = server.request(Method::POST, Chat.path()).json(&request);
+        for (name, value) in headers {
+            sending = sending.header(*name, *value);
+        }
+        read(sending).await
+    };
+    for (header, expected) in [
+        (("x-toolscout-profile", "bank"), false),
+        (("x-toolscout-catalog", "default"), true),
+    ] {
+        let search = json!({ "query": "transfer money to an account" });
+        provider.reply(Chat.reply(1, "", &[("s1", "tool_search", search)], false));
+        provider.reply(Chat.reply(2, "Done.", &[], false));
+        let answer = ask(&[header]).await;
+        assert_eq!(Chat.read(&answer, false).text, "Done.", "{answer:?}");
+        let shown = names(&provider.sent_json().pop().unwrap());
+        assert!(
+            shown.contains(&"bank__transfer_money".to_owned()),
+            "{shown:?}"
+        );
+        let has_other = shown.contains(&"other__transfer_money_too".to_owned());
+        assert_eq!(has_other, expected, "{shown:?}");
+    }
+    let both = [
+        ("x-toolscout-profile", "bank"),
+        ("x-toolscout-catalog", "default"),
+    ];
+    assert_eq!(ask(&both).await.error_code(), "invalid_header");
+    let unknown = ask(&[("x-toolscout-profile", "none")]).await;
+    assert_eq!(
+        (unknown.status.as_u16(), unknown.error_code()),
+        (404, "unknown_profile")
     );
 }
 

@@ -94,6 +94,7 @@ impl Server {
             agent: None,
             upstream: Default::default(),
             gateway: Default::default(),
+            profiles: Vec::new(),
             proxy: None,
         };
         change(&mut settings);

@@ -13,7 +13,7 @@ use toolscout::mcp::config::parse_server;
 use toolscout_index::formats::{self, Emit};
 
 use super::program::World;
-use super::world::{Upstream, becomes, root, text, until};
+use super::world::{Upstream, becomes, double, root, text, until};
 
 /// The folder that `scripts/mcp_peers.sh` fills.
 pub struct Peers(PathBuf);
@@ -527,6 +527,64 @@ async fn real_clients_use_us_over_http() {
         inspected.to_string().contains("Europe/Berlin"),
         "{inspected}"
     );
+}
+
+#[tokio::test]
+#[ignore = "needs the servers and clients that scripts/mcp_peers.sh installs; .ci/run runs it"]
+async fn real_clients_on_two_profiles_see_and_call_what_is_theirs() {
+    let peers = Peers::installed();
+    let world = World::new();
+    let servers = world.servers(&[double("a", &[]), double("b", &[])]);
+    world.ok(&["sync", "--mcp", &servers]).await;
+    let config = world.path("config.toml");
+    let profiles = "[profiles.of-a]\nservers = ['a']\n[profiles.of-b]\ntools = ['b/*']";
+    std::fs::write(&config, profiles).expect("written");
+    let config = config.display().to_string();
+    let key_of = async |profile: &str| {
+        let create = ["--config", &config, "keys", "create", "--scope", "call"];
+        let made = [&create[..], &["--profile", profile]].concat();
+        world.ok(&made).await.trim().to_owned()
+    };
+    let (key_a, key_b) = (key_of("of-a").await, key_of("of-b").await);
+    let address = format!("127.0.0.1:{}", free_port());
+    let serve = ["--config", &config, "serve", "--listen", &address];
+    let serve = [&serve[..], &["--log", "error", "--mcp", &servers]].concat();
+    let mut command = world.command(&serve);
+    let _serving = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
+    listens(&address).await;
+    ready(&format!("http://{address}/readyz")).await;
+    let use_profile = async |mode: &str, key: &str, path: &str, own: &str, other: &str| {
+        let url = format!("http://{address}{path}");
+        let mut words = vec![peers.python(), Peers::script("python_profile.py")];
+        words.extend([mode, &url, key, own, other].map(str::to_owned));
+        let report = reported(&peers, &world, words).await;
+        assert_eq!(report["called"], format!("hello {own}"), "{report}");
+        assert_eq!(report["asked"], 1, "the person was asked once: {report}");
+        let of_missing = report["missing"].as_str().expect("text");
+        let of_other = report["other"].as_str().expect("text");
+        assert_eq!(
+            of_other.replace(&format!("{other}/echo"), "none/echo"),
+            of_missing
+        );
+        for part in ["listed", "servers", "found"] {
+            let text = report[part].to_string();
+            assert!(!text.contains(&format!("{other}/")), "{part}: {report}");
+        }
+        let servers: Value =
+            serde_json::from_str(report["servers"].as_str().expect("text")).unwrap();
+        assert_eq!(
+            servers["servers"].as_array().map(Vec::len),
+            Some(1),
+            "{servers}"
+        );
+        assert_eq!(servers["servers"][0]["server"], own, "{servers}");
+    };
+    for mode in ["legacy", "auto"] {
+        tokio::join!(
+            use_profile(mode, &key_a, "/mcp/p/of-a", "a", "b"),
+            use_profile(mode, &key_b, "/mcp", "b", "a")
+        );
+    }
 }
 
 async fn ready(url: &str) {

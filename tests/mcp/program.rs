@@ -5,12 +5,14 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
+use rmcp::ServiceExt;
+use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 use toolscout::mcp::ServerConfig;
 
-use super::world::{Lifeline, configuration, double, double_with, replace, tool};
+use super::world::{Lifeline, configuration, double, double_with, object, replace, text, tool};
 
 /// A data directory and files of its own.
 pub struct World {
@@ -370,4 +372,113 @@ async fn install_shows_or_merges_and_keeps_a_backup() {
     assert!(said.contains("mcp.json.backup-1; restart cursor"), "{said}");
     let said = world.ok(&["mcp", "install", "--client", "cursor"]).await;
     assert!(said.contains("is up to date"), "{said}");
+}
+
+/// The program as a client's server, and what it says about its settings at the end.
+async fn narrowed(world: &World, args: &[&str], calls: &[&str]) -> (String, Vec<String>, String) {
+    let mut command = tokio::process::Command::from(world.command(args));
+    let stderr = world.path("stderr");
+    let file = std::fs::File::create(&stderr).expect("a file");
+    let mut process = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(file)
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the program starts");
+    let pipes = process.stdout.take().zip(process.stdin.take());
+    let client = ().serve(pipes.expect("pipes")).await.expect("a handshake");
+    let ask = async |name: &'static str, given: Value| {
+        let params = CallToolRequestParams::new(name).with_arguments(object(given));
+        text(client.call_tool(params).await.expect("a result"))
+    };
+    // It waits for servers that start.
+    let listed = ask("list_tools", json!({ "server": "s" })).await;
+    let mut answers = Vec::new();
+    for call in calls {
+        answers.push(ask("call_tool", json!({ "name": call })).await);
+    }
+    client.cancel().await.expect("it ends");
+    process.wait().await.expect("it ends");
+    let said = std::fs::read_to_string(&stderr).expect("its messages");
+    (listed, answers, said)
+}
+
+#[tokio::test]
+async fn flags_and_profiles_narrow_what_a_client_sees_and_calls() {
+    let world = World::new();
+    let state = world.path("tools.json");
+    let offered = |name: &str, reads: bool| {
+        let mut offered = tool(name, "Does it.");
+        offered["annotations"] = json!({ "readOnlyHint": reads });
+        offered
+    };
+    replace(
+        &state,
+        &json!([
+            offered("look", true),
+            offered("find", true),
+            offered("wipe", false)
+        ]),
+    );
+    let server = double_with("s", &[], &[("STATE", state.to_str().expect("UTF-8"))]);
+    let servers = world.servers(&[server]);
+    let config = world.path("config.toml");
+    let settings = "[profiles.team]\nservers = ['s', 'gone']\nexclude = ['*find']\n[profiles.other]\ntags = ['x']";
+    std::fs::write(&config, settings).expect("written");
+    let config = config.display().to_string();
+    let base = [
+        "--config", &config, "mcp", "--mcp", &servers, "--allow", "*",
+    ];
+    let run = async |more: &[&str], calls: &[&str]| {
+        narrowed(&world, &[&base[..], more].concat(), calls).await
+    };
+
+    let (listed, answers, _) = run(&["--read-only"], &["s/look", "s/wipe"]).await;
+    assert!(
+        listed.contains("find") && !listed.contains("wipe"),
+        "{listed}"
+    );
+    assert_eq!(answers[0], "look was called");
+    assert!(answers[1].contains("no tool is called"), "{answers:?}");
+
+    let (listed, answers, _) = run(&["--only", "s/w*"], &["s/look", "s/wipe"]).await;
+    assert!(
+        listed.contains("wipe") && !listed.contains("look"),
+        "{listed}"
+    );
+    assert!(answers[0].contains("no tool is called"), "{answers:?}");
+    assert_eq!(answers[1], "wipe was called");
+
+    let profile = ["--profile", "team"];
+    let (listed, answers, said) = run(&profile, &["s/find", "s/wipe"]).await;
+    assert!(
+        listed.contains("wipe") && !listed.contains("find"),
+        "{listed}"
+    );
+    assert!(answers[0].contains("no tool is called"), "{answers:?}");
+    assert_eq!(answers[1], "wipe was called");
+    assert!(
+        said.contains("profiles.team.servers has \"gone\""),
+        "{said}"
+    );
+    let (listed, ..) = run(&["--profile", "team", "--read-only"], &[]).await;
+    assert!(
+        listed.contains("look") && !listed.contains("wipe"),
+        "{listed}"
+    );
+
+    for (args, expected) in [
+        (
+            &["mcp", "--profile", "team", "--profile", "other"][..],
+            "give one of them",
+        ),
+        (&["mcp", "--profile", "taem"], "no profile \"taem\""),
+        (&["serve", "--profile", "team"], "at /mcp/p/team"),
+    ] {
+        let args = [&["--config", &config][..], args].concat();
+        let ended = world.run(&args).await;
+        assert_ne!(ended.code, 0, "{args:?}");
+        assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use toolscout::keys::{
-    Catalogs, KeyCopy, KeyError, KeyRefusal, KeyStore, Scope, Scopes, StoredKey, TRUST,
+    Catalogs, KeyCopy, KeyError, KeyRefusal, KeyStore, NewKey, Scope, Scopes, StoredKey, TRUST,
 };
 use toolscout::store::SharedStore;
 
@@ -36,6 +36,20 @@ fn conformance(store: &KeyStore) {
         );
         assert_eq!(store.get(&made.key.id).unwrap(), Some(made.key.clone()));
     }
+    let bound = NewKey {
+        scopes: Scope::Call.into(),
+        catalogs: Catalogs::All,
+        profiles: ["office", "trade"].map(str::to_owned).into(),
+        lifetime: Some(lifetime),
+    };
+    let bound = store.add(bound, now).unwrap();
+    assert_eq!(bound.key.profiles.len(), 2);
+    assert_eq!(
+        store.verify(&bound.token, now).unwrap(),
+        Ok(bound.key.clone())
+    );
+    assert_eq!(store.get(&bound.key.id).unwrap(), Some(bound.key.clone()));
+    store.revoke(&bound.key.id, now).unwrap();
     let expired = store.verify(&short.token, later).unwrap();
     assert_eq!(expired, Err(KeyRefusal::Expired));
     assert_eq!(store.count_valid(now).unwrap(), 2);
@@ -78,7 +92,7 @@ fn conformance(store: &KeyStore) {
     assert_eq!(store.count_valid(now).unwrap(), 0);
     assert!(store.is_in_use().unwrap());
     let listed = store.list().unwrap();
-    assert_eq!(listed.len(), 3);
+    assert_eq!(listed.len(), 4);
     assert!(listed.iter().all(|key| key.revoked_at.is_some()));
     assert_eq!(listed.iter().filter(|key| key.operates()).count(), 2);
 }

@@ -12,7 +12,7 @@ use super::super::exit::UsageError;
 use super::super::globals::absolute;
 use super::super::output::print_stderr;
 use super::super::{Cli, Outcome, Verb};
-use crate::config::{PATH_VARIABLES, VALUE_VARIABLES};
+use crate::config::{PATH_VARIABLES, Settings, VALUE_VARIABLES};
 use crate::mcp::install::{Client, Endpoint, Plan};
 
 /// Adds this program to the settings of an MCP client and keeps a backup of them. Comments stay.
@@ -93,7 +93,7 @@ impl Args {
         let command = std::env::current_exe().context("find the path of this program")?;
         let mut args = context.globals.to_args();
         args.push("mcp".to_owned());
-        args.extend(checked(&self.args)?);
+        args.extend(checked(&self.args, &context.settings)?);
         Ok(Endpoint::Stdio {
             command: command.display().to_string(),
             args,
@@ -105,7 +105,7 @@ impl Args {
 /// The arguments of `toolscout mcp`, with absolute paths, because clients start the program in a
 /// directory of their own. They are parsed and checked as the program itself would: a mistake in
 /// them would otherwise appear in the client's log only.
-fn checked(args: &[String]) -> Result<Vec<String>> {
+fn checked(args: &[String], settings: &Settings) -> Result<Vec<String>> {
     let words = ["toolscout", "mcp"]
         .into_iter()
         .chain(args.iter().map(String::as_str));
@@ -125,7 +125,8 @@ fn checked(args: &[String]) -> Result<Vec<String>> {
         let reason = "arguments after -- must be flags of `toolscout mcp`, not a subcommand";
         return Err(UsageError(reason.to_owned()).into());
     }
-    mcp.policy.profile()?;
+    mcp.policy.preset(settings)?;
+    mcp.policy.tool_profile(settings)?;
     mcp.mcp.config()?;
     let mut absolute_args = Vec::new();
     let mut previous = "";
@@ -172,14 +173,24 @@ fn environment(variable: impl Fn(&str) -> Option<String>) -> BTreeMap<String, St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Layer;
 
     fn strings(words: &[&str]) -> Vec<String> {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
+    /// Settings with one profile.
+    fn settings(folder: &Path) -> Settings {
+        let file = folder.join("config.toml");
+        let text = "data = '/d'\ncache = '/c'\n[profiles.team]\nservers = ['notes']";
+        std::fs::write(&file, text).unwrap();
+        Settings::resolve(Layer::default(), Some(&file), &|_| None).unwrap()
+    }
+
     #[test]
     fn arguments_are_checked_and_their_paths_become_absolute() {
         let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path());
         let file = folder.path().join("servers.json");
         std::fs::write(&file, r#"{"mcpServers":{"a":{"command":"x"}}}"#).unwrap();
         let file = file.display().to_string();
@@ -187,17 +198,20 @@ mod tests {
         let data = format!("--data={}", absolute(Path::new("d")));
         // `d` is a path as the value of --data, and a pattern as the value of --allow.
         assert_eq!(
-            checked(&args).unwrap(),
+            checked(&args, &settings).unwrap(),
             ["--mcp", &file, &data, "--allow", "d"]
         );
+        let profile = strings(&["--profile", "team"]);
+        assert_eq!(checked(&profile, &settings).unwrap(), profile);
         for (args, expected) in [
             (&["--bogus"][..], "'--bogus'"),
             (&["install", "--client", "vscode"], "not a subcommand"),
             (&["--mcp", "/nowhere.json"], "/nowhere.json"),
             (&["--mcp-server", "a"], "NAME=URL"),
             (&["--style", "magic"], "inject or dispatch"),
+            (&["--profile", "taem"], "no profile \"taem\""),
         ] {
-            let message = checked(&strings(args)).unwrap_err().to_string();
+            let message = checked(&strings(args), &settings).unwrap_err().to_string();
             assert!(message.contains(expected), "{args:?}: {message}");
         }
     }

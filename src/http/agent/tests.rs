@@ -93,6 +93,7 @@ impl Server {
             agent: agent.map(|(script, policies)| source(script, policies, hangs.clone())),
             upstream: Default::default(),
             gateway: Default::default(),
+            profiles: Vec::new(),
             proxy: None,
             limits,
         };

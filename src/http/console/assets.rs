@@ -64,11 +64,12 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 45] = [
+static FILES: [Asset; 46] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
     asset!("app.js", JAVASCRIPT),
+    asset!("approvals.js", JAVASCRIPT),
     asset!("arguments.js", JAVASCRIPT),
     asset!("audit.js", JAVASCRIPT),
     asset!("catalog.js", JAVASCRIPT),

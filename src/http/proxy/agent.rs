@@ -16,7 +16,7 @@ use super::{Problem, Sender};
 use crate::agent::{Event, Question};
 use crate::clock::unix_ms;
 use crate::http::App;
-use crate::http::agent::{StartedRun, start};
+use crate::http::agent::{StartedRun, question_tools, start};
 use crate::printable;
 use crate::proxy::{AgentAnswer, AgentQuestion, AnswerBody, ConversationKey, Failure, ProxyAnswer};
 use crate::session::{ConversationId, TurnStatus};
@@ -53,9 +53,10 @@ impl KnownConversations {
 pub async fn answer(
     app: &App,
     sender: &Sender,
+    headers: &HeaderMap,
     question: AgentQuestion,
 ) -> Result<ProxyAnswer, Problem> {
-    sender.grant.reads(&app.default_catalog)?;
+    let tools = question_tools(app, &sender.grant, headers).await?;
     let continued = question.continued.as_ref();
     let conversation = continued.and_then(|key| app.agent_conversations.get(key));
     if conversation.is_none()
@@ -63,7 +64,10 @@ pub async fn answer(
     {
         return Err(unknown_answer(id).into());
     }
-    let asked = Question::new(question.text.clone()).asked_by(sender.grant.sender());
+    let mut asked = Question::new(question.text.clone()).asked_by(sender.grant.sender());
+    if let Some(tools) = tools {
+        asked = asked.limited_to(tools);
+    }
     let run = start(app, &sender.grant, asked, conversation).await?;
     let created_s = (unix_ms(SystemTime::now()) / 1000).unsigned_abs();
     let answering = Answering {

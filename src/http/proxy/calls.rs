@@ -14,13 +14,14 @@ use crate::http::App;
 use crate::http::access::Grant;
 use crate::http::calls::TrialDirectory;
 use crate::http::error::{ApiResult, not_ready};
+use crate::http::profiles::OpenProfile;
 use crate::http::registry::OpenCatalog;
 use crate::keys::Scope;
 use crate::mcp::Pool;
 use crate::proxy::ToolCaller;
 use crate::tools::{Arguments, ErrorCode, ToolResult};
 
-/// What calls the tools of this catalog for the sender of a request.
+/// What calls the tools of this catalog for the sender of a request, or those of a profile of it.
 ///
 /// # Errors
 /// 503 while the server starts.
@@ -28,8 +29,10 @@ pub fn caller(
     app: &App,
     grant: &Grant,
     catalog: Arc<OpenCatalog>,
+    profile: Option<&OpenProfile>,
 ) -> ApiResult<Arc<dyn ToolCaller>> {
     let caller = Caller {
+        classes: profile.and_then(|open| open.profile.classes().cloned()),
         who: grant.sender(),
         conversation: Uuid::now_v7().to_string(),
         // As for a client of the MCP gateway.

@@ -3,6 +3,7 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::http::error::{ApiError, ApiResult};
+use crate::http::profiles::PROFILE;
 use crate::printable;
 use crate::proxy::{DeferChoice, Proxy};
 
@@ -42,7 +43,7 @@ pub fn defer_choice(headers: &HeaderMap) -> ApiResult<DeferChoice> {
 pub fn ignored(proxy: &Proxy, headers: &HeaderMap) -> Option<HeaderValue> {
     let unknown = headers
         .keys()
-        .filter(|name| name.as_str().starts_with(OWN) && ![DEFER, CATALOG].contains(name));
+        .filter(|name| name.as_str().starts_with(OWN) && ![DEFER, CATALOG, PROFILE].contains(name));
     let names: Vec<String> = unknown
         .take(MAX_IGNORED)
         .map(|name| printable::name(name.as_str()))
@@ -51,7 +52,7 @@ pub fn ignored(proxy: &Proxy, headers: &HeaderMap) -> Option<HeaderValue> {
         if proxy.is_said_first(&format!("header {header}")) {
             tracing::warn!(
                 header,
-                "a header of a request is not known; there are X-Toolscout-Defer and X-Toolscout-Catalog"
+                "a header of a request is not known; there are X-Toolscout-Defer, X-Toolscout-Catalog and X-Toolscout-Profile"
             );
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Up to protocol 2025-11-25 the server sends the question while the call waits. Since 2026-07-28
 //! the result of the call is the question, and the client repeats the call with the answer, which
-//! is valid for exactly the call that was shown.
+//! is valid for exactly the call that was shown. Of a client that takes no forms, a person elsewhere is
+//! asked, where there is one.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -21,10 +22,11 @@ use serde_json::{Value, json};
 use toolscout_index::ToolId;
 use uuid::Uuid;
 
+use super::GatewayState;
+use super::waiting_calls::WaitingCalls;
 use crate::clock::millis;
-use crate::finder::ToolSearch;
 use crate::gate::definition::digest;
-use crate::gate::{Answer, ApprovalRequest, Approver, Change, Definition};
+use crate::gate::{Answer, ApprovalRequest, Approver, Caller, Change, Definition};
 use crate::printable;
 use crate::printable::excerpt;
 
@@ -41,10 +43,10 @@ const APPROVE: &str = "approve";
 /// Requests approval of one call from its client.
 pub struct ElicitationApprover<'a> {
     context: &'a RequestContext<RoleServer>,
-    who: &'a str,
+    caller: &'a Caller,
+    shared: &'a GatewayState,
+    /// How long an answer is valid.
     within: Duration,
-    search: &'a dyn ToolSearch,
-    open: &'a OpenQuestions,
     state: Mutex<QuestionState>,
 }
 
@@ -78,22 +80,20 @@ impl Reply {
 }
 
 impl<'a> ElicitationApprover<'a> {
-    /// An approver that asks the client of this request. An answer is valid for `within`.
+    /// An approver that asks the client of this request, or somebody elsewhere where it cannot be
+    /// asked.
     pub fn new(
         context: &'a RequestContext<RoleServer>,
-        who: &'a str,
-        within: Duration,
-        search: &'a dyn ToolSearch,
-        open: &'a OpenQuestions,
+        caller: &'a Caller,
+        shared: &'a GatewayState,
         reply: Option<Reply>,
     ) -> Self {
         let state = Mutex::new(reply.map_or(QuestionState::Unasked, QuestionState::Answered));
         ElicitationApprover {
             context,
-            who,
-            within,
-            search,
-            open,
+            caller,
+            shared,
+            within: shared.gate.policies().approval_timeout_s.duration(),
             state,
         }
     }
@@ -129,12 +129,25 @@ impl<'a> ElicitationApprover<'a> {
         }
     }
 
+    async fn ask_elsewhere(&self, waiting: &WaitingCalls, request: ApprovalRequest) -> Answer {
+        if form(&request).is_none() {
+            return self.too_long();
+        }
+        let about = self.about(&request);
+        let patience = self.shared.config.approval_patience;
+        let asking = waiting.ask(self.caller, request, about, self.within, patience);
+        tokio::select! {
+            () = self.context.ct.cancelled() => self.refused("the client cancelled the call"),
+            answer = asking => answer,
+        }
+    }
+
     fn ask_by_result(&self, request: &ApprovalRequest, params: ElicitRequestParams) -> Answer {
         let about = self.about(request);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match mem::replace(&mut *state, QuestionState::Used) {
             QuestionState::Unasked => {
-                let question = self.open.ask(self.who, about);
+                let question = self.shared.questions.ask(&self.caller.who, about);
                 let requests = BTreeMap::from([(
                     APPROVE.into(),
                     InputRequest::Elicitation(ElicitRequest::new(params)),
@@ -153,7 +166,11 @@ impl<'a> ElicitationApprover<'a> {
     }
 
     fn answer(&self, reply: &Reply, about: [u8; 32]) -> Answer {
-        match self.open.close(&reply.question, self.who) {
+        match self
+            .shared
+            .questions
+            .close(&reply.question, &self.caller.who)
+        {
             None => {
                 self.refused("the answer belongs to no open question; call again to be asked again")
             }
@@ -177,7 +194,7 @@ impl<'a> ElicitationApprover<'a> {
     fn about(&self, request: &ApprovalRequest) -> [u8; 32] {
         let definition = ToolId::parse(&request.tool)
             .ok()
-            .and_then(|id| self.search.tool(&id));
+            .and_then(|id| self.shared.catalog.tool(&id));
         let definition = definition.map(|tool| Definition::of(&tool).as_bytes().to_vec());
         let ApprovalRequest {
             tool,
@@ -187,7 +204,12 @@ impl<'a> ElicitationApprover<'a> {
             ..
         } = request;
         digest(&mut json!([
-            self.who, tool, class, arguments, rule, definition
+            self.caller.who,
+            tool,
+            class,
+            arguments,
+            rule,
+            definition
         ]))
     }
 
@@ -199,7 +221,7 @@ impl<'a> ElicitationApprover<'a> {
             == Some(&Value::Bool(true));
         match result.action {
             ElicitationAction::Accept if yes => Answer::Approved {
-                by: self.who.to_owned(),
+                by: self.caller.who.clone(),
             },
             ElicitationAction::Accept => {
                 self.refused(format!("the form came back without a yes to {APPROVE:?}"))
@@ -210,9 +232,15 @@ impl<'a> ElicitationApprover<'a> {
 
     fn refused(&self, reason: impl Into<String>) -> Answer {
         Answer::Refused {
-            by: self.who.to_owned(),
+            by: self.caller.who.clone(),
             reason: reason.into(),
         }
+    }
+
+    fn too_long(&self) -> Answer {
+        self.refused(format!(
+            "its arguments have more than {MAX_SHOWN_BYTES} bytes, too many for a person to check"
+        ))
     }
 
     fn expired(&self) -> Answer {
@@ -226,6 +254,9 @@ impl<'a> ElicitationApprover<'a> {
 impl Approver for ElicitationApprover<'_> {
     async fn ask(&self, request: ApprovalRequest) -> Answer {
         if !takes_forms(self.context) {
+            if let Some(waiting) = &self.shared.waiting {
+                return self.ask_elsewhere(waiting, request).await;
+            }
             let tool = printable::line(&request.tool);
             return self.refused(format!(
                 "a person has to approve it, and this client cannot ask, since it declares no elicitation; \
@@ -233,9 +264,7 @@ impl Approver for ElicitationApprover<'_> {
             ));
         }
         let Some(params) = form(&request) else {
-            return self.refused(format!(
-                "its arguments have more than {MAX_SHOWN_BYTES} bytes, too many for a person to check"
-            ));
+            return self.too_long();
         };
         if asks_by_result(self.context) {
             self.ask_by_result(&request, params)
@@ -252,7 +281,7 @@ pub fn asks_by_result(context: &RequestContext<RoleServer>) -> bool {
 }
 
 /// Whether the client supports forms. One that declares elicitation without a kind does.
-fn takes_forms(context: &RequestContext<RoleServer>) -> bool {
+pub fn takes_forms(context: &RequestContext<RoleServer>) -> bool {
     let declared = context
         .client_capabilities()
         .and_then(|capabilities| capabilities.elicitation);

@@ -10,7 +10,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use toolscout_index::Tool;
 
-use super::elicitation::asks_by_result;
+use super::elicitation::{asks_by_result, takes_forms};
 use super::resolve::NamedCall;
 use super::upstream_call::CallDirectory;
 use super::{NAME_CHARS, Session, failed, finish_progress, start_forwarding_progress};
@@ -48,7 +48,8 @@ impl Session {
         });
         let mut problems = checked.problems;
         // The client would repeat the plan with the answer, and the steps before would run again.
-        if asks_by_result(context) {
+        let is_asked_elsewhere = self.shared.waiting.is_some() && !takes_forms(context);
+        if asks_by_result(context) || is_asked_elsewhere {
             problems.extend(checked.shown.iter().filter_map(needs_a_person));
         }
         if !problems.is_empty() {

@@ -102,12 +102,14 @@ impl NamedCall {
 }
 
 impl NamedCall {
-    /// Why the tool with this name is kept out of the catalog; `None` where it is not.
-    pub fn blocked(&self, pool: &Pool) -> Option<String> {
+    /// Why the tool with this name is kept out of the catalog; `None` where it is not, or may not be
+    /// told of.
+    pub fn blocked(&self, pool: &Pool, may_tell: impl Fn(&ToolId) -> bool) -> Option<String> {
         let shown = self.name.split_once("__");
         let by_id = ToolId::parse(&self.name).ok();
         let of_shown = shown.and_then(|(server, name)| ToolId::new(server, name).ok());
-        [by_id, of_shown].into_iter().flatten().find_map(|id| {
+        let ids = [by_id, of_shown].into_iter().flatten();
+        ids.filter(|id| may_tell(id)).find_map(|id| {
             let reason = pool.blocked(&id)?;
             Some(format!(
                 "{id} is blocked: {reason}; do without it until a person has accepted it"

@@ -85,10 +85,22 @@ pub struct CallDirectory<'a> {
 
 impl Directory for CallDirectory<'_> {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        self.shared.search.tool(id)
+        if *id == self.id {
+            self.shared.search.tool(id)
+        } else {
+            self.shared.catalog.tool(id)
+        }
     }
 
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        let is_callable = match self.tool(id) {
+            Some(tool) => self.shared.is_connected(&tool),
+            // It has left the profile. Without one, its server says whether there still is such a tool.
+            None => self.shared.profile.is_none(),
+        };
+        if !is_callable {
+            return None;
+        }
         if *id == self.id && self.called.is_some() {
             return self.called.clone();
         }

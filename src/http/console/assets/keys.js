@@ -74,7 +74,7 @@ class KeysView {
         one.scopes.map((scope) => h("span", { class: scope === "admin" ? "badge accent" : "badge", title: SCOPES[scope] }, scope)),
         one.is_own && h("span", { class: "badge accent" }, "of this tab"),
         one.state !== "revoked" && h("button", { type: "button", class: "quiet", "aria-label": `Revoke ${one.id}`, onclick: () => this.revoke(one) }, "Revoke")),
-      h("p", { class: "muted" }, catalogsOf(one), dates.filter(([, at]) => at !== null).map(([name, at]) => [` · ${name} `, moment(at * 1000)])));
+      h("p", { class: "muted" }, catalogsOf(one), profilesOf(one), dates.filter(([, at]) => at !== null).map(([name, at]) => [` · ${name} `, moment(at * 1000)])));
   }
 
   async create() {
@@ -82,7 +82,7 @@ class KeysView {
     if (!given) return;
     const scopes = given.getAll("scope");
     const json = this.isInUse
-      ? { scopes: scopes.length > 0 ? scopes : ["search"], catalogs: chosenCatalogs(given), ...(given.get("expires") && { expires_in_s: Number(given.get("expires")) }) }
+      ? { scopes: scopes.length > 0 ? scopes : ["search"], catalogs: chosenCatalogs(given), profiles: namesIn(given.get("profiles")), ...(given.get("expires") && { expires_in_s: Number(given.get("expires")) }) }
       : { scopes: ["admin"], catalogs: ["*"] };
     try {
       const made = await call("v1/keys", { method: "POST", json });
@@ -110,6 +110,7 @@ class KeysView {
         field("Names, with commas between them", "catalogs", { value: this.catalogs.includes("default") ? "default" : (this.catalogs[0] ?? ""), maxlength: 4000, list: "catalog-names" }),
         h("datalist", { id: "catalog-names" }, this.catalogs.slice(0, 200).map((name) => h("option", { value: name }))),
         choice("radio", "which", "all", "all of them, future ones too", false)),
+      field("Only with the profiles, with commas between them", "profiles", { maxlength: 4000 }, "Names of [profiles] in the settings of the server. Without any, all tools of the catalogs."),
       h("div", { class: "field" }, h("label", { for: "field-expires" }, "Valid"), h("select", { id: "field-expires", name: "expires" }, LIFETIMES.map(([value, title]) => h("option", { value }, title)))),
     ];
   }
@@ -159,6 +160,11 @@ function catalogsOf({ catalogs }) {
   return [catalogs.length === 1 ? "catalog " : "catalogs ", catalogs.slice(0, 20).map((name, index) => [index > 0 && ", ", foreign(name)]), catalogs.length > 20 && ` and ${count(catalogs.length - 20)} more`];
 }
 
+function profilesOf({ profiles }) {
+  if (profiles.length === 0) return "";
+  return [` · only the ${profiles.length === 1 ? "profile" : "profiles"} `, profiles.map((name, index) => [index > 0 && ", ", foreign(name)])];
+}
+
 function choice(type, name, value, label, checked) {
   return h("label", { class: "check" }, h("input", { type, name, value, checked }), h("span", {}, label));
 }
@@ -172,11 +178,12 @@ function isComplete(form) {
   return !which || which.value === "all" || namesIn(catalogs.value).length > 0;
 }
 
-async function showKey({ key: secret, unknown_catalogs: unknown = [] }, isFirst) {
+async function showKey({ key: secret, unknown_catalogs: unknown = [], unknown_profiles: missing = [] }, isFirst) {
   const content = [
     h("p", {}, isFirst ? "This tab uses it now. Store it in a safe place: it is not shown again, and when the tab is closed it is gone." : "Store it now: it is not shown again."),
     h("div", { class: "secret" }, h("code", {}, secret), copyButton(() => secret, "Copy")),
     unknown.length > 0 && h("p", { class: "notice warn" }, "There is no catalog yet named ", unknown.map((name, index) => [index > 0 && ", ", foreign(name)]), "."),
+    missing.length > 0 && h("p", { class: "notice warn" }, "This server has no profile named ", missing.map((name, index) => [index > 0 && ", ", foreign(name)]), "."),
   ];
   await ask("The key", content, { accept: "I have stored it", refuse: null });
 }

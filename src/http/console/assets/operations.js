@@ -1,5 +1,6 @@
 /** Screen Operations: what the server does, which calls were made, and who may do what. */
 
+import { approvals } from "./approvals.js";
 import { audit } from "./audit.js";
 import { h, replace } from "./dom.js";
 import { figures } from "./figures.js";
@@ -8,6 +9,7 @@ import { address } from "./place.js";
 
 const VIEWS = {
   figures: { title: "Figures", open: figures },
+  approvals: { title: "Approvals", open: approvals },
   audit: { title: "Audit log", open: audit },
   keys: { title: "Keys", open: keys },
 };

@@ -1,0 +1,95 @@
+/** Calls that wait for a person: of MCP clients that cannot ask theirs, and of the agent's runs. */
+
+import { call, isAbort, pause } from "./api.js";
+import { argumentsView } from "./arguments.js";
+import { announce, h, icon, replace, skeleton } from "./dom.js";
+import { gateView } from "./gate.js";
+import { notShown } from "./panels.js";
+import { counted, foreign, long, oneLine } from "./text.js";
+
+const LOOK_MS = 2000;
+
+export function approvals(root) {
+  const view = new ApprovalsView(root);
+  view.follow();
+  return view;
+}
+
+class ApprovalsView {
+  constructor(root) {
+    Object.assign(this, { root, aborter: new AbortController(), cards: new Map() });
+    this.said = h("p", { class: "muted", role: "status" });
+    this.list = h("div", { class: "waiting-calls" });
+    replace(root, skeleton(2, "short"));
+  }
+
+  stop() {
+    this.aborter.abort();
+  }
+
+  /** Is called when the server is back. */
+  again() {
+    this.stop();
+    this.aborter = new AbortController();
+    this.follow();
+  }
+
+  /** Looks again and again, since calls come at any time. */
+  async follow() {
+    const { signal } = this.aborter;
+    try {
+      for (;;) {
+        this.show((await call("v1/approvals", { signal })).approvals);
+        await pause(LOOK_MS, signal);
+      }
+    } catch (error) {
+      if (!isAbort(error)) replace(this.root, notShown(error, () => this.again()));
+    }
+  }
+
+  show(waiting) {
+    if (!this.said.isConnected) replace(this.root, this.said, this.list);
+    this.said.textContent = waiting.length > 0 ? `${counted(waiting.length, "call")} ${waiting.length === 1 ? "waits" : "wait"} for a person.` : "No call waits. Calls of MCP clients that cannot ask their person are decided on here, and those of the agent.";
+    const open = new Set(waiting.map(({ id }) => id));
+    for (const [id, card] of this.cards) {
+      if (open.has(id)) continue;
+      card.remove();
+      this.cards.delete(id);
+    }
+    for (const one of waiting.filter(({ id }) => !this.cards.has(id))) {
+      const card = this.card(one);
+      this.cards.set(one.id, card);
+      this.list.append(card);
+      announce(`${oneLine(one.tool, 80)} waits for approval`);
+    }
+  }
+
+  card(one) {
+    const reason = h("input", { type: "text", placeholder: "Reason, for the model", "aria-label": "Reason of a refusal", autocomplete: "off", maxlength: 2000 });
+    const failed = h("p", { class: "notice error", role: "alert", hidden: true });
+    const buttons = [
+      h("button", { type: "button", class: "primary", onclick: () => decide(true) }, icon("check"), "Approve"),
+      h("button", { type: "button", onclick: () => decide(false) }, "Refuse"),
+    ];
+    const decide = async (approve) => {
+      for (const button of buttons) button.disabled = true;
+      failed.hidden = true;
+      try {
+        await call(`v1/approvals/${encodeURIComponent(one.id)}`, { method: "POST", json: { approve, reason: approve ? "" : reason.value } });
+        announce(approve ? "Approved" : "Refused");
+        this.cards.get(one.id)?.remove();
+      } catch (error) {
+        for (const button of buttons) button.disabled = false;
+        failed.hidden = false;
+        replace(failed, foreign(error.message));
+      }
+    };
+    const by = [one.owner, one.client].filter(Boolean).join(", ");
+    return h("article", { class: "card call", "data-state": "asks", "aria-label": `Call of ${oneLine(one.tool, 80)}` },
+      h("header", { class: "head" }, h("span", { class: "name" }, foreign(oneLine(one.tool, 120))), h("span", { class: "muted" }, foreign(by))),
+      h("div", { class: "call-gate" }, gateView({ class: one.class, decision: "ask", rule: one.rule })),
+      one.description && h("div", { class: "muted" }, long(one.description)),
+      argumentsView(one.arguments, one.arguments, one.changes ?? [], { isWhole: true }),
+      h("div", { class: "approval" }, h("div", { class: "approval-buttons" }, buttons, reason), failed));
+  }
+}

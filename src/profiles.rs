@@ -1,0 +1,437 @@
+//! Profiles of the settings: a part of a catalog that is all a client can see, find and call.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use toolscout_index::{Tool, ToolId, Version};
+
+use crate::config::{ProfileClass, ProfileDetail, ProfileSettings};
+use crate::finder::ToolSearch;
+use crate::finder::search::{Found, NoMatch, SearchRequest};
+use crate::gate::pattern::Folded;
+use crate::gate::{Class, Gate, Pattern};
+
+/// A part of a catalog.
+///
+/// What lets tools in has to match letter by letter; `exclude` keeps out names that look the same
+/// too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolProfile {
+    name: String,
+    settings: ProfileSettings,
+    servers: Option<Vec<Pattern>>,
+    tags: Option<Vec<Pattern>>,
+    tools: Option<Vec<Pattern>>,
+    exclude: Vec<Pattern>,
+    classes: Option<BTreeSet<Class>>,
+    /// Patterns of ids, one of which a tool has to fit besides.
+    within: Option<Vec<Pattern>>,
+}
+
+impl ToolProfile {
+    /// The profile that these settings describe.
+    pub fn new(name: &str, settings: &ProfileSettings) -> Self {
+        let classes = settings.classes.as_ref();
+        ToolProfile {
+            name: name.to_owned(),
+            servers: settings.servers.as_deref().map(patterns),
+            tags: settings.tags.as_deref().map(patterns),
+            tools: settings.tools.as_deref().map(patterns),
+            exclude: patterns(settings.exclude.as_deref().unwrap_or_default()),
+            classes: classes.map(|classes| classes.iter().copied().map(class).collect()),
+            within: None,
+            settings: settings.clone(),
+        }
+    }
+
+    /// A profile with all tools, to be narrowed.
+    pub fn of_everything() -> Self {
+        ToolProfile::new("", &ProfileSettings::default())
+    }
+
+    /// The part of it that only reads.
+    pub fn reading(mut self) -> Self {
+        let mut classes = self
+            .classes
+            .unwrap_or_else(|| BTreeSet::from([Class::ReadOnly]));
+        classes.retain(|class| *class == Class::ReadOnly);
+        self.classes = Some(classes);
+        self
+    }
+
+    /// The part of it with ids that fit one of these patterns.
+    pub fn within(mut self, texts: &[String]) -> Self {
+        self.within = Some(patterns(texts));
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its catalog, if it names one.
+    pub fn catalog(&self) -> Option<&str> {
+        self.settings.catalog.as_deref()
+    }
+
+    /// Tools that are always in the list of a client, by id.
+    pub fn pins(&self) -> &[String] {
+        &self.settings.pins
+    }
+
+    /// How much of each found tool is shown, if it says so.
+    pub fn detail(&self) -> Option<ProfileDetail> {
+        self.settings.detail
+    }
+
+    /// The classes of tools that may be called; `None` for all.
+    pub fn classes(&self) -> Option<&BTreeSet<Class>> {
+        self.classes.as_ref()
+    }
+
+    /// Whether a tool of this class is in it.
+    pub fn has(&self, tool: &Tool, class: Class) -> bool {
+        let has_tag = |tags: &Vec<Pattern>| tool.tags.iter().any(|tag| any_matches(tags, tag));
+        self.has_id(&tool.id)
+            && self.tags.as_ref().is_none_or(has_tag)
+            && self
+                .classes
+                .as_ref()
+                .is_none_or(|classes| classes.contains(&class))
+    }
+
+    /// Whether it names a tool by its id, so that tools of no catalog are in it too.
+    pub fn names(&self, tool: &Tool, class: Class) -> bool {
+        self.tools.is_some() && self.has(tool, class)
+    }
+
+    /// Whether a tool of which nothing but the id is known is certainly in it.
+    pub fn certainly_has(&self, id: &ToolId) -> bool {
+        self.tags.is_none() && self.classes.is_none() && self.has_id(id)
+    }
+
+    fn has_id(&self, id: &ToolId) -> bool {
+        let fits = |patterns: &Option<Vec<Pattern>>, text: &str| {
+            patterns
+                .as_ref()
+                .is_none_or(|patterns| any_matches(patterns, text))
+        };
+        fits(&self.servers, id.server())
+            && fits(&self.tools, id.as_str())
+            && fits(&self.within, id.as_str())
+            && !self.excludes(id)
+    }
+
+    fn excludes(&self, id: &ToolId) -> bool {
+        if self.exclude.is_empty() {
+            return false;
+        }
+        let folded = Folded::of(id.as_str());
+        self.exclude
+            .iter()
+            .any(|pattern| pattern.resembles(&folded))
+    }
+
+    /// What it names that these tools do not have, each with the place and the next step.
+    pub fn unmatched<'a>(&self, tools: impl Iterator<Item = &'a Tool>) -> Vec<String> {
+        let mut open = self.named();
+        for tool in tools {
+            open.retain(|named| !named.fits(tool));
+            if open.is_empty() {
+                break;
+            }
+        }
+        open.iter()
+            .map(|Named { key, pattern }| {
+                let pattern = pattern.to_string();
+                match *key {
+                    "only" => format!(
+                        "--only {pattern:?} fits no tool of the catalog; correct it, or add the tools"
+                    ),
+                    key => format!(
+                        "profiles.{}.{key} has {pattern:?}, which fits no tool of the catalog; correct it in the \
+                         settings, or add the tools",
+                        self.name
+                    ),
+                }
+            })
+            .collect()
+    }
+
+    fn named(&self) -> Vec<Named> {
+        let lists = [
+            ("servers", self.servers.clone().unwrap_or_default()),
+            ("tags", self.tags.clone().unwrap_or_default()),
+            ("tools", self.tools.clone().unwrap_or_default()),
+            ("exclude", self.exclude.clone()),
+            ("pins", patterns(self.pins())),
+            ("only", self.within.clone().unwrap_or_default()),
+        ];
+        let named = lists.into_iter().flat_map(|(key, patterns)| {
+            patterns
+                .into_iter()
+                .map(move |pattern| Named { key, pattern })
+        });
+        named.collect()
+    }
+}
+
+/// A pattern of a profile, and the list that has it.
+struct Named {
+    key: &'static str,
+    pattern: Pattern,
+}
+
+impl Named {
+    fn fits(&self, tool: &Tool) -> bool {
+        match self.key {
+            "servers" => self.pattern.matches(tool.id.server()),
+            "tags" => tool.tags.iter().any(|tag| self.pattern.matches(tag)),
+            "exclude" => self.pattern.resembles(&Folded::of(tool.id.as_str())),
+            _ => self.pattern.matches(tool.id.as_str()),
+        }
+    }
+}
+
+fn patterns(texts: &[String]) -> Vec<Pattern> {
+    texts
+        .iter()
+        .map(|text| Pattern::new(text.as_str()))
+        .collect()
+}
+
+fn any_matches(patterns: &[Pattern], text: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(text))
+}
+
+fn class(class: ProfileClass) -> Class {
+    match class {
+        ProfileClass::ReadOnly => Class::ReadOnly,
+        ProfileClass::StateChanging => Class::StateChanging,
+        ProfileClass::Destructive => Class::Destructive,
+    }
+}
+
+/// A search of the tools of a profile alone. A tool outside is as if it did not exist: neither hits
+/// nor suggested names nor counts tell of it.
+pub struct ProfiledSearch {
+    catalog: Arc<dyn ToolSearch>,
+    profile: Arc<ToolProfile>,
+    /// Knows the classes of tools.
+    gate: Arc<Gate>,
+    ids: Mutex<Option<(Version, Arc<BTreeSet<String>>)>>,
+}
+
+impl ProfiledSearch {
+    /// The tools of a catalog that are in this profile, by the classes of this gate.
+    pub fn new(catalog: Arc<dyn ToolSearch>, profile: Arc<ToolProfile>, gate: Arc<Gate>) -> Self {
+        ProfiledSearch {
+            catalog,
+            profile,
+            gate,
+            ids: Mutex::default(),
+        }
+    }
+
+    fn has(&self, tool: &Tool) -> bool {
+        self.profile.has(tool, self.gate.policies().class(tool))
+    }
+
+    /// The ids of its tools, computed anew when the catalog has changed.
+    fn ids(&self) -> Arc<BTreeSet<String>> {
+        // Before the tools are read: of a change in between, the next call learns.
+        let version = self.catalog.version();
+        let mut cached = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, ids)) = &*cached
+            && *of == version
+        {
+            return Arc::clone(ids);
+        }
+        let ids = Arc::new(
+            self.tools()
+                .iter()
+                .map(|tool| tool.id.to_string())
+                .collect(),
+        );
+        *cached = Some((version, Arc::clone(&ids)));
+        ids
+    }
+}
+
+impl ToolSearch for ProfiledSearch {
+    fn search(&self, request: &SearchRequest) -> Found {
+        let ids = self.ids();
+        let mut request = request.clone();
+        if request.filter.ids.is_empty() {
+            request.filter.ids = BTreeSet::clone(&ids);
+        } else {
+            request.filter.ids.retain(|id| ids.contains(id));
+        }
+        // An empty filter would let every tool in.
+        if request.filter.ids.is_empty() {
+            return Found {
+                hits: Vec::new(),
+                no_match: Some(NoMatch {
+                    reason: "there are no tools here".to_owned(),
+                    nearest: Vec::new(),
+                }),
+            };
+        }
+        request.limit = request.limit.or(self.profile.settings.limit);
+        let mut found = self.catalog.search(&request);
+        // The catalog may have changed since the ids were read.
+        found.hits.retain(|hit| self.has(&hit.tool));
+        if let Some(no_match) = &mut found.no_match {
+            no_match.nearest.retain(|id| ids.contains(id.as_str()));
+        }
+        found
+    }
+
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.catalog.tool(id).filter(|tool| self.has(tool))
+    }
+
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        let mut tools = self.catalog.tools();
+        tools.retain(|tool| self.has(tool));
+        tools
+    }
+
+    fn count(&self) -> usize {
+        self.ids().len()
+    }
+
+    fn version(&self) -> Version {
+        self.catalog.version()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finder::search::doubles::ListedTools;
+    use crate::gate::Policies;
+
+    fn profile(text: &str) -> ToolProfile {
+        ToolProfile::new("team", &toml::from_str(text).unwrap())
+    }
+
+    fn tool(id: &str, tags: &[&str], read_only: bool) -> Tool {
+        let id = ToolId::parse(id).unwrap();
+        let mut tool = Tool::new(id.server(), id.name()).unwrap();
+        tool.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        tool.annotations.read_only_hint = Some(read_only);
+        tool
+    }
+
+    fn searched(text: &str) -> ProfiledSearch {
+        let tools = [
+            tool("mail/send", &["office"], false),
+            tool("mail/read", &["office"], true),
+            tool("mail/delete_all", &["office"], false),
+            tool("shop/order", &["trade"], false),
+        ];
+        let catalog = ListedTools(tools.into_iter().map(Arc::new).collect());
+        let gate = Gate::new(Policies::default());
+        ProfiledSearch::new(Arc::new(catalog), Arc::new(profile(text)), Arc::new(gate))
+    }
+
+    fn ids(tools: &[Arc<Tool>]) -> Vec<&str> {
+        tools.iter().map(|tool| tool.id.as_str()).collect()
+    }
+
+    #[test]
+    fn a_profile_has_what_all_its_lists_let_in() {
+        for (text, expected) in [
+            (
+                "servers = ['mail']\nexclude = ['*Delete*']",
+                &["mail/send", "mail/read"][..],
+            ),
+            ("servers = ['ma*']\nclasses = ['read_only']", &["mail/read"]),
+            ("tags = ['tr*']", &["shop/order"]),
+            ("tools = ['*/send', 'shop/*']", &["mail/send", "shop/order"]),
+            ("tools = ['Mail/send']", &[]),
+            ("servers = ['mail']\ntags = ['trade']", &[]),
+            ("exclude = ['mail/*']", &["shop/order"]),
+        ] {
+            assert_eq!(ids(&searched(text).tools()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_narrowed_profile_has_no_more_than_before() {
+        let tools = searched("tools = ['*']").tools();
+        let gate = Policies::default();
+        let of = |profile: &ToolProfile| -> Vec<String> {
+            let has = |tool: &&Arc<Tool>| profile.has(tool, gate.class(tool));
+            tools
+                .iter()
+                .filter(has)
+                .map(|tool| tool.id.to_string())
+                .collect()
+        };
+        let all = ToolProfile::of_everything();
+        assert_eq!(of(&all).len(), 4);
+        assert_eq!(of(&all.clone().reading()), ["mail/read"]);
+        let only = ["*/send".to_owned(), "shop/*".to_owned()];
+        assert_eq!(of(&all.within(&only)), ["mail/send", "shop/order"]);
+        let mail = profile("servers = ['mail']\nclasses = ['state_changing']");
+        assert_eq!(of(&mail.clone().within(&only)), ["mail/send"]);
+        assert!(of(&mail.reading()).is_empty());
+    }
+
+    #[test]
+    fn a_tool_outside_is_as_if_it_did_not_exist() {
+        let search = searched("servers = ['shop']");
+        let send = ToolId::parse("mail/send").unwrap();
+        assert!(search.tool(&send).is_none());
+        assert_eq!(search.count(), 1);
+        for select in ["mail/send", "mail/sned"] {
+            let request = SearchRequest {
+                select: vec![select.into()],
+                queries: vec!["send a mail".into()],
+                ..SearchRequest::default()
+            };
+            let found = search.search(&request);
+            assert!(found.hits.is_empty(), "{found:?}");
+            let nearest = found.no_match.unwrap().nearest;
+            assert!(
+                nearest.iter().all(|id| id.server() == "shop"),
+                "{nearest:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_filter_that_leaves_nothing_finds_nothing() {
+        let search = searched("servers = ['shop']");
+        let mut request = SearchRequest {
+            queries: vec!["mail".into()],
+            ..SearchRequest::default()
+        };
+        request.filter.ids.insert("mail/send".into());
+        assert!(search.search(&request).hits.is_empty());
+        let empty = searched("servers = ['none']");
+        request.filter.ids.clear();
+        assert!(empty.search(&request).hits.is_empty());
+    }
+
+    #[test]
+    fn what_fits_no_tool_is_named_with_its_place() {
+        let profile = profile(
+            "servers = ['mail', 'mial']\ntools = ['*']\nexclude = ['*wipe*']\npins = ['mail/send']",
+        );
+        let tools = searched("tools = ['*']").tools();
+        let problems = profile.unmatched(tools.iter().map(Arc::as_ref));
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(
+            problems[0].starts_with("profiles.team.servers has \"mial\""),
+            "{problems:?}"
+        );
+        assert!(
+            problems[1].starts_with("profiles.team.exclude has \"*wipe*\""),
+            "{problems:?}"
+        );
+    }
+}
