@@ -134,7 +134,6 @@ impl Verb {
             Verb::Add(_)
             | Verb::Sync(_)
             | Verb::Embed(_)
-            | Verb::Enrich(_)
             | Verb::List(_)
             | Verb::Show(_)
             | Verb::Remove(_)
@@ -145,9 +144,11 @@ impl Verb {
             | Verb::Catalogs(_)
             | Verb::Mcp(_)
             | Verb::Memory(_)
-            | Verb::Review(_)
-            | Verb::Tune(_) => true,
-            Verb::Audit(_)
+            | Verb::Review(_) => true,
+            // Those of the store too.
+            Verb::Enrich(_)
+            | Verb::Tune(_)
+            | Verb::Audit(_)
             | Verb::Serve(_)
             | Verb::Ui(_)
             | Verb::Keys(_)

@@ -56,6 +56,7 @@ mod tags;
 mod tasks;
 mod tokens;
 mod tools;
+mod unread_body;
 mod wire;
 
 pub use descriptors::raise_descriptor_limit;

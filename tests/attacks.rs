@@ -1,6 +1,8 @@
 //! Attacks, each with what comes of it. `docs/ATTACKS.md` is written from the rows here.
 
 mod attacks {
+    #[path = "../mcp/followed_sink.rs"]
+    pub mod followed_sink;
     #[allow(dead_code, reason = "the tests of the HTTP API use all of it")]
     #[path = "../http/program.rs"]
     pub mod program;
@@ -10,6 +12,9 @@ mod attacks {
     #[allow(dead_code, reason = "the tests of the HTTP API use all of it")]
     #[path = "../http/server.rs"]
     pub mod server;
+    #[allow(dead_code, reason = "the tests of the HTTP API use all of it")]
+    #[path = "../http/shared_store.rs"]
+    pub mod shared_store;
     #[cfg(unix)]
     pub mod tty;
     #[allow(dead_code, reason = "the tests of MCP use all of it")]

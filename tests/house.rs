@@ -104,6 +104,20 @@ fn the_engine_has_no_network_and_no_async_runtime() {
 }
 
 #[test]
+fn what_is_not_run_over_postgres_is_a_test_with_a_reason() {
+    let list = fs::read_to_string(root().join("tests/embedded_store.txt")).unwrap();
+    for line in list.lines().filter(|line| !line.starts_with('#')) {
+        let parts = line.split_once("  ");
+        let (name, _reason) = parts.unwrap_or_else(|| panic!("{line:?} has no reason"));
+        let (module, test) = name.rsplit_once("::").expect("a module");
+        let file = root().join("tests").join(module.replace("::", "/"));
+        let code = fs::read_to_string(file.with_extension("rs"));
+        let code = code.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(code.contains(&format!("fn {test}")), "there is no {name}");
+    }
+}
+
+#[test]
 fn an_upward_import_would_be_seen() {
     let (folder, write) = crate_folder();
     write("lib.rs", "pub mod low;\npub mod high;\n");

@@ -5,6 +5,7 @@
 mod http {
     pub mod program;
     pub mod server;
+    pub mod shared_store;
 
     pub mod access;
     pub mod audit;

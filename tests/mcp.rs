@@ -4,7 +4,12 @@
 //! `TOOLSCOUT_TEST_MCP_PEERS` names; their tests are ignored unless `.ci/run` asks for them.
 
 mod mcp {
+    #[allow(dead_code, reason = "the tests of the HTTP API use all of it")]
+    #[path = "../http/shared_store.rs"]
+    pub mod shared_store;
+
     pub mod changes;
+    pub mod followed_sink;
     pub mod gateway;
     pub mod peers;
     pub mod pool;

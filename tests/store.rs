@@ -8,6 +8,7 @@ mod store {
     pub mod audit;
     pub mod conformance;
     pub mod deploy;
+    pub mod enrichments;
     pub mod keys;
     pub mod nodes;
     pub mod outage;

@@ -22,6 +22,7 @@ mod spelling;
 mod translation;
 pub(crate) mod words;
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -83,6 +84,8 @@ pub struct Searcher {
     pub(crate) names: Arc<Names>,
     /// Looked for on first use.
     pub(crate) duplicates: Arc<OnceLock<Duplicates>>,
+    /// See [`Searcher::tags`].
+    pub(crate) tags: OnceLock<Vec<(String, usize)>>,
     pub(crate) legs: Vec<DenseLeg>,
     /// Measured speed of searches, shared with the catalog's earlier snapshots.
     pub(crate) cost_model: Arc<CostModel>,
@@ -361,6 +364,12 @@ impl Searcher {
         self.rows[first..].iter().map(|row| &row.stored.id)
     }
 
+    /// Every tag with the number of its tools: the most frequent first, equal ones by name. Counted
+    /// once for a snapshot; the tags of a tool are read once for all snapshots that have it.
+    pub fn tags(&self) -> &[(String, usize)] {
+        self.tags.get_or_init(|| count_tags(&self.rows))
+    }
+
     /// Number of tools.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -637,6 +646,21 @@ fn requested_parts(query: &Query, mode: Mode) -> Parts {
         },
         _ => query.parts,
     }
+}
+
+fn count_tags(rows: &[Arc<Row>]) -> Vec<(String, usize)> {
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    for tag in rows.iter().flat_map(|row| row.tags()) {
+        *numbers.entry(tag).or_default() += 1;
+    }
+    let mut tags: Vec<(String, usize)> = numbers
+        .into_iter()
+        .map(|(tag, number)| (tag.to_owned(), number))
+        .collect();
+    tags.sort_unstable_by(|(one, of_one), (other, of_other)| {
+        of_other.cmp(of_one).then_with(|| one.cmp(other))
+    });
+    tags
 }
 
 /// Runs a stage and adds the time it took to its total.

@@ -274,6 +274,7 @@ impl Loaded {
             translator: OnceLock::new(),
             names: self.names,
             duplicates: self.duplicates,
+            tags: OnceLock::new(),
             legs: self.legs,
             ranker: self.ranker,
             own_ranker: self.own_ranker,

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use serde::Deserialize;
 
 use crate::database;
 use crate::dense::TextHash;
@@ -27,6 +28,7 @@ use crate::error::{Error, Result, StoreProblem};
 use crate::files::{self, CHECKSUM_BYTES};
 use crate::tool::{Tool, ToolId};
 
+pub use crate::files::{opened_vector, sealed_vector};
 pub use enrichments::{EnrichmentSum, StoredEnrichment};
 pub use observed::Observed;
 
@@ -697,7 +699,7 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn put_vector(&self, model: u64, text: &TextHash, vector: &[f32]) -> Result<()> {
-        let bytes = files::sealed_vector(vector, &[&model.to_le_bytes(), text]);
+        let bytes = sealed_vector(vector, &[&model.to_le_bytes(), text]);
         self.execute(
             "INSERT OR REPLACE INTO vectors VALUES (?1, ?2, ?3)",
             params![model, text, bytes],
@@ -925,6 +927,17 @@ impl StoredTool {
         serde_json::from_str(&self.json)
             .map_err(|e| Error::invalid_tool(self.id.to_string(), format!("stored JSON: {e}")))
     }
+
+    /// The tool's tags, without the rest of it; none where the stored JSON is not a tool.
+    pub fn tags(&self) -> Vec<String> {
+        #[derive(Default, Deserialize)]
+        struct Tagged {
+            #[serde(default)]
+            tags: Vec<String>,
+        }
+        let tagged: Tagged = serde_json::from_str(&self.json).unwrap_or_default();
+        tagged.tags
+    }
 }
 
 /// The hashes of a tool's views, then its fingerprint.
@@ -999,7 +1012,7 @@ fn read_vector(
     let bytes = row.get_ref(1).ok()?.as_blob().ok()?;
     Some((
         text,
-        files::opened_vector(bytes, dimensions, &[&model.to_le_bytes(), &text])?,
+        opened_vector(bytes, dimensions, &[&model.to_le_bytes(), &text])?,
     ))
 }
 

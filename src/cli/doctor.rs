@@ -19,6 +19,7 @@ use super::models::describe_part;
 use crate::config::EmbedderKind;
 use crate::models::{self, MODEL_DIMENSIONS, Part, Patience};
 use crate::printable::counted;
+use crate::store::CatalogPage;
 
 const PULL: &str = "toolscout models pull";
 
@@ -190,7 +191,11 @@ fn data_dir(path: &Path) -> Check {
 fn store(context: &Context) -> Option<Check> {
     let settings = &context.settings.store;
     settings.store.as_ref()?;
-    let status = super::store::on_runtime(settings, async |store| Ok(store.status().await?));
+    let page = CatalogPage {
+        after: None,
+        limit: 1,
+    };
+    let status = super::store::on_runtime(settings, async |store| Ok(store.status(&page).await?));
     Some(match status {
         Ok(status) => Check::ok(
             "store",
@@ -198,7 +203,7 @@ fn store(context: &Context) -> Option<Check> {
                 "{}, PostgreSQL {}, {}, {:.1} MB",
                 status.store,
                 status.server,
-                counted(status.catalogs.len(), "catalog"),
+                counted(status.catalogs_total as usize, "catalog"),
                 status.bytes as f64 / 1e6
             ),
         ),

@@ -9,9 +9,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
-use toolscout_index::{
-    Catalog, Enrichment, Error, MAX_ENRICHMENT_TEXTS, Searcher, Tool, ToolId, Writer,
-};
+use toolscout_index::{Enrichment, Error, MAX_ENRICHMENT_TEXTS, Searcher, Tool, ToolId, Writer};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -21,6 +19,7 @@ use super::interrupt::Interrupt;
 use super::llm::LlmArgs;
 use super::output::print_stderr;
 use super::progress::{ITEMS, bar};
+use super::store::{Place, StoreArgs};
 use super::suggest::did_you_mean;
 use crate::agent::reply::{Reply, complete};
 use crate::enrich::{self, Batch, DEFAULT_BATCH, DEFAULT_TEXTS, Tokens};
@@ -39,6 +38,8 @@ const WRITER_PATIENCE: Duration = Duration::from_secs(60);
 const WRITER_PAUSE: Duration = Duration::from_secs(1);
 /// Skipped tools that are named.
 const MAX_NAMED: usize = 20;
+/// Why what a model wrote about a tool is not stored.
+const CHANGED: &str = "it was changed or removed meanwhile";
 
 /// Lets a language model of your own write for each tool what people say when they need it. Dense
 /// search then finds the tool by these texts too; nothing else uses or shows them. The definitions
@@ -82,13 +83,15 @@ pub struct Args {
     /// Delete what was written for this tool, or for all tools where none is named
     #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with = "dry_run")]
     forget: Option<Option<String>>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 impl Args {
     /// Asks the model about the tools that have no enrichment, and prints how many were written.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         if let Some(id) = &self.show {
-            return show(context, id);
+            return self.show(context, id);
         }
         if let Some(id) = &self.forget {
             return self.forget(context, id.as_deref());
@@ -98,8 +101,8 @@ impl Args {
         } else {
             Legs::All
         };
-        let catalog = context.open(legs)?;
-        let plan = self.plan(context, &catalog.searcher());
+        let place = self.place(context, legs)?;
+        let plan = self.plan(context, &place.catalog().searcher());
         if self.dry_run {
             return plan.print(context);
         }
@@ -114,10 +117,10 @@ impl Args {
             print_stderr(self.announcement(&plan));
         }
         let start = Instant::now();
-        let mut run = Run::new(&catalog, model, interrupt.clone())?;
+        let mut run = Run::new(&place, model, interrupt.clone())?;
         let ended = run.all(&plan.batches);
-        let embedded = embed_pending(context, &catalog, &interrupt)?;
-        let left = enrich::missing(&catalog.searcher(), &self.server).len();
+        let embedded = embed_pending(context, &place, &interrupt)?;
+        let left = enrich::missing(&place.catalog().searcher(), &self.server).len();
         run.report(context, left, start.elapsed(), embedded)?;
         ended?;
         Ok(if run.skipped.is_empty() && !interrupt.is_raised() {
@@ -125,6 +128,16 @@ impl Args {
         } else {
             Outcome::Failure
         })
+    }
+
+    /// The catalog. Of a copy nothing is embedded: servers do that.
+    fn place(&self, context: &Context, legs: Legs) -> Result<Place> {
+        let settings = self.store.settings(context)?;
+        let legs = match settings.store {
+            Some(_) => Legs::Lexical,
+            None => legs,
+        };
+        Place::open(&self.store, context, || context.options(legs))
     }
 
     fn plan(&self, context: &Context, searcher: &Searcher) -> Plan {
@@ -167,8 +180,8 @@ impl Args {
     }
 
     fn forget(&self, context: &Context, id: Option<&str>) -> Result<Outcome> {
-        let catalog = context.open(Legs::Lexical)?;
-        let searcher = catalog.searcher();
+        let place = self.place(context, Legs::Lexical)?;
+        let searcher = place.catalog().searcher();
         let ids: Vec<ToolId> = match id {
             Some(id) => vec![known(&searcher, id)?],
             None => searcher.ids_after(None).cloned().collect(),
@@ -177,9 +190,15 @@ impl Args {
             let message = "this deletes what was written for every tool; add --yes to confirm";
             return Err(UsageError(message.to_owned()).into());
         }
-        let mut writer = catalog.writer()?;
-        let forgotten = writer.clear_enrichments(&ids)?;
-        writer.commit()?;
+        let forgotten = match &place {
+            Place::Shared(copy) => copy.forget_enrichments(&ids)?,
+            Place::Local(catalog) => {
+                let mut writer = catalog.writer()?;
+                let forgotten = writer.clear_enrichments(&ids)?;
+                writer.commit()?;
+                forgotten
+            }
+        };
         if context.printer.is_json() {
             context.printer.json(&json!({ "forgotten": forgotten }))?;
         } else {
@@ -190,27 +209,28 @@ impl Args {
         }
         Ok(Outcome::Success)
     }
-}
 
-fn show(context: &Context, id: &str) -> Result<Outcome> {
-    let searcher = context.open(Legs::Lexical)?.searcher();
-    let id = known(&searcher, id)?;
-    let Some(enrichment) = searcher.enrichment(&id) else {
-        bail!(
-            "nothing was written for {id} as it is now; `toolscout enrich` lets a model write it"
-        );
-    };
-    if context.printer.is_json() {
-        let json = json!({ "id": id, "model": enrichment.model(), "texts": enrichment.texts() });
-        context.printer.json(&json)?;
-        return Ok(Outcome::Success);
+    fn show(&self, context: &Context, id: &str) -> Result<Outcome> {
+        let searcher = self.place(context, Legs::Lexical)?.catalog().searcher();
+        let id = known(&searcher, id)?;
+        let Some(enrichment) = searcher.enrichment(&id) else {
+            bail!(
+                "nothing was written for {id} as it is now; `toolscout enrich` lets a model write it"
+            );
+        };
+        if context.printer.is_json() {
+            let json =
+                json!({ "id": id, "model": enrichment.model(), "texts": enrichment.texts() });
+            context.printer.json(&json)?;
+            return Ok(Outcome::Success);
+        }
+        for text in enrichment.texts() {
+            context.printer.text(printable::line(text))?;
+        }
+        let model = printable::line(enrichment.model());
+        context.printer.note(format_args!("written by {model}"))?;
+        Ok(Outcome::Success)
     }
-    for text in enrichment.texts() {
-        context.printer.text(printable::line(text))?;
-    }
-    let model = printable::line(enrichment.model());
-    context.printer.note(format_args!("written by {model}"))?;
-    Ok(Outcome::Success)
 }
 
 /// The id of a tool that the catalog has.
@@ -273,7 +293,7 @@ impl std::fmt::Display for Plan {
 
 /// Asks a model batch by batch, and stores what can be used of each answer before the next request.
 struct Run<'a> {
-    catalog: &'a Catalog,
+    place: &'a Place,
     model: Arc<dyn ChatModel>,
     interrupt: Interrupt,
     runtime: Runtime,
@@ -285,9 +305,9 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(catalog: &'a Catalog, model: Arc<dyn ChatModel>, interrupt: Interrupt) -> Result<Self> {
+    fn new(place: &'a Place, model: Arc<dyn ChatModel>, interrupt: Interrupt) -> Result<Self> {
         Ok(Run {
-            catalog,
+            place,
             model,
             interrupt,
             runtime: Builder::new_current_thread()
@@ -367,14 +387,27 @@ impl<'a> Run<'a> {
         if usable.is_empty() {
             return Ok(0);
         }
+        if let Place::Shared(copy) = self.place {
+            let pairs: Vec<(&Tool, &Enrichment)> = usable
+                .iter()
+                .map(|(tool, enrichment)| (*tool, enrichment))
+                .collect();
+            let mut are_stored = copy.enrich(&pairs)?.into_iter();
+            usable.retain(|(tool, _)| {
+                let is_stored = are_stored.next() == Some(true);
+                if !is_stored {
+                    self.skipped.push((tool.id.clone(), CHANGED.to_owned()));
+                }
+                is_stored
+            });
+        }
         let mut writer = self.writer()?;
         let before = self.enriched;
         for (tool, enrichment) in usable {
             if writer.set_enrichment(tool, &enrichment)? {
                 self.enriched += 1;
             } else {
-                let reason = "it was changed or removed meanwhile".to_owned();
-                self.skipped.push((tool.id.clone(), reason));
+                self.skipped.push((tool.id.clone(), CHANGED.to_owned()));
             }
         }
         writer.commit()?;
@@ -386,7 +419,7 @@ impl<'a> Run<'a> {
     fn writer(&self) -> Result<Writer> {
         let give_up = Instant::now() + WRITER_PATIENCE;
         loop {
-            match self.catalog.writer() {
+            match self.place.catalog().writer() {
                 Err(Error::Locked { .. })
                     if Instant::now() < give_up && !self.interrupt.is_raised() =>
                 {
@@ -439,21 +472,28 @@ impl<'a> Run<'a> {
             took.as_secs_f64(),
         ))?;
         if self.enriched > 0 && embedded.is_none_or(|embedded| embedded.left > 0) {
-            let note =
-                "dense search does not use the texts before `toolscout embed` has embedded them";
-            context.printer.note(note)?;
+            let embeds = match self.place {
+                Place::Local(_) => "`toolscout embed` has",
+                Place::Shared(_) => "the servers have",
+            };
+            context.printer.note(format_args!(
+                "dense search does not use the texts before {embeds} embedded them"
+            ))?;
         }
         Ok(())
     }
 }
 
-/// Embeds what was written. A model that fails leaves it to `toolscout embed`, and is no reason to
-/// lose the report.
+/// Embeds what was written; that of a store is embedded by the servers. A model that fails leaves it
+/// to `toolscout embed`, and is no reason to lose the report.
 fn embed_pending(
     context: &Context,
-    catalog: &Catalog,
+    place: &Place,
     interrupt: &Interrupt,
 ) -> Result<Option<Embedded>> {
+    let Place::Local(catalog) = place else {
+        return Ok(None);
+    };
     if context.embedders().is_empty() || interrupt.is_raised() {
         return Ok(None);
     }

@@ -1,5 +1,6 @@
 //! `toolscout store`: the database of catalogs that several nodes share.
 
+mod copy;
 mod transfer;
 
 use std::path::PathBuf;
@@ -13,7 +14,10 @@ use super::Outcome;
 use super::context::Context;
 use super::output::print_stderr;
 use crate::config::{StoreAddress, StoreSettings};
-use crate::store::{Migrations, SharedStore, StoreError, StoreStatus};
+use crate::printable;
+use crate::store::{CatalogPage, Migrations, SharedStore, StoreError, StoreStatus};
+
+pub use copy::Place;
 
 /// Shows or migrates the store that several nodes share: a PostgreSQL database with the catalogs that
 /// `toolscout serve --store` serves.
@@ -35,6 +39,12 @@ enum Action {
     Status {
         #[command(flatten)]
         store: StoreArgs,
+        /// Most catalogs, by name
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+        /// Only catalogs after this name
+        #[arg(long, value_name = "NAME")]
+        after: Option<String>,
     },
     /// Create the tables, or bring them up to this version. A server does so itself when it starts
     #[command(
@@ -134,9 +144,14 @@ impl Args {
     /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match self.action {
-            Action::Status { store } => {
+            Action::Status {
+                store,
+                limit,
+                after,
+            } => {
                 let settings = store.settings(context)?;
-                let status = on_runtime(&settings, async |store| Ok(store.status().await?))?;
+                let page = CatalogPage { after, limit };
+                let status = on_runtime(&settings, async |store| Ok(store.status(&page).await?))?;
                 print(context, &status)?;
             }
             Action::Migrate { store, dry_run } => {
@@ -187,6 +202,14 @@ fn print(context: &Context, status: &StoreStatus) -> Result<()> {
     context
         .printer
         .rows(&["catalog", "generation", "tools", "MB"], rows)?;
+    if let Some(last) = &status.next_after {
+        context.printer.note(format_args!(
+            "{} of {} catalogs; `--after {}` shows the next",
+            status.catalogs.len(),
+            status.catalogs_total,
+            printable::line(last)
+        ))?;
+    }
     print_nodes(context, status)?;
     print_servers(context, status)?;
     print_stderr(format_args!(

@@ -9,6 +9,7 @@ use toolscout_index::{Fusion, Mode, Searcher, Tool};
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::eval::{Bar, workspace};
+use super::store::{Place, StoreArgs};
 use crate::eval::adapt::{Adapted, adapt};
 use crate::eval::tune::{Half, Tunable, Tuned, tune};
 use crate::eval::{Arm, EvalSet, Progress};
@@ -47,6 +48,8 @@ pub struct Args {
     /// Folder of the measured catalog [default: eval in the cache directory]
     #[arg(long, value_name = "DIR")]
     index_dir: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 impl Args {
@@ -87,16 +90,31 @@ impl Args {
             return without_gain(context, "the settings found are");
         }
         if self.apply {
-            let catalog = context.open(Legs::Lexical)?;
-            let settings = tuned.applied_to(catalog.searcher().settings().clone());
-            let mut writer = catalog.writer()?;
-            writer.set_settings(&settings)?;
-            writer.commit()?;
+            self.apply_settings(context, &tuned)?;
         }
         Ok(Outcome::Success)
     }
 
+    fn apply_settings(&self, context: &Context, tuned: &Tuned) -> Result<()> {
+        match self.place(context, Legs::Lexical)? {
+            Place::Shared(copy) => copy.change_settings(|settings| tuned.applied_to(settings)),
+            Place::Local(catalog) => {
+                let settings = tuned.applied_to(catalog.searcher().settings().clone());
+                let mut writer = catalog.writer()?;
+                writer.set_settings(&settings)?;
+                writer.commit()?;
+                Ok(())
+            }
+        }
+    }
+
+    /// The catalog of --catalog.
+    fn place(&self, context: &Context, legs: Legs) -> Result<Place> {
+        Place::open(&self.store, context, || context.options(legs))
+    }
+
     fn fit_ranker(self, context: &Context) -> Result<Outcome> {
+        let mut place = None;
         let (set, searcher) = match &self.set {
             Some(path) => {
                 let set = EvalSet::load(path)?;
@@ -107,8 +125,9 @@ impl Args {
                 (set, searcher)
             }
             None => {
-                let searcher = context.open(Legs::All)?.searcher();
-                (self.judged(context, &searcher)?, searcher)
+                let place = place.insert(self.place(context, Legs::All)?);
+                let searcher = place.catalog().searcher();
+                (self.judged(context, place, &searcher)?, searcher)
             }
         };
         let progress = Bar::new();
@@ -125,18 +144,31 @@ impl Args {
             return without_gain(context, "the fitted ranker is");
         }
         if self.apply {
-            let mut writer = context.open(Legs::Lexical)?.writer()?;
-            writer.set_ranker(Some(&ranker))?;
-            writer.commit()?;
+            let place = match place {
+                Some(place) => place,
+                None => self.place(context, Legs::Lexical)?,
+            };
+            match place {
+                Place::Shared(copy) => copy.set_ranker(ranker)?,
+                Place::Local(catalog) => {
+                    let mut writer = catalog.writer()?;
+                    writer.set_ranker(Some(&ranker))?;
+                    writer.commit()?;
+                }
+            }
         }
         Ok(Outcome::Success)
     }
 
     /// The catalog's tools with the judged queries of --queries and --feedback.
-    fn judged(&self, context: &Context, searcher: &Searcher) -> Result<EvalSet> {
+    fn judged(&self, context: &Context, place: &Place, searcher: &Searcher) -> Result<EvalSet> {
         let name = &context.settings.catalog;
         let called = if self.feedback {
-            FeedbackStore::open(&context.settings.data)?.called(name)?
+            let local = FeedbackStore::open(&context.settings.data)?;
+            match place {
+                Place::Shared(copy) => copy.feedback(local).called(name)?,
+                Place::Local(_) => local.called(name)?,
+            }
         } else {
             Vec::new()
         };

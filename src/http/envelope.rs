@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::App;
 use super::calls;
 use super::error::ApiError;
+use super::unread_body::UnreadBody;
 use super::{mcp, model_routes};
 use crate::telemetry::traces;
 
@@ -63,6 +64,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
         .to_owned();
     let span = traces::request_span(method, &route, &id.0, request.headers());
     request.extensions_mut().insert(id.clone());
+    let (request, unread) = UnreadBody::of(request);
 
     app.metrics.in_flight.inc();
     // The answer to a tool call starts when the call has ended (over MCP, without a session), and
@@ -97,6 +99,9 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
         elapsed_ms,
         "request"
     );
+    if response.status().is_client_error() {
+        unread.discard().await;
+    }
     with_id(response, &id)
 }
 

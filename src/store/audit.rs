@@ -227,7 +227,9 @@ impl SharedStore {
             seqs.push(entry.seq);
             texts.push(entry.text.as_str());
             hashes.push(entry.hash.as_slice());
-            times.push(fields.get("time_ms").and_then(Value::as_i64).unwrap_or(0));
+            // A damaged entry has none, and stays where it is.
+            let time_ms = fields.get("time_ms").and_then(Value::as_i64);
+            times.push(time_ms.or(times.last().copied()).unwrap_or(0));
             tools.push(field("tool"));
             events.push(field("event"));
             decisions.push(field("decision"));

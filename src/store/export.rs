@@ -29,7 +29,7 @@ type ByEmbedder = HashMap<(String, usize), Vec<(TextHash, Vec<f32>)>>;
 
 impl SharedStore {
     /// Writes one catalog of the store into a data directory, which must have none of the name: its
-    /// tools, settings, ranker and vectors. A failed export leaves nothing of it.
+    /// tools, settings, ranker, enrichments and vectors. A failed export leaves nothing of it.
     ///
     /// # Errors
     /// [`StoreError::Refused`] where the name is taken.
@@ -85,7 +85,10 @@ impl SharedStore {
     ) -> Result<usize, StoreError> {
         let database = Store::open_read_only(&catalog.path().join("tools.db"))?;
         let mut texts: Vec<TextHash> = Vec::new();
-        database.for_each_tool(|tool| texts.extend(tool.texts))?;
+        database.for_each_tool(|tool| {
+            texts.extend(tool.texts);
+            texts.extend(tool.enrichment.into_iter().flat_map(|one| one.hashes));
+        })?;
         texts.sort_unstable();
         texts.dedup();
         let mut count = 0;
@@ -119,8 +122,7 @@ impl SharedStore {
                 let Ok(text) = TextHash::try_from(text) else {
                     continue;
                 };
-                let vector = opened(&embedder, &text, &sealed);
-                if let Some(vector) = vector.filter(|vector| vector.len() == dimensions) {
+                if let Some(vector) = opened(&embedder, dimensions, &text, &sealed) {
                     let of_embedder = vectors.entry((embedder, dimensions)).or_default();
                     of_embedder.push((text, vector));
                 }
@@ -137,6 +139,13 @@ fn write(writer: &mut Writer, part: Part) -> Result<(), StoreError> {
         Part::Tools(tools) => drop(writer.upsert(&tools)?),
         Part::Settings(settings) => writer.set_settings(&settings)?,
         Part::Ranker(ranker) => writer.set_ranker(ranker.as_ref())?,
+        Part::Enrichments(all) => {
+            for enriched in all {
+                if let Some(enrichment) = enriched.enrichment {
+                    writer.set_enrichment(&enriched.tool, &enrichment)?;
+                }
+            }
+        }
     }
     Ok(())
 }

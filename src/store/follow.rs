@@ -7,6 +7,7 @@ use toolscout_index::{Catalog, Followed, Ranker, Searcher, ToolId, Writer};
 
 use super::SharedStore;
 use super::catalogs::StoredCatalog;
+use super::enrichments::Enriched;
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
 use super::read::{Part, Since, State};
@@ -59,6 +60,7 @@ impl FollowingStore {
             searcher: Arc::clone(&searcher),
             writer: None,
             all: None,
+            enriched: HashSet::new(),
         };
         let mut apply = |part| applied.apply(part);
         let changes =
@@ -114,6 +116,8 @@ struct Applied<'a> {
     writer: Option<Writer>,
     /// The tools that the store told of, where it tells everything.
     all: Option<HashSet<ToolId>>,
+    /// Those of them that something is written about.
+    enriched: HashSet<ToolId>,
 }
 
 impl Applied<'_> {
@@ -143,11 +147,30 @@ impl Applied<'_> {
             Part::Removed(ids) if !ids.is_empty() => {
                 self.writer()?.remove(&ids)?;
             }
+            Part::Enrichments(all) => {
+                for enriched in all {
+                    self.enrich(enriched)?;
+                }
+            }
             Part::Settings(settings) => self.writer()?.set_settings(&settings)?,
             Part::Ranker(ranker) if ranker.as_ref() != self.ranker() => {
                 self.writer()?.set_ranker(ranker.as_ref())?;
             }
             Part::Tools(_) | Part::Removed(_) | Part::Ranker(_) => {}
+        }
+        Ok(())
+    }
+
+    fn enrich(&mut self, Enriched { tool, enrichment }: Enriched) -> Result<(), StoreError> {
+        let writer = self.writer()?;
+        match enrichment {
+            Some(enrichment) => {
+                writer.set_enrichment(&tool, &enrichment)?;
+                self.enriched.insert(tool.id);
+            }
+            None => {
+                writer.clear_enrichments(&[tool.id])?;
+            }
         }
         Ok(())
     }
@@ -161,6 +184,13 @@ impl Applied<'_> {
         let others: Vec<ToolId> = had.filter(|id| !all.contains(id)).collect();
         if !others.is_empty() {
             self.writer()?.remove(&others)?;
+        }
+        let had = self.searcher.ids_after(None);
+        let is_forgotten =
+            |id: &&ToolId| self.searcher.enrichment(id).is_some() && !self.enriched.contains(*id);
+        let forgotten: Vec<ToolId> = had.filter(is_forgotten).cloned().collect();
+        if !forgotten.is_empty() {
+            self.writer()?.clear_enrichments(&forgotten)?;
         }
         Ok(())
     }

@@ -62,6 +62,13 @@ impl SharedStore {
         .bind(generation)
         .execute(&mut *transaction)
         .await?;
+        sqlx::query(
+            "DELETE FROM enrichments WHERE catalog = $1 AND generation <= $2 AND texts IS NULL",
+        )
+        .bind(catalog)
+        .bind(generation)
+        .execute(&mut *transaction)
+        .await?;
         sqlx::query("DELETE FROM generations WHERE catalog = $1 AND generation < $2")
             .bind(catalog)
             .bind(generation)

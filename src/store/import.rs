@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use toolscout_index::store::Store;
-use toolscout_index::{Changes, DataDir, Options, Searcher, Tool, ToolId};
+use toolscout_index::{Changes, DataDir, Enrichment, Options, Searcher, Tool, ToolId};
 
 use super::catalogs::CreatedCatalog;
 use super::error::StoreError;
@@ -40,13 +41,13 @@ pub struct Imported {
     pub removed: usize,
     /// Vectors of slow embedders that the store did not have.
     pub vectors: u64,
-    /// Enrichments, which the store has no place for yet.
-    pub enrichments_left_out: usize,
+    /// Tools with an enrichment that the store has now.
+    pub enrichments: usize,
 }
 
 /// A catalog of a data directory.
 struct Source {
-    searcher: std::sync::Arc<Searcher>,
+    searcher: Arc<Searcher>,
     database: Store,
     /// Tells it from any other one.
     identity: String,
@@ -95,7 +96,6 @@ impl SharedStore {
         let mut imported = Imported {
             // First, so that no node embeds what is known.
             vectors: self.import_vectors(&source.database).await?,
-            enrichments_left_out: enrichments(&source.database)?,
             ..Imported::default()
         };
         let tools = source.tools();
@@ -103,6 +103,9 @@ impl SharedStore {
             let change = Change::Upsert(chunk.to_vec());
             imported.count(self.commit(id, &[&change]).await?.0);
         }
+        imported.enrichments = self
+            .import_enrichments(id, &source.searcher, existing)
+            .await?;
         if existing == Existing::Replace {
             let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
             let mut others = self.ids(id).await?;
@@ -111,7 +114,8 @@ impl SharedStore {
                 let change = Change::Remove(chunk.to_vec());
                 imported.count(self.commit(id, &[&change]).await?.0);
             }
-            self.put_settings(id, source.searcher.settings(), source.ranker()?)
+            let ranker = Some(source.ranker()?);
+            self.put_settings(id, source.searcher.settings(), ranker)
                 .await?;
         }
         self.set_importing(id, None).await?;
@@ -165,6 +169,40 @@ impl SharedStore {
             Ok(importing.flatten())
         };
         self.ask(READ_LIMIT, read).await
+    }
+
+    /// Stores the enrichments of imported tools, and forgets others where they are to be the same.
+    /// Returns how many are stored.
+    async fn import_enrichments(
+        &self,
+        catalog: i64,
+        searcher: &Searcher,
+        existing: Existing,
+    ) -> Result<usize, StoreError> {
+        let has_one = |id: &&ToolId| searcher.enrichment(id).is_some();
+        let ids: Vec<&ToolId> = searcher.ids_after(None).filter(has_one).collect();
+        let mut stored = 0;
+        for chunk in ids.chunks(CHUNK) {
+            let tools = chunk.iter().filter_map(|id| searcher.tool(id));
+            let tools: Vec<Arc<Tool>> = tools.collect();
+            let enriched: Vec<(&Tool, &Enrichment)> = tools
+                .iter()
+                .filter_map(|tool| Some((tool.as_ref(), searcher.enrichment(&tool.id)?)))
+                .collect();
+            let are_stored = self.enrich(catalog, &enriched).await?;
+            stored += are_stored
+                .into_iter()
+                .filter(|is_stored| *is_stored)
+                .count();
+        }
+        if existing == Existing::Replace {
+            let imported = ids.into_iter().collect();
+            let others = self.enriched_besides(catalog, &imported).await?;
+            if !others.is_empty() {
+                self.forget_enrichments(catalog, &others).await?;
+            }
+        }
+        Ok(stored)
     }
 
     /// The tools of a catalog.
@@ -239,10 +277,4 @@ impl Imported {
             self.removed += changes.removed.len();
         }
     }
-}
-
-fn enrichments(database: &Store) -> Result<usize, StoreError> {
-    let mut count = 0;
-    database.for_each_tool(|tool| count += usize::from(tool.enrichment.is_some()))?;
-    Ok(count)
 }

@@ -17,7 +17,7 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 4] = [
+const ALL: [Migration; 5] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
@@ -33,6 +33,10 @@ const ALL: [Migration; 4] = [
     Migration {
         version: 5,
         sql: include_str!("migrations/0005_key_profiles.sql"),
+    },
+    Migration {
+        version: 6,
+        sql: include_str!("migrations/0006_enrichments.sql"),
     },
 ];
 

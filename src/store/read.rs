@@ -6,8 +6,9 @@ use sqlx::{PgConnection, PgPool, Postgres, Row, Transaction};
 use toolscout_index::{Ranker, Settings, Tool, ToolId};
 
 use super::catalogs::source;
+use super::enrichments::{Enriched, EnrichmentPage};
 use super::error::StoreError;
-use super::row::{parse_settings, tool_id};
+use super::row::{parse_settings, tool, tool_id};
 use super::{READ_LIMIT, SharedStore, within};
 
 /// Tools in a page.
@@ -22,6 +23,8 @@ pub enum Part {
     Tools(Vec<Tool>),
     /// Tools that are no longer there.
     Removed(Vec<ToolId>),
+    /// What was written about tools that were told of, or that the node has.
+    Enrichments(Vec<Enriched>),
     /// The settings as they are now.
     Settings(Settings),
     /// The catalog's own ranker as it is now.
@@ -146,6 +149,12 @@ impl Begun<'_> {
                 apply(Part::Removed(rows.removed))?;
                 apply(Part::Tools(rows.tools))?;
             }
+            if generation.is_none_or(|known| head.enrichments_generation > known) {
+                let mut page = EnrichmentPage::after(generation);
+                while let Some(enriched) = within(READ_LIMIT, page.next(transaction, id)).await? {
+                    apply(Part::Enrichments(enriched))?;
+                }
+            }
         }
         let has_new_ranker = known.is_none_or(|known| head.ranker_generation > known.generation);
         if since.with_ranker || has_new_ranker {
@@ -167,6 +176,7 @@ struct Head {
     settings: Option<String>,
     settings_generation: u64,
     ranker_generation: u64,
+    enrichments_generation: u64,
 }
 
 async fn head(
@@ -176,7 +186,7 @@ async fn head(
 ) -> Result<Option<Head>, StoreError> {
     let row = sqlx::query(
         "SELECT (SELECT identity FROM cluster) AS cluster, identity, generation, mark,
-                settings, settings_generation, ranker_generation,
+                settings, settings_generation, ranker_generation, enrichments_generation,
                 (SELECT mark FROM generations WHERE catalog = $1 AND generation = $2) AS known
          FROM catalogs WHERE id = $1",
     )
@@ -204,6 +214,7 @@ async fn head(
         settings: row.try_get("settings")?,
         settings_generation: number("settings_generation")?,
         ranker_generation: number("ranker_generation")?,
+        enrichments_generation: number("enrichments_generation")?,
     }))
 }
 
@@ -276,21 +287,4 @@ impl Page {
         }
         Ok(Some(found))
     }
-}
-
-/// A tool whose row is as it was written.
-fn tool(id: &str, json: &str, hash: Vec<u8>) -> Result<Tool, StoreError> {
-    let damaged = |reason: String| {
-        StoreError::Refused(format!(
-            "the store has a tool {id:?} that cannot be used: {reason}"
-        ))
-    };
-    if blake3::hash(json.as_bytes()).as_bytes() != hash.as_slice() {
-        return Err(damaged("it is not what was written".to_owned()));
-    }
-    let tool: Tool = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
-    if tool.id.as_str() != id {
-        return Err(damaged(format!("it is {:?}", tool.id.as_str())));
-    }
-    Ok(tool)
 }

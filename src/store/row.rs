@@ -1,6 +1,6 @@
-//! What is read of a row, checked.
+//! Rows: what is read of them, checked, and what is written.
 
-use toolscout_index::{Settings, ToolId};
+use toolscout_index::{Error, Settings, Tool, ToolId};
 
 use super::error::StoreError;
 
@@ -14,6 +14,30 @@ pub(super) fn tool_id(id: &str, server: &str) -> Result<ToolId, StoreError> {
     };
     let damaged = || StoreError::Refused(format!("the store has a tool {id:?} of {server:?}"));
     ToolId::new(server, name.ok_or_else(damaged)?).map_err(|_| damaged())
+}
+
+/// A tool whose row is as it was written.
+pub(super) fn tool(id: &str, json: &str, hash: Vec<u8>) -> Result<Tool, StoreError> {
+    let damaged = |reason: String| {
+        StoreError::Refused(format!(
+            "the store has a tool {id:?} that cannot be used: {reason}"
+        ))
+    };
+    if blake3::hash(json.as_bytes()).as_bytes() != hash.as_slice() {
+        return Err(damaged("it is not what was written".to_owned()));
+    }
+    let tool: Tool = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
+    if tool.id.as_str() != id {
+        return Err(damaged(format!("it is {:?}", tool.id.as_str())));
+    }
+    Ok(tool)
+}
+
+/// A tool as its row has it: the hash of its text, and its text.
+pub(super) fn tool_json(tool: &Tool) -> Result<([u8; 32], String), Error> {
+    let json = serde_json::to_string(tool)
+        .map_err(|error| Error::invalid_tool(tool.id.to_string(), error.to_string()))?;
+    Ok((*blake3::hash(json.as_bytes()).as_bytes(), json))
 }
 
 /// The settings in a row; the engine's where there are none.

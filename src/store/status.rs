@@ -1,6 +1,6 @@
 //! What `toolscout store status` shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use sqlx::Row;
@@ -9,6 +9,11 @@ use super::error::StoreError;
 use super::hub::OPEN;
 use super::servers::ServerStatus;
 use super::{READ_LIMIT, SharedStore};
+
+/// Tools of a catalog whose bytes are counted.
+const MEASURED_TOOLS: i64 = 1000;
+/// Most nodes that are shown.
+const MOST_NODES: i64 = 1000;
 
 /// The store and its nodes.
 #[derive(Debug, Serialize)]
@@ -27,10 +32,25 @@ pub struct StoreStatus {
     pub bytes: i64,
     /// Bytes of the whole database.
     pub database_bytes: i64,
-    /// The catalogs, by name.
+    /// How many catalogs there are.
+    pub catalogs_total: i64,
+    /// The tools of all of them.
+    pub tools_total: i64,
+    /// A page of the catalogs, by name.
     pub catalogs: Vec<CatalogStatus>,
+    /// The last name of the page, where there are more.
+    pub next_after: Option<String>,
     /// The nodes that were seen in the last minutes.
     pub nodes: Vec<NodeStatus>,
+}
+
+/// Which catalogs are shown.
+#[derive(Clone, Debug)]
+pub struct CatalogPage {
+    /// Those after this name.
+    pub after: Option<String>,
+    /// As many at most.
+    pub limit: u16,
 }
 
 /// A standby.
@@ -51,15 +71,13 @@ pub struct StandbyStatus {
 /// A catalog of the store.
 #[derive(Debug, Serialize)]
 pub struct CatalogStatus {
-    #[serde(skip)]
-    id: i64,
     /// Its name.
     pub name: String,
     /// Its last change.
     pub generation: i64,
     /// Its tools.
     pub tools: i64,
-    /// Bytes of its tools' definitions.
+    /// Bytes of its tools' definitions; of more than a thousand tools about, by a thousand of them.
     pub bytes: i64,
 }
 
@@ -80,11 +98,11 @@ pub struct NodeStatus {
 }
 
 impl SharedStore {
-    /// The catalogs, and how far every node is.
+    /// A page of the catalogs, and how far every node is.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn status(&self) -> Result<StoreStatus, StoreError> {
+    pub async fn status(&self, page: &CatalogPage) -> Result<StoreStatus, StoreError> {
         let migrations = self.migrations().await?;
         if !migrations.open.is_empty() {
             let schema = &self.schema;
@@ -93,10 +111,10 @@ impl SharedStore {
                  server"
             )));
         }
-        self.ask(READ_LIMIT, self.read_status()).await
+        self.ask(READ_LIMIT, self.read_status(page)).await
     }
 
-    async fn read_status(&self) -> Result<StoreStatus, StoreError> {
+    async fn read_status(&self, page: &CatalogPage) -> Result<StoreStatus, StoreError> {
         let about = sqlx::query(
             "SELECT current_setting('server_version') AS server,
                     coalesce(sum(pg_total_relation_size(oid)), 0)::bigint AS bytes,
@@ -106,7 +124,7 @@ impl SharedStore {
         .bind(&self.schema)
         .fetch_one(&self.pool)
         .await?;
-        let catalogs = self.read_catalogs().await?;
+        let listed = self.read_catalogs(page).await?;
         Ok(StoreStatus {
             store: self.address.clone(),
             server: about.try_get("server")?,
@@ -115,29 +133,51 @@ impl SharedStore {
             database_bytes: about.try_get("database_bytes")?,
             schema: self.schema.clone(),
             bytes: about.try_get("bytes")?,
-            nodes: self.read_nodes(&catalogs).await?,
-            catalogs,
+            nodes: self.read_nodes().await?,
+            catalogs_total: listed.total,
+            tools_total: listed.tools,
+            next_after: listed.next_after,
+            catalogs: listed.catalogs,
         })
     }
 
-    async fn read_catalogs(&self) -> Result<Vec<CatalogStatus>, StoreError> {
+    async fn read_catalogs(&self, page: &CatalogPage) -> Result<ListedCatalogs, StoreError> {
         let rows = sqlx::query(
-            "SELECT id, name, generation, tools,
-                    (SELECT coalesce(sum(length(json)), 0)::bigint FROM tools WHERE catalog = catalogs.id) AS bytes
-             FROM catalogs ORDER BY name",
+            "SELECT counted.total, counted.tools AS all_tools, page.*
+             FROM (SELECT count(*) AS total, coalesce(sum(tools), 0)::bigint AS tools FROM catalogs) AS counted
+             LEFT JOIN (
+                 SELECT name, generation, tools, (
+                     SELECT coalesce(avg(octet_length(json)) * catalogs.tools, 0)::bigint
+                     FROM (SELECT json FROM tools WHERE catalog = catalogs.id AND json IS NOT NULL LIMIT $3) AS measured
+                 ) AS bytes
+                 FROM catalogs WHERE $1::text IS NULL OR name > $1 ORDER BY name LIMIT $2
+             ) AS page ON true
+             ORDER BY page.name",
         )
+        .bind(&page.after)
+        // One more, which tells whether there are more.
+        .bind(i64::from(page.limit) + 1)
+        .bind(MEASURED_TOOLS)
         .fetch_all(&self.pool)
         .await?;
-        let read = |row: &sqlx::postgres::PgRow| {
-            Ok(CatalogStatus {
-                id: row.try_get("id")?,
-                name: row.try_get("name")?,
-                generation: row.try_get("generation")?,
-                tools: row.try_get("tools")?,
-                bytes: row.try_get("bytes")?,
-            })
-        };
-        rows.iter().map(read).collect()
+        let mut listed = ListedCatalogs::default();
+        for row in &rows {
+            (listed.total, listed.tools) = (row.try_get("total")?, row.try_get("all_tools")?);
+            // None where the page is empty.
+            if let Some(name) = row.try_get("name")? {
+                listed.catalogs.push(CatalogStatus {
+                    name,
+                    generation: row.try_get("generation")?,
+                    tools: row.try_get("tools")?,
+                    bytes: row.try_get("bytes")?,
+                });
+            }
+        }
+        if listed.catalogs.len() > usize::from(page.limit) {
+            listed.catalogs.truncate(page.limit.into());
+            listed.next_after = listed.catalogs.last().map(|last| last.name.clone());
+        }
+        Ok(listed)
     }
 
     async fn read_standbys(&self) -> Result<Vec<StandbyStatus>, StoreError> {
@@ -164,34 +204,70 @@ impl SharedStore {
         rows.iter().map(read).collect()
     }
 
-    async fn read_nodes(&self, catalogs: &[CatalogStatus]) -> Result<Vec<NodeStatus>, StoreError> {
+    async fn read_nodes(&self) -> Result<Vec<NodeStatus>, StoreError> {
         let rows = sqlx::query(
             "SELECT name, version, followed,
                     extract(epoch FROM now() - seen_at)::double precision AS seen_s
-             FROM nodes ORDER BY name, started_at",
+             FROM nodes ORDER BY name, started_at LIMIT $1",
         )
+        .bind(MOST_NODES)
         .fetch_all(&self.pool)
         .await?;
         let mut nodes = Vec::with_capacity(rows.len());
         for row in rows {
             let followed: String = row.try_get("followed")?;
-            let followed: BTreeMap<String, i64> =
-                serde_json::from_str(&followed).unwrap_or_default();
-            let lag = catalogs.iter().filter_map(|catalog| {
-                let generation = followed.get(&catalog.id.to_string())?;
-                Some((
-                    catalog.name.clone(),
-                    (catalog.generation - generation).max(0),
-                ))
-            });
-            nodes.push(NodeStatus {
+            let followed: Followed = serde_json::from_str(&followed).unwrap_or_default();
+            let node = NodeStatus {
                 name: row.try_get("name")?,
                 version: row.try_get("version")?,
                 seen_s: row.try_get("seen_s")?,
                 open: followed.get(OPEN).copied().unwrap_or_default(),
-                lag: lag.collect(),
-            });
+                lag: BTreeMap::new(),
+            };
+            nodes.push((node, followed));
         }
-        Ok(nodes)
+        let told = nodes.iter().flat_map(|(_, followed)| followed.keys());
+        let heads = self.read_heads(told).await?;
+        let with_lag = nodes.into_iter().map(|(node, followed)| NodeStatus {
+            lag: lag(&followed, &heads),
+            ..node
+        });
+        Ok(with_lag.collect())
     }
+
+    /// The name and the generation of these catalogs, by their numbers.
+    async fn read_heads(&self, told: impl Iterator<Item = &String>) -> Result<Heads, StoreError> {
+        let ids: BTreeSet<i64> = told.filter_map(|id| id.parse().ok()).collect();
+        let heads: Vec<(i64, String, i64)> =
+            sqlx::query_as("SELECT id, name, generation FROM catalogs WHERE id = ANY($1)")
+                .bind(Vec::from_iter(ids))
+                .fetch_all(&self.pool)
+                .await?;
+        let by_id = |(id, name, generation)| (id, (name, generation));
+        Ok(heads.into_iter().map(by_id).collect())
+    }
+}
+
+/// By the number of a catalog as text, the generation that a node has of it.
+type Followed = BTreeMap<String, i64>;
+
+/// By the number of a catalog, its name and its generation.
+type Heads = BTreeMap<i64, (String, i64)>;
+
+/// A page of the catalogs, and what all of them have.
+#[derive(Default)]
+struct ListedCatalogs {
+    total: i64,
+    tools: i64,
+    catalogs: Vec<CatalogStatus>,
+    next_after: Option<String>,
+}
+
+/// By how many generations a node is behind, by the name of each catalog that it told of.
+fn lag(followed: &Followed, heads: &Heads) -> BTreeMap<String, i64> {
+    let lag = |(id, has): (&String, &i64)| {
+        let (name, generation) = heads.get(&id.parse().ok()?)?;
+        Some((name.clone(), (generation - has).max(0)))
+    };
+    followed.iter().filter_map(lag).collect()
 }

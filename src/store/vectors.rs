@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sqlx::Row;
-use toolscout_index::store::text_hash;
+use toolscout_index::store::{opened_vector, sealed_vector, text_hash};
 use toolscout_index::{Embedder, EmbedderProfile, Error, Result};
 
 use super::error::StoreError;
@@ -20,8 +19,6 @@ const RENEWAL: Duration = Duration::from_secs(20);
 /// writer of the catalog waits as long; then the batch is tried again later.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(100);
-/// Bytes of a vector's checksum.
-const CHECKSUM_BYTES: usize = 16;
 
 pub(super) type TextHash = [u8; 16];
 
@@ -79,32 +76,63 @@ impl SharedEmbedder {
         }
     }
 
-    /// The vectors that the store has.
+    /// The vectors that the store has. Damaged ones are deleted, so that they are computed again.
     async fn stored(&self, texts: &[TextHash]) -> Result<HashMap<TextHash, Vec<f32>>, StoreError> {
-        let read = async {
-            let texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
-            let rows = sqlx::query(
-                "SELECT text, vector FROM vectors
-                 WHERE embedder = $1 AND dimensions = $2 AND text = ANY($3)",
-            )
-            .bind(self.id())
-            .bind(self.dimensions() as i32)
-            .bind(texts)
-            .fetch_all(&self.store.pool)
-            .await?;
-            let mut vectors = HashMap::with_capacity(rows.len());
-            for row in rows {
-                let (text, sealed): (Vec<u8>, Vec<u8>) =
-                    (row.try_get("text")?, row.try_get("vector")?);
-                if let Ok(text) = TextHash::try_from(text)
-                    && let Some(vector) = self.opened(&text, &sealed)
-                {
-                    vectors.insert(text, vector);
-                }
+        let read = self.store.ask(READ_LIMIT, self.read(texts)).await?;
+        if !read.damaged.is_empty() {
+            let vectors = read.damaged.len();
+            tracing::warn!(
+                embedder = self.id(),
+                vectors,
+                "vectors of the store are damaged and are computed again"
+            );
+            let delete = self.delete(&read.damaged);
+            self.store.ask(READ_LIMIT, delete).await?;
+        }
+        Ok(read.intact)
+    }
+
+    async fn read(&self, texts: &[TextHash]) -> Result<ReadVectors, StoreError> {
+        let texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
+        let rows: Vec<(Vec<u8>, Vec<u8>)> = sqlx::query_as(
+            "SELECT text, vector FROM vectors
+             WHERE embedder = $1 AND dimensions = $2 AND text = ANY($3)",
+        )
+        .bind(self.id())
+        .bind(self.dimensions() as i32)
+        .bind(texts)
+        .fetch_all(&self.store.pool)
+        .await?;
+        let mut read = ReadVectors::default();
+        for (text, sealed) in rows {
+            let Ok(hash) = TextHash::try_from(text.as_slice()) else {
+                continue;
+            };
+            match opened(self.id(), self.dimensions(), &hash, &sealed) {
+                Some(vector) => drop(read.intact.insert(hash, vector)),
+                None => read.damaged.push((text, sealed)),
             }
-            Ok(vectors)
-        };
-        self.store.ask(READ_LIMIT, read).await
+        }
+        Ok(read)
+    }
+
+    /// Deletes these vectors where they are still what was read.
+    async fn delete(&self, damaged: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StoreError> {
+        let (texts, vectors): (Vec<&[u8]>, Vec<&[u8]>) = damaged
+            .iter()
+            .map(|(text, vector)| (text.as_slice(), vector.as_slice()))
+            .unzip();
+        sqlx::query(
+            "DELETE FROM vectors WHERE embedder = $1 AND dimensions = $2
+               AND (text, vector) IN (SELECT * FROM unnest($3::bytea[], $4::bytea[]))",
+        )
+        .bind(self.id())
+        .bind(self.dimensions() as i32)
+        .bind(texts)
+        .bind(vectors)
+        .execute(&self.store.pool)
+        .await?;
+        Ok(())
     }
 
     /// Those of the texts that this node is to embed.
@@ -249,37 +277,29 @@ impl SharedEmbedder {
         }
         Ok(all)
     }
-
-    /// The vector; `None` where it is not what was stored.
-    fn opened(&self, text: &TextHash, sealed: &[u8]) -> Option<Vec<f32>> {
-        let vector = opened(self.id(), text, sealed)?;
-        (vector.len() == self.dimensions()).then_some(vector)
-    }
 }
 
-/// A vector as it is stored: little-endian floats, then their checksum.
+/// What the store has for some texts.
+#[derive(Default)]
+struct ReadVectors {
+    intact: HashMap<TextHash, Vec<f32>>,
+    /// Text and vector of rows that are not what was stored.
+    damaged: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A vector as it is stored.
 pub(super) fn sealed(embedder: &str, text: &TextHash, vector: &[f32]) -> Vec<u8> {
-    let mut bytes: Vec<u8> = vector.iter().flat_map(|part| part.to_le_bytes()).collect();
-    bytes.extend(checksum(embedder, text, &bytes));
-    bytes
+    sealed_vector(vector, &[embedder.as_bytes(), text])
 }
 
 /// The vector that [`sealed`] made; `None` where it is not what was stored.
-pub(super) fn opened(embedder: &str, text: &TextHash, sealed: &[u8]) -> Option<Vec<f32>> {
-    let (bytes, sum) = sealed.split_at_checked(sealed.len().checked_sub(CHECKSUM_BYTES)?)?;
-    let (parts, rest) = bytes.as_chunks::<4>();
-    let is_intact = sum == checksum(embedder, text, bytes) && rest.is_empty();
-    is_intact.then(|| parts.iter().map(|part| f32::from_le_bytes(*part)).collect())
-}
-
-fn checksum(embedder: &str, text: &TextHash, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(embedder.as_bytes());
-    hasher.update(text);
-    hasher.update(bytes);
-    let mut sum = [0; CHECKSUM_BYTES];
-    sum.copy_from_slice(&hasher.finalize().as_bytes()[..CHECKSUM_BYTES]);
-    sum
+pub(super) fn opened(
+    embedder: &str,
+    dimensions: usize,
+    text: &TextHash,
+    sealed: &[u8],
+) -> Option<Vec<f32>> {
+    opened_vector(sealed, dimensions, &[embedder.as_bytes(), text])
 }
 
 impl Embedder for SharedEmbedder {

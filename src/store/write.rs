@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use sqlx::{PgConnection, Row};
+use sqlx::{PgConnection, Postgres, Row, Transaction};
 use toolscout_index::{Changes, Error, Settings, Tool, ToolId, check_server, check_tools};
 
 use super::error::StoreError;
-use super::row::{parse_settings, tool_id};
+use super::row::{parse_settings, tool_id, tool_json};
 use super::{SharedStore, WRITE_LIMIT};
 use crate::catalog_writer::{Change, with_search_defaults};
 
@@ -39,27 +39,26 @@ impl SharedStore {
                 all.push(commit.apply(change).await?);
             }
             let generation = commit.end().await?;
-            if let Some(generation) = generation.new {
-                let announced = format!("{catalog} {generation}");
-                self.announce(&mut transaction, &announced).await?;
-                transaction.commit().await?;
-            }
+            self.publish(transaction, catalog, &generation).await?;
             Ok((all, generation.new.unwrap_or(generation.before)))
         };
         self.ask(WRITE_LIMIT, commit).await
     }
-}
 
-impl SharedStore {
-    /// Replaces all settings and the ranker of a catalog.
+    /// Replaces all settings of a catalog, beyond those that [`Change::Settings`] has.
     ///
     /// # Errors
     /// As [`SharedStore::commit`].
+    pub async fn set_settings(&self, catalog: i64, settings: &Settings) -> Result<(), StoreError> {
+        self.put_settings(catalog, settings, None).await
+    }
+
+    /// Replaces all settings of a catalog, and its ranker where another one is given.
     pub(super) async fn put_settings(
         &self,
         catalog: i64,
         settings: &Settings,
-        ranker: Option<Vec<u8>>,
+        new_ranker: Option<Option<Vec<u8>>>,
     ) -> Result<(), StoreError> {
         settings.validate()?;
         let put = async {
@@ -67,15 +66,26 @@ impl SharedStore {
             let mut commit = Commit::begin(&mut transaction, catalog).await?;
             commit.has_new_settings = commit.settings != *settings;
             commit.settings = settings.clone();
-            commit.new_ranker = Some(ranker);
-            if let Some(generation) = commit.end().await?.new {
-                let announced = format!("{catalog} {generation}");
-                self.announce(&mut transaction, &announced).await?;
-                transaction.commit().await?;
-            }
-            Ok(())
+            commit.new_ranker = new_ranker;
+            let generation = commit.end().await?;
+            self.publish(transaction, catalog, &generation).await
         };
         self.ask(WRITE_LIMIT, put).await
+    }
+
+    /// Commits a new generation, and tells all nodes of it.
+    pub(super) async fn publish(
+        &self,
+        mut transaction: Transaction<'_, Postgres>,
+        catalog: i64,
+        generation: &Generation,
+    ) -> Result<(), StoreError> {
+        if let Some(generation) = generation.new {
+            let announced = format!("{catalog} {generation}");
+            self.announce(&mut transaction, &announced).await?;
+            transaction.commit().await?;
+        }
+        Ok(())
     }
 }
 
@@ -103,9 +113,9 @@ fn check(change: &Change) -> Result<(), Error> {
 }
 
 /// A transaction of changes to one catalog, whose row is locked.
-struct Commit<'a> {
-    connection: &'a mut PgConnection,
-    catalog: i64,
+pub(super) struct Commit<'a> {
+    pub(super) connection: &'a mut PgConnection,
+    pub(super) catalog: i64,
     before: u64,
     settings: Settings,
     has_new_settings: bool,
@@ -113,9 +123,10 @@ struct Commit<'a> {
     /// By how many the tools became more.
     growth: i64,
     has_new_tools: bool,
+    pub(super) has_new_enrichments: bool,
 }
 
-struct Generation {
+pub(super) struct Generation {
     before: u64,
     /// `None` where nothing was changed.
     new: Option<u64>,
@@ -129,7 +140,10 @@ struct StoredRow<'a> {
 }
 
 impl<'a> Commit<'a> {
-    async fn begin(connection: &'a mut PgConnection, catalog: i64) -> Result<Self, StoreError> {
+    pub(super) async fn begin(
+        connection: &'a mut PgConnection,
+        catalog: i64,
+    ) -> Result<Self, StoreError> {
         let row = sqlx::query("SELECT generation, settings FROM catalogs WHERE id = $1 FOR UPDATE")
             .bind(catalog)
             .fetch_optional(&mut *connection)
@@ -145,10 +159,12 @@ impl<'a> Commit<'a> {
             new_ranker: None,
             growth: 0,
             has_new_tools: false,
+            has_new_enrichments: false,
         })
     }
 
-    fn next(&self) -> i64 {
+    /// The generation that the changes get.
+    pub(super) fn next(&self) -> i64 {
         self.before as i64 + 1
     }
 
@@ -187,9 +203,11 @@ impl<'a> Commit<'a> {
         let mut changes = Changes::default();
         let mut rows = Vec::new();
         for chunk in tools.chunks(MAX_ROWS) {
-            let known = self.hashes(chunk).await?;
+            let ids: Vec<&str> = chunk.iter().map(|tool| tool.id.as_str()).collect();
+            let known = self.hashes(&ids).await?;
             for tool in chunk {
-                let row = StoredRow::new(tool)?;
+                let (hash, json) = tool_json(tool)?;
+                let row = StoredRow { tool, hash, json };
                 match known.get(tool.id.as_str()) {
                     Some(Some(hash)) if *hash == row.hash => {
                         changes.unchanged += 1;
@@ -214,11 +232,10 @@ impl<'a> Commit<'a> {
     }
 
     /// The hashes of these tools, where the store has them; `None` within for a removed one.
-    async fn hashes(
+    pub(super) async fn hashes(
         &mut self,
-        tools: &[Tool],
+        ids: &[&str],
     ) -> Result<HashMap<String, Option<Vec<u8>>>, StoreError> {
-        let ids: Vec<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
         let rows = sqlx::query("SELECT id, hash FROM tools WHERE catalog = $1 AND id = ANY($2)")
             .bind(self.catalog)
             .bind(ids)
@@ -240,7 +257,10 @@ impl<'a> Commit<'a> {
         let hashes: Vec<&[u8]> = rows.iter().map(|row| row.hash.as_slice()).collect();
         let json: Vec<&str> = rows.iter().map(|row| row.json.as_str()).collect();
         sqlx::query(
-            "INSERT INTO tools (catalog, generation, id, server, hash, json)
+            "WITH of_other_definitions AS (
+                 DELETE FROM enrichments WHERE catalog = $1 AND tool = ANY($3)
+             )
+             INSERT INTO tools (catalog, generation, id, server, hash, json)
              SELECT $1, $2, * FROM unnest($3::text[], $4::text[], $5::bytea[], $6::text[])
              ON CONFLICT (catalog, id) DO UPDATE
              SET generation = excluded.generation, server = excluded.server,
@@ -262,7 +282,10 @@ impl<'a> Commit<'a> {
         for chunk in ids.chunks(MAX_ROWS) {
             let ids: Vec<&str> = chunk.iter().map(ToolId::as_str).collect();
             let removed: Vec<(String, String)> = sqlx::query_as(
-                "UPDATE tools SET json = NULL, hash = NULL, generation = $2
+                "WITH of_removed AS (
+                     DELETE FROM enrichments WHERE catalog = $1 AND tool = ANY($3)
+                 )
+                 UPDATE tools SET json = NULL, hash = NULL, generation = $2
                  WHERE catalog = $1 AND id = ANY($3) AND json IS NOT NULL
                  RETURNING id, server",
             )
@@ -302,9 +325,13 @@ impl<'a> Commit<'a> {
     }
 
     /// Stores what belongs to the catalog as a whole.
-    async fn end(self) -> Result<Generation, StoreError> {
+    pub(super) async fn end(self) -> Result<Generation, StoreError> {
         let before = self.before;
-        if !(self.has_new_tools || self.has_new_settings || self.new_ranker.is_some()) {
+        let has_changed = self.has_new_tools
+            || self.has_new_settings
+            || self.new_ranker.is_some()
+            || self.has_new_enrichments;
+        if !has_changed {
             return Ok(Generation { before, new: None });
         }
         let next = self.next();
@@ -339,21 +366,16 @@ impl<'a> Commit<'a> {
                 .execute(&mut *self.connection)
                 .await?;
         }
+        if self.has_new_enrichments {
+            sqlx::query("UPDATE catalogs SET enrichments_generation = $2 WHERE id = $1")
+                .bind(self.catalog)
+                .bind(next)
+                .execute(&mut *self.connection)
+                .await?;
+        }
         Ok(Generation {
             before,
             new: Some(next as u64),
-        })
-    }
-}
-
-impl<'a> StoredRow<'a> {
-    fn new(tool: &'a Tool) -> Result<Self, Error> {
-        let json = serde_json::to_string(tool)
-            .map_err(|error| Error::invalid_tool(tool.id.to_string(), error.to_string()))?;
-        Ok(StoredRow {
-            tool,
-            hash: *blake3::hash(json.as_bytes()).as_bytes(),
-            json,
         })
     }
 }

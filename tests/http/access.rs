@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Method;
@@ -5,10 +6,11 @@ use reqwest::header::{HOST, ORIGIN};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use toolscout::http::{self, Exposure, Limits, Settings};
-use toolscout::keys::{KeyStore, Scope};
+use toolscout::keys::Scope;
 use toolscout_index::Options;
 
 use super::server::{Answer, Server, key_in, read, tool};
+use super::shared_store::Shared;
 
 /// Every route that names a catalog, with what it needs.
 const ROUTES: [(&str, &str, &str); 24] = [
@@ -247,11 +249,7 @@ async fn keys_are_asked_for_once_there_is_one_and_refused_by_reason() {
     let good = server.key(Scope::Search, "*");
     let expired = key_in(data, Scope::Search, "*", Some(Duration::ZERO));
     let revoked = server.key(Scope::Search, "*");
-    let id = revoked.split('_').nth(1).unwrap();
-    KeyStore::open(data)
-        .unwrap()
-        .revoke(id, std::time::SystemTime::now())
-        .unwrap();
+    server.revoke(&revoked);
 
     let missing = server.get(path).await;
     assert_eq!(
@@ -347,9 +345,10 @@ async fn cors_is_off_unless_set() {
 #[tokio::test]
 async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
     let dir = tempfile::tempdir().unwrap();
+    let shared = Shared::of(dir.path());
     let settings = |exposure| Settings {
         data: dir.path().to_owned(),
-        store: None,
+        store: shared.as_ref().map(|shared| Arc::clone(&shared.store)),
         default_catalog: "default".into(),
         catalog_options: Options::default(),
         embedder_source: None,

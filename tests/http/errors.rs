@@ -236,6 +236,22 @@ async fn what_the_framework_refuses_has_the_one_shape_too() {
     assert_eq!(allowed.headers["allow"], "POST");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_still_sends_gets_the_answer() {
+    let server = Server::start().await;
+    let large = vec![b'x'; 6 << 20];
+    for (path, status) in [("/v1/search", 413), ("/nowhere", 404)] {
+        for _ in 0..20 {
+            let request = server
+                .request(Method::POST, path)
+                .header(CONTENT_TYPE, "application/json");
+            let answer = read(request.body(large.clone())).await;
+            assert_eq!(answer.status, status, "{path}: {answer:?}");
+            assert_shape(&answer);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_body_without_a_length_is_asked_for() {
     let server = Server::start().await;

@@ -356,7 +356,7 @@ async fn a_cancelled_evaluation_leaves_nothing_and_few_run_at_one_time() {
 async fn an_evaluation_outlives_the_server_and_goes_with_its_catalog() {
     let server = Server::with_tools(&tools()).await;
     let shown = evaluate(&server, &json!({ "queries": QUERIES })).await;
-    let folder = server.dir.path().join("catalogs/default/evaluations");
+    let folder = server.folder("default").join("evaluations");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     let dir = server.stop().await;
     let again = Server::start_with(|settings| settings.data = dir.path().to_owned()).await;

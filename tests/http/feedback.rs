@@ -2,8 +2,13 @@ use serde_json::json;
 use toolscout::keys::Scope;
 
 use super::server::{Server, read, tool};
+use super::shared_store;
 
 const PATH: &str = "/v1/catalogs/default/feedback";
+const RECORDED: &str =
+    "SELECT catalog || ' ' || request_id || ' ' || tool || ' ' || outcome FROM feedback";
+const RECORDED_IN_STORE: &str =
+    "SELECT catalog || ' ' || request_id || ' ' || tool || ' ' || outcome FROM toolscout.feedback";
 
 #[tokio::test]
 async fn feedback_is_recorded_for_every_key_that_may_search() {
@@ -25,14 +30,12 @@ async fn feedback_is_recorded_for_every_key_that_may_search() {
         "{answer:?}"
     );
     let data = server.stop().await;
-    let kept = rusqlite::Connection::open(data.path().join("feedback.db")).unwrap();
-    let row = kept.query_row(
-        "SELECT catalog || ' ' || request_id || ' ' || tool || ' ' || outcome FROM feedback",
-        [],
-        |row| row.get::<_, String>(0),
-    );
+    let row = shared_store::text(data.path(), RECORDED_IN_STORE).unwrap_or_else(|| {
+        let kept = rusqlite::Connection::open(data.path().join("feedback.db")).unwrap();
+        kept.query_row(RECORDED, [], |row| row.get(0)).unwrap()
+    });
     assert_eq!(
-        row.unwrap(),
+        row,
         format!(
             "default {} s/t helpful",
             search.body["request_id"].as_str().unwrap()

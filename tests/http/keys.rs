@@ -1,9 +1,9 @@
 use reqwest::{Method, header};
 use serde_json::{Value, json};
 use toolscout::http::Exposure;
-use toolscout::keys::{KeyStore, Scope};
+use toolscout::keys::Scope;
 
-use super::server::{Answer, Server, read};
+use super::server::{Answer, Server, read, with_keys};
 
 /// Sends a request with this key.
 async fn with_key(server: &Server, key: &str, method: Method, path: &str, body: Value) -> Answer {
@@ -197,8 +197,10 @@ async fn the_last_admin_key_is_revoked_only_by_force() {
     let own = format!("/v1/keys/{}?force=true", second.split('_').nth(1).unwrap());
     let revoked = with_key(&server, &second, Method::DELETE, &own, Value::Null).await;
     assert_eq!(revoked.body["is_own"], true, "{revoked:?}");
-    let store = KeyStore::open(server.dir.path()).unwrap();
-    assert_eq!(store.count_valid(std::time::SystemTime::now()).unwrap(), 0);
+    let valid = with_keys(server.dir.path(), |keys| {
+        keys.count_valid(std::time::SystemTime::now()).unwrap()
+    });
+    assert_eq!(valid, 0);
     assert_eq!(server.get("/v1/keys").await.error_code(), "missing_key");
 }
 

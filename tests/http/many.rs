@@ -8,15 +8,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
 use serde_json::json;
+use toolscout::catalog_writer::Change;
+use toolscout::store::CreatedCatalog;
 use toolscout_index::{DataDir, Options, Tool};
 
 use super::server::{Server, tool};
+use super::shared_store;
 
 const CATALOGS: u64 = 2000;
 const ROOM: usize = 20;
 const CLIENTS: u64 = 5;
 const REQUESTS: usize = 50;
 const SEED: u64 = 0x5eed;
+/// Copies the only catalog of a store 1,999 times.
+const COPY_FIRST: &str = "
+    WITH made AS (
+        INSERT INTO toolscout.catalogs (name, generation, tools)
+        SELECT 'tenant-' || lpad(number::text, 4, '0'), generation, tools
+        FROM toolscout.catalogs, generate_series(1, 1999) AS number
+        RETURNING id, generation, mark
+    ), counted AS (
+        INSERT INTO toolscout.generations (catalog, generation, mark) SELECT * FROM made
+    ), copied AS (
+        INSERT INTO toolscout.tools (catalog, id, server, hash, json, generation)
+        SELECT made.id, tools.id, server, hash, json, tools.generation
+        FROM made, toolscout.tools
+    )
+    SELECT count(*)::text FROM made";
 
 /// A sequence of numbers that look random.
 struct Chance(u64);
@@ -35,16 +53,30 @@ fn name_of(number: u64) -> String {
     format!("tenant-{number:04}")
 }
 
-/// Catalogs with one tool each: one is made, and the others are copies of its folder.
+/// Catalogs with one tool each: one is made, and the others are copies of its folder or its rows.
 fn make_catalogs(data: &Path) {
+    let first_tool = || {
+        let tool = Tool::new("all", "first").unwrap();
+        tool.with_description("Says hello.")
+    };
+    let made = shared_store::with(data, |store| {
+        let created = store.block_on(store.create(&name_of(0), 1)).unwrap();
+        let CreatedCatalog::Now(first) = created else {
+            panic!("{created:?}");
+        };
+        let change = Change::Upsert(vec![first_tool()]);
+        store.block_on(store.commit(first.id, &[&change])).unwrap();
+    });
+    if made.is_some() {
+        let copied = shared_store::text(data, COPY_FIRST);
+        assert_eq!(copied, Some((CATALOGS - 1).to_string()));
+        return;
+    }
     let first = DataDir::new(data)
         .open_or_create(&name_of(0), Options::default())
         .unwrap();
     let mut writer = first.writer().unwrap();
-    let tool = Tool::new("all", "first").unwrap();
-    writer
-        .upsert(&[tool.with_description("Says hello.")])
-        .unwrap();
+    writer.upsert(&[first_tool()]).unwrap();
     writer.commit().unwrap();
     drop((writer, first));
     let catalogs = data.join("catalogs");

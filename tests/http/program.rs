@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::server::PATIENCE;
+use super::shared_store;
 
 /// The running program, ended with its owner.
 pub struct Program {
@@ -25,6 +26,7 @@ impl Program {
 
     /// As [`Program::start`], by a command that ends in the program.
     pub async fn start_by(mut command: Command, data: &Path, arguments: &[&str]) -> Self {
+        shared_store::configure(&mut command, data);
         let mut child = command
             .args([
                 "serve",

@@ -1,8 +1,8 @@
 //! A server of one's own, on a free port, with a data directory that goes away at the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -10,10 +10,12 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use toolscout::http::{self, Exposure, Limits, Settings};
-use toolscout::keys::{KeyStore, Scope};
+use toolscout::keys::{KeyStore, Scope, Scopes};
 use toolscout::shutdown::Shutdown;
-use toolscout_index::Options;
 use toolscout_index::embed::Hashing;
+use toolscout_index::{DataDir, Options, ToolId};
+
+use super::shared_store::{self, Shared};
 
 /// Nothing here takes longer, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,6 +27,7 @@ pub struct Server {
     pub shutdown: Shutdown,
     client: reqwest::Client,
     serving: JoinHandle<anyhow::Result<()>>,
+    shared: Option<Shared>,
 }
 
 /// An answer that was read to its end.
@@ -98,16 +101,21 @@ impl Server {
             proxy: None,
         };
         change(&mut settings);
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let shared = Shared::of(&settings.data);
+        settings.store = shared.as_ref().map(|shared| Arc::clone(&shared.store));
+        let runtime = shared_store::handle_of(shared.as_ref());
+        let binding = runtime.spawn(TcpListener::bind("127.0.0.1:0"));
+        let listener = binding.await.expect("no panic").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let shutdown = Shutdown::new();
-        let serving = tokio::spawn(http::serve(listener, settings, shutdown.clone()));
+        let serving = runtime.spawn(http::serve(listener, settings, shutdown.clone()));
         let server = Server {
             url,
             dir,
             shutdown,
             client: toolscout::tls::client().build().unwrap(),
             serving,
+            shared,
         };
         tokio::time::timeout(PATIENCE, server.ready())
             .await
@@ -151,9 +159,58 @@ impl Server {
         read(self.request(Method::PUT, path).json(body)).await
     }
 
+    /// What the server itself has of a catalog: the catalog, or a copy of the one in its store.
+    pub fn folder(&self, catalog: &str) -> PathBuf {
+        let data = self.dir.path();
+        let place = match &self.shared {
+            Some(_) => data.join("followed"),
+            None => data.to_owned(),
+        };
+        place.join("catalogs").join(catalog)
+    }
+
     /// A key made as the command line makes it.
     pub fn key(&self, scope: Scope, catalogs: &str) -> String {
-        key_in(self.dir.path(), scope, catalogs, None)
+        self.make_key(scope.into(), catalogs)
+    }
+
+    /// As [`Server::key`], with several scopes.
+    pub fn make_key(&self, scopes: Scopes, catalogs: &str) -> String {
+        let key = make_key(self.dir.path(), &scopes, catalogs, None);
+        self.until_refused(None);
+        key
+    }
+
+    /// Revokes a key as the command line does.
+    pub fn revoke(&self, key: &str) {
+        let id = key.split('_').nth(1).expect("an id");
+        with_keys(self.dir.path(), |keys| {
+            keys.revoke(id, SystemTime::now()).expect("it is revoked");
+        });
+        self.until_refused(Some(key));
+    }
+
+    /// Waits until the server has learnt from its store what was done to keys.
+    fn until_refused(&self, key: Option<&str>) {
+        if self.shared.is_none() {
+            return;
+        }
+        let url = format!("{}/v1/catalogs", self.url);
+        shared_store::blocking(|| {
+            let client = toolscout::tls::blocking_client().build().expect("a client");
+            let begun = Instant::now();
+            loop {
+                let request = client.get(&url);
+                let request = match key {
+                    Some(key) => request.bearer_auth(key),
+                    None => request,
+                };
+                if request.send().expect("an answer").status() == 401 {
+                    return;
+                }
+                assert!(begun.elapsed() < PATIENCE, "it learns nothing of keys");
+            }
+        });
     }
 
     /// Asks until the answer is as wished.
@@ -173,12 +230,38 @@ impl Server {
 }
 
 pub fn key_in(data: &Path, scope: Scope, catalogs: &str, lifetime: Option<Duration>) -> String {
-    let store = KeyStore::open(data).expect("a key store");
-    let catalogs = catalogs.parse().expect("catalogs");
-    store
-        .create(scope, catalogs, lifetime, SystemTime::now())
-        .expect("a key")
-        .token
+    make_key(data, &scope.into(), catalogs, lifetime)
+}
+
+fn make_key(data: &Path, scopes: &Scopes, catalogs: &str, lifetime: Option<Duration>) -> String {
+    with_keys(data, |keys| {
+        let catalogs = catalogs.parse().expect("catalogs");
+        let made = keys.create(scopes.clone(), catalogs, lifetime, SystemTime::now());
+        made.expect("a key").token
+    })
+}
+
+/// Works with the keys of the servers of a data directory, as the command line does.
+pub fn with_keys<T: Send>(data: &Path, work: impl Fn(&KeyStore) -> T + Send + Sync) -> T {
+    let shared = shared_store::with(data, |store| work(&store.keys(None).expect("its keys")));
+    shared.unwrap_or_else(|| work(&KeyStore::open(data).expect("a key store")))
+}
+
+/// The ids of the tools of the default catalog, as a process reads them that is no server.
+pub fn stored_ids(data: &Path) -> Vec<ToolId> {
+    let read = |data: &Path| -> Vec<ToolId> {
+        let catalog = DataDir::new(data).open("default", Options::default());
+        let searcher = catalog.expect("a catalog").searcher();
+        searcher.ids_after(None).cloned().collect()
+    };
+    let shared = shared_store::with(data, |store| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let export = DataDir::new(folder.path());
+        let exported = store.block_on(store.export(&export, "default"));
+        exported.expect("it is exported");
+        read(folder.path())
+    });
+    shared.unwrap_or_else(|| read(data))
 }
 
 pub async fn read(request: RequestBuilder) -> Answer {

@@ -3,7 +3,7 @@ use reqwest::{Body, Method, Response};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::server::{PATIENCE, Server, tool};
+use super::server::{PATIENCE, Server, stored_ids, tool};
 
 const PATH: &str = "/v1/catalogs/default/tools";
 
@@ -113,8 +113,5 @@ async fn a_shutdown_ends_the_stream_with_a_last_line() {
         (&json!(false), &json!("shutting_down")),
         "{last:?}"
     );
-    let catalog = toolscout_index::DataDir::new(dir.path())
-        .open("default", Default::default())
-        .unwrap();
-    assert_eq!(catalog.searcher().len(), 1);
+    assert_eq!(stored_ids(dir.path()).len(), 1);
 }

@@ -1,7 +1,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::server::{Answer, Server, read, tool};
+use super::server::{Answer, Server, read, stored_ids, tool};
 
 fn numbered(count: usize) -> Vec<Value> {
     (0..count)
@@ -87,8 +87,5 @@ async fn a_task_is_finished_before_the_server_ends() {
             .await,
     );
     let dir = server.stop().await;
-    let catalog = toolscout_index::DataDir::new(dir.path())
-        .open("default", Default::default())
-        .unwrap();
-    assert_eq!(catalog.searcher().len(), 3000);
+    assert_eq!(stored_ids(dir.path()).len(), 3000);
 }

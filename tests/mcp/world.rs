@@ -14,9 +14,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use toolscout::mcp::config::Transport;
 use toolscout::mcp::outcome::Outcome;
-use toolscout::mcp::{CallContext, CallError, Pool, PoolConfig, ServerConfig, SingleWriterSink};
+use toolscout::mcp::{
+    CallContext, CallError, CatalogSink, Pool, PoolConfig, ServerConfig, SingleWriterSink,
+};
 use toolscout::tools::Arguments;
 use toolscout_index::{Catalog, DataDir, Options, ToolId};
+
+use super::followed_sink::FollowedSink;
+use super::shared_store::Shared;
 
 /// Nothing here takes longer, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -115,6 +120,7 @@ pub struct Upstream {
     pub pool: Pool,
     pub catalog: Catalog,
     _dir: TempDir,
+    _shared: Option<Shared>,
 }
 
 impl Upstream {
@@ -143,12 +149,18 @@ impl Upstream {
         let catalog = DataDir::new(dir.path())
             .open_or_create("default", Options::default())
             .expect("a catalog");
+        let shared = Shared::of(dir.path());
+        let sink: Arc<dyn CatalogSink> = match &shared {
+            None => Arc::new(SingleWriterSink::new(catalog.clone())),
+            Some(shared) => Arc::new(FollowedSink::new(&shared.store, catalog.clone())),
+        };
         let pool = Pool::new(config);
-        pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
+        pool.start(sink);
         Upstream {
             pool,
             catalog,
             _dir: dir,
+            _shared: shared,
         }
     }
 

@@ -97,6 +97,61 @@ fn a_write_on_one_node_is_found_on_the_other() {
 
 #[test]
 #[ignore = "needs PostgreSQL: scripts/postgres.sh"]
+fn the_status_comes_in_pages_and_soon_with_many_catalogs() {
+    let postgres = Postgres::start();
+    let folder = tempfile::tempdir().unwrap();
+    let address = postgres.address();
+    let program = |arguments: &[&str]| {
+        let all = [&["store"], arguments, &["--store", &address]].concat();
+        let output = run(folder.path(), &all);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    program(&["migrate"]);
+    postgres.query(
+        "INSERT INTO toolscout.catalogs (name, generation, tools)
+         SELECT 'tenant-' || lpad(number::text, 5, '0'), number, 30 FROM generate_series(1, 10000) AS number",
+    );
+    postgres.query(
+        "INSERT INTO toolscout.tools (catalog, id, server, hash, json, generation)
+         SELECT catalogs.id, 's/t' || number, 's', '', repeat('x', 100), 1
+         FROM toolscout.catalogs, generate_series(1, 30) AS number",
+    );
+    let page = |arguments: &[&str]| -> Value {
+        let arguments = [&["status", "--json"], arguments].concat();
+        serde_json::from_str(&program(&arguments)).unwrap()
+    };
+    let begun = Instant::now();
+    let first = page(&[]);
+    let took = begun.elapsed();
+    eprintln!("status of 10,000 catalogs with 300,000 tools: {took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert_eq!(first["catalogs"].as_array().unwrap().len(), 100);
+    assert_eq!(
+        (&first["catalogs_total"], &first["tools_total"]),
+        (&json!(10_000), &json!(300_000))
+    );
+    assert_eq!(first["catalogs"][0]["bytes"], 3_000);
+    assert_eq!(first["next_after"], "tenant-00100");
+    let last = page(&["--after", "tenant-09998", "--limit", "1000"]);
+    let names: Vec<&Value> = last["catalogs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|catalog| &catalog["name"])
+        .collect();
+    assert_eq!(names, ["tenant-09999", "tenant-10000"]);
+    assert_eq!(last["next_after"], Value::Null);
+    let beyond = page(&["--after", "tenant-99999"]);
+    assert_eq!(
+        (&beyond["catalogs"], &beyond["catalogs_total"]),
+        (&json!([]), &json!(10_000))
+    );
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: scripts/postgres.sh"]
 fn settings_and_deletions_reach_every_node() {
     let cluster = Cluster::new();
     let [one, two] = cluster.nodes();

@@ -75,11 +75,23 @@ fn a_text_is_embedded_by_one_node() {
     assert_eq!(computed.load(Ordering::SeqCst), texts.len());
     assert_eq!(postgres.query("SELECT count(*) FROM toolscout.claims"), "0");
 
-    // A vector that is not what was stored is computed again.
-    postgres.query(
-        "UPDATE toolscout.vectors SET vector = set_byte(vector, 0, get_byte(vector, 0) # 1)",
-    );
-    assert_eq!(nodes[0].embed_tools(&texts[..3]).unwrap(), expected[..3]);
+    // A vector that is not what was stored is computed again, by one node and once.
+    for damage in [
+        "set_byte(vector, 0, get_byte(vector, 0) # 1)",
+        "substr(vector, 1, 40)",
+        "vector || '\\x00'",
+        "''",
+    ] {
+        postgres.query(&format!("UPDATE toolscout.vectors SET vector = {damage}"));
+        let before = computed.load(Ordering::SeqCst);
+        for node in &nodes {
+            assert_eq!(node.embed_tools(&texts[..3]).unwrap(), expected[..3]);
+        }
+        let again = computed.load(Ordering::SeqCst) - before;
+        assert_eq!(again, 3, "after {damage}");
+    }
+    let kept = postgres.query("SELECT count(*) FROM toolscout.vectors WHERE vector <> ''");
+    assert_eq!(kept, "3");
     // A claim of a node that is gone counts for nothing.
     postgres.query("TRUNCATE toolscout.vectors");
     postgres.query(

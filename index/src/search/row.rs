@@ -14,6 +14,7 @@ pub(crate) struct Row {
     parsed: OnceLock<Option<Arc<Tool>>>,
     profile: OnceLock<Box<ToolProfile>>,
     language: OnceLock<Language>,
+    tags: OnceLock<Box<[String]>>,
 }
 
 impl Row {
@@ -23,6 +24,7 @@ impl Row {
             parsed: OnceLock::new(),
             profile: OnceLock::new(),
             language: OnceLock::new(),
+            tags: OnceLock::new(),
         }
     }
 
@@ -61,6 +63,16 @@ impl Row {
                 Err(_) => Language::English,
             }
         })
+    }
+
+    /// The tool's tags; read on first use, and kept without the rest of the tool.
+    pub(super) fn tags(&self) -> &[String] {
+        let read = || match self.parsed.get() {
+            Some(Some(tool)) => tool.tags.clone().into(),
+            Some(None) => Box::default(),
+            None => self.stored.tags().into(),
+        };
+        self.tags.get_or_init(read)
     }
 
     pub(super) fn id(&self) -> ToolId {

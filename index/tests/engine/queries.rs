@@ -481,3 +481,37 @@ fn defaults_of_the_catalog_apply_where_a_query_is_silent() {
         "invalid settings: min_confidence is 2, it must be from 0 to 1"
     );
 }
+
+#[test]
+fn tags_are_counted_for_each_snapshot() {
+    let dir = tempfile::tempdir().unwrap();
+    let tagged = |name: &str, tags: &[&str]| {
+        let mut tool = Tool::new("s", name).unwrap();
+        tool.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        tool
+    };
+    let catalog = lexical(
+        &dir,
+        &[tagged("a", &["mail", "out"]), tagged("b", &["mail"])],
+    );
+    let before = catalog.searcher();
+    let counted = |expected: &[(&str, usize)]| -> Vec<(String, usize)> {
+        let owned = expected
+            .iter()
+            .map(|(tag, number)| ((*tag).to_owned(), *number));
+        owned.collect()
+    };
+    assert_eq!(before.tags(), counted(&[("mail", 2), ("out", 1)]));
+    let mut writer = catalog.writer().unwrap();
+    writer
+        .upsert(&[tagged("b", &["in", "out"]), tagged("c", &["天气"])])
+        .unwrap();
+    writer.commit().unwrap();
+    let after = counted(&[("out", 2), ("in", 1), ("mail", 1), ("天气", 1)]);
+    assert_eq!(catalog.searcher().tags(), after);
+    assert_eq!(before.tags(), counted(&[("mail", 2), ("out", 1)]));
+    writer.remove(&[ToolId::new("s", "a").unwrap()]).unwrap();
+    writer.commit().unwrap();
+    let after = counted(&[("in", 1), ("out", 1), ("天气", 1)]);
+    assert_eq!(catalog.searcher().tags(), after);
+}

@@ -1,14 +1,14 @@
 //! `toolscout store import` and `export`: between a data directory and the store.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::json;
+use serde::Serialize;
 use toolscout_index::DataDir;
 
 use super::{StoreArgs, on_runtime};
 use crate::cli::context::Context;
-use crate::cli::output::print_stderr;
 use crate::store::{Existing, Exported, Imported};
 
 #[derive(clap::Args, Debug)]
@@ -95,52 +95,50 @@ fn chosen(all: Vec<String>, only: &[String]) -> Result<Vec<String>> {
 }
 
 fn print_imported(context: &Context, all: &[(String, Imported)]) -> Result<()> {
-    if context.printer.is_json() {
-        let all = all.iter().map(|(name, done)| (name, json!(done)));
-        return context
-            .printer
-            .json(&all.collect::<std::collections::BTreeMap<_, _>>());
-    }
-    let rows = all.iter().map(|(name, done)| {
-        let numbers = [done.added, done.changed, done.unchanged, done.removed];
-        let numbers = numbers.map(|number| number.to_string());
-        let mut row = vec![name.clone()];
-        row.extend(numbers);
-        row.push(done.vectors.to_string());
-        row
-    });
+    let numbers = |done: &Imported| {
+        vec![
+            done.added,
+            done.changed,
+            done.unchanged,
+            done.removed,
+            done.vectors as usize,
+            done.enrichments,
+        ]
+    };
     let header = [
-        "catalog",
         "added",
         "changed",
         "unchanged",
         "removed",
         "vectors",
+        "enrichments",
     ];
-    context.printer.rows(&header, rows.collect())?;
-    for (name, done) in all.iter().filter(|(_, done)| done.enrichments_left_out > 0) {
-        let count = done.enrichments_left_out;
-        print_stderr(format_args!(
-            "{name}: {count} enrichments stay behind; the store has no place for them yet"
-        ));
-    }
-    Ok(())
+    print_numbers(context, all, &header, numbers)
 }
 
 fn print_exported(context: &Context, all: &[(String, Exported)]) -> Result<()> {
+    let numbers = |done: &Exported| vec![done.tools, done.vectors];
+    print_numbers(context, all, &["tools", "vectors"], numbers)
+}
+
+/// Prints what was done with each catalog.
+fn print_numbers<T: Serialize>(
+    context: &Context,
+    all: &[(String, T)],
+    header: &[&str],
+    numbers: impl Fn(&T) -> Vec<usize>,
+) -> Result<()> {
     if context.printer.is_json() {
-        let all = all.iter().map(|(name, done)| (name, json!(done)));
-        return context
-            .printer
-            .json(&all.collect::<std::collections::BTreeMap<_, _>>());
+        let by_name: BTreeMap<&str, &T> = all
+            .iter()
+            .map(|(name, done)| (name.as_str(), done))
+            .collect();
+        return context.printer.json(&by_name);
     }
     let rows = all.iter().map(|(name, done)| {
-        vec![
-            name.clone(),
-            done.tools.to_string(),
-            done.vectors.to_string(),
-        ]
+        let numbers = numbers(done).into_iter().map(|number| number.to_string());
+        std::iter::once(name.clone()).chain(numbers).collect()
     });
-    let header = ["catalog", "tools", "vectors"];
+    let header = [&["catalog"], header].concat();
     context.printer.rows(&header, rows.collect())
 }

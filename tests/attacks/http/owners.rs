@@ -2,7 +2,7 @@
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use toolscout::keys::{KeyStore, Scope, Scopes};
+use toolscout::keys::{Scope, Scopes};
 
 use super::agent::{Manner, Model, chat, event};
 use crate::attacks::server::{Answer, Server, read};
@@ -61,14 +61,7 @@ pub const SECTION: Section = Section {
 
 fn key(server: &Server, scopes: &[Scope]) -> String {
     let scopes: Scopes = scopes.iter().copied().collect();
-    let store = KeyStore::open(server.dir.path()).expect("a key store");
-    let made = store.create(
-        scopes,
-        "default".parse().expect("catalogs"),
-        None,
-        std::time::SystemTime::now(),
-    );
-    made.expect("a key").token
+    server.make_key(scopes, "default")
 }
 
 fn ask(server: &Server, key: &str, method: Method, path: &str) -> RequestBuilder {

@@ -1,0 +1,128 @@
+//! A catalog of the store as a copy in a temporary folder, for verbs that need all of it.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use toolscout_index::{Catalog, DataDir, Enrichment, Options, Ranker, Settings, Tool, ToolId};
+
+use super::StoreArgs;
+use crate::catalog_writer::Change;
+use crate::cli::context::Context;
+use crate::config::StoreSettings;
+use crate::feedback::FeedbackStore;
+use crate::store::{SharedStore, StoredCatalog};
+
+/// The catalog that a verb works on: that of the data directory, or of the store that the flags or the
+/// settings name.
+pub enum Place {
+    /// The catalog itself.
+    Local(Catalog),
+    /// A copy of one of the store, to which changes are sent.
+    Shared(CatalogCopy),
+}
+
+/// A copy of a catalog of the store.
+pub struct CatalogCopy {
+    catalog: Catalog,
+    name: String,
+    id: i64,
+    store: Arc<SharedStore>,
+    runtime: Runtime,
+    _folder: TempDir,
+}
+
+impl Place {
+    /// The catalog of the settings. `options` are those of opening it.
+    pub fn open(
+        store: &StoreArgs,
+        context: &Context,
+        options: impl FnOnce() -> Options,
+    ) -> Result<Self> {
+        let name = &context.settings.catalog;
+        let settings = store.settings(context)?;
+        if settings.store.is_some() {
+            let copy = CatalogCopy::open(&settings, name, options)?;
+            return Ok(Place::Shared(copy));
+        }
+        // One that is missing is reported before a model is loaded.
+        let catalog = context.data_dir().open_with(name, |_| options())?;
+        Ok(Place::Local(catalog))
+    }
+
+    /// The catalog, or the copy of it.
+    pub fn catalog(&self) -> &Catalog {
+        match self {
+            Place::Local(catalog) => catalog,
+            Place::Shared(copy) => &copy.catalog,
+        }
+    }
+}
+
+impl CatalogCopy {
+    fn open(
+        settings: &StoreSettings,
+        name: &str,
+        options: impl FnOnce() -> Options,
+    ) -> Result<Self> {
+        // Its thread does the work, since this one waits.
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let store = SharedStore::new(settings, runtime.handle().clone())?;
+        let Some(stored) = runtime.block_on(store.find(name))? else {
+            bail!("the store has no catalog {name:?}; `toolscout store status` lists them");
+        };
+        let folder = tempfile::tempdir().context("make a folder for a copy of the catalog")?;
+        let data = DataDir::new(folder.path());
+        runtime.block_on(store.export(&data, name))?;
+        Ok(CatalogCopy {
+            catalog: data.open(name, options())?,
+            name: name.to_owned(),
+            id: stored.id,
+            store,
+            runtime,
+            _folder: folder,
+        })
+    }
+
+    /// Stores what was written about these tools. False for each that has changed meanwhile.
+    pub fn enrich(&self, enriched: &[(&Tool, &Enrichment)]) -> Result<Vec<bool>> {
+        let enrich = self.store.enrich(self.id, enriched);
+        Ok(self.runtime.block_on(enrich)?)
+    }
+
+    /// Forgets what was written about these tools. Returns how many there were.
+    pub fn forget_enrichments(&self, tools: &[ToolId]) -> Result<usize> {
+        let forget = self.store.forget_enrichments(self.id, tools);
+        Ok(self.runtime.block_on(forget)?)
+    }
+
+    /// Gives the catalog what `change` makes of its present settings.
+    pub fn change_settings(&self, change: impl FnOnce(Settings) -> Settings) -> Result<()> {
+        let stored: StoredCatalog = self
+            .runtime
+            .block_on(self.store.find(&self.name))?
+            .with_context(|| format!("the catalog {:?} was deleted meanwhile", self.name))?;
+        let set = async {
+            let settings = change(stored.settings);
+            self.store.set_settings(self.id, &settings).await
+        };
+        Ok(self.runtime.block_on(set)?)
+    }
+
+    /// Gives the catalog a ranker of its own.
+    pub fn set_ranker(&self, ranker: Ranker) -> Result<()> {
+        let change = Change::Ranker(Some(Arc::new(ranker)));
+        self.runtime
+            .block_on(self.store.commit(self.id, &[&change]))?;
+        Ok(())
+    }
+
+    /// The feedback in the store.
+    pub fn feedback(&self, local: FeedbackStore) -> FeedbackStore {
+        self.store.feedback(local)
+    }
+}
