@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn tools(ids: &[(&str, &str)]) -> Vec<Arc<Tool>> {
-        let tool = |(server, name): &(&str, &str)| Arc::new(Tool::new(*server, *name).unwrap());
+        let tool = |(server, name): &(&str, &str)| Arc::new(Tool::new(server, name).unwrap());
         ids.iter().map(tool).collect()
     }
 
