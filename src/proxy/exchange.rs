@@ -87,7 +87,10 @@ impl Exchange {
         } else {
             (restored.shown, restored.foreign)
         };
-        let (foreign, away) = by_presence(&request, foreign);
+        let Foreign {
+            present: foreign,
+            away,
+        } = Foreign::of(&request, foreign);
         shown.retain(|name| {
             let own = list.deferred_tokens(name);
             own.or_else(|| foreign.get(name).map(|tool| foreign_tokens(protocol, tool)))
@@ -487,21 +490,27 @@ fn shown_name(extra: &ExtraCatalog, list: &ToolList, tool: &Tool) -> Option<(Str
     (extra.can_call(&tool.id) && list.leaves_free(&name)).then_some((name, true))
 }
 
-/// The tools of the other catalog that the model was shown: those that can be called now, and those
-/// that cannot.
-fn by_presence(
-    request: &ProxyRequest,
-    shown: Vec<(String, ToolId)>,
-) -> (BTreeMap<String, Arc<Tool>>, Vec<(String, ToolId)>) {
-    let (mut present, mut away) = (BTreeMap::new(), Vec::new());
-    for (name, id) in shown {
-        let extra = request.extra.as_ref().filter(|extra| extra.can_call(&id));
-        match extra.and_then(|extra| extra.search.tool(&id)) {
-            Some(tool) => drop(present.insert(name, tool)),
-            None => away.push((name, id)),
+/// The tools of the other catalog that the model was shown.
+#[derive(Default)]
+struct Foreign {
+    /// Those that can be called now, by name.
+    present: BTreeMap<String, Arc<Tool>>,
+    /// Those that cannot.
+    away: Vec<(String, ToolId)>,
+}
+
+impl Foreign {
+    fn of(request: &ProxyRequest, shown: Vec<(String, ToolId)>) -> Self {
+        let mut foreign = Foreign::default();
+        for (name, id) in shown {
+            let extra = request.extra.as_ref().filter(|extra| extra.can_call(&id));
+            match extra.and_then(|extra| extra.search.tool(&id)) {
+                Some(tool) => drop(foreign.present.insert(name, tool)),
+                None => foreign.away.push((name, id)),
+            }
         }
+        foreign
     }
-    (present, away)
 }
 
 fn foreign_tokens(protocol: &dyn Protocol, tool: &Tool) -> usize {
