@@ -83,10 +83,16 @@ async function bothKeys({ provider }) {
   try {
     const [own] = server.keys;
     const asked = { model: "m", messages: [{ role: "user", content: asking("Hi", { answer: "Hello." }) }] };
-    const openai = client(OpenAI, server.url, KEY, { defaultHeaders: { "X-API-Key": own } });
+    const options = { defaultHeaders: { "X-API-Key": own } };
+    const openai = client(OpenAI, server.url, KEY, options);
     assert.equal((await openai.chat.completions.create(asked)).choices[0].message.content, "Hello.");
-    const anthropic = client(Anthropic, server.url, KEY, { defaultHeaders: { Authorization: `Bearer ${own}` } });
+    const anthropic = client(Anthropic, server.url, KEY, options);
     assert.equal((await anthropic.messages.create({ ...asked, max_tokens: 9 })).content[0].text, "Hello.");
+    // As clients that send the provider's key in the other header.
+    const headers = { "content-type": "application/json", "anthropic-version": "2023-06-01", "x-api-key": KEY, authorization: `Bearer ${own}` };
+    const body = JSON.stringify({ ...asked, max_tokens: 9 });
+    const answer = await (await fetch(`${server.url}/v1/messages`, { method: "POST", headers, body })).json();
+    assert.equal(answer.content?.[0].text, "Hello.", JSON.stringify(answer));
     // Either key alone is refused: by this server without its own, by the provider without the provider's.
     for (const key of [KEY, own]) await assert.rejects(client(OpenAI, server.url, key).chat.completions.create(asked), { status: 401 });
   } finally {
