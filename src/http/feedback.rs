@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use toolscout_index::Searcher;
 use toolscout_index::query::MAX_QUERY_BYTES;
+use toolscout_index::{Searcher, ToolId};
 use utoipa::ToSchema;
 
 use super::App;
@@ -76,12 +76,13 @@ pub async fn record(
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
     app.feedback_rate.count(grant.key(), Instant::now())?;
     request.validate()?;
+    let verified = request.verified_id(&app, &catalog, &grant);
+    if verified.is_ok() && !request.names_tool_of(&catalog) {
+        // Another node has answered, from what this one has not followed yet.
+        catalog.catch_up().await?;
+    }
     let tool = find_tool(&app, &catalog, &request.tool).await?;
-    let request_id = {
-        let signer = app.feedback.signer();
-        let answer = request.verify(&signer, &catalog, &grant)?;
-        answer.request_id().to_owned()
-    };
+    let request_id = verified?;
     let record = request.into_record(request_id);
     let source = grant.memory_source();
     let remembered = app
@@ -116,6 +117,18 @@ impl FeedbackRequest {
             return Err(bad_length("query", MAX_QUERY_BYTES));
         }
         Ok(())
+    }
+
+    /// True for a tool that searches of this node see.
+    fn names_tool_of(&self, catalog: &OpenCatalog) -> bool {
+        ToolId::parse(&self.tool).is_ok_and(|id| catalog.searcher().tool(&id).is_some())
+    }
+
+    /// The id of the request whose answer this is about, once it is verified.
+    fn verified_id(&self, app: &App, catalog: &OpenCatalog, grant: &Grant) -> ApiResult<String> {
+        let signer = app.feedback.signer();
+        let answer = self.verify(&signer, catalog, grant)?;
+        Ok(answer.request_id().to_owned())
     }
 
     /// Checks the token, and that tool and query belong to the answer that it is of.

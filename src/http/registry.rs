@@ -150,6 +150,22 @@ impl OpenCatalog {
         }
     }
 
+    /// Returns once searches see what the store has now; without a store, or where it cannot tell, at
+    /// once.
+    ///
+    /// # Errors
+    /// As [`OpenCatalog::reach`].
+    pub async fn catch_up(&self) -> ApiResult<()> {
+        let Some(shared) = &self.shared else {
+            return Ok(());
+        };
+        let (store, name) = (Arc::clone(&shared.store), self.name.clone());
+        match blocking(move || store.block_on(store.summary(&name))).await? {
+            Ok(Some(stored)) => self.reach(stored.generation).await,
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
     /// Why searches may lack what other nodes have written, if the store is away.
     pub fn store_problem(&self) -> Option<String> {
         self.shared.as_ref()?.store.problem()
