@@ -121,11 +121,13 @@ export const operations = {
     const card = page.getByRole("article", { name: /send_email/u }).first();
     await card.waitFor();
     assert.ok((await card.innerText()).includes("<img src=x onerror="), "markup is shown as it is");
+    assert.deepEqual((await barriers(page)).serious, []);
+    await picture(page, "operations-approvals");
     await card.getByRole("button", { name: "Approve" }).click();
     await card.waitFor({ state: "detached" });
     await card.getByLabel("Reason of a refusal").fill("once is enough");
     await card.getByRole("button", { name: "Refuse" }).click();
-    assert.match(await chat, /One was sent/u);
+    assert.match(await chat, /"status":"answered"/u);
     await page.getByText("No call waits").waitFor();
     await close(page);
     await server.end();
