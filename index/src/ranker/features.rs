@@ -295,6 +295,8 @@ pub struct RankerInput<'a> {
     pub unknown: usize,
     /// The upper bound of the BM25 score.
     pub limit: f32,
+    /// Number of tools in the catalog.
+    pub tools: usize,
     /// The inverse document frequency of each term of the catalog, by hash.
     pub rarities: &'a ByTerm<f32>,
     /// The lexical leg.
@@ -393,7 +395,7 @@ impl Candidates {
         set((Signal::RankerLead, ranker[top] - mean(&ranker)));
         set((Signal::Unanimity, self.legs.unanimity(self.tools[top])));
         set((Signal::Known, self.known));
-        set((Signal::Tools, (request.fused.len() as f32).ln_1p()));
+        set((Signal::Tools, (request.tools as f32).ln_1p()));
         signals
     }
 

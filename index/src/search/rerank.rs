@@ -261,6 +261,7 @@ fn with_ranker_input<T>(
         added: &added,
         unknown: whole.unknown(),
         limit: scores.limit,
+        tools: search.searcher.catalog_len(),
         rarities: search.searcher.with_words(|words| words.rarities()),
         lexical: scores.lexical.view(),
         table: dense_view(instant, instant_cosines.as_ref()),
