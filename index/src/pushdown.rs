@@ -1,7 +1,7 @@
 //! Searches a catalog whose tools are elsewhere, in a database that finds some hundreds of them for
 //! each query.
 //!
-//! 1. Of each tool that database keeps a [`Footprint`], the vectors of its [`view_texts`], and counts
+//! 1. Of each tool that database keeps a [`Footprint`], the vectors of its views ([`embed_views`]), and counts
 //!    of all tools, the [`CatalogStatistics`].
 //! 2. [`Searcher::query_terms`] says which terms' frequencies a query needs, and [`Searcher::probe`]
 //!    what tools are looked for by.
@@ -22,6 +22,7 @@ use crate::exact_names::{Names, name_keys};
 use crate::language::Language;
 use crate::lexical::{Analysis, Entry, LexicalIndex, LexicalSearcher};
 use crate::query::{Filter, Query};
+use crate::ranker::features::Sample;
 use crate::search::{DenseLeg, Row, Searcher, ToolLanguages, Words, words};
 use crate::snapshot;
 use crate::store::{Followed, StoredTool};
@@ -67,11 +68,40 @@ impl Footprint {
     }
 }
 
-/// The texts of a tool that an embedder embeds.
-pub fn view_texts(tool: &Tool, embedder: &dyn Embedder) -> Vec<String> {
-    let texts = document::views(tool);
-    let views = embedder.views().iter();
-    views.map(|&view| texts[view as usize].clone()).collect()
+/// The footprints of these tools, in their order.
+pub fn footprints(tools: &[&Tool], weights: &Weights) -> Vec<Footprint> {
+    let footprint = |tool: &&Tool| Footprint::of(tool, weights);
+    tools.par_iter().map(footprint).collect()
+}
+
+/// The vectors of each tool's views, in their order.
+///
+/// # Errors
+/// [`crate::Error::Embedder`].
+pub fn embed_views(embedder: &dyn Embedder, tools: &[&Tool]) -> Result<Vec<Vec<Vec<f32>>>> {
+    let texts = |tool: &&Tool| -> Vec<String> {
+        let texts = document::views(tool);
+        let views = embedder.views().iter();
+        views.map(|&view| texts[view as usize].clone()).collect()
+    };
+    let embed = |texts: &[String]| {
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        embedder.embed_tools(&texts)
+    };
+    if embedder.is_instant() {
+        return tools.par_iter().map(|tool| embed(&texts(tool))).collect();
+    }
+    // A slow one has threads of its own, and a size of batch that suits it.
+    let texts: Vec<Vec<String>> = tools.iter().map(texts).collect();
+    let mut vectors = Vec::new();
+    for batch in texts.concat().chunks(embedder.batch().max(1)) {
+        vectors.extend(embed(batch)?);
+    }
+    let mut vectors = vectors.into_iter();
+    Ok(texts
+        .iter()
+        .map(|texts| vectors.by_ref().take(texts.len()).collect())
+        .collect())
 }
 
 impl Searcher {
@@ -125,9 +155,22 @@ impl Searcher {
             own_ranker: self.own_ranker.clone(),
             missing_embedder: self.missing_embedder.clone(),
             memory: self.memory.clone(),
+            sample: None,
             rows,
         }
     }
+}
+
+/// A tool of a [`Part`].
+#[derive(Clone, Debug)]
+pub struct PartTool {
+    /// The tool.
+    pub tool: Tool,
+    /// As it is stored.
+    pub json: String,
+    /// True if it was not found but chosen at random, to stand for tools that are not here. What the
+    /// ranker says of the answer as a whole depends on how all tools score.
+    pub is_sample: bool,
 }
 
 /// Tools that may be hits of a query.
@@ -136,26 +179,32 @@ pub struct Part {
     rows: Vec<Arc<Row>>,
     /// In the same order.
     analyses: Vec<Analysis>,
+    /// In the same order: [`PartTool::is_sample`].
+    is_sample: Vec<bool>,
 }
 
 /// Vectors by the hashes of their texts.
 pub type VectorsByText = HashMap<TextHash, Vec<f32>>;
 
 impl Part {
-    /// These tools, each with its JSON, of a catalog with these field weights. One that occurs twice
-    /// counts once.
-    pub fn new(mut tools: Vec<(Tool, String)>, weights: &Weights) -> Self {
-        tools.sort_unstable_by(|(one, _), (other, _)| one.id.cmp(&other.id));
-        tools.dedup_by(|(one, _), (other, _)| one.id == other.id);
+    /// These tools of a catalog with these field weights. One that occurs twice counts once.
+    pub fn new(mut tools: Vec<PartTool>, weights: &Weights) -> Self {
+        tools.sort_unstable_by(|one, other| one.tool.id.cmp(&other.tool.id));
+        tools.dedup_by(|one, other| one.tool.id == other.tool.id);
+        let is_sample = tools.iter().map(|tool| tool.is_sample).collect();
         let read = tools.into_par_iter().enumerate();
         let (rows, analyses) = read
-            .map(|(place, (tool, json))| {
+            .map(|(place, PartTool { tool, json, .. })| {
                 let analysis = Analysis::of(&tool, weights);
                 let stored = StoredTool::new(place as u64 + 1, &tool, json);
                 (Arc::new(Row::of_tool(stored, Arc::new(tool))), analysis)
             })
             .unzip();
-        Part { rows, analyses }
+        Part {
+            rows,
+            analyses,
+            is_sample,
+        }
     }
 
     /// The terms of all tools, whose frequencies have to be known.
@@ -206,15 +255,28 @@ impl Part {
             })
         };
         let legs = base.embedders().map(leg).collect::<Result<_>>()?;
+        let sample = sample(self.is_sample, statistics.tools);
         let searcher = base.over(self.rows, legs, lexical, &statistics);
         Ok(Searcher {
             followed: searcher.followed.clone().map(|followed| Followed {
                 generation,
                 ..followed
             }),
+            sample,
             ..searcher
         })
     }
+}
+
+/// `None` without a sample: then all tools of the catalog are here.
+fn sample(is_chosen: Vec<bool>, tools: u64) -> Option<Sample> {
+    let chosen = is_chosen.iter().filter(|is_chosen| **is_chosen).count();
+    let found = is_chosen.len() - chosen;
+    let others = (tools as f64 - found as f64).max(chosen as f64);
+    (chosen > 0).then(|| Sample {
+        is_chosen,
+        weight: others / chosen as f64,
+    })
 }
 
 fn leg_without_vectors(embedder: &Arc<dyn Embedder>) -> DenseLeg {

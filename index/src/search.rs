@@ -39,6 +39,7 @@ use crate::lexical::LexicalSearcher;
 use crate::memory::Memory;
 use crate::query::{Effort, Filter, Fusion, Mode, Query, SearchParameters};
 use crate::ranker::Ranker;
+use crate::ranker::features::Sample;
 use crate::settings::Settings;
 use crate::store::{Followed, Version};
 use crate::tool::{Tool, ToolId};
@@ -95,6 +96,8 @@ pub struct Searcher {
     pub(crate) missing_embedder: Option<String>,
     /// Remembered requests; shared by all snapshots of a catalog.
     pub(crate) memory: Option<Arc<Memory>>,
+    /// Where only some tools of the catalog are here, those that stand for the others.
+    pub(crate) sample: Option<Sample>,
 }
 
 /// Whether a catalog has a ranker of its own.

@@ -279,6 +279,7 @@ impl Loaded {
             own_ranker: self.own_ranker,
             missing_embedder: self.missing_embedder,
             memory: None,
+            sample: None,
             cost_model: self.cost_model,
         }
     }

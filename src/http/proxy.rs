@@ -17,7 +17,7 @@ use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::RawBody;
 use super::mcp::HasOwnErrorBody;
-use crate::finder::snapshot::CurrentSnapshot;
+use super::registry::ServedSnapshots;
 use crate::keys::{self, Scope};
 use crate::proxy::{
     self, AgentQuestion, AnswerBody, DeferChoice, Dialect, ExtraCatalog, Failure, ProviderKey,
@@ -277,7 +277,7 @@ async fn extra_catalog(
         false => None,
     };
     Ok(Some(ExtraCatalog {
-        search: Arc::new(CurrentSnapshot(move || catalog.searcher())),
+        search: Arc::new(ServedSnapshots(catalog)),
         caller,
     }))
 }

@@ -101,7 +101,7 @@ impl SharedStore {
         let tools = source.tools();
         for chunk in tools.chunks(CHUNK) {
             let change = Change::Upsert(chunk.to_vec());
-            imported.count(self.commit(id, &[&change]).await?.0);
+            imported.count(self.commit(id, &[&change], &[]).await?.0);
         }
         if existing == Existing::Replace {
             let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
@@ -109,7 +109,7 @@ impl SharedStore {
             others.retain(|other| !wanted.contains(other));
             for chunk in others.chunks(CHUNK) {
                 let change = Change::Remove(chunk.to_vec());
-                imported.count(self.commit(id, &[&change]).await?.0);
+                imported.count(self.commit(id, &[&change], &[]).await?.0);
             }
             self.put_settings(id, source.searcher.settings(), source.ranker()?)
                 .await?;

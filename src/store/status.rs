@@ -61,6 +61,11 @@ pub struct CatalogStatus {
     pub tools: i64,
     /// Bytes of its tools' definitions.
     pub bytes: i64,
+    /// True where its tools are looked for in the store, and not on nodes.
+    pub is_pushed_down: bool,
+    /// How many of its tools the store can look for; absent where nodes have copies of it for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepared_tools: Option<i64>,
 }
 
 /// A node.
@@ -122,9 +127,9 @@ impl SharedStore {
 
     async fn read_catalogs(&self) -> Result<Vec<CatalogStatus>, StoreError> {
         let rows = sqlx::query(
-            "SELECT id, name, generation, tools,
+            "SELECT id, name, generation, catalogs.tools, is_pushed_down, pushed_catalogs.tools AS prepared_tools,
                     (SELECT coalesce(sum(length(json)), 0)::bigint FROM tools WHERE catalog = catalogs.id) AS bytes
-             FROM catalogs ORDER BY name",
+             FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id ORDER BY name",
         )
         .fetch_all(&self.pool)
         .await?;
@@ -135,6 +140,8 @@ impl SharedStore {
                 generation: row.try_get("generation")?,
                 tools: row.try_get("tools")?,
                 bytes: row.try_get("bytes")?,
+                is_pushed_down: row.try_get("is_pushed_down")?,
+                prepared_tools: row.try_get("prepared_tools")?,
             })
         };
         rows.iter().map(read).collect()

@@ -87,8 +87,19 @@ fn statistics(tools: &[Tool], near: &[&str]) -> CatalogStatistics {
 }
 
 fn part(tools: &[Tool]) -> Part {
-    let with_json = |tool: &Tool| (tool.clone(), serde_json::to_string(tool).unwrap());
-    Part::new(tools.iter().map(with_json).collect(), &Weights::default())
+    part_with(tools, &[])
+}
+
+/// The same with some that stand for the others.
+fn part_with(found: &[Tool], sample: &[Tool]) -> Part {
+    let of = |tool: &Tool, is_sample| PartTool {
+        json: serde_json::to_string(tool).unwrap(),
+        tool: tool.clone(),
+        is_sample,
+    };
+    let found = found.iter().map(|tool| of(tool, false));
+    let sample = sample.iter().map(|tool| of(tool, true));
+    Part::new(found.chain(sample).collect(), &Weights::default())
 }
 
 fn hits(searcher: &Searcher, query: &Query) -> Vec<(String, f32)> {
@@ -166,14 +177,43 @@ fn a_probe_has_the_terms_the_vectors_and_the_name_of_a_request() {
     let wanted = base.query_terms(&query);
     assert_eq!(counted.misspelt(&wanted[0].own), ["mesage"]);
     let probe = base.probe(&query, &Arc::new(counted)).unwrap();
-    let terms: Vec<&str> = probe.terms.iter().map(|term| term.term.as_str()).collect();
+    let terms: Vec<&str> = probe.texts[0]
+        .iter()
+        .map(|term| term.term.as_str())
+        .collect();
     assert!(
         terms.contains(&"delet") && terms.contains(&"messag"),
         "{terms:?}"
     );
-    assert!(probe.terms.is_sorted_by(|one, next| one.gain >= next.gain));
+    assert!(probe.texts[0].is_sorted_by(|one, next| one.gain >= next.gain));
     assert_eq!(probe.vectors.len(), 1);
     assert_eq!(probe.names[0].key, "maildeletemesage");
     let invalid = Query::new("mail").k(0);
     assert!(base.probe(&invalid, &Arc::default()).is_err());
+}
+
+#[test]
+fn a_sample_stands_for_the_others_in_the_confidence() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = tools();
+    let whole = catalog(folder.path(), "whole", &tools).searcher();
+    let base = catalog(folder.path(), "base", &[]).searcher();
+    let counted = statistics(&tools, &[]);
+    let (mut with, mut without) = (0.0, 0.0);
+    for thing in ["report", "invoice", "event", "instance"] {
+        let is_found = |tool: &&Tool| tool.id.name().ends_with(thing);
+        let (found, others): (Vec<&Tool>, Vec<&Tool>) = tools.iter().partition(is_found);
+        let found: Vec<Tool> = found.into_iter().cloned().collect();
+        let sample: Vec<Tool> = others.into_iter().step_by(3).cloned().collect();
+        let query = Query::new(format!("remove the {thing}"));
+        let confidence = |searcher: &Searcher| searcher.search(&query).unwrap().confidence.unwrap();
+        let of = |part: Part| {
+            let none = HashMap::new();
+            let searcher = part.searcher(&base, counted.clone(), &none, 7).unwrap();
+            (confidence(&searcher) - confidence(&whole)).abs()
+        };
+        with += of(part_with(&found, &sample));
+        without += of(part(&found));
+    }
+    assert!(with < 0.2 && with < without, "{with} {without}");
 }

@@ -1,8 +1,5 @@
 //! What tools are looked for by that may be hits of a query, where the catalog is elsewhere.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
 use super::request::RequestTexts;
 use super::{Prepared, Searcher, requested_parts};
 use crate::error::Result;
@@ -17,8 +14,8 @@ use crate::tool::ToolId;
 /// these should find the best.
 #[derive(Clone, Debug, Default)]
 pub struct Probe {
-    /// The terms of all texts, each once, the one that is worth most first.
-    pub terms: Vec<ProbeTerm>,
+    /// The terms of each text, the one that is worth most first.
+    pub texts: Vec<Vec<ProbeTerm>>,
     /// The vectors of all texts.
     pub vectors: Vec<ProbeVector>,
     /// The texts that may be names.
@@ -82,7 +79,7 @@ impl Searcher {
         let prepared = self.prepare(query, parameters, &mut None, &mut Timings::default());
         let requests = &prepared.requests;
         Ok(Probe {
-            terms: self.probe_terms(requests),
+            texts: self.probe_texts(requests),
             vectors: self.probe_vectors(&prepared),
             names: requests
                 .iter()
@@ -93,26 +90,23 @@ impl Searcher {
         })
     }
 
-    fn probe_terms(&self, requests: &[RequestTexts]) -> Vec<ProbeTerm> {
-        let mut best: HashMap<String, f32> = HashMap::new();
-        for terms in requests.iter().flat_map(|request| &request.terms) {
-            for (term, gain) in self.with_words(|words| words.gains(terms)) {
-                match best.entry(term) {
-                    Entry::Occupied(mut known) if *known.get() < gain => drop(known.insert(gain)),
-                    Entry::Occupied(_) => {}
-                    Entry::Vacant(new) => drop(new.insert(gain)),
-                }
-            }
-        }
-        let mut terms: Vec<ProbeTerm> = best
-            .into_iter()
-            .map(|(term, gain)| ProbeTerm { term, gain })
-            .collect();
-        terms.sort_unstable_by(|one, other| {
-            let by_gain = other.gain.total_cmp(&one.gain);
-            by_gain.then_with(|| one.term.cmp(&other.term))
-        });
-        terms
+    fn probe_texts(&self, requests: &[RequestTexts]) -> Vec<Vec<ProbeTerm>> {
+        let texts = requests.iter().flat_map(|request| &request.terms);
+        texts
+            .map(|terms| {
+                let gains = self.with_words(|words| words.gains(terms));
+                let mut terms: Vec<ProbeTerm> = gains
+                    .into_iter()
+                    .map(|(term, gain)| ProbeTerm { term, gain })
+                    .collect();
+                terms.sort_unstable_by(|one, other| {
+                    let by_gain = other.gain.total_cmp(&one.gain);
+                    by_gain.then_with(|| one.term.cmp(&other.term))
+                });
+                terms
+            })
+            .filter(|terms| !terms.is_empty())
+            .collect()
     }
 
     fn probe_vectors(&self, prepared: &Prepared) -> Vec<ProbeVector> {
