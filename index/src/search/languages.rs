@@ -45,7 +45,8 @@ impl ToolLanguages {
 impl Searcher {
     /// True if a leg scores any tool for requests in a language.
     pub(super) fn scores_any(&self, leg: &DenseLeg, request: Language, parts: Parts) -> bool {
-        self.is_empty()
+        let is_empty = self.catalog_len() == 0;
+        is_empty
             || self
                 .languages
                 .present

@@ -32,10 +32,11 @@ const MAX_EMBEDDERS: usize = 8;
 /// The first part of the number of the lock that a keeper holds; the second is the catalog's.
 const LOCK: i32 = 0x7075_7368;
 
-/// When a catalog was looked at, and its generation then.
+/// When a catalog was last looked at, its generation then, and since when it has that.
 struct Look {
     at: Instant,
     generation: i64,
+    since: Instant,
 }
 
 /// When this node looked at each catalog.
@@ -183,14 +184,7 @@ impl SharedStore {
         let kept_embedders = kept.register(connection).await?;
         let complete = self.embed_missing(connection, &kept, &kept_embedders).await;
         // Vectors are indexed once the catalog rests: an index takes far longer to grow than to be made.
-        let look = Look {
-            at: Instant::now(),
-            generation: progress.generation,
-        };
-        let former = looks.insert(catalog, look);
-        let is_at_rest = former.is_some_and(|former| {
-            former.generation == progress.generation && former.at.elapsed() >= PAUSE
-        });
+        let is_at_rest = is_at_rest(looks, catalog, progress.generation);
         if !progress.is_pushed_down || is_at_rest {
             kept.create_indexes(connection, &kept_embedders).await?;
         }
@@ -339,6 +333,22 @@ impl SharedStore {
         };
         self.ask(WRITE_LIMIT, set).await
     }
+}
+
+/// Notes that a catalog was looked at. True if it has had this generation for a while.
+fn is_at_rest(looks: &mut Looks, catalog: i64, generation: i64) -> bool {
+    let now = Instant::now();
+    let former = looks
+        .get(&catalog)
+        .filter(|look| look.generation == generation);
+    let since = former.map_or(now, |look| look.since);
+    let look = Look {
+        at: now,
+        generation,
+        since,
+    };
+    looks.insert(catalog, look);
+    now - since >= LOOK
 }
 
 /// A tool without vectors.
