@@ -9,7 +9,8 @@ use super::SharedStore;
 use super::catalogs::{StoredCatalog, is_without_tools, source_of_copy};
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
-use super::read::{Part, Since, State, ToolsOf};
+use super::read::{Part, Since, ToolsOf};
+use super::row::State;
 use crate::catalog_writer::{CatalogStore, Change, WriteError, Written};
 
 /// Writes to a catalog of the store, and keeps the node's copy of it in step.

@@ -16,7 +16,7 @@ use super::catalogs::StoredCatalog;
 use super::error::StoreError;
 use super::figures::Lag;
 use super::followed_memory::FollowedMemory;
-use super::read::State;
+use super::row::State;
 use super::{CONNECT_LIMIT, SharedStore, within};
 use crate::catalog_writer::Waker;
 

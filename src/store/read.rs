@@ -7,7 +7,7 @@ use toolscout_index::{Ranker, Settings, Tool, ToolId};
 
 use super::catalogs::source;
 use super::error::StoreError;
-use super::row::{parse_settings, tool_id};
+use super::row::{State, parse_settings, tool, tool_id};
 use super::{READ_LIMIT, SharedStore, within};
 
 /// Tools in a page.
@@ -59,13 +59,6 @@ pub struct Reached {
     pub is_pushed_down: bool,
     /// How many tools the catalog has.
     pub total: u64,
-}
-
-/// A generation of a catalog, and which one of that number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
-    pub generation: u64,
-    pub mark: u64,
 }
 
 /// A server to read from.
@@ -328,21 +321,4 @@ impl Page {
         }
         Ok(Some(found))
     }
-}
-
-/// A tool whose row is as it was written.
-pub(super) fn tool(id: &str, json: &str, hash: Vec<u8>) -> Result<Tool, StoreError> {
-    let damaged = |reason: String| {
-        StoreError::Refused(format!(
-            "the store has a tool {id:?} that cannot be used: {reason}"
-        ))
-    };
-    if blake3::hash(json.as_bytes()).as_bytes() != hash.as_slice() {
-        return Err(damaged("it is not what was written".to_owned()));
-    }
-    let tool: Tool = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
-    if tool.id.as_str() != id {
-        return Err(damaged(format!("it is {:?}", tool.id.as_str())));
-    }
-    Ok(tool)
 }

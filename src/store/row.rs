@@ -1,8 +1,15 @@
 //! What is read of a row, checked.
 
-use toolscout_index::{Settings, ToolId};
+use toolscout_index::{Settings, Tool, ToolId};
 
 use super::error::StoreError;
+
+/// A generation of a catalog, and which one of that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    pub generation: u64,
+    pub mark: u64,
+}
 
 /// The id of a row.
 pub(super) fn tool_id(id: &str, server: &str) -> Result<ToolId, StoreError> {
@@ -14,6 +21,23 @@ pub(super) fn tool_id(id: &str, server: &str) -> Result<ToolId, StoreError> {
     };
     let damaged = || StoreError::Refused(format!("the store has a tool {id:?} of {server:?}"));
     ToolId::new(server, name.ok_or_else(damaged)?).map_err(|_| damaged())
+}
+
+/// A tool whose row is as it was written.
+pub(super) fn tool(id: &str, json: &str, hash: Vec<u8>) -> Result<Tool, StoreError> {
+    let damaged = |reason: String| {
+        StoreError::Refused(format!(
+            "the store has a tool {id:?} that cannot be used: {reason}"
+        ))
+    };
+    if blake3::hash(json.as_bytes()).as_bytes() != hash.as_slice() {
+        return Err(damaged("it is not what was written".to_owned()));
+    }
+    let tool: Tool = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
+    if tool.id.as_str() != id {
+        return Err(damaged(format!("it is {:?}", tool.id.as_str())));
+    }
+    Ok(tool)
 }
 
 /// The settings in a row; the engine's where there are none.

@@ -12,8 +12,7 @@ use toolscout_index::{
 
 use super::error::StoreError;
 use super::push::write::PushedWriter;
-use super::read::tool;
-use super::row::{parse_settings, tool_id};
+use super::row::{parse_settings, tool, tool_id};
 use super::{SharedStore, WRITE_LIMIT};
 use crate::catalog_writer::{Change, with_search_defaults};
 

@@ -17,8 +17,7 @@ use super::lists::{Counted, LEVEL_COUNT, list_key, lists};
 use super::tables::{KeptEmbedder, Tables, use_extensions};
 use super::write::{is_same, vector_text};
 use crate::store::error::StoreError;
-use crate::store::read::{State, tool};
-use crate::store::row::text;
+use crate::store::row::{State, text, tool};
 use crate::store::vectors::opened;
 use crate::store::{READ_LIMIT, SharedStore, within};
 

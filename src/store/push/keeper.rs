@@ -17,8 +17,7 @@ use toolscout_index::{Embedder, Settings, Tool};
 use super::tables::{KeptEmbedder, Tables, execute, install_extensions, prepare_to_keep};
 use super::write::{PushedWriter, is_same, put_vectors};
 use crate::store::error::StoreError;
-use crate::store::read::tool;
-use crate::store::row::{parse_settings, text};
+use crate::store::row::{parse_settings, text, tool};
 use crate::store::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 
 /// How often a node looks for catalogs to push down, and for tools to embed.

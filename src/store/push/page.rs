@@ -6,8 +6,7 @@ use toolscout_index::{Filter, Tool, ToolId};
 use super::candidates::Passing;
 use super::tables::Tables;
 use crate::store::error::StoreError;
-use crate::store::read::tool;
-use crate::store::row::{text, tool_id};
+use crate::store::row::{text, tool, tool_id};
 use crate::store::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 
 /// A page ends early when its tools reach this size. It has at least one tool.
