@@ -4,6 +4,7 @@
 mod anthropic;
 pub mod api;
 pub mod endpoint;
+mod event;
 mod openai;
 pub mod provider;
 pub mod script;

@@ -392,9 +392,9 @@ impl Terminal {
             .start(question)
             .map_err(|error| UsageError(error.to_string()))?;
         let mut status = TurnStatus::Failed;
-        let mut interrupted = false;
+        let (mut interrupted, mut is_stopping) = (false, false);
         loop {
-            let is_asking = self.questions.is_waiting();
+            let is_asking = self.questions.is_waiting() && !is_stopping;
             let next = tokio::select! {
                 next = stream.next() => next,
                 // The end of stdin refuses the call, as an empty line does.
@@ -402,6 +402,7 @@ impl Terminal {
                     let line = line.unwrap_or_default();
                     if line.trim() == STOP {
                         // The end of its call ends the question too.
+                        is_stopping = true;
                         self.agent.stop(&OwnerScope::All, stream.conversation());
                     } else {
                         self.answer_question(&line)?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::llm::api::parse_event;
+use crate::llm::event::parse_event;
 use crate::llm::{CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, ToolSpec, Usage};
 
 /// The version of the API, which each request names.

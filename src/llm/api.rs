@@ -5,10 +5,6 @@ use std::str::FromStr;
 use serde_json::{Map, Value};
 
 use crate::llm::{ChatRequest, Delta, LlmError, anthropic, openai};
-use crate::printable::excerpt;
-
-/// Most characters of a provider's error that are kept.
-const MAX_ERROR_CHARS: usize = 500;
 
 /// An API of chat models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,26 +91,4 @@ impl EventDecoder {
             EventDecoder::Anthropic(decoder) => decoder.deltas(event),
         }
     }
-}
-
-/// Parses an event.
-///
-/// # Errors
-/// [`LlmError::Malformed`] for text that is not a JSON object, [`LlmError::Reported`] for an `error`
-/// in it.
-pub(super) fn parse_event(text: &str) -> Result<Value, LlmError> {
-    let malformed = |reason: String| LlmError::malformed(reason, text);
-    let event: Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-    if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
-        let message = error.get("message").and_then(Value::as_str);
-        let message = message.map_or_else(|| error.to_string(), str::to_owned);
-        return Err(LlmError::Reported {
-            url: String::new(),
-            message: excerpt(&message, MAX_ERROR_CHARS),
-        });
-    }
-    if !event.is_object() {
-        return Err(malformed("an event must be a JSON object".into()));
-    }
-    Ok(event)
 }

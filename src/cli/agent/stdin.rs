@@ -45,9 +45,10 @@ impl Input {
         }
     }
 
-    /// Whether the reader prints the prompt of a question itself.
+    /// Whether the reader prints the prompt of the next question itself. It does not where it still
+    /// waits for the answer to another one, which then is the question.
     pub fn has_prompt(&self) -> bool {
-        self.history.is_some()
+        self.history.is_some() && !self.is_reading
     }
 
     /// The next question; `None` at the end of input. When the future is dropped early, the next
