@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use reqwest::Method;
 use rmcp::model::{
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 use toolscout::agent::Agent;
-use toolscout::keys::{Catalogs, KeyStore, NewKey, Scope};
+use toolscout::keys::{Catalogs, NewKey, Scope};
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::Reply;
 use toolscout::mcp::config::Transport;
@@ -120,8 +120,7 @@ impl Office {
             profiles: profiles.iter().map(|name| (*name).to_owned()).collect(),
             lifetime: None,
         };
-        let store = KeyStore::open(self.server.dir.path()).unwrap();
-        store.add(new, SystemTime::now()).unwrap().token
+        self.server.add_key(&new)
     }
 
     async fn client(&self, path: &str, key: &str) -> Client {
@@ -574,8 +573,7 @@ async fn the_agent_takes_the_profile_of_a_key_or_of_a_header() {
             profiles: profiles.iter().map(|name| (*name).to_owned()).collect(),
             lifetime: None,
         };
-        let store = KeyStore::open(server.dir.path()).unwrap();
-        store.add(new, SystemTime::now()).unwrap().token
+        server.add_key(&new)
     };
     let ask = async |key: &str, profile: Option<&str>| {
         let request = server.request(Method::POST, "/v1/agent/chat");

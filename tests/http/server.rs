@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use toolscout::http::{self, Exposure, Limits, Settings};
-use toolscout::keys::{KeyStore, Scope, Scopes};
+use toolscout::keys::{KeyStore, NewKey, Scope, Scopes};
 use toolscout::shutdown::Shutdown;
 use toolscout_index::embed::Hashing;
 use toolscout_index::{DataDir, Options, ToolId};
@@ -177,6 +177,16 @@ impl Server {
     /// As [`Server::key`], with several scopes.
     pub fn make_key(&self, scopes: Scopes, catalogs: &str) -> String {
         let key = make_key(self.dir.path(), &scopes, catalogs, None);
+        self.until_refused(None);
+        key
+    }
+
+    /// As [`Server::key`], with all that a key may have.
+    pub fn add_key(&self, new: &NewKey) -> String {
+        let key = with_keys(self.dir.path(), |keys| {
+            let made = keys.add(new.clone(), SystemTime::now());
+            made.expect("a key").token
+        });
         self.until_refused(None);
         key
     }
