@@ -149,7 +149,6 @@ impl Searcher {
             translator: OnceLock::new(),
             names,
             duplicates: Arc::default(),
-            tags: OnceLock::new(),
             legs,
             cost_model: Arc::clone(&self.cost_model),
             ranker: self.ranker.clone(),
@@ -157,6 +156,7 @@ impl Searcher {
             missing_embedder: self.missing_embedder.clone(),
             memory: self.memory.clone(),
             sample: None,
+            tags: OnceLock::new(),
             rows,
         }
     }

@@ -172,7 +172,10 @@ impl Begun<'_> {
                 apply(Part::Removed(rows.removed))?;
                 apply(Part::Tools(rows.tools))?;
             }
-            if generation.is_none_or(|known| head.enrichments_generation > known) {
+            let has_new_enrichments =
+                generation.is_none_or(|known| head.enrichments_generation > known);
+            // Those of a catalog that is pushed down take no part in its searches.
+            if has_new_enrichments && !reached.is_pushed_down {
                 let mut page = EnrichmentPage::after(generation);
                 while let Some(enriched) = within(READ_LIMIT, page.next(transaction, id)).await? {
                     apply(Part::Enrichments(enriched))?;

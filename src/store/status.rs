@@ -155,8 +155,7 @@ impl SharedStore {
                      SELECT coalesce(avg(octet_length(json)) * catalogs.tools, 0)::bigint
                      FROM (SELECT json FROM tools WHERE catalog = catalogs.id AND json IS NOT NULL LIMIT $3) AS measured
                  ) AS bytes
-                 FROM catalogs LEFT JOIN pushed_catalogs ON pushed_catalogs.catalog = catalogs.id
-                 WHERE $1::text IS NULL OR name > $1 ORDER BY name LIMIT $2
+                 FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE $1::text IS NULL OR name > $1 ORDER BY name LIMIT $2
              ) AS page ON true
              ORDER BY page.name",
         )

@@ -82,7 +82,7 @@ impl Row {
         self.tags.get_or_init(read)
     }
 
-    /// The same of a tool that is in no row.
+    /// The language of a tool that is in no row.
     pub(crate) fn language_of(tool: &Tool) -> Language {
         let json = serde_json::to_string(tool).unwrap_or_default();
         match has_letters_beyond_ascii(&json) {

@@ -820,7 +820,6 @@ async fn read_vectors(
         // One that is damaged is computed again by those who embed.
         if let Ok(hash) = hash.try_into()
             && let Some(vector) = opened(embedder.id(), embedder.dimensions(), &hash, &sealed)
-            && vector.len() == embedder.dimensions()
         {
             vectors.insert(hash, vector);
         }
