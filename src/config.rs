@@ -55,8 +55,10 @@ pub const VALUE_VARIABLES: [&str; 11] = [
 
 /// The environment variables of a node of several, which may have a password and are for nobody
 /// else.
-pub const STORE_VARIABLES: [&str; 6] = [
+pub const STORE_VARIABLES: [&str; 8] = [
     "TOOLSCOUT_NODE",
+    "TOOLSCOUT_PUSH_DOWN_ABOVE",
+    "TOOLSCOUT_PUSH_DOWN_CANDIDATES",
     "TOOLSCOUT_STORE",
     "TOOLSCOUT_STORE_MEMORY_DAYS",
     "TOOLSCOUT_STORE_PASSWORD_FILE",
@@ -168,6 +170,10 @@ pub struct Layer {
     pub store_reads: Option<StoreReads>,
     /// See [`StoreSettings::store_memory_days`].
     pub store_memory_days: Option<u32>,
+    /// See [`StoreSettings::push_down_above`].
+    pub push_down_above: Option<u64>,
+    /// See [`StoreSettings::push_down_candidates`].
+    pub push_down_candidates: Option<usize>,
     /// See [`StoreSettings::node`].
     pub node: Option<String>,
 }
@@ -266,6 +272,8 @@ impl Layer {
             store_schema: env.text("TOOLSCOUT_STORE_SCHEMA")?,
             store_reads: env.parse("TOOLSCOUT_STORE_READS")?,
             store_memory_days: env.parse("TOOLSCOUT_STORE_MEMORY_DAYS")?,
+            push_down_above: env.parse("TOOLSCOUT_PUSH_DOWN_ABOVE")?,
+            push_down_candidates: env.parse("TOOLSCOUT_PUSH_DOWN_CANDIDATES")?,
             node: env.text("TOOLSCOUT_NODE")?,
         })
     }
@@ -292,6 +300,8 @@ impl Layer {
             store_schema: self.store_schema.or(other.store_schema),
             store_reads: self.store_reads.or(other.store_reads),
             store_memory_days: self.store_memory_days.or(other.store_memory_days),
+            push_down_above: self.push_down_above.or(other.push_down_above),
+            push_down_candidates: self.push_down_candidates.or(other.push_down_candidates),
             node: self.node.or(other.node),
         }
     }
@@ -330,6 +340,8 @@ impl Layer {
                 store_schema: self.store_schema,
                 store_reads: self.store_reads,
                 store_memory_days: self.store_memory_days,
+                push_down_above: self.push_down_above,
+                push_down_candidates: self.push_down_candidates,
                 node: self.node,
             },
             places: Places {

@@ -12,6 +12,7 @@
 //! - `keys` has the API keys, which every node follows into a copy.
 //! - [`SharedSessions`] has the conversations, and [`SharedApprovals`] the calls that wait for a person.
 //! - `memory` has the usage memories, which every node follows too.
+//! - `push` looks for the tools of catalogs that are too large for nodes to hold.
 //! - `watch` is what a node follows beside catalogs, and what nodes tell each other.
 
 mod error;
@@ -21,6 +22,7 @@ mod servers;
 mod followed_memory;
 mod hub;
 mod row;
+mod push;
 mod catalogs;
 mod write;
 mod enrichments;
@@ -63,14 +65,16 @@ pub use follow::FollowingStore;
 pub use hub::FollowedCatalog;
 pub use import::{Existing, Imported};
 pub use migrations::{Migration, Migrations};
+pub use push::{ListedTools, PageOf, PushedStats};
 pub use sessions::SharedSessions;
-pub use status::{CatalogPage, NodeStatus, StandbyStatus, StoreStatus};
+pub use status::{CatalogPage, CatalogStatus, NodeStatus, StandbyStatus, StoreStatus};
 pub use tasks::StoredTask;
 pub use vectors::SharedEmbedder;
 
 pub use servers::ServerStatus;
 
 use hub::Hub;
+use push::PushDown;
 use servers::{Server, Servers};
 use watch::Watch;
 
@@ -99,6 +103,7 @@ pub struct SharedStore {
     runtime: Handle,
     hub: Hub,
     watch: Watch,
+    push: PushDown,
 }
 
 /// This process among the nodes.
@@ -141,6 +146,7 @@ impl SharedStore {
             runtime,
             hub: Hub::default(),
             watch: Watch::default(),
+            push: PushDown::new(settings.above(), settings.candidates()),
         }))
     }
 

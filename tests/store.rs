@@ -13,6 +13,7 @@ mod store {
     pub mod nodes;
     pub mod outage;
     pub mod page;
+    pub mod push_down;
     pub mod schema;
     pub mod standbys;
     pub mod surroundings;

@@ -42,13 +42,10 @@ impl Names {
     /// The tools that this text names, each with its best kind of match.
     pub fn find(&self, query: &str, id_of: impl Fn(u32) -> ToolId) -> Vec<(u32, NameMatch)> {
         let query = query.trim();
-        // Some MCP clients show a tool as `mcp__server__name`.
-        let bare = query.strip_prefix("mcp__").unwrap_or(query);
-        let words = text::words(bare);
-        if words.is_empty() || words.len() > MAX_NAME_WORDS {
+        let Some(asked) = AskedName::of(query) else {
             return Vec::new();
-        }
-        let key = text::name_key(bare);
+        };
+        let AskedName { key, may_be_suffix } = asked;
         let mut found = Vec::new();
         for tool in with_key(&self.exact, &key) {
             let id = id_of(tool);
@@ -60,7 +57,7 @@ impl Names {
             }
         }
         // A tool of exactly this name is what was asked for, not others whose names end with it.
-        if found.is_empty() && words.len() >= MIN_SUFFIX_WORDS {
+        if found.is_empty() && may_be_suffix {
             for tool in with_key(&self.suffix, &key) {
                 if text::name_key(id_of(tool).name()).ends_with(&key) {
                     found.push((tool, NameMatch::Suffix));
@@ -83,6 +80,39 @@ impl Names {
     }
 }
 
+/// What a query asks for, if it is a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedName {
+    /// Without case and separators.
+    pub key: String,
+    /// True if it may be the end of a name, too.
+    pub may_be_suffix: bool,
+}
+
+impl AskedName {
+    /// `None` for a query that is no name.
+    pub fn of(query: &str) -> Option<Self> {
+        let query = query.trim();
+        // Some MCP clients show a tool as `mcp__server__name`.
+        let bare = query.strip_prefix("mcp__").unwrap_or(query);
+        let words = text::words(bare);
+        if words.is_empty() || words.len() > MAX_NAME_WORDS {
+            return None;
+        }
+        Some(AskedName {
+            key: text::name_key(bare),
+            may_be_suffix: words.len() >= MIN_SUFFIX_WORDS,
+        })
+    }
+}
+
+/// The keys under which a tool is asked for: its name, and with its server before it.
+pub fn name_keys(id: &ToolId) -> [String; 2] {
+    let name = text::name_key(id.name());
+    let full = text::name_key(id.server()) + &name;
+    [name, full]
+}
+
 /// The entries of one tool.
 struct NamesOf {
     exact: [Option<Entry>; 2],
@@ -91,9 +121,8 @@ struct NamesOf {
 
 impl NamesOf {
     fn new(tool: u32, id: &ToolId) -> Self {
-        let name = text::name_key(id.name());
-        let server = text::name_key(id.server());
-        let with_server = (!server.is_empty()).then(|| (hash(&(server + &name)), tool));
+        let [name, full] = name_keys(id);
+        let with_server = (full != name).then(|| (hash(&full), tool));
         let words = text::words(id.name());
         let mut suffixes = Vec::new();
         // A name of two words has no end of two words but itself, which `exact` has.

@@ -35,6 +35,29 @@ pub enum Language {
 }
 
 impl Language {
+    /// Every value, with the name under which it is stored.
+    const NAMES: [(Language, &'static str); 7] = [
+        (Language::English, "english"),
+        (Language::OtherLatin, "other latin"),
+        (Language::Chinese, "chinese"),
+        (Language::Japanese, "japanese"),
+        (Language::Korean, "korean"),
+        (Language::Cyrillic, "cyrillic"),
+        (Language::Other, "other"),
+    ];
+
+    /// The name under which it is stored.
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMES.iter().find(|(language, _)| *language == self);
+        named.map_or("english", |(_, name)| name)
+    }
+
+    /// The language of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let named = Self::NAMES.iter().find(|(_, other)| *other == name);
+        named.map(|(language, _)| *language)
+    }
+
     /// The language of a text.
     pub fn of(text: &str) -> Self {
         let text = &text[..text.floor_char_boundary(MAX_BYTES)];

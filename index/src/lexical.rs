@@ -11,10 +11,12 @@
 mod bm25;
 mod fuzzy;
 mod manifest;
+mod statistics;
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tantivy::directory::{Directory, RamDirectory};
@@ -22,10 +24,11 @@ use tantivy::merge_policy::{LogMergePolicy, MergePolicy, NoMergePolicy};
 use tantivy::schema::{
     FAST, Field as TantivyField, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
 };
-use tantivy::tokenizer::{Token, TokenStream, Tokenizer, WhitespaceTokenizer};
+use tantivy::tokenizer::{Token, TokenStream, Tokenizer, TokenizerManager, WhitespaceTokenizer};
 use tantivy::{Index, IndexSettings, IndexWriter, ReloadPolicy, TantivyDocument};
 
 pub use bm25::{Added, LexicalSearcher, QueryTerms, Scored};
+pub use statistics::{CatalogStatistics, NearWord};
 
 use crate::document::{Field, Weights, field_text};
 use crate::error::{Error, Result};
@@ -33,7 +36,7 @@ use crate::text;
 use crate::tool::Tool;
 
 /// Weights are indexed in steps of a tenth: term frequencies in postings are whole numbers.
-const STEPS_PER_WEIGHT: f32 = 10.0;
+pub const STEPS_PER_WEIGHT: f32 = 10.0;
 
 /// Must change whenever the layout below changes.
 const LAYOUT_VERSION: u32 = 1;
@@ -82,6 +85,46 @@ impl LexicalSettings {
     }
 }
 
+/// A tool as the lexical leg reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Analysis {
+    /// Its terms, each with its weighted number of occurrences in steps, above 0.
+    pub terms: BTreeMap<String, u32>,
+    /// Its weighted length in steps.
+    pub length: u64,
+    /// The distinct words of its name as written, sorted.
+    pub name_words: Vec<String>,
+    /// The distinct words of its other fields as written, sorted.
+    pub words: Vec<String>,
+}
+
+impl Analysis {
+    /// Analyzes a tool.
+    pub fn of(tool: &Tool, weights: &Weights) -> Self {
+        let mut analysis = Analysis::default();
+        for field in Field::ALL {
+            let steps = steps(weights.of(field));
+            for term in text::terms(&field_text(tool, field)) {
+                analysis.length += u64::from(steps);
+                *analysis.terms.entry(term.term).or_default() += steps;
+                // Apart, since a misspelt word is looked for among the words of names first.
+                if field == Field::Name {
+                    &mut analysis.name_words
+                } else {
+                    &mut analysis.words
+                }
+                .push(term.word);
+            }
+        }
+        analysis.terms.retain(|_, count| *count > 0);
+        for words in [&mut analysis.name_words, &mut analysis.words] {
+            words.sort_unstable();
+            words.dedup();
+        }
+        analysis
+    }
+}
+
 /// An analyzed tool. Analysis runs in parallel; one thread writes to the index.
 pub struct Entry {
     key: u64,
@@ -95,42 +138,33 @@ pub struct Entry {
 impl Entry {
     /// Analyzes a tool; `key` is its row in the store.
     pub fn new(key: u64, tool: &Tool, weights: &Weights) -> Self {
-        let mut counts: BTreeMap<String, u32> = BTreeMap::new();
-        let mut length = 0;
-        let mut name_words = Vec::new();
-        let mut words = Vec::new();
-        for field in Field::ALL {
-            let steps = steps(weights.of(field));
-            for term in text::terms(&field_text(tool, field)) {
-                length += u64::from(steps);
-                *counts.entry(term.term).or_default() += steps;
-                // Apart, since a misspelt word is looked for among the words of names first.
-                if field == Field::Name {
-                    &mut name_words
-                } else {
-                    &mut words
-                }
-                .push(term.word);
-            }
-        }
+        Entry::of(key, &Analysis::of(tool, weights))
+    }
+
+    /// The entry of a tool that is analyzed already.
+    pub fn of(key: u64, analysis: &Analysis) -> Self {
         let mut body = String::new();
-        for (term, count) in counts.iter().filter(|(_, count)| **count > 0) {
+        for (term, count) in &analysis.terms {
             body.extend([term.as_str(), " ", &count.to_string(), " "]);
         }
         Entry {
             key,
             body,
-            length,
-            name_words: distinct(name_words),
-            words: distinct(words),
+            length: analysis.length,
+            name_words: analysis.name_words.join(" "),
+            words: analysis.words.join(" "),
         }
     }
-}
 
-fn distinct(mut words: Vec<String>) -> String {
-    words.sort_unstable();
-    words.dedup();
-    words.join(" ")
+    fn document(&self, fields: Fields) -> TantivyDocument {
+        let mut document = TantivyDocument::default();
+        document.add_u64(fields.key, self.key);
+        document.add_u64(fields.length, self.length);
+        document.add_text(fields.body, &self.body);
+        document.add_text(fields.name_words, &self.name_words);
+        document.add_text(fields.words, &self.words);
+        document
+    }
 }
 
 fn steps(weight: f32) -> u32 {
@@ -171,6 +205,30 @@ impl LexicalIndex {
             path: None,
             bytes: 0,
         }
+    }
+
+    /// An index in memory of these entries, which does not change. Starts no threads.
+    ///
+    /// # Errors
+    /// [`Error::Derived`].
+    pub fn of_entries(entries: impl Iterator<Item = Entry>) -> Result<Self> {
+        let (schema, fields) = schema();
+        let fill = || {
+            let mut writer = Index::builder()
+                .schema(schema)
+                .tokenizers(tokenizers())
+                .single_segment_index_writer(RamDirectory::create(), WRITER_MEMORY_BYTES)?;
+            for entry in entries {
+                writer.add_document(entry.document(fields))?;
+            }
+            writer.finalize()
+        };
+        Ok(LexicalIndex {
+            index: fill().map_err(|e: tantivy::TantivyError| failed(None, e))?,
+            fields,
+            path: None,
+            bytes: 0,
+        })
     }
 
     /// An empty index in this folder; the folder's content is deleted.
@@ -293,6 +351,20 @@ impl LexicalIndex {
         ordinals: &HashMap<u64, u32>,
         settings: &LexicalSettings,
     ) -> Result<LexicalSearcher> {
+        self.searcher_within(ordinals, settings, None)
+    }
+
+    /// As [`LexicalIndex::searcher`], for some tools of a larger catalog, which are scored by the
+    /// statistics of that one.
+    ///
+    /// # Errors
+    /// As [`LexicalIndex::searcher`].
+    pub fn searcher_within(
+        &self,
+        ordinals: &HashMap<u64, u32>,
+        settings: &LexicalSettings,
+        whole: Option<Arc<CatalogStatistics>>,
+    ) -> Result<LexicalSearcher> {
         let reader = self
             .index
             .reader_builder()
@@ -302,7 +374,7 @@ impl LexicalIndex {
             .map_err(|e| self.error(e))?;
         let searcher = reader.searcher();
         let indexed = searcher.num_docs();
-        let found = LexicalSearcher::new(&searcher, self.fields, ordinals, settings)
+        let found = LexicalSearcher::new(&searcher, self.fields, ordinals, settings, whole)
             .map_err(|e| self.error(e))?;
         match found {
             // Every document is one of the catalog's tools, so equal numbers mean that none is
@@ -333,14 +405,8 @@ impl LexicalWriter {
     /// # Errors
     /// [`Error::Derived`].
     pub fn add(&mut self, entry: &Entry) -> Result<()> {
-        let mut document = TantivyDocument::default();
-        document.add_u64(self.fields.key, entry.key);
-        document.add_u64(self.fields.length, entry.length);
-        document.add_text(self.fields.body, &entry.body);
-        document.add_text(self.fields.name_words, &entry.name_words);
-        document.add_text(self.fields.words, &entry.words);
         self.writer
-            .add_document(document)
+            .add_document(entry.document(self.fields))
             .map_err(|e| self.error(e))?;
         Ok(())
     }
@@ -440,12 +506,17 @@ fn schema() -> (Schema, Fields) {
 const WEIGHTED: &str = "weighted";
 const WORDS: &str = "words";
 
-fn with_tokenizers(index: Index) -> Index {
-    index.tokenizers().register(WEIGHTED, WeightedTokenizer);
+fn with_tokenizers(mut index: Index) -> Index {
+    index.set_tokenizers(tokenizers());
     index
-        .tokenizers()
-        .register(WORDS, WhitespaceTokenizer::default());
-    index
+}
+
+fn tokenizers() -> TokenizerManager {
+    // The default ones too: tantivy looks them up for fields without text.
+    let tokenizers = TokenizerManager::default();
+    tokenizers.register(WEIGHTED, WeightedTokenizer);
+    tokenizers.register(WORDS, WhitespaceTokenizer::default());
+    tokenizers
 }
 
 /// Reads `term count` pairs and emits each term `count` times.

@@ -77,6 +77,8 @@ mod settings;
 pub mod store;
 mod search;
 mod snapshot;
+#[doc(hidden)]
+pub mod pushdown;
 mod catalog;
 
 pub use catalog::{

@@ -14,6 +14,7 @@ mod languages;
 mod legs;
 mod needs;
 mod no_match;
+mod probe;
 mod request;
 mod rerank;
 mod row;
@@ -39,6 +40,7 @@ use crate::lexical::LexicalSearcher;
 use crate::memory::Memory;
 use crate::query::{Effort, Filter, Fusion, Mode, Query, SearchParameters};
 use crate::ranker::Ranker;
+use crate::ranker::features::Sample;
 use crate::settings::Settings;
 use crate::store::{Followed, Version};
 use crate::tool::{Tool, ToolId};
@@ -47,6 +49,7 @@ use crate::variant::{InstantLeg, Parts, Variant};
 use deadline::Deadline;
 pub(crate) use languages::ToolLanguages;
 pub(crate) use legs::DenseLeg;
+pub use probe::{Probe, ProbeTerm, ProbeVector, TextTerms};
 use request::{QueryVectors, RequestTexts};
 pub use rerank::RankerSample;
 pub(crate) use row::Row;
@@ -96,6 +99,8 @@ pub struct Searcher {
     pub(crate) missing_embedder: Option<String>,
     /// Remembered requests; shared by all snapshots of a catalog.
     pub(crate) memory: Option<Arc<Memory>>,
+    /// Where only some tools of the catalog are here, those that stand for the others.
+    pub(crate) sample: Option<Sample>,
 }
 
 /// Whether a catalog has a ranker of its own.
@@ -125,6 +130,14 @@ struct Search<'a> {
     parts: Parts,
     /// True by position for tools that pass the filter; `None` without a filter.
     allowed: Option<Vec<bool>>,
+}
+
+/// The texts of a query, ready to be scored.
+struct Prepared {
+    requests: Vec<RequestTexts>,
+    variant: Variant,
+    parts: Parts,
+    vectors: QueryVectors,
 }
 
 impl Searcher {
@@ -231,14 +244,14 @@ impl Searcher {
         query.options.or(self.settings.search).resolve()
     }
 
-    /// Scores every text of a query by every leg, up to and including fusion.
-    fn score_requests<'a>(
-        &'a self,
-        query: &'a Query,
+    /// Finds the words of every text of a query in the catalog, and embeds the texts.
+    fn prepare(
+        &self,
+        query: &Query,
         parameters: SearchParameters,
         degraded: &mut Option<Degraded>,
         timings: &mut Timings,
-    ) -> (Search<'a>, Vec<RequestTexts>, Vec<RequestScores>) {
+    ) -> Prepared {
         let requested = requested_parts(query, parameters.mode);
         let mut requests: Vec<RequestTexts> = query
             .texts
@@ -273,6 +286,28 @@ impl Searcher {
             let mode = parameters.mode;
             self.embed(&requests, mode, parts, query.effort, degraded)
         });
+        Prepared {
+            requests,
+            variant,
+            parts,
+            vectors,
+        }
+    }
+
+    /// Scores every text of a query by every leg, up to and including fusion.
+    fn score_requests<'a>(
+        &'a self,
+        query: &'a Query,
+        parameters: SearchParameters,
+        degraded: &mut Option<Degraded>,
+        timings: &mut Timings,
+    ) -> (Search<'a>, Vec<RequestTexts>, Vec<RequestScores>) {
+        let Prepared {
+            requests,
+            variant,
+            parts,
+            vectors,
+        } = self.prepare(query, parameters, degraded, timings);
         let mode = match parameters.mode {
             // Without any vector of the query only words are left, whatever was asked for.
             _ if vectors.is_empty() => Mode::Lexical,
@@ -373,6 +408,12 @@ impl Searcher {
     /// Number of tools.
     pub fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Number of tools of the catalog, of which a snapshot for one query may have only some.
+    pub fn catalog_len(&self) -> usize {
+        let whole = self.words.whole();
+        whole.map_or(self.rows.len(), |whole| whole.tools as usize)
     }
 
     /// True without tools.

@@ -280,6 +280,7 @@ impl Loaded {
             own_ranker: self.own_ranker,
             missing_embedder: self.missing_embedder,
             memory: None,
+            sample: None,
             cost_model: self.cost_model,
         }
     }
@@ -587,6 +588,7 @@ fn finished_leg(
         pending,
         damaged: 0,
         unsaved: 0,
+        is_elsewhere: false,
     }
 }
 
@@ -629,6 +631,40 @@ fn instant_leg(
         pending: 0,
         damaged: 0,
         unsaved,
+        is_elsewhere: false,
+    })
+}
+
+/// The leg of rows that are some of a catalog's: an instant embedder embeds them, and a slow one has
+/// these vectors.
+pub(crate) fn leg_of_part(
+    embedder: &Arc<dyn Embedder>,
+    rows: &[Arc<Row>],
+    stored: &HashMap<TextHash, Vec<f32>>,
+) -> Result<DenseLeg> {
+    if embedder.is_instant() {
+        return instant_leg(embedder, rows, &Known::Nothing);
+    }
+    let mut vectors = Lookup::new(embedder.as_ref(), &Known::Nothing).empty();
+    for row in rows {
+        push_row(&mut vectors, embedder.as_ref(), row, |hash| {
+            Ok(stored.get(hash).map(Cow::Borrowed))
+        })?;
+    }
+    let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
+    let pending = rows
+        .iter()
+        .enumerate()
+        .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
+        .count();
+    Ok(DenseLeg {
+        pending,
+        embedder: Arc::clone(embedder),
+        vectors,
+        graph: None,
+        damaged: 0,
+        unsaved: 0,
+        is_elsewhere: false,
     })
 }
 

@@ -888,6 +888,20 @@ impl<'a> Definition<'a> {
 }
 
 impl StoredTool {
+    /// A tool as it would be stored in this row.
+    pub fn new(key: u64, tool: &Tool, json: String) -> Self {
+        let texts = document::views(tool);
+        StoredTool {
+            key,
+            digest: digest_of(blake3::hash(json.as_bytes()).as_bytes()),
+            id: tool.id.clone(),
+            texts: texts.iter().map(|text| text_hash(text)).collect(),
+            fingerprint: Fingerprint::of(tool),
+            enrichment: None,
+            json: json.into(),
+        }
+    }
+
     /// The text hashes of these views. A catalog of an earlier version may lack some until it is
     /// next written to.
     pub fn texts_of<'a>(&'a self, views: &'a [View]) -> impl Iterator<Item = &'a TextHash> {

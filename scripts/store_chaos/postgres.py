@@ -30,8 +30,9 @@ def free_port():
 
 
 class Postgres:
-    def __init__(self):
+    def __init__(self, settings=()):
         self.programs = programs()
+        self.settings = settings
         self.folder = Path(tempfile.mkdtemp(prefix="toolscout-postgres-"))
         self.data = self.folder / "data"
         self.port = free_port()
@@ -40,8 +41,9 @@ class Postgres:
             os.chown(self.folder, NOBODY, NOBODY)
 
     @classmethod
-    def primary(cls):
-        server = cls()
+    def primary(cls, settings=()):
+        """`settings`, such as `shared_buffers=1GB`, come after those of every test."""
+        server = cls(settings)
         password = server.folder / "password"
         password.write_text(PASSWORD)
         if os.geteuid() == 0:
@@ -73,6 +75,7 @@ class Postgres:
 
     def start(self):
         settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "shared_buffers=32MB", "log_min_messages=fatal"]
+        settings += self.settings
         flags = [part for setting in settings for part in ("-c", setting)]
         command = self.unprivileged("postgres", "-D", self.data, "-p", self.port, *flags)
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")

@@ -83,6 +83,10 @@ pub struct ServerArgs {
     max_open_bytes: Option<u64>,
     #[command(flatten)]
     store: StoreArgs,
+    /// With a store, catalogs of more tools than this are not copied to nodes: their tools are looked
+    /// for in the store, which needs pgvector [env: TOOLSCOUT_PUSH_DOWN_ABOVE; default: 300000]
+    #[arg(long, value_name = "TOOLS")]
+    push_down_above: Option<u64>,
     #[command(flatten)]
     agent: AgentArgs,
     #[command(flatten)]
@@ -168,7 +172,8 @@ impl ServerArgs {
         // Declared before the runtime and so dropped after it: it sends the last requests' spans.
         let traces = self.otlp_endpoint.as_deref().map(Traces::to).transpose()?;
         telemetry::start(self.log_format, &self.log, traces.as_ref())?;
-        let store = self.store.settings(context)?;
+        let mut store = self.store.settings(context)?;
+        store.push_down_above = self.push_down_above.or(store.push_down_above);
         if store.store.is_none() {
             // With a store, its catalogs count.
             context.check_catalog()?;

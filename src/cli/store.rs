@@ -15,7 +15,7 @@ use super::context::Context;
 use super::output::print_stderr;
 use crate::config::{StoreAddress, StoreSettings};
 use crate::printable;
-use crate::store::{CatalogPage, Migrations, SharedStore, StoreError, StoreStatus};
+use crate::store::{CatalogPage, CatalogStatus, Migrations, SharedStore, StoreError, StoreStatus};
 
 pub use copy::Place;
 
@@ -57,6 +57,20 @@ enum Action {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Say whether nodes have copies of a catalog, or look for its tools in the store, as they do for
+    /// catalogs that are too large to be copied. Servers that have it open see to it
+    #[command(
+        after_help = "Examples:\n  toolscout store push-down tools always\n  toolscout store push-down tools by-size"
+    )]
+    PushDown {
+        /// The catalog
+        catalog: String,
+        /// When its tools are looked for in the store
+        #[arg(value_enum)]
+        when: PushDown,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
     /// Bring the catalogs of a data directory into the store: tools, settings, rankers, vectors. An
     /// import that was interrupted goes on when it is started again
     #[command(
@@ -68,6 +82,28 @@ enum Action {
         after_help = "Examples:\n  toolscout store export backup --store postgres://toolscout@db.example/tools\n  toolscout --data backup search \"convert currency\""
     )]
     Export(transfer::ExportArgs),
+}
+
+/// When the tools of a catalog are looked for in the store.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PushDown {
+    /// Whatever its size
+    Always,
+    /// Never: nodes have copies
+    Never,
+    /// Once it has more tools than the servers' --push-down-above
+    BySize,
+}
+
+impl PushDown {
+    /// `None` where the size decides.
+    fn wanted(self) -> Option<bool> {
+        match self {
+            PushDown::Always => Some(true),
+            PushDown::Never => Some(false),
+            PushDown::BySize => None,
+        }
+    }
 }
 
 /// Which store, and how to get in.
@@ -157,6 +193,17 @@ impl Args {
             Action::Migrate { store, dry_run } => {
                 migrate(context, &store.settings(context)?, dry_run)?;
             }
+            Action::PushDown {
+                catalog,
+                when,
+                store,
+            } => {
+                let settings = store.settings(context)?;
+                on_runtime(&settings, async |store| {
+                    store.prepare().await?;
+                    Ok(store.set_push_down(&catalog, when.wanted()).await?)
+                })?;
+            }
             Action::Import(arguments) => arguments.run(context)?,
             Action::Export(arguments) => arguments.run(context)?,
         }
@@ -197,11 +244,11 @@ fn print(context: &Context, status: &StoreStatus) -> Result<()> {
             catalog.generation.to_string(),
             catalog.tools.to_string(),
             format!("{:.1}", catalog.bytes as f64 / 1e6),
+            place(catalog),
         ]);
     }
-    context
-        .printer
-        .rows(&["catalog", "generation", "tools", "MB"], rows)?;
+    let head = ["catalog", "generation", "tools", "MB", "searched"];
+    context.printer.rows(&head, rows)?;
     if let Some(last) = &status.next_after {
         context.printer.note(format_args!(
             "{} of {} catalogs; `--after {}` shows the next",
@@ -221,6 +268,20 @@ fn print(context: &Context, status: &StoreStatus) -> Result<()> {
         status.database_bytes as f64 / 1e6
     ));
     Ok(())
+}
+
+/// Where the tools of a catalog are looked for.
+fn place(catalog: &CatalogStatus) -> String {
+    match (catalog.is_pushed_down, catalog.prepared_tools) {
+        (true, _) => "in the store".to_owned(),
+        (false, None) => "on nodes".to_owned(),
+        (false, Some(prepared)) => {
+            format!(
+                "on nodes, {prepared} of {} prepared in the store",
+                catalog.tools
+            )
+        }
+    }
 }
 
 /// The servers of the address, and the standbys that the primary knows.

@@ -17,6 +17,14 @@ const DEFAULT_MEMORY_DAYS: u32 = 7;
 /// Most days that a setting may say.
 const MAX_MEMORY_DAYS: u32 = 3650;
 
+/// The most tools of a catalog that nodes have copies of, unless a setting says otherwise: some
+/// gigabytes of memory.
+const DEFAULT_ABOVE: u64 = 300_000;
+/// Tools that are looked for, for each query, in a catalog that is pushed down, unless a setting says
+/// otherwise, and within which it may be set.
+const DEFAULT_CANDIDATES: usize = 300;
+const CANDIDATES: std::ops::RangeInclusive<usize> = 50..=2000;
+
 /// What an address may have after `?`. Anything else is refused: PostgreSQL's client would write it
 /// to the log, and it may be a secret under a wrong name.
 const PARAMETERS: [&str; 13] = [
@@ -227,6 +235,11 @@ pub struct StoreSettings {
     /// For how many days the store remembers what was removed; without it 7. The copy of a node that
     /// was away for longer is made anew.
     pub store_memory_days: Option<u32>,
+    /// Catalogs of more tools than this are pushed down: nodes have no copies of them, and tools are
+    /// looked for in the store. Without it those of more than 300,000.
+    pub push_down_above: Option<u64>,
+    /// How many tools of such a catalog are looked for, for each query; without it 300.
+    pub push_down_candidates: Option<usize>,
     /// The name of this node in `toolscout store status`; the machine's name without one.
     pub node: Option<String>,
 }
@@ -240,6 +253,8 @@ impl StoreSettings {
             store_schema: self.store_schema.or(other.store_schema),
             store_reads: self.store_reads.or(other.store_reads),
             store_memory_days: self.store_memory_days.or(other.store_memory_days),
+            push_down_above: self.push_down_above.or(other.push_down_above),
+            push_down_candidates: self.push_down_candidates.or(other.push_down_candidates),
             node: self.node.or(other.node),
         }
     }
@@ -247,6 +262,16 @@ impl StoreSettings {
     /// For how many days the store remembers what was removed.
     pub fn memory_days(&self) -> u32 {
         self.store_memory_days.unwrap_or(DEFAULT_MEMORY_DAYS)
+    }
+
+    /// The most tools of a catalog that nodes have copies of.
+    pub fn above(&self) -> u64 {
+        self.push_down_above.unwrap_or(DEFAULT_ABOVE)
+    }
+
+    /// How many tools are looked for, for each query, in a catalog that is pushed down.
+    pub fn candidates(&self) -> usize {
+        self.push_down_candidates.unwrap_or(DEFAULT_CANDIDATES)
     }
 
     /// The schema of the tables.
@@ -273,6 +298,11 @@ impl StoreSettings {
         let days = self.memory_days();
         if !(1..=MAX_MEMORY_DAYS).contains(&days) {
             bail!("store_memory_days is {days}, it must be from 1 to {MAX_MEMORY_DAYS}");
+        }
+        let candidates = self.candidates();
+        if !CANDIDATES.contains(&candidates) {
+            let (least, most) = (CANDIDATES.start(), CANDIDATES.end());
+            bail!("push_down_candidates is {candidates}, it must be from {least} to {most}");
         }
         if let Some(node) = &self.node
             && (node.trim().is_empty()

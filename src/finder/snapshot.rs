@@ -16,6 +16,24 @@ const MAX_NEAREST: usize = 5;
 pub trait SnapshotSource: Send + Sync {
     /// The newest snapshot.
     fn snapshot(&self) -> Arc<Searcher>;
+
+    /// A snapshot that answers this query: it may lack what the query does not ask for. May block.
+    ///
+    /// # Errors
+    /// Why the catalog cannot be searched now.
+    fn snapshot_for(&self, _query: &Query) -> Result<Arc<Searcher>, String> {
+        Ok(self.snapshot())
+    }
+
+    /// The tool with this id. May block.
+    fn find_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.snapshot().tool(id)
+    }
+
+    /// Number of tools.
+    fn tool_count(&self) -> usize {
+        self.snapshot().len()
+    }
 }
 
 impl SnapshotSource for Catalog {
@@ -35,11 +53,11 @@ impl<F: Fn() -> Arc<Searcher> + Send + Sync> SnapshotSource for CurrentSnapshot<
 
 impl<S: SnapshotSource> ToolSearch for S {
     fn search(&self, request: &SearchRequest) -> Found {
-        search(&self.snapshot(), request)
+        search(self, request)
     }
 
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        self.snapshot().tool(id)
+        self.find_tool(id)
     }
 
     fn tools(&self) -> Vec<Arc<Tool>> {
@@ -47,7 +65,7 @@ impl<S: SnapshotSource> ToolSearch for S {
     }
 
     fn count(&self) -> usize {
-        self.snapshot().len()
+        self.tool_count()
     }
 
     fn version(&self) -> Version {
@@ -55,13 +73,20 @@ impl<S: SnapshotSource> ToolSearch for S {
     }
 }
 
-fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
+fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
     let mut found = Found::default();
     let mut reasons = Vec::new();
     for name in &request.select {
-        match find_by_name(searcher, name, request) {
+        let searcher = match source.snapshot_for(&Query::new(name.as_str())) {
+            Ok(searcher) => searcher,
+            Err(problem) => {
+                reasons.push(not_searched(problem));
+                continue;
+            }
+        };
+        match find_by_name(&searcher, name, request) {
             Some(tool) => found.hits.push(FoundTool { tool, score: 1.0 }),
-            None => reasons.push(unknown_name(searcher, name)),
+            None => reasons.push(unknown_name(&searcher, name)),
         }
     }
     if !request.queries.is_empty() {
@@ -72,7 +97,10 @@ fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
         let query = Query::any_of(&request.queries)
             .options(options)
             .filter(request.filter.clone());
-        match searcher.search(&query) {
+        let results = source
+            .snapshot_for(&query)
+            .and_then(|searcher| searcher.search(&query).map_err(|error| error.to_string()));
+        match results {
             Ok(results) => {
                 let hits = results.hits.into_iter().map(|hit| FoundTool {
                     tool: hit.tool,
@@ -81,14 +109,18 @@ fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
                 found.hits.extend(hits);
                 reasons.extend(results.no_match.map(NoMatch::from));
             }
-            Err(error) => reasons.push(NoMatch {
-                reason: error.to_string(),
-                nearest: Vec::new(),
-            }),
+            Err(problem) => reasons.push(not_searched(problem)),
         }
     }
     found.no_match = joined(reasons);
     found
+}
+
+fn not_searched(reason: String) -> NoMatch {
+    NoMatch {
+        reason,
+        nearest: Vec::new(),
+    }
 }
 
 /// The tool with this id, else the first tool in the order of ids that the name denotes.

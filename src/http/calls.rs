@@ -15,9 +15,10 @@ use super::App;
 use super::access::{Grant, Reading};
 use super::error::{ApiResult, not_ready};
 use super::extract::Json;
-use super::registry::OpenCatalog;
+use super::registry::{OpenCatalog, ServedSnapshots};
 use super::tools::find_tool;
 use crate::agent::AgentConfig;
+use crate::finder::snapshot::SnapshotSource as _;
 use crate::gate::{
     Answer, ApprovalRequest, Approver, Call, Caller, Change, CheckedCall, Class, Decision,
     Definition, Directory, Gate, GateContext,
@@ -326,7 +327,7 @@ impl TrialDirectory {
 
 impl Directory for TrialDirectory {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        self.catalog.searcher().tool(id)
+        ServedSnapshots(Arc::clone(&self.catalog)).find_tool(id)
     }
 
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {

@@ -17,6 +17,7 @@ use super::extract::{self, Json, Path, QueryString};
 use super::paging;
 use super::registry::{Created, OpenCatalog};
 use super::settings::CatalogSettings;
+use crate::store::PushedStats;
 
 /// A catalog to create.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -241,6 +242,9 @@ pub async fn stats(
     Reading(catalog): Reading,
     State(app): State<App>,
 ) -> ApiResult<Json<CatalogStats>> {
+    if let Some(pushed) = catalog.pushed() {
+        return pushed.stats().await.map(|stats| Json(stats.into()));
+    }
     let stats = app.cpu_pool.run(move || catalog.stats()).await??;
     Ok(Json(CatalogStats {
         tools: stats.tools,
@@ -250,6 +254,20 @@ pub async fn stats(
         generation: stats.generation,
         disk_bytes: stats.disk_bytes,
     }))
+}
+
+impl From<PushedStats> for CatalogStats {
+    fn from(stats: PushedStats) -> Self {
+        let pending = |(_, embedded): &(String, usize)| stats.tools.saturating_sub(*embedded);
+        CatalogStats {
+            tools: stats.tools,
+            pending_embeddings: stats.vectors.iter().map(pending).max().unwrap_or(0),
+            servers: counts(stats.servers),
+            vectors: counts(stats.vectors),
+            generation: stats.generation,
+            disk_bytes: stats.bytes,
+        }
+    }
 }
 
 impl CatalogBody {
@@ -290,9 +308,13 @@ impl CatalogBody {
         let searcher = catalog.searcher();
         CatalogBody {
             name: catalog.name.clone(),
-            tools: searcher.len(),
+            tools: catalog.tool_count(),
             generation: searcher.generation(),
-            pending_embeddings: Some(searcher.pending_embeddings()),
+            // Of one that is pushed down only the database knows: its statistics say it.
+            pending_embeddings: match catalog.pushed() {
+                Some(_) => None,
+                None => Some(searcher.pending_embeddings()),
+            },
             settings: searcher.settings().into(),
             damaged: None,
         }

@@ -263,6 +263,19 @@ pub fn store_unavailable(detail: impl ToString) -> ApiError {
     }
 }
 
+/// The store does not answer, and the tools of this catalog are nowhere else.
+pub fn pushed_down_unavailable(detail: impl ToString) -> ApiError {
+    ApiError {
+        detail: Some(detail.to_string()),
+        ..ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store_unavailable",
+            "the tools of this catalog are looked for in the store, which cannot be reached now; send the same request again in \
+             a moment",
+        )
+    }
+}
+
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         WriteError::from(error).into()

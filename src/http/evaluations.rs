@@ -210,6 +210,14 @@ pub async fn delete(
 
 /// Reads a request whole, so that a mistake in it is answered at once.
 fn plan_of(request: EvaluationRequest, catalog: &OpenCatalog) -> ApiResult<Plan> {
+    if catalog.pushed().is_some() {
+        let message = format!(
+            "the tools of the catalog {:?} are looked for in the store, and an evaluation needs them here; evaluate a part \
+             of them in a catalog of its own",
+            catalog.name
+        );
+        return Err(ApiError::unprocessable("pushed_down", message));
+    }
     let searcher = catalog.searcher();
     if searcher.is_empty() {
         let message = format!(

@@ -30,7 +30,6 @@ use super::profiles::OpenProfile;
 use super::registry::OpenCatalog;
 use crate::catalog_writer::Change;
 use crate::finder::ToolSearch;
-use crate::finder::snapshot::SnapshotSource as _;
 use crate::keys::Scope;
 use crate::mcp::approved::ApprovedPlace;
 use crate::mcp::gateway::Session;
@@ -154,7 +153,7 @@ impl McpServices {
             .entry(profile.name().to_owned())
             .or_insert_with(|| {
                 let is_other = catalog.open().name != app.default_catalog;
-                let counted = || app.token_savings.counting(move || catalog.snapshot());
+                let counted = || app.token_savings.counting(catalog);
                 let other = is_other.then(|| Arc::new(counted()) as Arc<dyn ToolSearch>);
                 let gateway = self.gateway.with_profile(profile, other);
                 let service = McpService::new(gateway, self.max_body_bytes, self.stop.clone());

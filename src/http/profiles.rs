@@ -5,12 +5,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use tokio::sync::OnceCell;
-use toolscout_index::Searcher;
+use toolscout_index::{Query, Searcher, Tool, ToolId};
 
 use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult, not_ready};
-use super::registry::OpenCatalog;
+use super::registry::{OpenCatalog, ServedSnapshots};
 use super::threads::blocking;
 use crate::finder::ToolSearch;
 use crate::finder::snapshot::SnapshotSource;
@@ -62,6 +62,18 @@ impl CurrentCatalog {
 impl SnapshotSource for CurrentCatalog {
     fn snapshot(&self) -> Arc<Searcher> {
         self.open().searcher()
+    }
+
+    fn snapshot_for(&self, query: &Query) -> Result<Arc<Searcher>, String> {
+        ServedSnapshots(self.open()).snapshot_for(query)
+    }
+
+    fn find_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        ServedSnapshots(self.open()).find_tool(id)
+    }
+
+    fn tool_count(&self) -> usize {
+        self.open().tool_count()
     }
 }
 

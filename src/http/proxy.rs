@@ -21,8 +21,8 @@ use super::error::{ApiError, ApiResult};
 use super::extract::RawBody;
 use super::mcp::HasOwnErrorBody;
 use super::profiles::PROFILE;
+use super::registry::ServedSnapshots;
 use super::threads::blocking;
-use crate::finder::snapshot::CurrentSnapshot;
 use crate::keys::{self, Scope};
 use crate::proxy::{
     self, AGENT_MODEL, AgentQuestion, AnswerBody, Dialect, ExtraCatalog, Failure, ProviderKey,
@@ -350,7 +350,7 @@ async fn extra_catalog(
         false => None,
     };
     Ok(Some(ExtraCatalog {
-        search: Arc::new(CurrentSnapshot(move || catalog.searcher())),
+        search: Arc::new(ServedSnapshots(catalog)),
         caller,
     }))
 }

@@ -2,6 +2,7 @@
 
 mod name_locks;
 mod open;
+mod pushed;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use toolscout_index::{
 
 use self::name_locks::{NameGuard, NameLocks};
 use self::open::{CountedBytes, Evicted, OpenCatalogs};
+pub use self::pushed::{Pushed, ServedSnapshots};
 
 use super::Limits;
 use super::embedders::EmbeddersOf;
@@ -61,7 +63,8 @@ pub struct OpenCatalog {
 }
 
 impl OpenCatalog {
-    /// The newest snapshot.
+    /// The newest snapshot. Of a catalog that is pushed down it has no tools:
+    /// [`OpenCatalog::searcher_for`] has those of one query.
     pub fn searcher(&self) -> Arc<Searcher> {
         self.catalog.searcher()
     }

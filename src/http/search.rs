@@ -48,9 +48,9 @@ pub async fn search(
     if let Some(generation) = min_generation {
         catalog.reach(generation).await?;
     }
-    let searcher = catalog.searcher();
+    let searcher = catalog.searcher_for(&prepared.query).await?;
     let format = prepared.output.as_ref().map(|output| output.format);
-    let searched = Arc::clone(&searcher);
+    let served = catalog.searcher();
     let store_is_away = catalog.store_problem().is_some();
     let span = traces::search_span();
     let signer = app.feedback.signer();
@@ -65,7 +65,7 @@ pub async fn search(
     let outcome = app.cpu_pool.run(run).instrument(span.clone()).await;
     let (mut answer, results) = outcome.inspect_err(|_| app.metrics.rejected("search_queue"))??;
     if answer.degraded.is_none() && store_is_away {
-        answer.degraded = Some(DegradedReport::store_unreachable(&searched));
+        answer.degraded = Some(DegradedReport::store_unreachable(&served));
     }
     app.metrics.search(&results);
     if let Some(format) = format {
@@ -73,7 +73,7 @@ pub async fn search(
         let shown = answer.budget.as_ref().map(|budget| budget.tokens);
         app.token_savings.count(
             Source::Search,
-            searched,
+            served,
             tools.collect(),
             format.into(),
             shown,

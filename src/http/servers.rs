@@ -116,6 +116,12 @@ pub async fn list(
         server.changes += 1;
         server.blocked += usize::from(change.blocked_by.is_some());
     }
+    if let Some(pushed) = catalog.pushed() {
+        for (name, tools) in pushed.stats().await?.servers {
+            of(&mut servers, &name).tools = tools;
+        }
+        return Ok(Json(listed(servers)));
+    }
     let searcher = catalog.searcher();
     let counted = app.cpu_pool.run(move || {
         for id in searcher.ids_after(None) {
@@ -123,12 +129,16 @@ pub async fn list(
         }
         servers
     });
-    let servers = counted
-        .await?
-        .into_iter()
-        .map(|(name, server)| ServerBody { name, ..server })
-        .collect();
-    Ok(Json(ServerList { servers }))
+    Ok(Json(listed(counted.await?)))
+}
+
+fn listed(servers: BTreeMap<String, ServerBody>) -> ServerList {
+    let servers = servers.into_iter();
+    ServerList {
+        servers: servers
+            .map(|(name, server)| ServerBody { name, ..server })
+            .collect(),
+    }
 }
 
 /// The server with this name.

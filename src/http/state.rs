@@ -22,7 +22,7 @@ use super::limits::Limits;
 use super::mcp::McpServices;
 use super::profiles::{self, Profiles};
 use super::proxy::{self as model_api, BodyBudget, KnownConversations};
-use super::registry::{COPIES, OpenCatalog, Registry};
+use super::registry::{COPIES, OpenCatalog, Registry, ServedSnapshots};
 use super::stats::Started;
 use super::stream::Streams;
 use super::tasks::Tasks;
@@ -32,7 +32,6 @@ use crate::agent::Agent;
 use crate::clock::unix_ms;
 use crate::feedback::{FeedbackRecord, FeedbackStore};
 use crate::finder::ToolSearch;
-use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{Approvals, AuditLog, Gate, Policies, audit};
 use crate::keys::{KeyError, KeyStore};
 use crate::mcp::gateway::Ledgers;
@@ -277,6 +276,7 @@ impl App {
         if let Some(store) = &self.store {
             store.copy_audit(&self.catalogs.data().join(audit::FILE_NAME));
             store.follow();
+            store.keep_pushed_down();
         }
         let opened = match self.catalogs.create(&self.default_catalog).await {
             Ok((catalog, _)) => {
@@ -326,7 +326,7 @@ impl App {
             return Ok(());
         };
         let catalog = Arc::clone(catalog);
-        let agent = source(Arc::new(CurrentSnapshot(move || catalog.searcher())))?;
+        let agent = source(Arc::new(ServedSnapshots(catalog)))?;
         // The catalogs are opened once, so nothing is set yet.
         let _ = self.agent.set(agent);
         Ok(())
@@ -349,8 +349,8 @@ impl App {
         // Connecting continues in the background; a slow server does not delay the start.
         self.upstream
             .start(Arc::clone(catalog) as Arc<dyn CatalogSink>);
-        let searched = Arc::clone(catalog);
-        let search = self.token_savings.counting(move || searched.searcher());
+        let searched = ServedSnapshots(Arc::clone(catalog));
+        let search = self.token_savings.counting(searched);
         let gateway = Gateway::of_server(
             Arc::new(search),
             self.upstream.clone(),
@@ -498,7 +498,7 @@ impl App {
         let (mut tools, mut pending) = (0, 0);
         for catalog in &open {
             let searcher = catalog.searcher();
-            tools += searcher.len() as i64;
+            tools += catalog.tool_count() as i64;
             pending += searcher.pending_embeddings() as i64;
         }
         self.metrics.catalogs.set(open.len() as i64);

@@ -42,6 +42,13 @@ pub async fn list(
     QueryString(params): QueryString<TagParams>,
 ) -> ApiResult<Json<TagList>> {
     let limit = paging::limit(params.limit)?;
+    if let Some(pushed) = catalog.pushed() {
+        let (tags, total) = pushed.tags(limit).await?;
+        return Ok(Json(TagList {
+            tags: counts(tags),
+            total,
+        }));
+    }
     let searcher = catalog.searcher();
     let listed = app.cpu_pool.run(move || {
         let tags = searcher.tags();

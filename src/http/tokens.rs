@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 use crate::budget;
 use crate::finder::ToolSearch;
 use crate::finder::search::{Found, SearchRequest};
-use crate::finder::snapshot::CurrentSnapshot;
+use crate::finder::snapshot::SnapshotSource;
 
 /// Answers that wait to be counted.
 const MAX_WAITING: usize = 64;
@@ -95,7 +95,8 @@ impl TokenSavings {
         format: Emit,
         tokens: Option<usize>,
     ) {
-        if !has_definitions(format) {
+        // Of a catalog that is pushed down there is nothing here to compare with.
+        if !has_definitions(format) || searcher.is_empty() {
             return;
         }
         let answer = Answer {
@@ -111,9 +112,9 @@ impl TokenSavings {
     }
 
     /// A search for MCP clients whose answers are counted.
-    pub fn counting<F: Fn() -> Arc<Searcher>>(&self, snapshot: F) -> CountedSearch<F> {
+    pub fn counting<S: SnapshotSource>(&self, search: S) -> CountedSearch<S> {
         CountedSearch {
-            search: CurrentSnapshot(snapshot),
+            search,
             savings: self.clone(),
         }
     }
@@ -140,16 +141,16 @@ impl Totals {
 
 /// A search whose answers are counted. An MCP client gets shortened definitions where whole ones do
 /// not fit, so what is counted as answered is at least what it got.
-pub struct CountedSearch<F> {
-    search: CurrentSnapshot<F>,
+pub struct CountedSearch<S> {
+    search: S,
     savings: TokenSavings,
 }
 
-impl<F: Fn() -> Arc<Searcher> + Send + Sync> ToolSearch for CountedSearch<F> {
+impl<S: SnapshotSource> ToolSearch for CountedSearch<S> {
     fn search(&self, request: &SearchRequest) -> Found {
-        let found = self.search.search(request);
+        let found = ToolSearch::search(&self.search, request);
         let tools = found.hits.iter().map(|hit| Arc::clone(&hit.tool));
-        let searcher = (self.search.0)();
+        let searcher = self.search.snapshot();
         self.savings.count(
             Source::Mcp,
             searcher,
@@ -161,7 +162,7 @@ impl<F: Fn() -> Arc<Searcher> + Send + Sync> ToolSearch for CountedSearch<F> {
     }
 
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        self.search.tool(id)
+        ToolSearch::tool(&self.search, id)
     }
 
     fn tools(&self) -> Vec<Arc<Tool>> {
@@ -169,7 +170,7 @@ impl<F: Fn() -> Arc<Searcher> + Send + Sync> ToolSearch for CountedSearch<F> {
     }
 
     fn count(&self) -> usize {
-        self.search.count()
+        ToolSearch::count(&self.search)
     }
 
     fn version(&self) -> Version {

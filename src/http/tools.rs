@@ -175,6 +175,11 @@ pub async fn list(
     let limit = paging::limit(params.limit)?;
     let after: Option<String> = paging::after(params.cursor.as_deref())?;
     let listed = params.listed()?;
+    if let Some(pushed) = catalog.pushed() {
+        return page::of_store(&pushed, after, &listed, limit)
+            .await
+            .map(Json);
+    }
     let searcher = catalog.searcher();
     let page = app
         .cpu_pool
@@ -325,6 +330,19 @@ pub async fn remove_matching(
         let message = "the filter is empty; give server, tag, read_only or destructive, or delete the catalog to delete every tool";
         return Err(ApiError::unprocessable("empty_filter", message));
     }
+    let matching = matching(&app, &catalog, filter).await?;
+    let written = catalog.writer.try_write(Change::Remove(matching)).await?;
+    Ok(Json(DeleteAnswer {
+        removed: to_strings(&written.changes.removed),
+        generation: written.generation,
+    }))
+}
+
+/// The ids of the tools that pass a filter.
+async fn matching(app: &App, catalog: &OpenCatalog, filter: Filter) -> ApiResult<Vec<ToolId>> {
+    if let Some(pushed) = catalog.pushed() {
+        return pushed.ids_passing(&filter).await;
+    }
     let searcher = catalog.searcher();
     let matching = app.cpu_pool.run(move || {
         searcher
@@ -333,14 +351,7 @@ pub async fn remove_matching(
             .map(|tool| tool.id.clone())
             .collect()
     });
-    let written = catalog
-        .writer
-        .try_write(Change::Remove(matching.await?))
-        .await?;
-    Ok(Json(DeleteAnswer {
-        removed: to_strings(&written.changes.removed),
-        generation: written.generation,
-    }))
+    matching.await
 }
 
 /// The path of a tool.
@@ -361,9 +372,10 @@ pub(super) fn to_strings(ids: &[ToolId]) -> Vec<String> {
 /// # Errors
 /// 404 when the catalog has none.
 pub(super) async fn find_tool(app: &App, catalog: &OpenCatalog, id: &str) -> ApiResult<Arc<Tool>> {
-    let found = ToolId::parse(id)
-        .ok()
-        .and_then(|id| catalog.searcher().tool(&id));
+    let found = match ToolId::parse(id) {
+        Ok(id) => catalog.tool(&id).await?,
+        Err(_) => None,
+    };
     match found {
         Some(tool) => Ok(tool),
         None => Err(unknown_tool(app, catalog, id).await),

@@ -2,9 +2,10 @@
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use toolscout_index::{Settings, Summary};
+use toolscout_index::{Followed, Settings, Summary};
 
 use super::error::StoreError;
+use super::push::tables::Tables;
 use super::row::parse_settings;
 use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 
@@ -21,6 +22,45 @@ pub struct StoredCatalog {
     pub mark: u64,
     /// Its settings.
     pub settings: Settings,
+    /// True where its tools are looked for in the store, and nodes have copies without them.
+    pub is_pushed_down: bool,
+}
+
+impl StoredCatalog {
+    /// What a node's copy of it follows.
+    pub fn source_of_copy(&self) -> String {
+        source_of_copy(&self.source, self.is_pushed_down)
+    }
+
+    /// What the catalog of a copy was known to be, while the store cannot be asked.
+    pub fn of_copy(followed: &Followed, settings: Settings) -> Self {
+        let source = followed.source.trim_end_matches(WITHOUT_TOOLS);
+        let id = source.rsplit('/').next();
+        StoredCatalog {
+            id: id.and_then(|id| id.parse().ok()).unwrap_or_default(),
+            generation: followed.generation,
+            mark: followed.mark,
+            source: source.to_owned(),
+            settings,
+            is_pushed_down: is_without_tools(followed),
+        }
+    }
+}
+
+/// Ends what a copy without tools follows, so that it is not taken for a whole one.
+const WITHOUT_TOOLS: &str = "/without tools";
+
+/// What a copy of the catalog of this identity follows.
+pub(super) fn source_of_copy(source: &str, is_pushed_down: bool) -> String {
+    match is_pushed_down {
+        true => format!("{source}{WITHOUT_TOOLS}"),
+        false => source.to_owned(),
+    }
+}
+
+/// True for a copy of a catalog that is pushed down.
+pub(super) fn is_without_tools(followed: &Followed) -> bool {
+    followed.source.ends_with(WITHOUT_TOOLS)
 }
 
 /// What came of creating a catalog.
@@ -46,7 +86,8 @@ impl SharedStore {
         }
         let find = async {
             let row = sqlx::query(
-                "SELECT (SELECT identity FROM cluster) AS cluster, id, identity, generation, mark, settings
+                "SELECT (SELECT identity FROM cluster) AS cluster, id, identity, generation, mark, settings,
+                        is_pushed_down
                  FROM catalogs WHERE name = $1",
             )
             .bind(name)
@@ -162,6 +203,15 @@ impl SharedStore {
         }
         let delete = async {
             let mut transaction = self.pool.begin().await?;
+            let pushed: Option<i64> = sqlx::query_scalar(
+                "SELECT catalog FROM catalogs JOIN pushed_catalogs ON catalog = id WHERE name = $1 FOR UPDATE OF catalogs",
+            )
+            .bind(name)
+            .fetch_optional(&mut *transaction)
+            .await?;
+            if let Some(catalog) = pushed {
+                Tables { catalog }.drop_all(&mut transaction).await?;
+            }
             let generation: Option<i64> =
                 sqlx::query_scalar("DELETE FROM catalogs WHERE name = $1 RETURNING generation")
                     .bind(name)
@@ -210,6 +260,7 @@ fn stored(row: &PgRow) -> Result<StoredCatalog, StoreError> {
         generation: generation as u64,
         mark: mark as u64,
         settings: parse_settings(row.try_get("settings")?)?,
+        is_pushed_down: row.try_get("is_pushed_down")?,
     })
 }
 

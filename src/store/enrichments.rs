@@ -34,7 +34,7 @@ impl SharedStore {
     ) -> Result<Vec<bool>, StoreError> {
         let enrich = async {
             let mut transaction = self.pool.begin().await?;
-            let mut commit = Commit::begin(&mut transaction, catalog).await?;
+            let mut commit = Commit::begin(&mut transaction, catalog, &[]).await?;
             let mut are_stored = Vec::with_capacity(enriched.len());
             for chunk in enriched.chunks(PAGE) {
                 are_stored.extend(enrich(&mut commit, chunk).await?);
@@ -57,7 +57,7 @@ impl SharedStore {
     ) -> Result<usize, StoreError> {
         let forget = async {
             let mut transaction = self.pool.begin().await?;
-            let mut commit = Commit::begin(&mut transaction, catalog).await?;
+            let mut commit = Commit::begin(&mut transaction, catalog, &[]).await?;
             let mut forgotten = 0;
             for chunk in tools.chunks(PAGE) {
                 forgotten += forget(&mut commit, chunk).await?;

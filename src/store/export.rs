@@ -8,7 +8,7 @@ use toolscout_index::{Catalog, DataDir, Error, Options, Writer};
 
 use super::catalogs::StoredCatalog;
 use super::error::StoreError;
-use super::read::{Part, Since};
+use super::read::{Part, Since, ToolsOf};
 use super::vectors::{TextHash, opened};
 use super::{READ_LIMIT, SharedStore};
 
@@ -63,6 +63,7 @@ impl SharedStore {
             state: None,
             least: 0,
             with_ranker: true,
+            tools: ToolsOf::All,
         };
         let mut write_part = |part| write(&mut writer, part);
         let source = (stored.id, stored.source.as_str());

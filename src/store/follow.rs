@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use toolscout_index::{Catalog, Followed, Ranker, Searcher, ToolId, Writer};
+use toolscout_index::{Catalog, Embedder, Followed, Ranker, Searcher, ToolId, Writer};
 
 use super::SharedStore;
-use super::catalogs::StoredCatalog;
+use super::catalogs::{StoredCatalog, is_without_tools, source_of_copy};
 use super::enrichments::Enriched;
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
-use super::read::{Part, Since, State};
+use super::read::{Part, Since, ToolsOf};
+use super::row::State;
 use crate::catalog_writer::{CatalogStore, Change, WriteError, Written};
 
 /// Writes to a catalog of the store, and keeps the node's copy of it in step.
@@ -29,6 +30,9 @@ impl FollowingStore {
         let searcher = catalog.searcher();
         let state = searcher.followed().map(state_of);
         let followed = FollowedCatalog::new(stored, state, catalog.clone());
+        if let Some(copied) = searcher.followed() {
+            followed.set_pushed_down(is_without_tools(copied));
+        }
         store.hub.register(&followed);
         FollowingStore {
             store,
@@ -52,6 +56,10 @@ impl FollowingStore {
             state: before,
             least,
             with_ranker: self.is_unsure,
+            tools: match searcher.followed().is_some_and(is_without_tools) {
+                true => ToolsOf::PushedDown,
+                false => ToolsOf::Copied,
+            },
         };
         // Before it is asked: what is told meanwhile is asked for again.
         self.followed.set_told(false);
@@ -66,7 +74,7 @@ impl FollowingStore {
         let changes =
             self.store
                 .changes_since((self.followed.id, &self.followed.source), since, &mut apply);
-        let head = match self.store.runtime.block_on(changes) {
+        let reached = match self.store.runtime.block_on(changes) {
             Err(StoreError::Deleted) => {
                 self.followed.set_deleted();
                 return Err(StoreError::Deleted);
@@ -75,14 +83,20 @@ impl FollowingStore {
                 self.followed.set_told(true);
                 return Err(error);
             }
-            Ok(head) => head,
+            Ok(reached) => reached,
         };
+        let head = reached.state;
+        self.followed.set_total(reached.total);
+        if reached.is_pushed_down {
+            // Before the copy loses its tools: from now on they are looked for in the store.
+            self.followed.set_pushed_down(true);
+        }
         if before != Some(head) || applied.writer.is_some() {
             self.is_unsure = true;
             applied.remove_others()?;
             let writer = applied.writer()?;
             writer.set_followed(&Followed {
-                source: self.followed.source.clone(),
+                source: source_of_copy(&self.followed.source, reached.is_pushed_down),
                 generation: head.generation,
                 mark: head.mark,
             })?;
@@ -97,6 +111,7 @@ impl FollowingStore {
             );
         }
         self.is_unsure = false;
+        self.followed.set_pushed_down(reached.is_pushed_down);
         self.followed.set_state(head);
         Ok(())
     }
@@ -198,7 +213,9 @@ impl Applied<'_> {
 
 impl CatalogStore for FollowingStore {
     fn commit(&mut self, changes: &[&Change]) -> Result<Vec<Written>, WriteError> {
-        let commit = self.store.commit(self.followed.id, changes);
+        let searcher = self.catalog.searcher();
+        let embedders: Vec<Arc<dyn Embedder>> = searcher.embedders().cloned().collect();
+        let commit = self.store.commit(self.followed.id, changes, &embedders);
         let (changes, generation) = match self.store.runtime.block_on(commit) {
             Ok(committed) => committed,
             Err(error) => {

@@ -10,13 +10,13 @@ use sqlx::Row;
 use sqlx::postgres::PgListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use toolscout_index::Catalog;
+use toolscout_index::{Catalog, Searcher};
 
 use super::catalogs::StoredCatalog;
 use super::error::StoreError;
 use super::figures::Lag;
 use super::followed_memory::FollowedMemory;
-use super::read::State;
+use super::row::State;
 use super::{CONNECT_LIMIT, SharedStore, within};
 use crate::catalog_writer::Waker;
 
@@ -57,6 +57,10 @@ pub struct FollowedCatalog {
     /// True from when the store told of another state until it was asked for it.
     is_told: AtomicBool,
     is_deleted: AtomicBool,
+    /// True where this node has a copy without tools, which are looked for in the store.
+    is_pushed_down: AtomicBool,
+    /// How many tools the store has, as far as this node knows.
+    total: AtomicU64,
     waker: OnceLock<Waker>,
     /// Its usage memory.
     pub(super) memory: FollowedMemory,
@@ -71,6 +75,8 @@ impl FollowedCatalog {
             head: AtomicU64::new(stored.generation),
             is_told: AtomicBool::new(false),
             is_deleted: AtomicBool::new(false),
+            is_pushed_down: AtomicBool::new(stored.is_pushed_down),
+            total: AtomicU64::new(0),
             waker: OnceLock::new(),
             memory: FollowedMemory::new(catalog),
         })
@@ -85,6 +91,24 @@ impl FollowedCatalog {
     /// True once the store no longer has this catalog; it may have another one of the name.
     pub fn is_deleted(&self) -> bool {
         self.is_deleted.load(Ordering::Acquire)
+    }
+
+    /// True where tools are looked for in the store, and this node's copy has none.
+    pub fn is_pushed_down(&self) -> bool {
+        self.is_pushed_down.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_pushed_down(&self, is_pushed_down: bool) {
+        self.is_pushed_down.store(is_pushed_down, Ordering::Release);
+    }
+
+    /// How many tools the catalog has in the store, as of what this node has.
+    pub fn total(&self) -> usize {
+        self.total.load(Ordering::Acquire) as usize
+    }
+
+    pub(super) fn set_total(&self, total: u64) {
+        self.total.store(total, Ordering::Release);
     }
 
     pub(super) fn set_deleted(&self) {
@@ -124,9 +148,10 @@ impl FollowedCatalog {
     }
 
     /// As [`FollowedCatalog::tell`], unless this is what the node has.
-    fn tell_of(&self, state: State) {
-        if *lock(&self.state) != Some(state) {
-            self.tell(state.generation);
+    fn tell_of(&self, head: &Head) {
+        let is_same = *lock(&self.state) == Some(head.state);
+        if !is_same || self.is_pushed_down() != head.is_pushed_down {
+            self.tell(head.state.generation);
         }
     }
 
@@ -145,6 +170,7 @@ struct Head {
     id: i64,
     name: String,
     state: State,
+    is_pushed_down: bool,
 }
 
 /// What the store told of its catalogs.
@@ -255,12 +281,11 @@ impl Hub {
     }
 
     fn set_all(&self, catalogs: &[Head]) {
-        let states: HashMap<i64, State> =
-            catalogs.iter().map(|head| (head.id, head.state)).collect();
+        let heads: HashMap<i64, &Head> = catalogs.iter().map(|head| (head.id, head)).collect();
         for catalog in self.open() {
-            match states.get(&catalog.id) {
+            match heads.get(&catalog.id) {
                 None => catalog.tell(GONE),
-                Some(state) => catalog.tell_of(*state),
+                Some(head) => catalog.tell_of(head),
             }
         }
         let names: Names = catalogs
@@ -273,7 +298,7 @@ impl Hub {
     fn set_changed(&self, catalogs: &[Head]) {
         for head in catalogs {
             if let Some(catalog) = self.open_one(head.id) {
-                catalog.tell_of(head.state);
+                catalog.tell_of(head);
             }
             let former = self.note_name(head);
             if let Some(former) = former.filter(|former| *former != head.id)
@@ -344,6 +369,18 @@ impl SharedStore {
             let _ = within(CONNECT_LIMIT, gone).await;
         }
         self.servers.close().await;
+    }
+
+    /// The catalogs that this node has open, by number, with what it has of each.
+    pub(super) fn open_catalogs(&self) -> Vec<(i64, Arc<Searcher>)> {
+        let open = self.hub.open().into_iter();
+        open.map(|catalog| (catalog.id, catalog.memory.catalog.searcher()))
+            .collect()
+    }
+
+    /// Cancelled by [`SharedStore::close`].
+    pub(super) fn stop_token(&self) -> CancellationToken {
+        self.hub.stop.clone()
     }
 
     /// Asks the store now, and not only at the next second.
@@ -476,7 +513,8 @@ impl SharedStore {
     /// visible then is not below the horizon.
     async fn ask_heads(&self, since: Option<&str>) -> Result<Heads, StoreError> {
         let rows = sqlx::query(
-            "SELECT asked.horizon, asked.total, changed.id, changed.name, changed.generation, changed.mark
+            "SELECT asked.horizon, asked.total, changed.id, changed.name, changed.generation, changed.mark,
+                    changed.is_pushed_down
              FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon,
                           (SELECT count(*) FROM catalogs) AS total) AS asked
              LEFT JOIN catalogs AS changed
@@ -506,6 +544,7 @@ impl SharedStore {
                     generation: generation as u64,
                     mark: mark as u64,
                 },
+                is_pushed_down: row.try_get("is_pushed_down")?,
             });
         }
         Ok(heads)

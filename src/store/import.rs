@@ -101,7 +101,7 @@ impl SharedStore {
         let tools = source.tools();
         for chunk in tools.chunks(CHUNK) {
             let change = Change::Upsert(chunk.to_vec());
-            imported.count(self.commit(id, &[&change]).await?.0);
+            imported.count(self.commit(id, &[&change], &[]).await?.0);
         }
         imported.enrichments = self
             .import_enrichments(id, &source.searcher, existing)
@@ -112,7 +112,7 @@ impl SharedStore {
             others.retain(|other| !wanted.contains(other));
             for chunk in others.chunks(CHUNK) {
                 let change = Change::Remove(chunk.to_vec());
-                imported.count(self.commit(id, &[&change]).await?.0);
+                imported.count(self.commit(id, &[&change], &[]).await?.0);
             }
             let ranker = Some(source.ranker()?);
             self.put_settings(id, source.searcher.settings(), ranker)

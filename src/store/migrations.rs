@@ -17,7 +17,7 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 5] = [
+const ALL: [Migration; 6] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
@@ -29,6 +29,10 @@ const ALL: [Migration; 5] = [
     Migration {
         version: 3,
         sql: include_str!("migrations/0003_marks.sql"),
+    },
+    Migration {
+        version: 4,
+        sql: include_str!("migrations/0004_push_down.sql"),
     },
     Migration {
         version: 5,

@@ -8,7 +8,7 @@ use toolscout_index::{Ranker, Settings, Tool, ToolId};
 use super::catalogs::source;
 use super::enrichments::{Enriched, EnrichmentPage};
 use super::error::StoreError;
-use super::row::{parse_settings, tool, tool_id};
+use super::row::{State, parse_settings, tool, tool_id};
 use super::{READ_LIMIT, SharedStore, within};
 
 /// Tools in a page.
@@ -39,13 +39,29 @@ pub struct Since {
     pub least: u64,
     /// Tells the ranker whether it changed or not: the node's file may be an older one.
     pub with_ranker: bool,
+    /// Whose tools it has.
+    pub tools: ToolsOf,
 }
 
-/// A generation of a catalog, and which one of that number.
+/// Whether the tools of a catalog are told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
-    pub generation: u64,
-    pub mark: u64,
+pub enum ToolsOf {
+    /// Always.
+    All,
+    /// Not of one that is pushed down. What the node has is of one that nodes have copies of.
+    Copied,
+    /// The same, and it is of one that is pushed down: it has no tools.
+    PushedDown,
+}
+
+/// What a node has once it has applied everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Reached {
+    pub state: State,
+    /// True where tools are looked for in the store, and were not told of.
+    pub is_pushed_down: bool,
+    /// How many tools the catalog has.
+    pub total: u64,
 }
 
 /// A server to read from.
@@ -56,8 +72,8 @@ enum Server<'a> {
 }
 
 impl SharedStore {
-    /// Gives everything of a catalog that changed since, part by part, and returns the state that
-    /// this leads to.
+    /// Gives everything of a catalog that changed since, part by part, and returns what this leads
+    /// to.
     ///
     /// # Errors
     /// [`StoreError::Deleted`], and what `apply` returns.
@@ -66,7 +82,7 @@ impl SharedStore {
         (id, source): (i64, &str),
         since: Since,
         apply: &mut dyn FnMut(Part) -> Result<(), StoreError>,
-    ) -> Result<State, StoreError> {
+    ) -> Result<Reached, StoreError> {
         self.ready(READ_LIMIT).await?;
         if let Some(standby) = self.servers.standby() {
             let begun = self.begin(Server::Standby(standby), (id, source), &since);
@@ -131,11 +147,15 @@ impl Begun<'_> {
         mut self,
         since: &Since,
         apply: &mut dyn FnMut(Part) -> Result<(), StoreError>,
-    ) -> Result<State, StoreError> {
+    ) -> Result<Reached, StoreError> {
         let (id, head) = (self.id, self.head);
         let transaction = &mut self.transaction;
-        // What the node has, if that is a state of this catalog.
-        let known = since.state.filter(|_| head.is_known);
+        let reached = head.reached(since.tools);
+        // What the node has, if that is a state of this catalog, with its tools or without.
+        let was_pushed_down = since.tools == ToolsOf::PushedDown;
+        let known = since
+            .state
+            .filter(|_| head.is_known && reached.is_pushed_down == was_pushed_down);
         if known.is_none() {
             apply(Part::Everything)?;
         }
@@ -144,12 +164,18 @@ impl Begun<'_> {
             if generation.is_none_or(|known| head.settings_generation > known) {
                 apply(Part::Settings(parse_settings(head.settings)?))?;
             }
-            let mut page = Page::after(generation);
+            let mut page = match reached.is_pushed_down {
+                true => Page::none(),
+                false => Page::after(generation),
+            };
             while let Some(rows) = within(READ_LIMIT, page.next(transaction, id)).await? {
                 apply(Part::Removed(rows.removed))?;
                 apply(Part::Tools(rows.tools))?;
             }
-            if generation.is_none_or(|known| head.enrichments_generation > known) {
+            let has_new_enrichments =
+                generation.is_none_or(|known| head.enrichments_generation > known);
+            // Those of a catalog that is pushed down take no part in its searches.
+            if has_new_enrichments && !reached.is_pushed_down {
                 let mut page = EnrichmentPage::after(generation);
                 while let Some(enriched) = within(READ_LIMIT, page.next(transaction, id)).await? {
                     apply(Part::Enrichments(enriched))?;
@@ -163,7 +189,7 @@ impl Begun<'_> {
         }
         // It only read, so a failure to end it loses nothing.
         let _ = within(READ_LIMIT, async { Ok(self.transaction.rollback().await?) }).await;
-        Ok(head.state)
+        Ok(reached)
     }
 }
 
@@ -177,6 +203,18 @@ struct Head {
     settings_generation: u64,
     ranker_generation: u64,
     enrichments_generation: u64,
+    is_pushed_down: bool,
+    total: u64,
+}
+
+impl Head {
+    fn reached(&self, tools: ToolsOf) -> Reached {
+        Reached {
+            state: self.state,
+            is_pushed_down: self.is_pushed_down && tools != ToolsOf::All,
+            total: self.total,
+        }
+    }
 }
 
 async fn head(
@@ -185,7 +223,7 @@ async fn head(
     since: &Since,
 ) -> Result<Option<Head>, StoreError> {
     let row = sqlx::query(
-        "SELECT (SELECT identity FROM cluster) AS cluster, identity, generation, mark,
+        "SELECT (SELECT identity FROM cluster) AS cluster, identity, generation, mark, tools, is_pushed_down,
                 settings, settings_generation, ranker_generation, enrichments_generation,
                 (SELECT mark FROM generations WHERE catalog = $1 AND generation = $2) AS known
          FROM catalogs WHERE id = $1",
@@ -215,6 +253,8 @@ async fn head(
         settings_generation: number("settings_generation")?,
         ranker_generation: number("ranker_generation")?,
         enrichments_generation: number("enrichments_generation")?,
+        is_pushed_down: row.try_get("is_pushed_down")?,
+        total: number("tools")?,
     }))
 }
 
@@ -248,6 +288,14 @@ impl Page {
             after: (generation, String::new()),
             with_removed: generation > 0,
             is_last: false,
+        }
+    }
+
+    /// No tools at all.
+    fn none() -> Self {
+        Page {
+            is_last: true,
+            ..Page::after(None)
         }
     }
 

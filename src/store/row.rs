@@ -4,6 +4,13 @@ use toolscout_index::{Error, Settings, Tool, ToolId};
 
 use super::error::StoreError;
 
+/// A generation of a catalog, and which one of that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    pub generation: u64,
+    pub mark: u64,
+}
+
 /// The id of a row.
 pub(super) fn tool_id(id: &str, server: &str) -> Result<ToolId, StoreError> {
     let name = match server {

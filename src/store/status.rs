@@ -79,6 +79,11 @@ pub struct CatalogStatus {
     pub tools: i64,
     /// Bytes of its tools' definitions; of more than a thousand tools about, by a thousand of them.
     pub bytes: i64,
+    /// True where its tools are looked for in the store, and not on nodes.
+    pub is_pushed_down: bool,
+    /// How many of its tools the store can look for; absent where nodes have copies of it for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepared_tools: Option<i64>,
 }
 
 /// A node.
@@ -146,11 +151,11 @@ impl SharedStore {
             "SELECT counted.total, counted.tools AS all_tools, page.*
              FROM (SELECT count(*) AS total, coalesce(sum(tools), 0)::bigint AS tools FROM catalogs) AS counted
              LEFT JOIN (
-                 SELECT name, generation, tools, (
+                 SELECT name, generation, catalogs.tools, is_pushed_down, pushed_catalogs.tools AS prepared_tools, (
                      SELECT coalesce(avg(octet_length(json)) * catalogs.tools, 0)::bigint
                      FROM (SELECT json FROM tools WHERE catalog = catalogs.id AND json IS NOT NULL LIMIT $3) AS measured
                  ) AS bytes
-                 FROM catalogs WHERE $1::text IS NULL OR name > $1 ORDER BY name LIMIT $2
+                 FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE $1::text IS NULL OR name > $1 ORDER BY name LIMIT $2
              ) AS page ON true
              ORDER BY page.name",
         )
@@ -170,6 +175,8 @@ impl SharedStore {
                     generation: row.try_get("generation")?,
                     tools: row.try_get("tools")?,
                     bytes: row.try_get("bytes")?,
+                    is_pushed_down: row.try_get("is_pushed_down")?,
+                    prepared_tools: row.try_get("prepared_tools")?,
                 });
             }
         }

@@ -101,7 +101,7 @@ impl SharedStore {
     }
 
     /// Logs what went wrong, once while it is the same.
-    fn report(&self, what: &'static str, outcome: Result<(), StoreError>) {
+    pub(super) fn report(&self, what: &'static str, outcome: Result<(), StoreError>) {
         let problems = self.watch.problems.lock();
         let mut problems = problems.unwrap_or_else(PoisonError::into_inner);
         let problem = outcome.err().map(|error| error.to_string());

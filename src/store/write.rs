@@ -3,12 +3,16 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use sqlx::{PgConnection, Postgres, Row, Transaction};
-use toolscout_index::{Changes, Error, Settings, Tool, ToolId, check_server, check_tools};
+use toolscout_index::{
+    Changes, Embedder, Error, Settings, Tool, ToolId, check_server, check_tools,
+};
 
 use super::error::StoreError;
-use super::row::{parse_settings, tool_id, tool_json};
+use super::push::write::PushedWriter;
+use super::row::{parse_settings, tool, tool_id, tool_json};
 use super::{SharedStore, WRITE_LIMIT};
 use crate::catalog_writer::{Change, with_search_defaults};
 
@@ -18,7 +22,8 @@ const MAX_BYTES: usize = 4 << 20;
 
 impl SharedStore {
     /// Commits these changes together, or none. Returns what each did, and the generation that has
-    /// all of them; where nothing changes, nothing is committed.
+    /// all of them; where nothing changes, nothing is committed. Of a catalog that is pushed down, those
+    /// of `embedders` that are instant embed its new tools.
     ///
     /// # Errors
     /// [`StoreError::Catalog`] for a change that cannot be made, [`StoreError::Deleted`], or the store
@@ -27,13 +32,14 @@ impl SharedStore {
         &self,
         catalog: i64,
         changes: &[&Change],
+        embedders: &[Arc<dyn Embedder>],
     ) -> Result<(Vec<Changes>, u64), StoreError> {
         for change in changes {
             check(change)?;
         }
         let commit = async {
             let mut transaction = self.pool.begin().await?;
-            let mut commit = Commit::begin(&mut transaction, catalog).await?;
+            let mut commit = Commit::begin(&mut transaction, catalog, embedders).await?;
             let mut all = Vec::with_capacity(changes.len());
             for change in changes {
                 all.push(commit.apply(change).await?);
@@ -63,7 +69,7 @@ impl SharedStore {
         settings.validate()?;
         let put = async {
             let mut transaction = self.pool.begin().await?;
-            let mut commit = Commit::begin(&mut transaction, catalog).await?;
+            let mut commit = Commit::begin(&mut transaction, catalog, &[]).await?;
             commit.has_new_settings = commit.settings != *settings;
             commit.settings = settings.clone();
             commit.new_ranker = new_ranker;
@@ -124,6 +130,8 @@ pub(super) struct Commit<'a> {
     growth: i64,
     has_new_tools: bool,
     pub(super) has_new_enrichments: bool,
+    /// Of a catalog that is pushed down, or is about to be.
+    pushed: Option<PushedWriter<'a>>,
 }
 
 pub(super) struct Generation {
@@ -143,6 +151,7 @@ impl<'a> Commit<'a> {
     pub(super) async fn begin(
         connection: &'a mut PgConnection,
         catalog: i64,
+        embedders: &'a [Arc<dyn Embedder>],
     ) -> Result<Self, StoreError> {
         let row = sqlx::query("SELECT generation, settings FROM catalogs WHERE id = $1 FOR UPDATE")
             .bind(catalog)
@@ -150,11 +159,14 @@ impl<'a> Commit<'a> {
             .await?
             .ok_or(StoreError::Deleted)?;
         let before: i64 = row.try_get("generation")?;
+        let settings = parse_settings(row.try_get("settings")?)?;
+        let pushed = PushedWriter::begin(connection, catalog, &settings, embedders).await?;
         Ok(Commit {
             connection,
             catalog,
             before: before as u64,
-            settings: parse_settings(row.try_get("settings")?)?,
+            settings,
+            pushed,
             has_new_settings: false,
             new_ranker: None,
             growth: 0,
@@ -253,6 +265,7 @@ impl<'a> Commit<'a> {
             return Ok(());
         }
         let ids: Vec<&str> = rows.iter().map(|row| row.tool.id.as_str()).collect();
+        let old = self.old(&ids).await?;
         let servers: Vec<&str> = rows.iter().map(|row| row.tool.id.server()).collect();
         let hashes: Vec<&[u8]> = rows.iter().map(|row| row.hash.as_slice()).collect();
         let json: Vec<&str> = rows.iter().map(|row| row.json.as_str()).collect();
@@ -274,13 +287,43 @@ impl<'a> Commit<'a> {
         .bind(json)
         .execute(&mut *self.connection)
         .await?;
-        Ok(())
+        let new: Vec<&Tool> = rows.iter().map(|row| row.tool).collect();
+        self.push(&old, &new).await
+    }
+
+    /// These tools as they are before this change, if something else is kept of them.
+    async fn old(&mut self, ids: &[&str]) -> Result<Vec<Tool>, StoreError> {
+        if self.pushed.is_none() {
+            return Ok(Vec::new());
+        }
+        let rows = sqlx::query(
+            "SELECT id, hash, json FROM tools WHERE catalog = $1 AND id = ANY($2) AND json IS NOT NULL",
+        )
+        .bind(self.catalog)
+        .bind(ids)
+        .fetch_all(&mut *self.connection)
+        .await?;
+        let mut tools = Vec::with_capacity(rows.len());
+        for row in rows {
+            let (id, json): (String, String) = (row.try_get("id")?, row.try_get("json")?);
+            tools.push(tool(&id, &json, row.try_get("hash")?)?);
+        }
+        Ok(tools)
+    }
+
+    /// Changes what is kept of these tools to find them.
+    async fn push(&mut self, old: &[Tool], new: &[&Tool]) -> Result<(), StoreError> {
+        match &self.pushed {
+            Some(pushed) => pushed.replace(self.connection, old, new).await,
+            None => Ok(()),
+        }
     }
 
     async fn remove(&mut self, ids: &[ToolId]) -> Result<Changes, StoreError> {
         let mut changes = Changes::default();
         for chunk in ids.chunks(MAX_ROWS) {
             let ids: Vec<&str> = chunk.iter().map(ToolId::as_str).collect();
+            let old = self.old(&ids).await?;
             let removed: Vec<(String, String)> = sqlx::query_as(
                 "WITH of_removed AS (
                      DELETE FROM enrichments WHERE catalog = $1 AND tool = ANY($3)
@@ -294,6 +337,7 @@ impl<'a> Commit<'a> {
             .bind(ids)
             .fetch_all(&mut *self.connection)
             .await?;
+            self.push(&old, &[]).await?;
             for (id, server) in removed {
                 changes.removed.push(tool_id(&id, &server)?);
             }

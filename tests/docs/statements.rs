@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 33] = [
+const VERBS: [&str; 34] = [
     "add",
     "sync",
     "embed",
@@ -33,6 +33,7 @@ const VERBS: [&str; 33] = [
     "doctor",
     "store status",
     "store migrate",
+    "store push-down",
     "store import",
     "store export",
     "eval",

@@ -344,7 +344,7 @@ fn a_node_that_is_killed_while_it_catches_up_goes_on() {
         let tools = tools.skip(round as usize % 200).collect();
         let change = Change::Sync { server, tools };
         let node = Node::start(&cluster.postgres, cluster.data(1));
-        let committed = runtime.block_on(store.commit(id, &[&change])).unwrap();
+        let committed = runtime.block_on(store.commit(id, &[&change], &[])).unwrap();
         std::thread::sleep(Duration::from_millis(round % 12 * 60));
         node.kill();
         let node = Node::start(&cluster.postgres, cluster.data(1));
@@ -372,7 +372,7 @@ fn twenty_thousand_tools_are_one_write() {
     let change = Change::Upsert(tools.collect());
     for expected in ["added", "unchanged"] {
         let begun = Instant::now();
-        runtime.block_on(store.commit(id, &[&change])).unwrap();
+        runtime.block_on(store.commit(id, &[&change], &[])).unwrap();
         eprintln!("20,000 tools, {expected}: {:.1?}", begun.elapsed());
         assert!(begun.elapsed() < Duration::from_secs(40));
     }

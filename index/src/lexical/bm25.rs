@@ -11,7 +11,7 @@ use tantivy::postings::BlockSegmentPostings;
 use tantivy::schema::{Field as TantivyField, IndexRecordOption, Term as TantivyTerm};
 use tantivy::{InvertedIndexReader, SegmentReader};
 
-use super::{Fields, LexicalSettings, STEPS_PER_WEIGHT, fuzzy};
+use super::{CatalogStatistics, Fields, LexicalSettings, NearWord, STEPS_PER_WEIGHT, fuzzy};
 use crate::everyday::Phrase;
 use crate::hit::FuzzyEdit;
 use crate::text::{self, ByTerm, Term};
@@ -31,7 +31,7 @@ const AMBIGUOUS_WEIGHT: f32 = 0.3;
 /// Requests with more terms than this are not corrected: in them an unknown word is mostly a name
 /// or a detail and not a typing error, the other words suffice, and each correction costs 50
 /// microseconds.
-const MAX_TERMS_TO_CORRECT: usize = 12;
+pub(super) const MAX_TERMS_TO_CORRECT: usize = 12;
 
 /// An immutable view of the lexical index. Tools are numbered by their position in the snapshot.
 pub struct LexicalSearcher {
@@ -41,6 +41,8 @@ pub struct LexicalSearcher {
     /// k1 times the length normalisation, by tool.
     norms: Vec<f32>,
     rarities: OnceLock<ByTerm<f32>>,
+    /// Where the tools are only some of a catalog's, what is known of all of them.
+    whole: Option<Arc<CatalogStatistics>>,
     /// Of the files that it holds in memory.
     file_bytes: usize,
 }
@@ -124,35 +126,38 @@ impl LexicalSearcher {
         fields: Fields,
         ordinals: &HashMap<u64, u32>,
         settings: &LexicalSettings,
+        whole: Option<Arc<CatalogStatistics>>,
     ) -> tantivy::Result<Option<Self>> {
         let mut segments = Vec::new();
-        let mut lengths = vec![0.0f32; ordinals.len()];
+        let mut lengths = vec![0u64; ordinals.len()];
         for reader in searcher.segment_readers() {
             let Some(segment) = Segment::open(reader, fields, ordinals, &mut lengths)? else {
                 return Ok(None);
             };
             segments.push(segment);
         }
-        // As doubles: a sum of a million lengths would lose digits.
-        let average = lengths.iter().map(|&length| f64::from(length)).sum::<f64>()
-            / lengths.len().max(1) as f64;
-        // No tool has a word, so no norm is used.
-        let average = if average > 0.0 { average as f32 } else { 1.0 };
-        let LexicalSettings { k1, b, .. } = *settings;
-        // All of BM25's denominator but the frequency, computed once a snapshot and not once a
-        // posting.
-        let norms = lengths
-            .into_iter()
-            .map(|length| k1 * (1.0 - b + b * length / average))
-            .collect();
         Ok(Some(LexicalSearcher {
+            norms: norms(&lengths, settings, whole.as_deref()),
             segments,
             fields,
-            k1,
-            norms,
+            k1: settings.k1,
             rarities: OnceLock::new(),
+            whole,
             file_bytes: 0,
         }))
+    }
+
+    /// Without a tool: tells only what is known of the whole catalog.
+    pub fn without_tools(settings: &LexicalSettings, whole: Arc<CatalogStatistics>) -> Self {
+        LexicalSearcher {
+            segments: Vec::new(),
+            fields: super::schema().1,
+            k1: settings.k1,
+            norms: Vec::new(),
+            rarities: OnceLock::new(),
+            whole: Some(whole),
+            file_bytes: 0,
+        }
     }
 
     /// The same over files of this size in memory.
@@ -222,7 +227,7 @@ impl LexicalSearcher {
         let mut postings = Vec::new();
         for (term, weight) in &query.terms {
             self.collect(term, &mut postings);
-            let gain = weight * self.idf(postings.len()) * (self.k1 + 1.0);
+            let gain = weight * self.full_match(term, postings.len());
             gains.push(gain);
             // A correction replaces an unknown word, whose part is already in the limit.
             // The comparison is exact: a matched term has weight 1, a correction .7 or less.
@@ -244,7 +249,7 @@ impl LexicalSearcher {
         for added in &query.added {
             for word in &added.words {
                 self.collect(&word.term, &mut postings);
-                let gain = added.weight * self.idf(postings.len()) * (self.k1 + 1.0);
+                let gain = added.weight * self.full_match(&word.term, postings.len());
                 self.add(gain, &postings, by_tool);
             }
         }
@@ -258,9 +263,39 @@ impl LexicalSearcher {
         }
     }
 
+    /// What a term is worth to a tool with unlimited occurrences of it. `here` tools contain it.
+    fn full_match(&self, term: &str, here: usize) -> f32 {
+        let tools = match &self.whole {
+            Some(whole) => whole.frequency(term) as usize,
+            None => here,
+        };
+        self.idf(tools) * (self.k1 + 1.0)
+    }
+
+    /// The terms that are searched for, each with what it is worth to a tool with unlimited
+    /// occurrences of it. Known only with the statistics of a whole catalog.
+    pub fn gains(&self, query: &QueryTerms) -> Vec<(String, f32)> {
+        let terms = query
+            .terms
+            .iter()
+            .map(|(term, weight)| (term.as_str(), *weight));
+        let added = query.added.iter().flat_map(|added| {
+            let words = added.words.iter();
+            words.map(|word| (word.term.as_str(), added.weight))
+        });
+        terms
+            .chain(added)
+            .map(|(term, weight)| (term.to_owned(), weight * self.full_match(term, 0)))
+            .collect()
+    }
+
     /// Inverse document frequency of a term that this many tools contain.
     fn idf(&self, tools: usize) -> f32 {
-        let (all, with) = (self.norms.len() as f32, tools as f32);
+        let all = match &self.whole {
+            Some(whole) => whole.tools as usize,
+            None => self.norms.len(),
+        };
+        let (all, with) = (all as f32, tools as f32);
         // Lucene's form, which stays positive for a term that all tools have.
         (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
     }
@@ -269,15 +304,27 @@ impl LexicalSearcher {
     /// in some milliseconds.
     pub fn rarities(&self) -> &ByTerm<f32> {
         self.rarities.get_or_init(|| {
-            let mut tools = ByTerm::default();
-            self.segments
-                .iter()
-                .for_each(|segment| segment.count_tools(&mut tools));
-            tools
-                .into_iter()
+            let by_term = self.tools_by_term().into_iter();
+            by_term
                 .map(|(term, tools)| (term, self.idf(tools)))
                 .collect()
         })
+    }
+
+    /// The number of tools that have each term.
+    fn tools_by_term(&self) -> ByTerm<usize> {
+        let mut tools = ByTerm::default();
+        let Some(whole) = &self.whole else {
+            self.segments
+                .iter()
+                .for_each(|segment| segment.count_tools(&mut tools));
+            return tools;
+        };
+        for (term, &count) in whole.frequencies.iter().filter(|(_, count)| **count > 0) {
+            // Terms of one hash together, as the segments count them.
+            *tools.entry(text::term_hash(term)).or_default() += count as usize;
+        }
+        tools
     }
 
     /// The words of all tools as they are written, repeats included.
@@ -317,20 +364,11 @@ impl LexicalSearcher {
         let Some(automaton) = fuzzy::EditAutomaton::of(word) else {
             return;
         };
-        let dictionaries = |field: TantivyField| {
-            self.segments.iter().map(move |segment| {
-                let dictionary = segment.postings(field);
-                (dictionary, move |word: &str| segment.holds(field, word))
-            })
-        };
         // Words of names first, so that `calender` becomes the `calendar` of a name before that of
         // a description.
-        let mut nearest = automaton.nearest(dictionaries(self.fields.name_words), |found| {
-            self.occurs(found)
-        });
+        let mut nearest = self.nearest(&automaton, self.fields.name_words);
         if nearest.is_empty() {
-            nearest =
-                automaton.nearest(dictionaries(self.fields.words), |found| self.occurs(found));
+            nearest = self.nearest(&automaton, self.fields.words);
         }
         // They share the weight of one: a vague word must not outweigh a known one.
         let weight = FUZZY_WEIGHT / nearest.len().max(1) as f32;
@@ -346,7 +384,32 @@ impl LexicalSearcher {
         }
     }
 
+    /// The nearest words of a field.
+    fn nearest(
+        &self,
+        automaton: &fuzzy::EditAutomaton,
+        field: TantivyField,
+    ) -> Vec<fuzzy::Nearest> {
+        let occurs = |term: &str| self.occurs(term);
+        if let Some(whole) = &self.whole {
+            let is_in_field = |word: &&NearWord| match field == self.fields.name_words {
+                true => word.is_in_name,
+                false => word.is_elsewhere,
+            };
+            let words = whole.near_words.iter().filter(is_in_field);
+            return automaton.nearest_of(words.map(|word| word.word.as_str()), occurs);
+        }
+        let dictionaries = self.segments.iter().map(|segment| {
+            let dictionary = segment.postings(field);
+            (dictionary, move |word: &str| segment.holds(field, word))
+        });
+        automaton.nearest(dictionaries, occurs)
+    }
+
     fn occurs(&self, term: &str) -> bool {
+        if let Some(whole) = &self.whole {
+            return whole.frequency(term) > 0;
+        }
         self.segments
             .iter()
             .any(|segment| segment.holds(self.fields.body, term))
@@ -373,12 +436,35 @@ impl LexicalSearcher {
     }
 }
 
+/// All of BM25's denominator but the frequency, by tool, computed once a snapshot and not once a
+/// posting.
+fn norms(
+    lengths: &[u64],
+    settings: &LexicalSettings,
+    whole: Option<&CatalogStatistics>,
+) -> Vec<f32> {
+    let (length, tools) = match whole {
+        Some(whole) => (whole.length, whole.tools),
+        None => (lengths.iter().sum(), lengths.len() as u64),
+    };
+    // As doubles: a sum of a million lengths would lose digits.
+    let average = length as f64 / f64::from(STEPS_PER_WEIGHT) / tools.max(1) as f64;
+    // Otherwise no tool has a word, so no norm is used.
+    let average = if average > 0.0 { average as f32 } else { 1.0 };
+    let LexicalSettings { k1, b, .. } = *settings;
+    let norm = |length: &u64| {
+        let length = *length as f32 / STEPS_PER_WEIGHT;
+        k1 * (1.0 - b + b * length / average)
+    };
+    lengths.iter().map(norm).collect()
+}
+
 impl Segment {
     fn open(
         reader: &SegmentReader,
         fields: Fields,
         ordinals: &HashMap<u64, u32>,
-        lengths: &mut [f32],
+        lengths: &mut [u64],
     ) -> tantivy::Result<Option<Self>> {
         let keys = reader.fast_fields().u64("key")?;
         let steps = reader.fast_fields().u64("length")?;
@@ -388,7 +474,7 @@ impl Segment {
                 return Ok(None);
             };
             by_document[document as usize] = tool;
-            lengths[tool as usize] = steps.first(document).unwrap_or(0) as f32 / STEPS_PER_WEIGHT;
+            lengths[tool as usize] = steps.first(document).unwrap_or(0);
         }
         Ok(Some(Segment {
             fields,

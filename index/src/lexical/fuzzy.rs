@@ -62,9 +62,7 @@ impl EditAutomaton {
         dictionaries: impl Iterator<Item = (&'a InvertedIndexReader, Holds)>,
         occurs: impl Fn(&str) -> bool,
     ) -> Vec<Nearest> {
-        // Sorted by distance, then word, so that corrections do not depend on the order of
-        // segments.
-        let mut by_distance: BTreeMap<(u8, String), String> = BTreeMap::new();
+        let mut found = Found::default();
         for (dictionary, holds) in dictionaries {
             let Ok(mut stream) = dictionary.terms().search(self).into_stream() else {
                 continue;
@@ -72,21 +70,54 @@ impl EditAutomaton {
             let mut looked_at = 0;
             while looked_at < MAX_CANDIDATES && stream.advance() {
                 looked_at += 1;
-                let Ok(found) = std::str::from_utf8(stream.key()) else {
-                    continue;
-                };
-                let term = text::stem(found);
-                if let Distance::Exact(edits) = self.0.eval(found)
+                if let Ok(word) = std::str::from_utf8(stream.key()) {
                     // Last, since both of these read postings.
-                    && holds(found)
-                    && occurs(&term)
-                {
-                    by_distance.insert((edits, found.to_owned()), term);
+                    found.offer(self, word, |term| holds(word) && occurs(term));
                 }
             }
         }
-        let smallest = by_distance.keys().next().map_or(0, |(edits, _)| *edits);
-        let at_smallest = by_distance
+        found.nearest()
+    }
+
+    /// As [`EditAutomaton::nearest`], among these words, which some tool has.
+    pub fn nearest_of<'a>(
+        &self,
+        words: impl Iterator<Item = &'a str>,
+        occurs: impl Fn(&str) -> bool,
+    ) -> Vec<Nearest> {
+        let mut found = Found::default();
+        words.for_each(|word| found.offer(self, word, &occurs));
+        found.nearest()
+    }
+}
+
+/// Words within the bound, with their terms. Sorted by distance, then word, so that corrections do not
+/// depend on the order of segments.
+#[derive(Default)]
+struct Found {
+    by_distance: BTreeMap<(u8, String), String>,
+}
+
+impl Found {
+    /// Adds a word if it is near enough, and if its term is wanted.
+    fn offer(&mut self, automaton: &EditAutomaton, word: &str, is_wanted: impl Fn(&str) -> bool) {
+        let term = text::stem(word);
+        if let Distance::Exact(edits) = automaton.0.eval(word)
+            && is_wanted(&term)
+        {
+            self.by_distance.insert((edits, word.to_owned()), term);
+        }
+    }
+
+    /// Those at the smallest distance.
+    fn nearest(self) -> Vec<Nearest> {
+        let smallest = self
+            .by_distance
+            .keys()
+            .next()
+            .map_or(0, |(edits, _)| *edits);
+        let at_smallest = self
+            .by_distance
             .into_iter()
             .take_while(|((edits, _), _)| *edits == smallest);
         at_smallest

@@ -295,6 +295,10 @@ pub struct RankerInput<'a> {
     pub unknown: usize,
     /// The upper bound of the BM25 score.
     pub limit: f32,
+    /// Number of tools in the catalog.
+    pub tools: usize,
+    /// Where only some of them are here, those that stand for the others.
+    pub sample: Option<&'a Sample>,
     /// The inverse document frequency of each term of the catalog, by hash.
     pub rarities: &'a ByTerm<f32>,
     /// The lexical leg.
@@ -311,6 +315,15 @@ pub struct RankerInput<'a> {
     pub profile: &'a dyn Fn(usize) -> &'a ToolProfile,
     /// A number that identifies a tool's server; `None` for a tool without one.
     pub server: &'a dyn Fn(usize) -> Option<u32>,
+}
+
+/// Tools that were chosen at random, among others that were looked for.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// True by position for those that are here by chance alone.
+    pub is_chosen: Vec<bool>,
+    /// For how many tools each of them stands.
+    pub weight: f64,
 }
 
 /// A request's candidates with their features.
@@ -393,7 +406,7 @@ impl Candidates {
         set((Signal::RankerLead, ranker[top] - mean(&ranker)));
         set((Signal::Unanimity, self.legs.unanimity(self.tools[top])));
         set((Signal::Known, self.known));
-        set((Signal::Tools, (request.fused.len() as f32).ln_1p()));
+        set((Signal::Tools, (request.tools as f32).ln_1p()));
         signals
     }
 
@@ -402,7 +415,10 @@ impl Candidates {
         let best = |ranking: &Ranking| ranking.best.first().map_or(0.0, |(_, score)| *score);
         let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| match (ranking, view)
         {
-            (Some(ranking), Some(view)) => (best(ranking), deviation(best(ranking), view.leg.raw)),
+            (Some(ranking), Some(view)) => {
+                let deviation = deviation(best(ranking), view.leg.raw, request.sample);
+                (best(ranking), deviation)
+            }
             _ => (0.0, 0.0),
         };
         let (table, table_deviation) = dense(&self.legs.table, &request.table);
@@ -412,7 +428,11 @@ impl Candidates {
             (Signal::ModelCosine, model),
             (
                 Signal::LexicalDeviation,
-                deviation(best(&self.legs.lexical), request.lexical.raw),
+                deviation(
+                    best(&self.legs.lexical),
+                    request.lexical.raw,
+                    request.sample,
+                ),
             ),
             (Signal::TableDeviation, table_deviation),
             (Signal::ModelDeviation, model_deviation),
@@ -1000,11 +1020,32 @@ fn best_clause(leg: LegView<'_>, tool: usize) -> f32 {
 }
 
 /// Standard deviations of the best score above the mean; 0 if all are equal.
-fn deviation(best: f32, scores: &[f32]) -> f32 {
-    let (mean, deviation) = fuse::spread(scores);
+fn deviation(best: f32, scores: &[f32], sample: Option<&Sample>) -> f32 {
+    let (mean, deviation) = match sample {
+        Some(sample) => weighted_spread(scores, sample),
+        None => fuse::spread(scores),
+    };
     if deviation > MIN_DEVIATION {
         ((f64::from(best) - mean) / deviation) as f32
     } else {
         0.0
     }
+}
+
+/// As [`fuse::spread`], of all tools that the sample stands for.
+fn weighted_spread(scores: &[f32], sample: &Sample) -> (f64, f64) {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for (&score, is_chosen) in scores.iter().zip(&sample.is_chosen) {
+        if !score.is_finite() {
+            continue;
+        }
+        let weight = if *is_chosen { sample.weight } else { 1.0 };
+        let score = f64::from(score);
+        count += weight;
+        sum += weight * score;
+        squares += weight * score * score;
+    }
+    let count = count.max(1.0);
+    let mean = sum / count;
+    (mean, (squares / count - mean * mean).max(0.0).sqrt())
 }

@@ -29,12 +29,24 @@ impl ToolLanguages {
         }
         ToolLanguages { by_tool, present }
     }
+
+    /// The same for some tools of a catalog that has these languages.
+    pub(crate) fn within(rows: &[Arc<Row>], present: &[Language]) -> Self {
+        let mut languages = ToolLanguages::of(rows);
+        for language in present {
+            if !languages.present.contains(language) {
+                languages.present.push(*language);
+            }
+        }
+        languages
+    }
 }
 
 impl Searcher {
     /// True if a leg scores any tool for requests in a language.
     pub(super) fn scores_any(&self, leg: &DenseLeg, request: Language, parts: Parts) -> bool {
-        self.is_empty()
+        let is_empty = self.catalog_len() == 0;
+        is_empty
             || self
                 .languages
                 .present
@@ -96,7 +108,9 @@ impl Searcher {
 
     /// True if requests in a language are translated for what knows English only.
     pub(super) fn translates(&self, request: Language, parts: Parts) -> bool {
-        request != Language::English
+        // Translating takes all words of a catalog.
+        self.words.whole().is_none()
+            && request != Language::English
             && self.languages.present.contains(&Language::English)
             && self.is_multilingual(parts)
     }

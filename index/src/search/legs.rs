@@ -18,6 +18,8 @@ pub(crate) struct DenseLeg {
     pub(crate) damaged: usize,
     /// Vectors of an instant embedder that were computed and are not yet in its file.
     pub(crate) unsaved: usize,
+    /// True where the vectors are looked for elsewhere, so that it needs none of its own.
+    pub(crate) is_elsewhere: bool,
 }
 
 /// A scan of one dense leg: the query vectors and their scores.
@@ -102,7 +104,7 @@ impl DenseLeg {
             parts.slow_embedders
         };
         // Without vectors the request would be embedded for nothing.
-        wanted && !self.vectors.is_empty()
+        wanted && (self.is_elsewhere || !self.vectors.is_empty())
     }
 }
 

@@ -24,7 +24,7 @@ impl Search<'_> {
     fn no_match_reason(&self, all_scores: &[RequestScores]) -> NoMatchReason {
         let (min_confidence, min_score) =
             (self.parameters.min_confidence, self.parameters.min_score);
-        if self.searcher.is_empty() {
+        if self.searcher.catalog_len() == 0 {
             return NoMatchReason::EmptyCatalog;
         }
         if let Some(allowed) = &self.allowed

@@ -261,6 +261,8 @@ fn with_ranker_input<T>(
         added: &added,
         unknown: whole.unknown(),
         limit: scores.limit,
+        tools: search.searcher.catalog_len(),
+        sample: search.searcher.sample.as_ref(),
         rarities: search.searcher.with_words(|words| words.rarities()),
         lexical: scores.lexical.view(),
         table: dense_view(instant, instant_cosines.as_ref()),

@@ -28,6 +28,14 @@ impl Row {
         }
     }
 
+    /// The same of a tool that is parsed already.
+    pub(crate) fn of_tool(stored: StoredTool, tool: Arc<Tool>) -> Self {
+        Row {
+            parsed: OnceLock::from(Some(tool)),
+            ..Row::new(stored)
+        }
+    }
+
     /// The parsed tool. `None` if the stored JSON is not a tool, which the store's writer rules
     /// out.
     pub(crate) fn tool(&self) -> Option<Arc<Tool>> {
@@ -58,8 +66,7 @@ impl Row {
                 return Language::English;
             }
             match self.stored.parse() {
-                Ok(tool) if tool.description.is_empty() => Language::of(tool.id.name()),
-                Ok(tool) => Language::of(&tool.description),
+                Ok(tool) => language(&tool),
                 Err(_) => Language::English,
             }
         })
@@ -75,8 +82,24 @@ impl Row {
         self.tags.get_or_init(read)
     }
 
+    /// The language of a tool that is in no row.
+    pub(crate) fn language_of(tool: &Tool) -> Language {
+        let json = serde_json::to_string(tool).unwrap_or_default();
+        match has_letters_beyond_ascii(&json) {
+            true => language(tool),
+            false => Language::English,
+        }
+    }
+
     pub(super) fn id(&self) -> ToolId {
         self.stored.id.clone()
+    }
+}
+
+fn language(tool: &Tool) -> Language {
+    match tool.description.is_empty() {
+        true => Language::of(tool.id.name()),
+        false => Language::of(&tool.description),
     }
 }
 

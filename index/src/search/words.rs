@@ -9,7 +9,9 @@ use rayon::prelude::*;
 use super::{Row, Searcher};
 use crate::document::Weights;
 use crate::error::Result;
-use crate::lexical::{Entry, LexicalIndex, LexicalSearcher, LexicalSettings, LexicalWriter};
+use crate::lexical::{
+    CatalogStatistics, Entry, LexicalIndex, LexicalSearcher, LexicalSettings, LexicalWriter,
+};
 
 /// Rows analyzed at once, in parallel; only these are in memory twice.
 const CHUNK: usize = 1024;
@@ -20,6 +22,8 @@ pub(crate) struct Words {
     /// Built from the tools once reading `index` has panicked, as it does when another program
     /// changes the mapped files.
     rebuilt: OnceLock<LexicalSearcher>,
+    /// Where the tools are only some of a catalog's, what is known of all of them.
+    whole: Option<Arc<CatalogStatistics>>,
 }
 
 impl Words {
@@ -27,7 +31,21 @@ impl Words {
         Words {
             index,
             rebuilt: OnceLock::new(),
+            whole: None,
         }
+    }
+
+    /// The same for some tools of a catalog with these statistics.
+    pub(crate) fn within(index: LexicalSearcher, whole: Arc<CatalogStatistics>) -> Self {
+        Words {
+            whole: Some(whole),
+            ..Words::new(index)
+        }
+    }
+
+    /// The statistics of the catalog that the tools are some of.
+    pub(crate) fn whole(&self) -> Option<&CatalogStatistics> {
+        self.whole.as_deref()
     }
 }
 
@@ -43,7 +61,7 @@ impl Searcher {
             Ok(result) => return result,
             Err(panic) => panic,
         };
-        match in_memory(&self.rows, &self.settings.lexical) {
+        match in_memory_within(&self.rows, &self.settings.lexical, self.words.whole.clone()) {
             // Two threads may both have built one; the first stays.
             Ok(rebuilt) => read(self.words.rebuilt.get_or_init(|| rebuilt)),
             Err(_) => resume_unwind(panic),
@@ -56,9 +74,18 @@ impl Searcher {
 /// # Errors
 /// [`crate::Error::Derived`].
 pub(crate) fn in_memory(rows: &[Arc<Row>], settings: &LexicalSettings) -> Result<LexicalSearcher> {
+    in_memory_within(rows, settings, None)
+}
+
+/// As [`in_memory`], for some tools of a catalog with these statistics.
+fn in_memory_within(
+    rows: &[Arc<Row>],
+    settings: &LexicalSettings,
+    whole: Option<Arc<CatalogStatistics>>,
+) -> Result<LexicalSearcher> {
     let index = LexicalIndex::in_memory();
     fill(&index, rows, settings, &settings.stamp())?;
-    index.searcher(&ordinals(rows), settings)
+    index.searcher_within(&ordinals(rows), settings, whole)
 }
 
 /// Fills an empty lexical index with all rows.

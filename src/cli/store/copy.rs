@@ -117,7 +117,7 @@ impl CatalogCopy {
     pub fn set_ranker(&self, ranker: Ranker) -> Result<()> {
         let change = Change::Ranker(Some(Arc::new(ranker)));
         self.runtime
-            .block_on(self.store.commit(self.id, &[&change]))?;
+            .block_on(self.store.commit(self.id, &[&change], &[]))?;
         Ok(())
     }
 

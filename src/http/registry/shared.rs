@@ -127,14 +127,7 @@ impl Opener {
         name: &str,
         followed: Followed,
     ) -> toolscout_index::Result<StoredCatalog> {
-        let id = followed.source.rsplit('/').next();
-        Ok(StoredCatalog {
-            id: id.and_then(|id| id.parse().ok()).unwrap_or_default(),
-            generation: followed.generation,
-            mark: followed.mark,
-            source: followed.source,
-            settings: self.data.settings(name)?,
-        })
+        Ok(StoredCatalog::of_copy(&followed, self.data.settings(name)?))
     }
 
     /// Opens a catalog of the store with this node's copy, or with a new one where that is of another
@@ -146,7 +139,7 @@ impl Opener {
         stored: &StoredCatalog,
         copy: Option<Followed>,
     ) -> Result<OpenCatalog, NotOpened> {
-        let is_of = |copy: &Followed| copy.source == stored.source;
+        let is_of = |copy: &Followed| copy.source == stored.source_of_copy();
         if !copy.as_ref().is_some_and(is_of) {
             self.forget_copy(name)?;
         }

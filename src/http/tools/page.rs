@@ -2,9 +2,12 @@
 
 use toolscout_index::{Searcher, Tool, ToolId};
 
+use super::super::error::ApiResult;
 use super::super::paging;
+use super::super::registry::Pushed;
 use super::super::wire::ToolBody;
 use super::ToolPage;
+use crate::store::PageOf;
 
 /// A page ends early when its tools reach this size. It has at least one tool.
 const MAX_PAGE_BYTES: usize = 8 << 20;
@@ -66,6 +69,33 @@ pub fn page(searcher: &Searcher, after: Option<&str>, listed: &Listed, limit: us
         total: searcher.len(),
         generation: searcher.generation(),
     }
+}
+
+/// As [`page`], of a catalog that is pushed down.
+///
+/// # Errors
+/// 503 without the store.
+pub async fn of_store(
+    pushed: &Pushed<'_>,
+    after: Option<String>,
+    listed: &Listed,
+    limit: usize,
+) -> ApiResult<ToolPage> {
+    let page = PageOf {
+        after,
+        server: listed.server.clone(),
+        tag: listed.tag.clone(),
+        part: listed.part.clone(),
+        limit,
+    };
+    let found = pushed.page(&page).await?;
+    let last = found.tools.last().filter(|_| found.has_more);
+    Ok(ToolPage {
+        next_cursor: last.map(|tool| paging::cursor_after(tool.id.as_str())),
+        tools: found.tools.iter().map(ToolBody::from).collect(),
+        total: found.total,
+        generation: found.generation,
+    })
 }
 
 /// The size of a tool as JSON, counted without writing it.

@@ -1,0 +1,296 @@
+//! Searches a catalog whose tools are elsewhere, in a database that finds some hundreds of them for
+//! each query.
+//!
+//! 1. Of each tool that database keeps a [`Footprint`], the vectors of its views ([`embed_views`]), and counts
+//!    of all tools, the [`CatalogStatistics`].
+//! 2. [`Searcher::query_terms`] says which terms' frequencies a query needs, and [`Searcher::probe`]
+//!    what tools are looked for by.
+//! 3. [`Part`] holds the tools that were found, and makes a [`Searcher`] of them, which scores them as
+//!    if it had the others too.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use rayon::prelude::*;
+
+use crate::dense::{TextHash, Vectors};
+use crate::document::{self, Weights};
+use crate::embed::Embedder;
+use crate::error::Result;
+use crate::exact_names::{Names, name_keys};
+use crate::language::Language;
+use crate::lexical::{Analysis, Entry, LexicalIndex, LexicalSearcher};
+use crate::query::{Filter, Query};
+use crate::ranker::features::Sample;
+use crate::search::{DenseLeg, Row, Searcher, ToolLanguages, Words, words};
+use crate::snapshot;
+use crate::store::{Followed, StoredTool};
+use crate::tool::{Tool, ToolId};
+
+pub use crate::exact_names::AskedName;
+pub use crate::lexical::{CatalogStatistics, NearWord, STEPS_PER_WEIGHT};
+pub use crate::search::{Probe, ProbeTerm, ProbeVector, TextTerms};
+pub use crate::text::Term;
+
+/// What has to be kept of a tool, so that it is found without reading it.
+#[derive(Clone, Debug)]
+pub struct Footprint {
+    /// Its terms and words.
+    pub analysis: Analysis,
+    /// Its name without case and separators, and the same with its server before it.
+    pub name_keys: [String; 2],
+    /// Its language.
+    pub language: Language,
+    /// As [`Filter`] reads its hints.
+    pub read_only: bool,
+    /// As [`Filter`] reads its hints.
+    pub destructive: bool,
+}
+
+impl Footprint {
+    /// Of this tool, in a catalog with these field weights.
+    pub fn of(tool: &Tool, weights: &Weights) -> Self {
+        let has = |filter: Filter| filter.accepts(tool);
+        Footprint {
+            analysis: Analysis::of(tool, weights),
+            name_keys: name_keys(&tool.id),
+            language: Row::language_of(tool),
+            read_only: has(Filter {
+                read_only: Some(true),
+                ..Filter::default()
+            }),
+            destructive: has(Filter {
+                destructive: Some(true),
+                ..Filter::default()
+            }),
+        }
+    }
+}
+
+/// The footprints of these tools, in their order.
+pub fn footprints(tools: &[&Tool], weights: &Weights) -> Vec<Footprint> {
+    let footprint = |tool: &&Tool| Footprint::of(tool, weights);
+    tools.par_iter().map(footprint).collect()
+}
+
+/// The vectors of each tool's views, in their order.
+///
+/// # Errors
+/// [`crate::Error::Embedder`].
+pub fn embed_views(embedder: &dyn Embedder, tools: &[&Tool]) -> Result<Vec<Vec<Vec<f32>>>> {
+    let texts = |tool: &&Tool| -> Vec<String> {
+        let texts = document::views(tool);
+        let views = embedder.views().iter();
+        views.map(|&view| texts[view as usize].clone()).collect()
+    };
+    let embed = |texts: &[String]| {
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        embedder.embed_tools(&texts)
+    };
+    if embedder.is_instant() {
+        return tools.par_iter().map(|tool| embed(&texts(tool))).collect();
+    }
+    // A slow one has threads of its own, and a size of batch that suits it.
+    let texts: Vec<Vec<String>> = tools.iter().map(texts).collect();
+    let mut vectors = Vec::new();
+    for batch in texts.concat().chunks(embedder.batch().max(1)) {
+        vectors.extend(embed(batch)?);
+    }
+    let mut vectors = vectors.into_iter();
+    Ok(texts
+        .iter()
+        .map(|texts| vectors.by_ref().take(texts.len()).collect())
+        .collect())
+}
+
+impl Searcher {
+    /// The embedders of its legs.
+    pub fn embedders(&self) -> impl Iterator<Item = &Arc<dyn Embedder>> {
+        self.legs.iter().map(|leg| &leg.embedder)
+    }
+
+    /// What the tools of a query are looked for by, in a catalog with the settings and embedders of
+    /// this one and with these statistics.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidQuery`].
+    pub fn probe(&self, query: &Query, statistics: &Arc<CatalogStatistics>) -> Result<Probe> {
+        let settings = &self.settings.lexical;
+        let lexical = LexicalSearcher::without_tools(settings, Arc::clone(statistics));
+        let legs = self.embedders().map(|embedder| DenseLeg {
+            is_elsewhere: true,
+            ..leg_without_vectors(embedder)
+        });
+        self.over(Vec::new(), legs.collect(), lexical, statistics)
+            .probe_of(query)
+    }
+
+    /// A searcher of these tools in place of its own.
+    fn over(
+        &self,
+        rows: Vec<Arc<Row>>,
+        legs: Vec<DenseLeg>,
+        lexical: LexicalSearcher,
+        statistics: &Arc<CatalogStatistics>,
+    ) -> Searcher {
+        let ids: Vec<&ToolId> = rows.iter().map(|row| &row.stored.id).collect();
+        let names = Arc::new(Names::new(&ids));
+        Searcher {
+            version: self.version.clone(),
+            followed: self.followed.clone(),
+            settings: self.settings.clone(),
+            unsaved_tools: 0,
+            is_verified: AtomicBool::new(true),
+            memory_bytes: 0,
+            needs_writer: false,
+            languages: Arc::new(ToolLanguages::within(&rows, &statistics.languages)),
+            words: Words::within(lexical, Arc::clone(statistics)),
+            translator: OnceLock::new(),
+            names,
+            duplicates: Arc::default(),
+            legs,
+            cost_model: Arc::clone(&self.cost_model),
+            ranker: self.ranker.clone(),
+            own_ranker: self.own_ranker.clone(),
+            missing_embedder: self.missing_embedder.clone(),
+            memory: self.memory.clone(),
+            sample: None,
+            tags: OnceLock::new(),
+            rows,
+        }
+    }
+}
+
+/// A tool of a [`Part`].
+#[derive(Clone, Debug)]
+pub struct PartTool {
+    /// The tool.
+    pub tool: Tool,
+    /// As it is stored.
+    pub json: String,
+    /// True if it was not found but chosen at random, to stand for tools that are not here. What the
+    /// ranker says of the answer as a whole depends on how all tools score.
+    pub is_sample: bool,
+}
+
+/// Tools that may be hits of a query.
+pub struct Part {
+    /// By id.
+    rows: Vec<Arc<Row>>,
+    /// In the same order.
+    analyses: Vec<Analysis>,
+    /// In the same order: [`PartTool::is_sample`].
+    is_sample: Vec<bool>,
+}
+
+/// Vectors by the hashes of their texts.
+pub type VectorsByText = HashMap<TextHash, Vec<f32>>;
+
+impl Part {
+    /// These tools of a catalog with these field weights. One that occurs twice counts once.
+    pub fn new(mut tools: Vec<PartTool>, weights: &Weights) -> Self {
+        tools.sort_unstable_by(|one, other| one.tool.id.cmp(&other.tool.id));
+        tools.dedup_by(|one, other| one.tool.id == other.tool.id);
+        let is_sample = tools.iter().map(|tool| tool.is_sample).collect();
+        let read = tools.into_par_iter().enumerate();
+        let (rows, analyses) = read
+            .map(|(place, PartTool { tool, json, .. })| {
+                let analysis = Analysis::of(&tool, weights);
+                let stored = StoredTool::new(place as u64 + 1, &tool, json);
+                (Arc::new(Row::of_tool(stored, Arc::new(tool))), analysis)
+            })
+            .unzip();
+        Part {
+            rows,
+            analyses,
+            is_sample,
+        }
+    }
+
+    /// The terms of all tools, whose frequencies have to be known.
+    pub fn terms(&self) -> HashSet<&str> {
+        let terms = self
+            .analyses
+            .iter()
+            .flat_map(|analysis| analysis.terms.keys());
+        terms.map(String::as_str).collect()
+    }
+
+    /// The texts whose vectors a slow embedder has to have, each once.
+    pub fn texts(&self, embedder: &dyn Embedder) -> HashSet<TextHash> {
+        let rows = self.rows.iter();
+        rows.flat_map(|row| row.stored.texts_of(embedder.views()))
+            .copied()
+            .collect()
+    }
+
+    /// A searcher of these tools, with all else of `base`. `vectors` has those of slow embedders, by
+    /// their ids; instant ones embed now.
+    ///
+    /// # Errors
+    /// [`crate::Error::Embedder`], [`crate::Error::Derived`].
+    pub fn searcher(
+        self,
+        base: &Searcher,
+        statistics: CatalogStatistics,
+        vectors: &HashMap<String, VectorsByText>,
+        generation: u64,
+    ) -> Result<Searcher> {
+        let statistics = Arc::new(statistics);
+        let entries = self.rows.iter().zip(&self.analyses);
+        let entries = entries.map(|(row, analysis)| Entry::of(row.stored.key, analysis));
+        let lexical = LexicalIndex::of_entries(entries)?.searcher_within(
+            &words::ordinals(&self.rows),
+            &base.settings.lexical,
+            Some(Arc::clone(&statistics)),
+        )?;
+        let none = HashMap::new();
+        let leg = |embedder: &Arc<dyn Embedder>| {
+            let vectors = vectors.get(embedder.id()).unwrap_or(&none);
+            let leg = snapshot::leg_of_part(embedder, &self.rows, vectors)?;
+            let pending = statistics.pending.get(embedder.id()).copied();
+            Ok(DenseLeg {
+                pending: leg.pending.max(pending.unwrap_or_default()),
+                ..leg
+            })
+        };
+        let legs = base.embedders().map(leg).collect::<Result<_>>()?;
+        let sample = sample(self.is_sample, statistics.tools);
+        let searcher = base.over(self.rows, legs, lexical, &statistics);
+        Ok(Searcher {
+            followed: searcher.followed.clone().map(|followed| Followed {
+                generation,
+                ..followed
+            }),
+            sample,
+            ..searcher
+        })
+    }
+}
+
+/// `None` without a sample: then all tools of the catalog are here.
+fn sample(is_chosen: Vec<bool>, tools: u64) -> Option<Sample> {
+    let chosen = is_chosen.iter().filter(|is_chosen| **is_chosen).count();
+    let found = is_chosen.len() - chosen;
+    let others = (tools as f64 - found as f64).max(chosen as f64);
+    (chosen > 0).then(|| Sample {
+        is_chosen,
+        weight: others / chosen as f64,
+    })
+}
+
+fn leg_without_vectors(embedder: &Arc<dyn Embedder>) -> DenseLeg {
+    DenseLeg {
+        vectors: Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions()),
+        embedder: Arc::clone(embedder),
+        graph: None,
+        pending: 0,
+        damaged: 0,
+        unsaved: 0,
+        is_elsewhere: false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

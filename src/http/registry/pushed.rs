@@ -1,0 +1,147 @@
+//! A catalog that is pushed down: its tools are looked for in the store.
+
+use std::sync::Arc;
+
+use tokio::task::block_in_place;
+use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
+
+use super::super::error::{ApiResult, pushed_down_unavailable};
+use super::{OpenCatalog, Shared};
+use crate::finder::snapshot::SnapshotSource;
+use crate::store::{ListedTools, PageOf, PushedStats, SharedStore, StoreError};
+
+/// The tools of a catalog that is pushed down.
+pub struct Pushed<'a> {
+    store: &'a SharedStore,
+    id: i64,
+}
+
+impl OpenCatalog {
+    /// Its tools, if it is pushed down.
+    pub fn pushed(&self) -> Option<Pushed<'_>> {
+        let Shared { store, catalog } = self.shared.as_ref()?;
+        catalog.is_pushed_down().then(|| Pushed {
+            store,
+            id: catalog.id,
+        })
+    }
+
+    /// Number of tools.
+    pub fn tool_count(&self) -> usize {
+        match &self.shared {
+            Some(shared) if shared.catalog.is_pushed_down() => shared.catalog.total(),
+            _ => self.searcher().len(),
+        }
+    }
+
+    /// What answers a query: the newest snapshot, or one with the tools that may be hits.
+    ///
+    /// # Errors
+    /// 422 for an invalid query; 503 where the tools are in the store and that is away.
+    pub async fn searcher_for(&self, query: &Query) -> ApiResult<Arc<Searcher>> {
+        match self.pushed() {
+            Some(pushed) => pushed.searcher_for(&self.searcher(), query).await,
+            None => Ok(self.searcher()),
+        }
+    }
+
+    /// The tool with this id.
+    ///
+    /// # Errors
+    /// 503 where the tools are in the store and that is away.
+    pub async fn tool(&self, id: &ToolId) -> ApiResult<Option<Arc<Tool>>> {
+        match self.pushed() {
+            Some(pushed) => pushed.tool(id).await,
+            None => Ok(self.searcher().tool(id)),
+        }
+    }
+}
+
+impl Pushed<'_> {
+    async fn searcher_for(&self, base: &Arc<Searcher>, query: &Query) -> ApiResult<Arc<Searcher>> {
+        let found = self.store.searcher_for(self.id, base, query).await;
+        Ok(Arc::new(answered(found)?))
+    }
+
+    async fn tool(&self, id: &ToolId) -> ApiResult<Option<Arc<Tool>>> {
+        let found = self.store.tool_of(self.id, id).await;
+        Ok(answered(found)?.map(Arc::new))
+    }
+
+    /// A page of them.
+    ///
+    /// # Errors
+    /// 503 without the store.
+    pub async fn page(&self, page: &PageOf) -> ApiResult<ListedTools> {
+        answered(self.store.page_of(self.id, page).await)
+    }
+
+    /// The ids of those that pass a filter.
+    ///
+    /// # Errors
+    /// 503 without the store.
+    pub async fn ids_passing(&self, filter: &Filter) -> ApiResult<Vec<ToolId>> {
+        answered(self.store.ids_passing(self.id, filter).await)
+    }
+
+    /// Their most frequent tags, with the number of tools, and how many different ones there are.
+    ///
+    /// # Errors
+    /// 503 without the store.
+    pub async fn tags(&self, limit: usize) -> ApiResult<(Vec<(String, usize)>, usize)> {
+        answered(self.store.tags_of(self.id, limit).await)
+    }
+
+    /// Sizes.
+    ///
+    /// # Errors
+    /// 503 without the store.
+    pub async fn stats(&self) -> ApiResult<PushedStats> {
+        answered(self.store.pushed_stats(self.id).await)
+    }
+}
+
+fn answered<T>(answer: Result<T, StoreError>) -> ApiResult<T> {
+    answer.map_err(|error| match error {
+        StoreError::Unreachable(_) | StoreError::ReadOnly(_) | StoreError::Refused(_) => {
+            pushed_down_unavailable(error)
+        }
+        error => error.into(),
+    })
+}
+
+/// Snapshots of a served catalog for those who cannot wait asynchronously: the agent, the gateway.
+pub struct ServedSnapshots(pub Arc<OpenCatalog>);
+
+impl ServedSnapshots {
+    /// Waits for the store, on a thread that may block or on one of the server's runtime.
+    fn wait<T>(pushed: &Pushed<'_>, work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+        block_in_place(|| pushed.store.block_on(work))
+    }
+}
+
+impl SnapshotSource for ServedSnapshots {
+    fn snapshot(&self) -> Arc<Searcher> {
+        self.0.searcher()
+    }
+
+    fn snapshot_for(&self, query: &Query) -> Result<Arc<Searcher>, String> {
+        let Some(pushed) = self.0.pushed() else {
+            return Ok(self.snapshot());
+        };
+        let base = self.snapshot();
+        Self::wait(&pushed, pushed.searcher_for(&base, query)).map_err(|error| error.message)
+    }
+
+    fn find_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        let Some(pushed) = self.0.pushed() else {
+            return self.snapshot().tool(id);
+        };
+        // Without the store it is as if there were none.
+        Self::wait(&pushed, pushed.tool(id)).ok().flatten()
+    }
+
+    fn tool_count(&self) -> usize {
+        self.0.tool_count()
+    }
+}
