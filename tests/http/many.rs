@@ -65,7 +65,7 @@ fn make_catalogs(data: &Path) {
             panic!("{created:?}");
         };
         let change = Change::Upsert(vec![first_tool()]);
-        store.block_on(store.commit(first.id, &[&change])).unwrap();
+        store.block_on(store.commit(first.id, &[&change], &[])).unwrap();
     });
     if made.is_some() {
         let copied = shared_store::text(data, COPY_FIRST);
