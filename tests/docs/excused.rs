@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 24] = [
+const LIST: [Excused; 25] = [
     excused(
         "make ",
         Instead::Target,
@@ -58,6 +58,11 @@ const LIST: [Excused; 24] = [
         "needs a model",
     ),
     excused("toolscout doctor --llm", Instead::Help, "needs a model"),
+    excused(
+        "toolscout agent --profile web-search",
+        Instead::Help,
+        "needs a model and a key",
+    ),
     excused(
         "toolscout enrich --llm http:",
         Instead::Help,
