@@ -118,7 +118,7 @@ impl Args {
             context.use_catalog(catalog);
         }
         context.check_catalog()?;
-        self.agent.llm.check_model_is_named()?;
+        self.agent.llm.check()?;
         let pool = self.agent.pool()?;
         let source = self.agent.source(&context, pool.clone(), None)?;
         // Opened after the source, which creates the catalog if there are skills.
@@ -234,7 +234,17 @@ impl AgentArgs {
         let (model, tools) = self.llm.model()?;
         let data = context.settings.data.clone();
         let environment = |name: &str| std::env::var(name).ok();
+        let wants_search = builtins.web_search.is_some();
         let builtins = builtins.registry(environment)?;
+        if wants_search
+            && !builtins
+                .definitions()
+                .any(|tool| tool.id.name() == "web_search")
+        {
+            print_stderr(
+                "web_search is off: set TAVILY_API_KEY, or SEARXNG_URL to the address of a SearXNG server",
+            );
+        }
         // Built once without a catalog, so that a mistake in a service is reported now.
         Operations::new(&services, environment, Arc::new(|_| None))?;
         Ok(Box::new(move |catalog| {
@@ -404,6 +414,9 @@ impl Terminal {
                         // The end of its call ends the question too.
                         is_stopping = true;
                         self.agent.stop(&OwnerScope::All, stream.conversation());
+                    } else if Command::parse(&line).is_some() {
+                        print_stderr("answer the question first; /stop refuses the call and stops");
+                        self.ask()?;
                     } else {
                         self.answer_question(&line)?;
                     }

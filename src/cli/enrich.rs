@@ -110,7 +110,7 @@ impl Args {
             print_stderr("nothing was sent");
             return Ok(Outcome::Failure);
         }
-        self.llm.check_model_is_named()?;
+        self.llm.check()?;
         let (model, _) = self.llm.model()?;
         let interrupt = Interrupt::listen()?;
         if self.yes && plan.tools > 0 {

@@ -122,8 +122,8 @@ impl LlmArgs {
         self.llm_wait.map(Duration::from_secs)
     }
 
-    /// Refuses a provider of many models where none of them is named.
-    pub fn check_model_is_named(&self) -> Result<()> {
+    /// Refuses a provider of many models where none of them is named, and one without its key.
+    pub fn check(&self) -> Result<()> {
         let has_many = self
             .provider()
             .filter(|provider| provider.key_variable.is_some());
@@ -132,6 +132,14 @@ impl LlmArgs {
             bail!(
                 "{name} has many models: name one with --model or TOOLSCOUT_MODEL; `toolscout doctor --llm {name}` lists them"
             );
+        }
+        let named = self
+            .provider()
+            .filter(|provider| provider.name == self.named());
+        let variable = named.and_then(|provider| provider.key_variable);
+        if let (Some(variable), None) = (variable, self.key()) {
+            let name = self.named();
+            bail!("{name} wants a key: set {variable}, TOOLSCOUT_LLM_KEY or --llm-key");
         }
         Ok(())
     }
@@ -176,13 +184,14 @@ mod tests {
 
     #[test]
     fn a_provider_of_many_models_wants_a_name() {
-        let checked = |flags: &[&str]| parsed(flags).check_model_is_named();
+        let checked = |flags: &[&str]| parsed(flags).check();
         let error = checked(&["--llm", "openai"]).unwrap_err();
         assert!(
             error.to_string().contains("name one with --model"),
             "{error}"
         );
-        assert!(checked(&["--llm", "openai", "--model", "m"]).is_ok());
+        let with_key = ["--llm", "openai", "--model", "m", "--llm-key", "k"];
+        assert!(checked(&with_key).is_ok());
         assert!(checked(&["--llm", "http://127.0.0.1:8080/v1"]).is_ok());
     }
 }

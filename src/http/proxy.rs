@@ -155,10 +155,13 @@ async fn answer(app: &App, dialect: Dialect, request: Request) -> Result<ProxyAn
         .map_err(body_error)?;
     app.model_bodies.fit(&mut reserved, body.len());
     if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
-        return agent::answer(app, &sender, &headers, question).await;
+        headers::check_for_agent(&headers)?;
+        let answer = agent::answer(app, &sender, &headers, question).await?;
+        let ignored = headers::ignored(app.proxy.as_ref(), &headers);
+        return Ok(with_ignored(answer, ignored));
     }
     let proxy = configured(app, Some(&body))?;
-    let ignored = headers::ignored(&proxy, &headers);
+    let ignored = headers::ignored(Some(&proxy), &headers);
     let request = ProxyRequest {
         dialect,
         id: id.map(|RequestId(id)| id).unwrap_or_default(),
@@ -171,11 +174,15 @@ async fn answer(app: &App, dialect: Dialect, request: Request) -> Result<ProxyAn
         body,
         reserved: Some(reserved),
     };
-    let mut answer = proxy.answer(request).await?;
+    Ok(with_ignored(proxy.answer(request).await?, ignored))
+}
+
+/// The answer, with the names of headers that are not known.
+fn with_ignored(mut answer: ProxyAnswer, ignored: Option<HeaderValue>) -> ProxyAnswer {
     if let Some(ignored) = ignored {
         answer.headers.insert(headers::IGNORED, ignored);
     }
-    Ok(answer)
+    answer
 }
 
 /// As for any body, with what to do where a request to a model is too long.
@@ -203,6 +210,12 @@ fn configured(app: &App, body: Option<&Bytes>) -> Result<Proxy, Problem> {
              one, or start the server with --llm URL"
         );
         return Err(Failure::new(404, "model_not_found", message).into());
+    }
+    if has_agent(app) && body.is_some() {
+        let message = format!(
+            "the body is no JSON object with a `model`; the only model here is {AGENT_MODEL:?}"
+        );
+        return Err(Failure::new(400, "invalid_request", message).into());
     }
     let message = "this server has no model to pass requests to; start it with --llm URL";
     Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "no_model", message).into())

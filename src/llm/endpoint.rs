@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
 
 use crate::clock::millis;
+use crate::llm::provider::WORDS;
 use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder};
 use crate::llm::{Api, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, text_excerpt};
 use crate::tls::root_cause;
@@ -92,7 +93,9 @@ impl Endpoint {
             reason,
         };
         if !config.base_url.contains("://") {
-            return Err(invalid("start it with http:// or https://".to_owned()));
+            return Err(invalid(format!(
+                "start it with http:// or https://, or name {WORDS}"
+            )));
         }
         let base = config.base_url.trim_end_matches('/');
         let text = format!("{base}{}", config.api.path());

@@ -46,6 +46,9 @@ pub const PROVIDERS: [Provider; 4] = [
     },
 ];
 
+/// Their words, for messages.
+pub const WORDS: &str = "ollama, openai, anthropic or openrouter";
+
 impl Provider {
     /// The provider of a word, or of its base URL.
     pub fn of(word_or_url: &str) -> Option<Provider> {
@@ -58,6 +61,15 @@ impl Provider {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_word_is_in_messages() {
+        assert!(
+            PROVIDERS
+                .iter()
+                .all(|provider| WORDS.contains(provider.name))
+        );
+    }
 
     #[test]
     fn a_provider_is_found_by_its_word_and_its_address() {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Check;
 use crate::cli::llm::LlmArgs;
+use crate::llm::provider::WORDS;
 use crate::printable::{counted, excerpt, line};
 use crate::tls::{blocking_client, root_cause};
 
@@ -37,12 +38,20 @@ enum Problem {
 pub fn check(llm: &LlmArgs) -> Check {
     const NAME: &str = "language model";
     if let Some(script) = llm.script() {
+        if !script.is_file() {
+            let detail = format!("there is no file {}", line(&script.to_string_lossy()));
+            return Check::broken(NAME, detail, "correct --llm or TOOLSCOUT_LLM");
+        }
         return Check::ok(
             NAME,
             format!("the script {}", line(&script.to_string_lossy())),
         );
     }
     let url = llm.base_url().unwrap_or_default();
+    if !url.contains("://") {
+        let detail = format!("{} is neither a provider nor a URL", line(url));
+        return Check::broken(NAME, detail, format!("name {WORDS}, or begin with http://"));
+    }
     let (models, is_ollama) = match listed_models(llm) {
         Ok(listed) => listed,
         Err(Problem::Unreachable(reason)) if !llm.is_chosen() => {

@@ -38,9 +38,27 @@ pub fn defer_choice(headers: &HeaderMap) -> ApiResult<DeferChoice> {
     })
 }
 
+/// Checks the headers of a question to our agent, which searches the catalog of the server.
+///
+/// # Errors
+/// 400 for a value that would be refused of a model too, and for a catalog.
+pub fn check_for_agent(headers: &HeaderMap) -> ApiResult<()> {
+    defer_choice(headers)?;
+    if !headers.contains_key(CATALOG) {
+        return Ok(());
+    }
+    let message = "our agent searches the catalog of the server; leave out X-Toolscout-Catalog, or name a profile of \
+                   another catalog with X-Toolscout-Profile";
+    Err(ApiError::invalid(
+        StatusCode::BAD_REQUEST,
+        "invalid_header",
+        message,
+    ))
+}
+
 /// The names of headers that look like these and are not known, for the client; the log is told of
 /// each once.
-pub fn ignored(proxy: &Proxy, headers: &HeaderMap) -> Option<HeaderValue> {
+pub fn ignored(proxy: Option<&Proxy>, headers: &HeaderMap) -> Option<HeaderValue> {
     let unknown = headers
         .keys()
         .filter(|name| name.as_str().starts_with(OWN) && ![DEFER, CATALOG, PROFILE].contains(name));
@@ -49,7 +67,7 @@ pub fn ignored(proxy: &Proxy, headers: &HeaderMap) -> Option<HeaderValue> {
         .map(|name| printable::name(name.as_str()))
         .collect();
     for header in &names {
-        if proxy.is_said_first(&format!("header {header}")) {
+        if proxy.is_none_or(|proxy| proxy.is_said_first(&format!("header {header}"))) {
             tracing::warn!(
                 header,
                 "a header of a request is not known; there are X-Toolscout-Defer, X-Toolscout-Catalog and X-Toolscout-Profile"
