@@ -8,6 +8,7 @@ mod view;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::mem;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -390,12 +391,10 @@ impl Terminal {
     async fn answer(&mut self, question: String) -> Result<Outcome> {
         let mut question = Question::new(question)
             .in_conversation(self.conversation.clone())
-            .asked_by(user());
+            .asked_by(user())
+            .limited_to(self.tools.clone());
         if let Some(identity) = &self.identity {
             question = question.on_behalf_of(identity.clone());
-        }
-        if let Some(tools) = &self.tools {
-            question = question.limited_to(tools.clone());
         }
         let mut stream = self
             .agent
@@ -525,15 +524,19 @@ impl Terminal {
             // Lines of a file are all questions.
             match Command::parse(&line).filter(|_| self.is_attended) {
                 None => outcome = self.answer(line).await?,
-                Some(Command::Quit) => return Ok(outcome),
-                Some(command) => self.carry_out(command)?,
+                Some(command) => {
+                    if self.carry_out(command)?.is_break() {
+                        return Ok(outcome);
+                    }
+                }
             }
         }
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<()> {
+    /// Breaks where the program is to end.
+    fn carry_out(&mut self, command: Command) -> Result<ControlFlow<()>> {
         match command {
-            Command::Quit => {}
+            Command::Quit => return Ok(ControlFlow::Break(())),
             Command::Help => print_stderr(HELP),
             Command::Unknown => print_stderr("there is no such command; /help lists them"),
             Command::New => {
@@ -550,7 +553,7 @@ impl Terminal {
                 }
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The ids of the tools that the conversation has loaded.

@@ -17,7 +17,7 @@ use toolscout_index::{Embedder, Settings, Tool};
 use super::tables::{KeptEmbedder, Tables, execute, install_extensions, prepare_to_keep};
 use super::write::{PushedWriter, is_same, put_vectors};
 use crate::store::error::StoreError;
-use crate::store::row::{parse_settings, text, tool};
+use crate::store::row::{parse_settings, text, tool_of};
 use crate::store::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 
 /// How often a node looks for catalogs to push down, and for tools to embed.
@@ -233,12 +233,23 @@ impl SharedStore {
             .bind(tables.catalog)
             .execute(&mut *transaction)
             .await?;
-        sqlx::query("UPDATE catalogs SET is_pushed_down = false WHERE id = $1")
-            .bind(tables.catalog)
-            .execute(&mut *transaction)
-            .await?;
-        self.announce(&mut transaction, "catalogs").await?;
+        self.mark(&mut transaction, tables, false).await?;
         Ok(transaction.commit().await?)
+    }
+
+    /// Tells nodes where the tools of a catalog are looked for from now on.
+    async fn mark(
+        &self,
+        connection: &mut PgConnection,
+        tables: Tables,
+        is_pushed_down: bool,
+    ) -> Result<(), StoreError> {
+        sqlx::query("UPDATE catalogs SET is_pushed_down = $2 WHERE id = $1")
+            .bind(tables.catalog)
+            .bind(is_pushed_down)
+            .execute(&mut *connection)
+            .await?;
+        self.announce(connection, "catalogs").await
     }
 
     async fn set_pushed_down(
@@ -247,11 +258,7 @@ impl SharedStore {
         tables: Tables,
     ) -> Result<(), StoreError> {
         let mut transaction = connection.begin().await?;
-        sqlx::query("UPDATE catalogs SET is_pushed_down = true WHERE id = $1")
-            .bind(tables.catalog)
-            .execute(&mut *transaction)
-            .await?;
-        self.announce(&mut transaction, "catalogs").await?;
+        self.mark(&mut transaction, tables, true).await?;
         transaction.commit().await?;
         tracing::info!(
             catalog = tables.catalog,
@@ -409,8 +416,7 @@ impl Kept {
         .await?;
         let mut tools = Vec::with_capacity(rows.len());
         for row in rows {
-            let (id, json): (String, String) = (row.try_get("id")?, row.try_get("json")?);
-            tools.push(tool(&id, &json, row.try_get("hash")?)?);
+            tools.push(tool_of(&row)?);
         }
         let last = tools.last().map(|tool| tool.id.to_string());
         let writer =
@@ -552,12 +558,10 @@ async fn missing(
         .await?;
     let mut missing = Vec::with_capacity(rows.len());
     for row in rows {
-        let (id, json): (String, String) = (row.try_get("id")?, row.try_get("json")?);
-        let hash: Vec<u8> = row.try_get("hash")?;
         missing.push(Missing {
             key: row.try_get("key")?,
-            tool: tool(&id, &json, hash.clone())?,
-            hash,
+            tool: tool_of(&row)?,
+            hash: row.try_get("hash")?,
         });
     }
     Ok(missing)
