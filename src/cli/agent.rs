@@ -144,16 +144,19 @@ impl Args {
             pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
             pool.settled(MCP_START_TIMEOUT).await;
             if let Some(tools) = &tools {
-                warn_of_mistakes(&tools.profile, &catalog.searcher());
+                let policies = agent.gate().policies();
+                warn_of_mistakes(&tools.profile, &catalog.searcher(), policies);
             }
             let count = match &tools {
                 Some(tools) => tools.search.count(),
                 None => catalog.searcher().len(),
             };
-            if count < AgentConfig::default().search_from_tools {
+            let are_all_shown = count < AgentConfig::default().search_from_tools;
+            if are_all_shown {
                 print_stderr("few tools: all are shown, tool_search is off");
             }
             let mut terminal = Terminal::new(agent, conversation, context.printer);
+            terminal.are_all_shown = are_all_shown;
             terminal.identity = self.identity;
             terminal.profile = self.agent.policy.profile_file();
             terminal.tools = tools;
@@ -368,6 +371,8 @@ struct Terminal {
     input: Input,
     /// Stdin is a terminal: only then can its lines approve calls.
     is_attended: bool,
+    /// The model sees every tool of the catalog, without a search.
+    are_all_shown: bool,
 }
 
 impl Terminal {
@@ -384,6 +389,7 @@ impl Terminal {
             questions: Questions::default(),
             input: Input::default(),
             is_attended: io::stdin().is_terminal(),
+            are_all_shown: false,
         }
     }
 
@@ -545,7 +551,9 @@ impl Terminal {
             }
             Command::Tools => {
                 let loaded = self.loaded_tools()?;
-                if loaded.is_empty() {
+                if self.are_all_shown {
+                    print_stderr("all tools of the catalog: they are few");
+                } else if loaded.is_empty() {
                     print_stderr("none yet; a search loads those it finds");
                 }
                 for tool in loaded {

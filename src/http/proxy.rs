@@ -31,7 +31,7 @@ use crate::proxy::{
 
 pub use agent::KnownConversations;
 pub use bodies::BodyBudget;
-pub use routes::{below_other_bases, no_route};
+pub use routes::{below_other_bases, not_served};
 
 /// Bytes of a request: conversations hold images, and lists of tools are long.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
