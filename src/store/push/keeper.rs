@@ -31,10 +31,10 @@ const MAX_EMBEDDERS: usize = 8;
 /// The first part of the number of the lock that a keeper holds; the second is the catalog's.
 const LOCK: i32 = 0x7075_7368;
 
-/// When a catalog was last looked at, its generation then, and since when it has that.
+/// When a catalog was last looked at, and since when it has had about as many tools.
 struct Look {
     at: Instant,
-    generation: i64,
+    tools: i64,
     since: Instant,
 }
 
@@ -50,7 +50,8 @@ struct Kept {
 
 /// How far a catalog is.
 struct Progress {
-    generation: i64,
+    /// Those that are in its tables.
+    tools: i64,
     is_pushed_down: bool,
     /// False where it is to have no tables.
     is_wanted: bool,
@@ -182,8 +183,8 @@ impl SharedStore {
         }
         let kept_embedders = kept.register(connection).await?;
         let complete = self.embed_missing(connection, &kept, &kept_embedders).await;
-        // Vectors are indexed once the catalog rests: an index takes far longer to grow than to be made.
-        let is_at_rest = is_at_rest(looks, catalog, progress.generation);
+        // Vectors are indexed when no more are loaded: an index takes far longer to grow than to be made.
+        let is_at_rest = is_at_rest(looks, catalog, progress.tools);
         if !progress.is_pushed_down || is_at_rest {
             kept.create_indexes(connection, &kept_embedders).await?;
         }
@@ -201,7 +202,7 @@ impl SharedStore {
         tables: Tables,
     ) -> Result<Option<(Settings, Progress)>, StoreError> {
         let row = sqlx::query(
-            "SELECT generation, settings, is_pushed_down, stamp, filled_to,
+            "SELECT coalesce(pushed_catalogs.tools, 0) AS pushed, settings, is_pushed_down, stamp, filled_to,
                     coalesce(push_down, stamp IS NOT NULL OR catalogs.tools > $2) AS is_wanted
              FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE id = $1",
         )
@@ -211,7 +212,7 @@ impl SharedStore {
         .await?;
         let Some(row) = row else { return Ok(None) };
         let progress = Progress {
-            generation: row.try_get("generation")?,
+            tools: row.try_get("pushed")?,
             is_pushed_down: row.try_get("is_pushed_down")?,
             is_wanted: row.try_get("is_wanted")?,
             stamp: row.try_get("stamp")?,
@@ -341,16 +342,16 @@ impl SharedStore {
     }
 }
 
-/// Notes that a catalog was looked at. True if it has had this generation for a while.
-fn is_at_rest(looks: &mut Looks, catalog: i64, generation: i64) -> bool {
+/// Notes that a catalog was looked at. True if it has had about as many tools for a while.
+fn is_at_rest(looks: &mut Looks, catalog: i64, tools: i64) -> bool {
     let now = Instant::now();
-    let former = looks
+    let same = looks
         .get(&catalog)
-        .filter(|look| look.generation == generation);
-    let since = former.map_or(now, |look| look.since);
+        .filter(|look| (tools - look.tools).abs() <= look.tools / 100);
+    let (tools, since) = same.map_or((tools, now), |look| (look.tools, look.since));
     let look = Look {
         at: now,
-        generation,
+        tools,
         since,
     };
     looks.insert(catalog, look);
