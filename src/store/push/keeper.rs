@@ -50,7 +50,6 @@ struct Kept {
 
 /// How far a catalog is.
 struct Progress {
-    /// Those that are in its tables.
     tools: i64,
     is_pushed_down: bool,
     /// False where it is to have no tables.
@@ -185,8 +184,11 @@ impl SharedStore {
         let complete = self.embed_missing(connection, &kept, &kept_embedders).await;
         // Vectors are indexed when no more are loaded: an index takes far longer to grow than to be made.
         let is_at_rest = is_at_rest(looks, catalog, progress.tools);
-        if !progress.is_pushed_down || is_at_rest {
-            kept.create_indexes(connection, &kept_embedders).await?;
+        if is_at_rest || !progress.is_pushed_down {
+            let is_loaded =
+                is_at_rest || !has_grown(progress.tools, tables.count(connection).await?);
+            let with_vectors = if is_loaded { &kept_embedders[..] } else { &[] };
+            kept.create_indexes(connection, with_vectors).await?;
         }
         // Until then nodes have copies, which lack nothing.
         complete?;
@@ -202,7 +204,7 @@ impl SharedStore {
         tables: Tables,
     ) -> Result<Option<(Settings, Progress)>, StoreError> {
         let row = sqlx::query(
-            "SELECT coalesce(pushed_catalogs.tools, 0) AS pushed, settings, is_pushed_down, stamp, filled_to,
+            "SELECT catalogs.tools, settings, is_pushed_down, stamp, filled_to,
                     coalesce(push_down, stamp IS NOT NULL OR catalogs.tools > $2) AS is_wanted
              FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE id = $1",
         )
@@ -212,7 +214,7 @@ impl SharedStore {
         .await?;
         let Some(row) = row else { return Ok(None) };
         let progress = Progress {
-            tools: row.try_get("pushed")?,
+            tools: row.try_get("tools")?,
             is_pushed_down: row.try_get("is_pushed_down")?,
             is_wanted: row.try_get("is_wanted")?,
             stamp: row.try_get("stamp")?,
@@ -347,7 +349,7 @@ fn is_at_rest(looks: &mut Looks, catalog: i64, tools: i64) -> bool {
     let now = Instant::now();
     let same = looks
         .get(&catalog)
-        .filter(|look| (tools - look.tools).abs() <= look.tools / 100);
+        .filter(|look| !has_grown(look.tools, tools));
     let (tools, since) = same.map_or((tools, now), |look| (look.tools, look.since));
     let look = Look {
         at: now,
@@ -356,6 +358,11 @@ fn is_at_rest(looks: &mut Looks, catalog: i64, tools: i64) -> bool {
     };
     looks.insert(catalog, look);
     now - since >= LOOK
+}
+
+/// Whether many tools were added to so many.
+fn has_grown(before: i64, now: i64) -> bool {
+    now - before > before / 100
 }
 
 /// A tool without vectors.
@@ -480,7 +487,8 @@ impl Kept {
         self.tables.embedders(connection).await
     }
 
-    /// Creates the indexes that are missing, and those whose creation was interrupted anew.
+    /// Creates the indexes that are missing, and those whose creation was interrupted anew; of vectors
+    /// those of these embedders.
     async fn create_indexes(
         &self,
         connection: &mut PgConnection,

@@ -157,6 +157,15 @@ impl Tables {
         Ok(embedders)
     }
 
+    /// Tools of the catalog, whether its tables have them already or not.
+    pub async fn count(self, connection: &mut PgConnection) -> Result<i64, StoreError> {
+        let count = sqlx::query_scalar("SELECT tools FROM catalogs WHERE id = $1")
+            .bind(self.catalog)
+            .fetch_optional(connection)
+            .await?;
+        count.ok_or(StoreError::Deleted)
+    }
+
     /// The indexes that searches need, each by name with what creates it. They take long for many
     /// tools, so each is created while the tables are written to.
     pub fn indexes(self, embedders: &[KeptEmbedder], vectors: &[i64]) -> Vec<(String, String)> {
