@@ -5,13 +5,19 @@
 //! `toolscout eval` times with it.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use divan::Bencher;
 use tempfile::TempDir;
+use toolscout::config::ProfileSettings;
 use toolscout::eval::EvalSet;
 use toolscout::eval::scale::resized;
+use toolscout::finder::ToolSearch as _;
+use toolscout::finder::search::SearchRequest;
+use toolscout::gate::{Gate, Policies};
+use toolscout::profiles::{ProfiledSearch, ToolProfile};
 use toolscout_index::embed::Hashing;
 use toolscout_index::{Catalog, DataDir, Mode, Options, Query};
 
@@ -35,6 +41,42 @@ fn dense(bencher: Bencher, tools: usize) {
 #[divan::bench(args = SIZES)]
 fn hybrid(bencher: Bencher, tools: usize) {
     search(bencher, tools, Mode::Hybrid);
+}
+
+/// A search of a profile that lets every second server in.
+#[divan::bench(args = SIZES)]
+fn hybrid_in_a_profile(bencher: Bencher, tools: usize) {
+    let set = EvalSet::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures"))
+        .expect("the fixtures are whole");
+    let (_folder, catalog) = catalog_of(&set, tools);
+    let servers: BTreeSet<String> = catalog
+        .searcher()
+        .tools()
+        .map(|tool| tool.id.server().to_owned())
+        .collect();
+    let settings = ProfileSettings {
+        servers: Some(servers.into_iter().step_by(2).collect()),
+        ..ProfileSettings::default()
+    };
+    let profile = Arc::new(ToolProfile::new("half", &settings));
+    let gate = Arc::new(Gate::new(Policies::default()));
+    let search = ProfiledSearch::new(Arc::new(catalog), profile, gate);
+    let requests: Vec<SearchRequest> = set
+        .queries
+        .iter()
+        .map(|query| SearchRequest {
+            queries: vec![query.text.clone()],
+            ..SearchRequest::default()
+        })
+        .collect();
+    let next = Cell::new(0);
+    let in_turn = || {
+        next.set((next.get() + 1) % requests.len());
+        &requests[next.get()]
+    };
+    bencher
+        .with_inputs(in_turn)
+        .bench_local_values(|request| search.search(request));
 }
 
 fn search(bencher: Bencher, tools: usize, mode: Mode) {

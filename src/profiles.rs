@@ -279,9 +279,9 @@ impl ToolSearch for ProfiledSearch {
         let ids = self.ids();
         let mut request = request.clone();
         if request.filter.ids.is_empty() {
-            request.filter.ids = BTreeSet::clone(&ids);
+            request.filter.ids = Arc::clone(&ids);
         } else {
-            request.filter.ids.retain(|id| ids.contains(id));
+            Arc::make_mut(&mut request.filter.ids).retain(|id| ids.contains(id));
         }
         // An empty filter would let every tool in.
         if request.filter.ids.is_empty() {
@@ -425,10 +425,10 @@ mod tests {
             queries: vec!["mail".into()],
             ..SearchRequest::default()
         };
-        request.filter.ids.insert("mail/send".into());
+        Arc::make_mut(&mut request.filter.ids).insert("mail/send".into());
         assert!(search.search(&request).hits.is_empty());
         let empty = searched("servers = ['none']");
-        request.filter.ids.clear();
+        request.filter.ids = Arc::default();
         assert!(empty.search(&request).hits.is_empty());
     }
 

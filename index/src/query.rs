@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -108,8 +109,8 @@ pub struct Filter {
     pub servers: BTreeSet<String>,
     /// Only tools with at least one of these tags.
     pub tags: BTreeSet<String>,
-    /// Only these ids.
-    pub ids: BTreeSet<String>,
+    /// Only these ids. Shared, since a part of a large catalog has many.
+    pub ids: Arc<BTreeSet<String>>,
     /// Only tools whose read-only hint is this; an absent hint counts as `false`, MCP's default.
     pub read_only: Option<bool>,
     /// Only tools whose destructive hint is this; an absent hint counts as `true` unless the tool
@@ -130,8 +131,11 @@ impl Filter {
 
     /// The part of the filter that needs only the id, not the tool.
     pub fn accepts_id(&self, id: &ToolId) -> bool {
-        (self.servers.is_empty() || self.servers.contains(id.server()))
-            && (self.ids.is_empty() || self.ids.contains(id.as_str()))
+        self.accepts_server(id) && (self.ids.is_empty() || self.ids.contains(id.as_str()))
+    }
+
+    pub(crate) fn accepts_server(&self, id: &ToolId) -> bool {
+        self.servers.is_empty() || self.servers.contains(id.server())
     }
 
     /// True when the filter needs the tool and not only its id.
@@ -139,7 +143,7 @@ impl Filter {
         !self.tags.is_empty() || self.read_only.is_some() || self.destructive.is_some()
     }
 
-    fn accepts_content(&self, tool: &Tool) -> bool {
+    pub(crate) fn accepts_content(&self, tool: &Tool) -> bool {
         let read_only = tool.annotations.read_only_hint.unwrap_or(false);
         let destructive = !read_only && tool.annotations.destructive_hint.unwrap_or(true);
         (self.tags.is_empty() || tool.tags.iter().any(|tag| self.tags.contains(tag)))
@@ -150,8 +154,9 @@ impl Filter {
 
 impl FromIterator<ToolId> for Filter {
     fn from_iter<I: IntoIterator<Item = ToolId>>(ids: I) -> Self {
+        let ids: BTreeSet<String> = ids.into_iter().map(|id| id.to_string()).collect();
         Filter {
-            ids: ids.into_iter().map(|id| id.to_string()).collect(),
+            ids: ids.into(),
             ..Filter::default()
         }
     }

@@ -481,11 +481,21 @@ impl Searcher {
         }
         // Parsing every tool is slow, so a filter by id alone parses none.
         let reads_content = filter.reads_content();
-        let accepts = |row: &Arc<Row>| {
-            filter.accepts_id(&row.stored.id)
-                && (!reads_content || row.tool().is_some_and(|tool| filter.accepts(&tool)))
-        };
-        Some(self.rows.iter().map(accepts).collect())
+        // Rows and ids are in the same order, so one pass over both finds those that are in both.
+        let mut ids = filter.ids.iter().peekable();
+        let mut allowed = Vec::with_capacity(self.rows.len());
+        for row in &self.rows {
+            let id = row.stored.id.as_str();
+            while ids.next_if(|listed| listed.as_str() < id).is_some() {}
+            let is_listed = filter.ids.is_empty() || ids.peek().is_some_and(|listed| *listed == id);
+            let accepts_content = || row.tool().is_some_and(|tool| filter.accepts_content(&tool));
+            allowed.push(
+                is_listed
+                    && filter.accepts_server(&row.stored.id)
+                    && (!reads_content || accepts_content()),
+            );
+        }
+        Some(allowed)
     }
 
     fn duplicates(&self) -> &Duplicates {

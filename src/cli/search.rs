@@ -1,6 +1,7 @@
 //! `toolscout search`: finds tools.
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -131,7 +132,7 @@ impl Args {
 
     fn query(self, texts: &[String]) -> Query {
         let mut filter = self.filter.filter();
-        filter.ids = self.id.into_iter().collect();
+        filter.ids = Arc::new(self.id.into_iter().collect());
         let mut query = Query::any_of(texts).filter(filter);
         if self.no_ranker {
             query = query.without_ranker();

@@ -52,9 +52,8 @@ fn some_filter(chance: &mut Chance) -> Filter {
         2 => filter.read_only = Some(chance.one_in(2)),
         3 => filter.destructive = Some(chance.one_in(2)),
         _ => {
-            filter.ids = (0..6)
-                .map(|_| format!("{}/{}", chance.pick(&SERVERS), some_name(chance)))
-                .collect()
+            let ids = (0..6).map(|_| format!("{}/{}", chance.pick(&SERVERS), some_name(chance)));
+            filter.ids = Arc::new(ids.collect());
         }
     }
     filter

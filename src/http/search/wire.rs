@@ -1,5 +1,7 @@
 //! The JSON types of a search and its answer.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolscout_index::{Filter, Hit, Searcher, ToolId, formats};
@@ -96,7 +98,7 @@ impl From<SearchFilter> for Filter {
         Filter {
             servers: filter.servers.into_iter().collect(),
             tags: filter.tags.into_iter().collect(),
-            ids: filter.ids.into_iter().collect(),
+            ids: Arc::new(filter.ids.into_iter().collect()),
             read_only: filter.read_only,
             destructive: filter.destructive,
         }
