@@ -339,7 +339,7 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
         "name": hit.id.name(),
         "server": hit.id.server(),
         "title": hit.tool.title,
-        "description": hit.tool.description,
+        "description": hit.tool.shown_description(),
         "score": hit.score,
         "matched_queries": hit.matched_queries,
     });

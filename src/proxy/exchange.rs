@@ -403,7 +403,8 @@ impl Exchange {
                 self.hidden_tools.add(&name);
                 self.foreign.insert(name.clone(), Arc::clone(&hit.tool));
             }
-            answer.loaded.push((name, hit.tool.description.clone()));
+            let description = hit.tool.shown_description().to_owned();
+            answer.loaded.push((name, description));
         }
         answer.already.extend(loaded.already);
         answer.refused = loaded.refused;
