@@ -392,6 +392,11 @@ impl Searcher {
         self.rows[self.position(id)?].tool()
     }
 
+    /// True for a tool of the catalog.
+    pub fn has(&self, id: &ToolId) -> bool {
+        self.position(id).is_some()
+    }
+
     /// What the catalog's owner said beside the tools; `None` for nothing.
     pub fn owner_words(&self) -> Option<&OwnerWords> {
         Some(self.owner_words.as_ref()?.words())

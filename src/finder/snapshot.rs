@@ -131,11 +131,16 @@ fn find_by_name(searcher: &Searcher, name: &str, request: &SearchRequest) -> Opt
         .ok()
         .and_then(|id| searcher.tool(&id))
         .filter(allowed);
-    by_id.or_else(|| {
-        searcher
-            .tools()
-            .find(|tool| model_names::denotes(name, &tool.id) && allowed(tool))
-    })
+    let by_name = || {
+        let mut tools = searcher.tools();
+        tools.find(|tool| model_names::denotes(name, &tool.id) && allowed(tool))
+    };
+    let by_alias = || {
+        let aliased = searcher.aliased(name);
+        let mut tools = aliased.iter().filter_map(|id| searcher.tool(id));
+        tools.find(allowed)
+    };
+    by_id.or_else(by_name).or_else(by_alias)
 }
 
 fn unknown_name(searcher: &Searcher, name: &str) -> NoMatch {

@@ -1,6 +1,6 @@
 //! Rows: what is read of them, checked, and what is written.
 
-use toolscout_index::{Error, Settings, Tool, ToolId};
+use toolscout_index::{Error, OwnerWords, Settings, Tool, ToolId};
 
 use super::error::StoreError;
 
@@ -45,6 +45,17 @@ pub(super) fn tool_json(tool: &Tool) -> Result<([u8; 32], String), Error> {
     let json = serde_json::to_string(tool)
         .map_err(|error| Error::invalid_tool(tool.id.to_string(), error.to_string()))?;
     Ok((*blake3::hash(json.as_bytes()).as_bytes(), json))
+}
+
+/// The owner's words in a row; none where there are none.
+pub(super) fn parse_owner_words(json: Option<String>) -> Result<OwnerWords, StoreError> {
+    let words = json.map(|json| OwnerWords::read(json.as_bytes()));
+    words
+        .transpose()
+        .map(Option::unwrap_or_default)
+        .map_err(|error| {
+            StoreError::Refused(format!("the store has words that cannot be read: {error}"))
+        })
 }
 
 /// The settings in a row; the engine's where there are none.

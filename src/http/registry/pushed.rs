@@ -51,9 +51,19 @@ impl OpenCatalog {
     /// 503 where the tools are in the store and that is away.
     pub async fn tool(&self, id: &ToolId) -> ApiResult<Option<Arc<Tool>>> {
         match self.pushed() {
-            Some(pushed) => pushed.tool(id).await,
+            Some(pushed) => {
+                let tool = pushed.tool(id).await?;
+                Ok(tool.map(|tool| self.with_owner_texts(tool)))
+            }
             None => Ok(self.searcher().tool(id)),
         }
+    }
+}
+
+impl OpenCatalog {
+    /// A tool of the store, with what the owner says of it.
+    fn with_owner_texts(&self, tool: Tool) -> Arc<Tool> {
+        Arc::new(self.searcher().with_owner_texts(tool))
     }
 }
 
@@ -63,9 +73,8 @@ impl Pushed<'_> {
         Ok(Arc::new(answered(found)?))
     }
 
-    async fn tool(&self, id: &ToolId) -> ApiResult<Option<Arc<Tool>>> {
-        let found = self.store.tool_of(self.id, id).await;
-        Ok(answered(found)?.map(Arc::new))
+    async fn tool(&self, id: &ToolId) -> ApiResult<Option<Tool>> {
+        answered(self.store.tool_of(self.id, id).await)
     }
 
     /// A page of them.
@@ -138,7 +147,8 @@ impl SnapshotSource for ServedSnapshots {
             return self.snapshot().tool(id);
         };
         // Without the store it is as if there were none.
-        Self::wait(&pushed, pushed.tool(id)).ok().flatten()
+        let tool = Self::wait(&pushed, pushed.tool(id)).ok().flatten()?;
+        Some(self.0.with_owner_texts(tool))
     }
 
     fn tool_count(&self) -> usize {
