@@ -7,7 +7,7 @@ use toolscout_index::{Tool, ToolId, Version};
 
 use crate::config::{ProfileClass, ProfileDetail, ProfileSettings};
 use crate::finder::ToolSearch;
-use crate::finder::search::{Found, NoMatch, SearchRequest};
+use crate::finder::search::{Found, NoMatch, SearchRequest, UsedTool};
 use crate::gate::pattern::Folded;
 use crate::gate::{Class, Gate, Pattern};
 
@@ -304,6 +304,14 @@ impl ToolSearch for ProfiledSearch {
 
     fn version(&self) -> Version {
         self.catalog.version()
+    }
+
+    fn learns(&self) -> bool {
+        self.catalog.learns()
+    }
+
+    fn used(&self, used_tool: &UsedTool) {
+        self.catalog.used(used_tool);
     }
 }
 

@@ -1,12 +1,15 @@
 //! A catalog that is pushed down: its tools are looked for in the store.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio::task::block_in_place;
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 
 use super::super::error::{ApiResult, pushed_down_unavailable};
 use super::{OpenCatalog, Shared};
+use crate::clock::unix_ms;
+use crate::finder::search::UsedTool;
 use crate::finder::snapshot::SnapshotSource;
 use crate::store::{ListedTools, PageOf, PushedStats, SharedStore, StoreError};
 
@@ -153,5 +156,19 @@ impl SnapshotSource for ServedSnapshots {
 
     fn tool_count(&self) -> usize {
         self.0.tool_count()
+    }
+
+    fn has_memory(&self) -> bool {
+        self.0.memory().is_active()
+    }
+
+    fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
+        if let Some(problem) = self.0.store_problem() {
+            return Err(problem);
+        }
+        let UsedTool { query, tool, .. } = used_tool;
+        let at_ms = unix_ms(SystemTime::now());
+        let remembered = self.0.remember(query, tool, at_ms, &used_tool.source());
+        remembered.map(drop).map_err(|error| error.message)
     }
 }
