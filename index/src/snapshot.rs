@@ -314,12 +314,14 @@ fn owner_words(store: &Store, previous: Option<&Searcher>) -> Result<Option<Arc<
     let Some(stored) = store.stored_owner_words()? else {
         return Ok(None);
     };
-    let words = store.read_owner_words(&stored)?;
+    // Reading a long document takes as long as a commit.
+    let sum = stored.split(' ').next().unwrap_or_default();
     let known = previous.and_then(|previous| previous.owner_words.as_ref());
-    if let Some(known) = known.filter(|known| *known.words() == words) {
+    if let Some(known) = known.filter(|known| known.sum() == sum) {
         return Ok(Some(Arc::clone(known)));
     }
-    Ok(WordIndex::new(words).map(Arc::new))
+    let words = store.read_owner_words(&stored)?;
+    Ok(WordIndex::new(words, sum).map(Arc::new))
 }
 
 /// The catalog's own ranker, or the bundled one. If its own cannot be read, the previous snapshot's
@@ -598,6 +600,20 @@ fn finished_leg(
     vectors: Vectors,
     model: Option<u64>,
 ) -> DenseLeg {
+    let graph = model
+        .filter(|_| vectors.len() >= settings.graph_min_vectors)
+        .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
+    DenseLeg {
+        graph,
+        ..leg_without_graph(embedder, rows, vectors)
+    }
+}
+
+fn leg_without_graph(
+    embedder: &Arc<dyn Embedder>,
+    rows: &[Arc<Row>],
+    vectors: Vectors,
+) -> DenseLeg {
     // Without the vectors of its enrichment and its aliases a tool is found as any other.
     let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
     let pending = rows
@@ -605,13 +621,10 @@ fn finished_leg(
         .enumerate()
         .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
         .count();
-    let graph = model
-        .filter(|_| vectors.len() >= settings.graph_min_vectors)
-        .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
     DenseLeg {
         embedder: Arc::clone(embedder),
         vectors,
-        graph,
+        graph: None,
         pending,
         damaged: 0,
         unsaved: 0,
@@ -678,21 +691,7 @@ pub(crate) fn leg_of_part(
             Ok(stored.get(hash).map(Cow::Borrowed))
         })?;
     }
-    let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
-    let pending = rows
-        .iter()
-        .enumerate()
-        .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
-        .count();
-    Ok(DenseLeg {
-        pending,
-        embedder: Arc::clone(embedder),
-        vectors,
-        graph: None,
-        damaged: 0,
-        unsaved: 0,
-        is_elsewhere: false,
-    })
+    Ok(leg_without_graph(embedder, rows, vectors))
 }
 
 /// Finds the known vectors of rows.

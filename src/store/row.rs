@@ -1,5 +1,7 @@
 //! Rows: what is read of them, checked, and what is written.
 
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 use toolscout_index::{Error, OwnerWords, Settings, Tool, ToolId};
 
 use super::error::StoreError;
@@ -56,6 +58,12 @@ pub(super) fn parse_owner_words(json: Option<String>) -> Result<OwnerWords, Stor
         .map_err(|error| {
             StoreError::Refused(format!("the store has words that cannot be read: {error}"))
         })
+}
+
+/// A tool of a row with its id, its hash and its text.
+pub(super) fn tool_of(row: &PgRow) -> Result<Tool, StoreError> {
+    let (id, json): (String, String) = (row.try_get("id")?, row.try_get("json")?);
+    tool(&id, &json, row.try_get("hash")?)
 }
 
 /// The settings in a row; the engine's where there are none.

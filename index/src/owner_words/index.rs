@@ -14,6 +14,8 @@ const MAX_FOUND: usize = 16;
 /// A catalog's words, ready to be applied.
 pub(crate) struct WordIndex {
     words: OwnerWords,
+    /// Of the stored document.
+    sum: String,
     /// By [`text::name_key`].
     aliases: HashMap<String, Vec<Alias>>,
     /// By the stem of the first word.
@@ -81,8 +83,8 @@ pub(crate) enum PinAction {
 }
 
 impl WordIndex {
-    /// `None` without any words.
-    pub(crate) fn new(words: OwnerWords) -> Option<Self> {
+    /// Of a document that is stored with this checksum; `None` without any words.
+    pub(crate) fn new(words: OwnerWords, sum: &str) -> Option<Self> {
         if words.is_empty() {
             return None;
         }
@@ -91,6 +93,7 @@ impl WordIndex {
             synonyms: HashMap::new(),
             pins: words.pins.values().filter_map(PinRule::new).collect(),
             words: OwnerWords::default(),
+            sum: sum.to_owned(),
         };
         for (tool, names) in &words.aliases {
             // The document was validated.
@@ -134,6 +137,11 @@ impl WordIndex {
                 others: others.collect(),
             }),
         }
+    }
+
+    /// The checksum of the stored document.
+    pub(crate) fn sum(&self) -> &str {
+        &self.sum
     }
 
     /// The document.
@@ -267,7 +275,7 @@ mod tests {
 
     fn index(document: serde_json::Value) -> WordIndex {
         let words = OwnerWords::read(document.to_string().as_bytes()).unwrap();
-        WordIndex::new(words).unwrap()
+        WordIndex::new(words, "").unwrap()
     }
 
     fn found(index: &WordIndex, request: &str) -> Vec<String> {
