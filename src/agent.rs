@@ -42,7 +42,7 @@ use hooks::{Hook, Hooks};
 use record::Record;
 
 use crate::finder::toolbox::{self, TokenCounter};
-use crate::finder::{ToolSearch, ToolboxConfig, model_names};
+use crate::finder::{SearchTrails, ToolSearch, ToolboxConfig, model_names};
 use crate::gate::{
     Answer, ApprovalBoard, Approvals, AuditLog, BoardError, Caller, Gate, OpenApproval, Policies,
     WaitingApproval,
@@ -138,6 +138,8 @@ struct AgentState {
     /// second.
     catalog_tokens: Mutex<Option<(Version, usize)>>,
     tool_tokens: Mutex<ToolTokens>,
+    /// What the searches of conversations found, where that teaches a usage memory.
+    trails: SearchTrails,
 }
 
 /// Tokens of tool definitions in all turns since the agent was built.
@@ -682,6 +684,7 @@ impl AgentBuilder {
             running: Mutex::default(),
             catalog_tokens: Mutex::default(),
             tool_tokens: Mutex::default(),
+            trails: SearchTrails::default(),
         };
         Ok(Agent {
             shared: Arc::new(shared),

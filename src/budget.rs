@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tiktoken_rs::o200k_base_singleton;
 use toolscout_index::formats::{self, Emit};
-use toolscout_index::{Tool, ToolId};
+use toolscout_index::{OwnerTexts, Tool, ToolId};
 
 /// The smallest budget: every format's empty answer fits into it.
 pub const MIN_TOKENS: usize = 64;
@@ -209,7 +209,8 @@ fn cost(tool: &Tool, emit: Emit, frame: usize, left: usize) -> Option<usize> {
 
 fn shortened(tool: &Tool, input_schema: Map<String, Value>) -> Tool {
     Tool {
-        description: first_sentence(&tool.description).to_owned(),
+        description: first_sentence(tool.shown_description()).to_owned(),
+        owner_texts: OwnerTexts::default(),
         input_schema,
         output_schema: None,
         metadata: Map::new(),

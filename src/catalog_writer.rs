@@ -12,10 +12,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use prometheus_client::metrics::gauge::Gauge;
+use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use toolscout_index::{
-    Catalog, Changes, Error, Ranker, Result, SearchOptions, Searcher, Settings, Tool, ToolId,
-    Writer,
+    Catalog, Changes, Error, OwnerWords, Ranker, Result, SearchOptions, Searcher, Settings, Tool,
+    ToolId, Writer,
 };
 
 use self::pool::{Pool, Task, TaskId};
@@ -45,6 +46,34 @@ pub enum Change {
     },
     /// Gives the catalog a ranker of its own, or takes it away.
     Ranker(Option<Arc<Ranker>>),
+    /// Changes the owner's words.
+    OwnerWords(WordsChange),
+}
+
+/// A change of a catalog's [`OwnerWords`].
+#[derive(Clone, Debug)]
+pub enum WordsChange {
+    /// They become these.
+    Replace(Arc<OwnerWords>),
+    /// They are changed by a JSON merge patch (RFC 7396).
+    Patch(Arc<Value>),
+}
+
+impl WordsChange {
+    /// The words after it; `None` if they are as before.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOwnerWords`].
+    pub fn applied_to(&self, before: &OwnerWords) -> Result<Option<OwnerWords>> {
+        let after = match self {
+            WordsChange::Replace(words) => {
+                words.validate()?;
+                OwnerWords::clone(words)
+            }
+            WordsChange::Patch(patch) => before.patched(patch)?,
+        };
+        Ok((after != *before).then_some(after))
+    }
 }
 
 /// A committed change, visible to searches.
@@ -356,7 +385,7 @@ impl Change {
         match self {
             Change::Upsert(tools) | Change::Sync { tools, .. } => tools.len(),
             Change::Remove(ids) => ids.len(),
-            Change::Settings { .. } | Change::Ranker(_) => 0,
+            Change::Settings { .. } | Change::Ranker(_) | Change::OwnerWords(_) => 0,
         }
     }
 
@@ -379,6 +408,16 @@ impl Change {
                 return Ok(Applied {
                     changes: Changes::default(),
                     is_changed: true,
+                });
+            }
+            Change::OwnerWords(change) => {
+                let after = change.applied_to(&writer.owner_words()?)?;
+                if let Some(words) = &after {
+                    writer.set_owner_words(words)?;
+                }
+                return Ok(Applied {
+                    changes: Changes::default(),
+                    is_changed: after.is_some(),
                 });
             }
         };

@@ -47,6 +47,7 @@ mod store;
 mod sync;
 mod tune;
 mod ui;
+mod words;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -113,6 +114,8 @@ enum Verb {
     Keys(keys::Args),
     /// Manage the usage memory: requests and the tools called for them
     Memory(memory::Args),
+    /// Say what tools are also called: aliases, synonyms, pins, boosts, descriptions
+    Words(words::Args),
     /// List or download the embedding model and the ONNX Runtime
     Models(models::Args),
     /// Show or migrate the store that several nodes share
@@ -144,6 +147,7 @@ impl Verb {
             | Verb::Catalogs(_)
             | Verb::Mcp(_)
             | Verb::Memory(_)
+            | Verb::Words(_)
             | Verb::Review(_) => true,
             // Those of the store too.
             Verb::Enrich(_)
@@ -218,6 +222,7 @@ impl Cli {
             Verb::Mcp(args) => args.run(context()?),
             Verb::Keys(args) => args.run(&context()?),
             Verb::Memory(args) => args.run(&context()?),
+            Verb::Words(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Store(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),

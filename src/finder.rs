@@ -8,9 +8,11 @@
 pub mod model_names;
 pub mod search;
 pub mod snapshot;
+pub mod trail;
 pub mod toolbox;
 pub mod meta_tools;
 
 pub use meta_tools::Style;
 pub use search::ToolSearch;
 pub use toolbox::{Eviction, ToolboxConfig};
+pub use trail::{SearchTrail, SearchTrails};

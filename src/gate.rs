@@ -117,6 +117,13 @@ pub struct CallOutcome {
     pub report: Report,
 }
 
+impl CallOutcome {
+    /// True for a call that was made and succeeded.
+    pub fn has_succeeded(&self) -> bool {
+        self.report.is_of_call(&self.result)
+    }
+}
+
 /// How the gate handled a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -126,6 +133,13 @@ pub struct Report {
     pub changes: Vec<Change>,
     /// The person's answer, if one was asked.
     pub answer: Option<Answer>,
+}
+
+impl Report {
+    /// True where this is the result of a call that was made and succeeded, and not that of a dry run.
+    pub fn is_of_call(&self, result: &ToolResult) -> bool {
+        result.status == Status::Ok && self.applied_rule.decision != Decision::DryRun
+    }
 }
 
 /// A call checked against policies and schema, not yet made.

@@ -58,6 +58,7 @@ mod tokens;
 mod tools;
 mod unread_body;
 mod wire;
+mod words;
 
 pub use descriptors::raise_descriptor_limit;
 pub use embedders::EmbedderSource;
@@ -111,6 +112,10 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(catalogs::list, catalogs::create))
         .routes(routes!(catalogs::show, catalogs::ensure, catalogs::delete))
         .routes(routes!(catalogs::settings, catalogs::set_settings))
+        .routes(
+            routes!(words::show, words::replace, words::patch)
+                .layer(DefaultBodyLimit::max(words::MAX_BODY_BYTES)),
+        )
         .routes(routes!(catalogs::stats))
         .routes(routes!(tools::list, tools::upsert, tools::remove_matching).layer(bulk))
         .routes(routes!(tools::show, tools::put, tools::remove).layer(bulk))
@@ -176,7 +181,13 @@ fn cors(origins: &[String]) -> CorsLayer {
         .collect();
     CorsLayer::new()
         .allow_origin(origins)
-        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allow_methods([
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ])
         // SDKs of the providers send headers of their own, and new ones with each version.
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(exposed_headers())

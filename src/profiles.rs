@@ -7,7 +7,7 @@ use toolscout_index::{Tool, ToolId, Version};
 
 use crate::config::{ProfileClass, ProfileDetail, ProfileSettings};
 use crate::finder::ToolSearch;
-use crate::finder::search::{Found, NoMatch, SearchRequest};
+use crate::finder::search::{Found, NoMatch, SearchRequest, UsedTool};
 use crate::gate::pattern::Folded;
 use crate::gate::{Class, Gate, Pattern, Policies};
 
@@ -320,6 +320,14 @@ impl ToolSearch for ProfiledSearch {
     fn version(&self) -> Version {
         self.catalog.version()
     }
+
+    fn learns(&self) -> bool {
+        self.catalog.learns()
+    }
+
+    fn used(&self, used_tool: &UsedTool) {
+        self.catalog.used(used_tool);
+    }
 }
 
 #[cfg(test)]
@@ -430,6 +438,60 @@ mod tests {
         let empty = searched("servers = ['none']");
         request.filter.ids = Arc::default();
         assert!(empty.search(&request).hits.is_empty());
+    }
+
+    #[test]
+    fn what_the_owner_pins_and_describes_stays_within_the_profile() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = toolscout_index::DataDir::new(folder.path());
+        let catalog = data.open_or_create("c", Default::default()).unwrap();
+        let mut writer = catalog.writer().unwrap();
+        let tools = [
+            tool("mail/send", &["office"], false),
+            tool("shop/order", &[], true),
+        ];
+        writer.upsert(&tools).unwrap();
+        let words = serde_json::json!({
+            "pins": { "p": { "query": "mail", "match": "contains", "tool": "shop/order" } },
+            "aliases": { "shop/order": ["mail order"] },
+            "descriptions": { "mail/send": "Only reads mail." },
+        });
+        let words = toolscout_index::OwnerWords::read(words.to_string().as_bytes()).unwrap();
+        writer.set_owner_words(&words).unwrap();
+        writer.commit().unwrap();
+        let (catalog, gate) = (
+            Arc::new(catalog.clone()),
+            Arc::new(Gate::new(Policies::default())),
+        );
+        let found = |text: &str| {
+            let (catalog, gate) = (Arc::clone(&catalog), Arc::clone(&gate));
+            let search = ProfiledSearch::new(catalog, Arc::new(profile(text)), gate);
+            let request = |query: &str| SearchRequest {
+                queries: vec![query.to_owned()],
+                select: vec!["mail order".to_owned()],
+                ..SearchRequest::default()
+            };
+            let found = ["mail", "mail order"].map(|query| search.search(&request(query)).hits);
+            let tools: Vec<Arc<Tool>> = found.into_iter().flatten().map(|hit| hit.tool).collect();
+            tools
+        };
+        let everything = found("");
+        assert!(ids(&everything).contains(&"shop/order"));
+        let office = found("servers = ['mail']");
+        assert!(!office.is_empty());
+        assert!(office.iter().all(|tool| tool.id.server() == "mail"));
+        let sends = &office[0];
+        assert_eq!(sends.shown_description(), "Only reads mail.");
+        // Policies go by the server's definition.
+        let definition = crate::gate::Definition::of(&tools[0]);
+        assert_eq!(crate::gate::Definition::of(sends), definition);
+        let class = |tool: &Tool| gate.policies().class(tool);
+        assert_eq!(class(sends), class(&tools[0]));
+        assert!(
+            found("classes = ['read_only']")
+                .iter()
+                .all(|tool| tool.id.server() == "shop")
+        );
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use self::agent_model::{
 };
 pub use self::catalogs::CatalogLimits;
 pub use self::dialect::Dialect;
-pub use self::extra::{ExtraCatalog, ToolCaller};
+pub use self::extra::{CalledTool, ExtraCatalog, ToolCaller};
 pub use self::failure::Failure;
 pub use self::figures::header_names;
 pub use self::memory::ConversationKey;

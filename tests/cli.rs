@@ -30,4 +30,5 @@ mod cli {
     pub mod tty;
     pub mod tune;
     pub mod url;
+    pub mod words;
 }

@@ -32,4 +32,5 @@ mod http {
     pub mod tools;
     pub mod traces;
     pub mod upstream;
+    pub mod words;
 }

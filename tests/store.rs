@@ -21,4 +21,5 @@ mod store {
     pub mod sessions;
     pub mod shared;
     pub mod vectors;
+    pub mod words;
 }

@@ -24,6 +24,7 @@ use crate::enrichment::Enrichment;
 use crate::error::{Error, Result, StoreProblem};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter, guarded};
 use crate::memory::Memory;
+use crate::owner_words::OwnerWords;
 use crate::ranker::{self, Ranker};
 use crate::search::{Searcher, words};
 use crate::settings::{Options, Settings};
@@ -735,6 +736,30 @@ impl Writer {
         self.write(|writer| {
             writer.pending.is_changed = true;
             writer.store.set_meta("settings", &json)
+        })
+    }
+
+    /// The owner's words, as this writer has set them.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn owner_words(&self) -> Result<OwnerWords> {
+        Ok(self.store.owner_words()?.unwrap_or_default())
+    }
+
+    /// Replaces the owner's words from the next commit on. Tools with another description or other
+    /// aliases than before are indexed and embedded again.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOwnerWords`], [`Error::Store`].
+    pub fn set_owner_words(&mut self, words: &OwnerWords) -> Result<()> {
+        words.validate()?;
+        self.write(|writer| {
+            writer.pending.is_changed = true;
+            for (old, new) in writer.store.set_owner_words(words)? {
+                writer.pending.replace(old, new);
+            }
+            Ok(())
         })
     }
 

@@ -22,9 +22,9 @@ pub enum Field {
     Name,
     /// The server; empty for a tool without one.
     Server,
-    /// The title, for people; empty where there is none.
+    /// The title, for people, and the owner's aliases; empty where there are none.
     Title,
-    /// The description, of at most [`MAX_DESCRIPTION_BYTES`](crate::tool::MAX_DESCRIPTION_BYTES).
+    /// The shown description, of at most [`MAX_DESCRIPTION_BYTES`](crate::tool::MAX_DESCRIPTION_BYTES).
     Description,
     /// Names of the parameters.
     ParameterNames,
@@ -128,8 +128,11 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
     match field {
         Field::Name => tool.id.name().to_owned(),
         Field::Server => tool.id.server().to_owned(),
-        Field::Title => tool.title.clone().unwrap_or_default(),
-        Field::Description => tool.description.clone(),
+        Field::Title => {
+            let aliases = tool.owner_texts.aliases().iter();
+            joined(tool.title.iter().chain(aliases).map(String::as_str))
+        }
+        Field::Description => tool.shown_description().to_owned(),
         Field::ParameterNames => {
             joined(properties(&tool.input_schema).map(|(name, _)| name.as_str()))
         }
@@ -146,7 +149,8 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
 pub fn field_head(tool: &Tool, field: Field, max_bytes: usize) -> String {
     // Cut before it is copied: a description may have 16 MiB.
     if field == Field::Description {
-        return tool.description[..tool.description.floor_char_boundary(max_bytes)].to_owned();
+        let description = tool.shown_description();
+        return description[..description.floor_char_boundary(max_bytes)].to_owned();
     }
     let mut text = field_text(tool, field);
     text.truncate(text.floor_char_boundary(max_bytes));
@@ -176,14 +180,10 @@ pub fn views(tool: &Tool) -> [String; VIEWS] {
         .map(|(name, _)| text::spaced(name))
         .collect();
     // Names first: a transformer reads 128 tokens.
-    let all = format!("{full_name}: {} {}", tool.description, parameters.join(" "));
+    let shown = tool.shown_description();
+    let all = format!("{full_name}: {shown} {}", parameters.join(" "));
     // Never an empty text, so that every tool has all views and a view can be found by its number.
-    let description = if tool.description.is_empty() {
-        &full_name
-    } else {
-        &tool.description
-    }
-    .clone();
+    let description = if shown.is_empty() { &full_name } else { shown }.to_owned();
     [all.trim().to_owned(), full_name, description]
 }
 

@@ -168,7 +168,8 @@ fn bare_name(id: &ToolId) -> String {
 
 /// Hashes of the words of the description and of the parameters' names.
 fn features(tool: &Tool) -> BTreeSet<u64> {
-    let described = text::terms(&field_text(tool, Field::Description))
+    // The server's own description: what the owner says of one tool makes it no other one.
+    let described = text::terms(&tool.description)
         .into_iter()
         .map(|term| term.term);
     let names = field_text(tool, Field::ParameterNames);

@@ -92,6 +92,14 @@ pub enum Error {
     /// An enrichment that cannot be stored.
     #[error("invalid enrichment: {0}")]
     InvalidEnrichment(EnrichmentProblem),
+    /// An entry of a catalog's words that cannot be used.
+    #[error("invalid words: {entry}: {reason}")]
+    InvalidOwnerWords {
+        /// The place in the document, such as `synonyms.k8s.words[1]`.
+        entry: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// A setting out of its range.
     #[error("invalid settings: {0}")]
     InvalidSetting(OutOfRange),
@@ -327,6 +335,14 @@ impl Error {
     pub fn invalid_tool(tool: impl Into<String>, reason: impl Into<String>) -> Self {
         Error::InvalidTool {
             tool: tool.into(),
+            reason: reason.into(),
+        }
+    }
+
+    /// An [`Error::InvalidOwnerWords`] for the entry at this place.
+    pub(crate) fn invalid_owner_words(entry: impl Into<String>, reason: impl Into<String>) -> Self {
+        Error::InvalidOwnerWords {
+            entry: entry.into(),
             reason: reason.into(),
         }
     }

@@ -91,10 +91,60 @@ pub struct MatchedField {
 pub enum NameMatch {
     /// The query's words end the name (`find symbol` in `serena_find_symbol`).
     Suffix,
+    /// The query is a name that the catalog's owner gave the tool.
+    Alias,
     /// The query is the name up to case and separators, with or without its server.
     Exact,
     /// The query is the name, character for character.
     Verbatim,
+}
+
+/// What a word of the catalog's owner did to a hit. Its [`Display`](fmt::Display) is one line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum OwnerEffect {
+    /// The query was also searched for with these words.
+    Synonym {
+        /// The phrase in the query.
+        phrase: String,
+        /// What it may also be called.
+        words: Vec<String>,
+    },
+    /// The query is another name of the tool.
+    Alias {
+        /// As the owner wrote it.
+        name: String,
+    },
+    /// The tool was put at a place.
+    Pin {
+        /// The place, from 1.
+        place: usize,
+        /// The query of the pin.
+        query: String,
+    },
+    /// The score was multiplied.
+    Boost {
+        /// What was boosted: `tool ID`, `server NAME` or `tag NAME`.
+        of: String,
+        /// By which factor.
+        factor: f32,
+    },
+    /// The owner's description is searched and shown in place of the server's.
+    Description,
+}
+
+impl fmt::Display for OwnerEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OwnerEffect::Synonym { phrase, words } => {
+                write!(f, "synonym {phrase} -> {}", words.join(", "))
+            }
+            OwnerEffect::Alias { name } => write!(f, "alias {name:?}"),
+            OwnerEffect::Pin { place, query } => write!(f, "pinned to {place} by {query:?}"),
+            OwnerEffect::Boost { of, factor } => write!(f, "boost {factor} of {of}"),
+            OwnerEffect::Description => f.write_str("the owner's description"),
+        }
+    }
 }
 
 /// How one hit got its score.
@@ -136,6 +186,9 @@ pub struct Explain {
     /// How the memory moved the hit; absent where it took no part in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_moved: Option<Moved>,
+    /// What the words of the catalog's owner did to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owner_words: Vec<OwnerEffect>,
 }
 
 /// How a stage changed the rank of a hit among all tools, without those asked for by name.

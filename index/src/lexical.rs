@@ -27,7 +27,7 @@ use tantivy::schema::{
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer, TokenizerManager, WhitespaceTokenizer};
 use tantivy::{Index, IndexSettings, IndexWriter, ReloadPolicy, TantivyDocument};
 
-pub use bm25::{Added, LexicalSearcher, QueryTerms, Scored};
+pub use bm25::{Added, LexicalSearcher, Origin, QueryTerms, Scored};
 pub use statistics::{CatalogStatistics, NearWord};
 
 use crate::document::{Field, Weights, field_text};

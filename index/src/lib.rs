@@ -53,6 +53,7 @@ pub mod query;
 pub mod hit;
 #[doc(hidden)]
 pub mod text;
+pub mod owner_words;
 mod everyday;
 #[doc(hidden)]
 pub mod language;
@@ -93,15 +94,16 @@ pub use error::{
     EnrichmentProblem, Error, MemoryEntryProblem, OutOfRange, QueryProblem, Result, StoreProblem,
 };
 pub use hit::{
-    Degraded, DegradedCause, Explain, Hit, Moved, NoMatch, NoMatchReason, Reranked, Results,
-    Signals, Timings,
+    Degraded, DegradedCause, Explain, Hit, Moved, NoMatch, NoMatchReason, OwnerEffect, Reranked,
+    Results, Signals, Timings,
 };
 pub use lexical::LexicalSettings;
 pub use memory::Memory;
+pub use owner_words::OwnerWords;
 pub use query::{Filter, Fusion, Mode, Query, SearchOptions};
 pub use ranker::Ranker;
 pub use search::{RankerSample, Searcher};
 pub use settings::{Options, Settings};
 pub use store::{Followed, Version};
-pub use tool::{Annotations, Tool, ToolId};
+pub use tool::{Annotations, OwnerTexts, Tool, ToolId};
 pub use variant::{Parts, Variant};

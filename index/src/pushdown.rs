@@ -157,6 +157,8 @@ impl Searcher {
             memory: self.memory.clone(),
             sample: None,
             tags: OnceLock::new(),
+            owner_words: self.owner_words.clone(),
+            boosted: OnceLock::new(),
             rows,
         }
     }
@@ -257,7 +259,8 @@ impl Part {
         };
         let legs = base.embedders().map(leg).collect::<Result<_>>()?;
         let sample = sample(self.is_sample, statistics.tools);
-        let searcher = base.over(self.rows, legs, lexical, &statistics);
+        let rows = with_descriptions(self.rows, base);
+        let searcher = base.over(rows, legs, lexical, &statistics);
         Ok(Searcher {
             followed: searcher.followed.clone().map(|followed| Followed {
                 generation,
@@ -267,6 +270,22 @@ impl Part {
             ..searcher
         })
     }
+}
+
+/// The rows with what the owner says of their tools. What was kept of them to find them is without it,
+/// so their texts in the legs are the tools' own.
+fn with_descriptions(rows: Vec<Arc<Row>>, base: &Searcher) -> Vec<Arc<Row>> {
+    let Some(words) = &base.owner_words else {
+        return rows;
+    };
+    let described = |row: Arc<Row>| match row.tool() {
+        Some(tool) if !words.texts_of(&tool.id).is_empty() => {
+            let tool = words.with_texts(Tool::clone(&tool));
+            Arc::new(Row::of_tool(row.stored.clone(), Arc::new(tool)))
+        }
+        _ => row,
+    };
+    rows.into_iter().map(described).collect()
 }
 
 /// `None` without a sample: then all tools of the catalog are here.

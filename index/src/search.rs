@@ -5,8 +5,10 @@
 //! 2. [`scoring`]: lexical and dense legs score every tool; their scores are fused.
 //! 3. [`rerank`]: the ranker reorders the best candidates and estimates confidence.
 //! 4. [`scoring`] again: the usage memory adds its scores.
-//! 5. [`hits`]: tools asked for by name go first, near-duplicates are folded, the best k remain.
+//! 5. [`curation`]: the owner's boosts and pins.
+//! 6. [`hits`]: tools asked for by name go first, near-duplicates are folded, the best k remain.
 
+mod curation;
 mod deadline;
 mod explain;
 mod hits;
@@ -38,6 +40,7 @@ use crate::hit::{Degraded, DegradedCause, Results, Timings};
 use crate::language::Language;
 use crate::lexical::LexicalSearcher;
 use crate::memory::Memory;
+use crate::owner_words::{OwnerWords, WordIndex};
 use crate::query::{Effort, Filter, Fusion, Mode, Query, SearchParameters};
 use crate::ranker::Ranker;
 use crate::ranker::features::Sample;
@@ -46,6 +49,7 @@ use crate::store::{Followed, Version};
 use crate::tool::{Tool, ToolId};
 use crate::variant::{InstantLeg, Parts, Variant};
 
+pub(crate) use curation::Boosted;
 use deadline::Deadline;
 pub(crate) use languages::ToolLanguages;
 pub(crate) use legs::DenseLeg;
@@ -101,6 +105,10 @@ pub struct Searcher {
     pub(crate) memory: Option<Arc<Memory>>,
     /// Where only some tools of the catalog are here, those that stand for the others.
     pub(crate) sample: Option<Sample>,
+    /// What the catalog's owner said beside the tools; `None` for nothing.
+    pub(crate) owner_words: Option<Arc<WordIndex>>,
+    /// The factors of their boosts, computed on first use; `None` without any.
+    pub(crate) boosted: OnceLock<Option<Boosted>>,
 }
 
 /// Whether a catalog has a ranker of its own.
@@ -165,6 +173,7 @@ impl Searcher {
                 }
                 // After the ranker, whose confidence limits what similar requests may change.
                 search.add_memory_scores(request, scores);
+                search.curate(request, scores);
             }
         });
         let (hits, no_match) = timed(&mut timings.fuse_ms, || search.rank(&requests, &scores));
@@ -334,14 +343,24 @@ impl Searcher {
     /// Finds the words of a request in the catalog, and rewrites the texts for what knows English
     /// only.
     fn look_up_words(&self, request: &mut RequestTexts, parts: Parts) {
+        if let Some(words) = &self.owner_words {
+            request.find_synonyms(words);
+        }
+        self.find_terms(request, parts);
+        request.expand();
+    }
+
+    fn find_terms(&self, request: &mut RequestTexts, parts: Parts) {
         if self.translates(request.language, parts)
             && let Some(translator) = self.translator()
         {
-            return request.translate(translator, |terms, translated| {
-                self.with_words(|words| words.resolve_translated(terms, translated))
+            return request.translate(translator, |terms, translated, synonyms| {
+                self.with_words(|words| words.resolve_translated(terms, translated, synonyms))
             });
         }
-        request.resolve(|terms| self.with_words(|words| words.resolve(terms)));
+        request.resolve(|terms, synonyms| {
+            self.with_words(|words| words.resolve_with(terms, synonyms))
+        });
         if self.is_embedded(parts)
             && request.language == Language::English
             && let Ok(table) = StaticTable::bundled()
@@ -371,6 +390,34 @@ impl Searcher {
     /// The tool of this id.
     pub fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
         self.rows[self.position(id)?].tool()
+    }
+
+    /// True for a tool of the catalog.
+    pub fn has(&self, id: &ToolId) -> bool {
+        self.position(id).is_some()
+    }
+
+    /// What the catalog's owner said beside the tools; `None` for nothing.
+    pub fn owner_words(&self) -> Option<&OwnerWords> {
+        Some(self.owner_words.as_ref()?.words())
+    }
+
+    /// A tool that was read elsewhere, with what the owner says of it.
+    pub fn with_owner_texts(&self, tool: Tool) -> Tool {
+        match &self.owner_words {
+            Some(words) => words.with_texts(tool),
+            None => tool,
+        }
+    }
+
+    /// The tools that the owner gave this name, in the order of ids.
+    pub fn aliased(&self, name: &str) -> Vec<ToolId> {
+        let words = self.owner_words.iter();
+        let named = words.flat_map(|words| words.named(name));
+        let mut tools: Vec<ToolId> = named.map(|(tool, _)| tool.clone()).collect();
+        tools.sort_unstable();
+        tools.dedup();
+        tools
     }
 
     /// What a language model wrote about when to use the tool of this id; `None` where it wrote

@@ -17,6 +17,7 @@ use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::exact_names::Names;
 use crate::lexical::LexicalSearcher;
+use crate::owner_words::WordIndex;
 use crate::ranker::{self, Ranker};
 use crate::search::{DenseLeg, OwnRanker, Row, Searcher, ToolLanguages, Words, words};
 use crate::settings::{Options, Settings};
@@ -76,6 +77,7 @@ pub(crate) struct Loaded {
     own_ranker: OwnRanker,
     missing_embedder: Option<String>,
     cost_model: Arc<CostModel>,
+    owner_words: Option<Arc<WordIndex>>,
 }
 
 impl DenseLeg {
@@ -118,6 +120,7 @@ impl Loaded {
         let version = store.state()?;
         let followed = store.followed()?;
         let settings = settings(store)?;
+        let owner_words = owner_words(store, previous)?;
         // At the same time as the tools: their checksums take most of the time.
         let read_files = || match previous {
             Some(_) => Vec::new(),
@@ -125,7 +128,7 @@ impl Loaded {
         };
         let (rows, mut files) = std::thread::scope(|scope| {
             let files = scope.spawn(read_files);
-            let rows = rows(store, dir, previous);
+            let rows = rows(store, dir, previous, owner_words.as_deref());
             // A panic there is one here; there is none that is known.
             let files = files.join().unwrap_or_default();
             (rows, files)
@@ -180,6 +183,7 @@ impl Loaded {
             own_ranker,
             missing_embedder: options.missing_embedder.clone(),
             cost_model,
+            owner_words,
         })
     }
 
@@ -282,6 +286,8 @@ impl Loaded {
             memory: None,
             sample: None,
             cost_model: self.cost_model,
+            owner_words: self.owner_words,
+            boosted: OnceLock::new(),
         }
     }
 }
@@ -301,6 +307,21 @@ pub(crate) fn settings(store: &Store) -> Result<Settings> {
         .validate()
         .map_err(|e| store.damaged(format!("its settings are wrong ({e})")))?;
     Ok(settings)
+}
+
+/// What the owner said; of the previous snapshot if it is the same.
+fn owner_words(store: &Store, previous: Option<&Searcher>) -> Result<Option<Arc<WordIndex>>> {
+    let Some(stored) = store.stored_owner_words()? else {
+        return Ok(None);
+    };
+    // Reading a long document takes as long as a commit.
+    let sum = stored.split(' ').next().unwrap_or_default();
+    let known = previous.and_then(|previous| previous.owner_words.as_ref());
+    if let Some(known) = known.filter(|known| known.sum() == sum) {
+        return Ok(Some(Arc::clone(known)));
+    }
+    let words = store.read_owner_words(&stored)?;
+    Ok(WordIndex::new(words, sum).map(Arc::new))
 }
 
 /// The catalog's own ranker, or the bundled one. If its own cannot be read, the previous snapshot's
@@ -346,13 +367,13 @@ fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>
     for row in rows.iter().filter(|row| {
         row.stored
             .embedded_texts(views)
-            .any(|hash| !embedded.contains(hash))
+            .any(|hash| !embedded.contains(&hash))
     }) {
         let Some(tool) = row.tool() else { continue };
         let texts = document::views(&tool);
         let views = views.iter().map(|&view| texts[view as usize].clone());
         let texts = views
-            .chain(row.stored.enrichment_texts().iter().cloned())
+            .chain(row.stored.further_texts().map(str::to_owned))
             .map(|text| (text_hash(&text), text));
         pending.extend(texts.filter(|(hash, _)| !embedded.contains(hash)));
     }
@@ -371,9 +392,17 @@ struct Present<T> {
 }
 
 /// The rows of the store's present state.
-fn rows(store: &Store, dir: &Path, previous: Option<&Searcher>) -> Result<Present<Arc<Row>>> {
+fn rows(
+    store: &Store,
+    dir: &Path,
+    previous: Option<&Searcher>,
+    owner_words: Option<&WordIndex>,
+) -> Result<Present<Arc<Row>>> {
     let enrichments = store.enrichment_sums()?;
     let row = |mut stored: StoredTool| {
+        if let Some(words) = owner_words {
+            stored.owner_texts = words.texts_of(&stored.id);
+        }
         if enrichments.contains_key(&stored.key) {
             stored.enrichment = store.enrichment(stored.key)?;
         }
@@ -585,7 +614,7 @@ fn leg_without_graph(
     rows: &[Arc<Row>],
     vectors: Vectors,
 ) -> DenseLeg {
-    // Without the vectors of its enrichment a tool is found as any other.
+    // Without the vectors of its enrichment and its aliases a tool is found as any other.
     let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
     let pending = rows
         .iter()
@@ -713,7 +742,7 @@ impl<'a> Lookup<'a> {
             return false;
         };
         let mut texts = row.stored.embedded_texts(self.embedder.views());
-        texts.all(|text| by_text.find(text).is_some())
+        texts.all(|text| by_text.find(&text).is_some())
     }
 
     /// Adds the vectors of a row that [`Lookup::has`] accepts.
@@ -725,7 +754,7 @@ impl<'a> Lookup<'a> {
         }
         if let Some((file, by_text)) = &self.saved {
             for text in row.stored.embedded_texts(self.embedder.views()) {
-                if let Some(found) = by_text.find(text) {
+                if let Some(found) = by_text.find(&text) {
                     vectors.push_row_of(file, found);
                 }
             }
@@ -750,9 +779,8 @@ fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>>
             // A catalog of an earlier version may lack some.
             .filter(|&&view| row.stored.texts.len() > view as usize)
             .map(|&view| texts[view as usize].as_str());
-        let enrichment = row.stored.enrichment_texts().iter().map(String::as_str);
-        let wanted: Vec<&str> = views.chain(enrichment).collect();
-        let hashes = row.stored.embedded_texts(embedder.views()).copied();
+        let wanted: Vec<&str> = views.chain(row.stored.further_texts()).collect();
+        let hashes = row.stored.embedded_texts(embedder.views());
         Ok(hashes.zip(embedder.embed_tools(&wanted)?).collect())
     };
     rows.par_iter().map(of_row).collect()
@@ -808,7 +836,7 @@ fn slow_vectors(
     })
 }
 
-/// Adds a row's vectors, as far as there are any. Those of its enrichment come last, and only
+/// Adds a row's vectors, as far as there are any. Those of texts beside its views come last, and only
 /// after those of all views, so that a view is found by its number.
 fn push_row<'a>(
     vectors: &mut Vectors,
@@ -823,10 +851,9 @@ fn push_row<'a>(
             None => has_all_views = false,
         }
     }
-    let enrichment = row.stored.enrichment_hashes();
-    for hash in enrichment.iter().filter(|_| has_all_views) {
-        if let Some(vector) = vector_of(hash)? {
-            vectors.push(embedder.id(), *hash, &vector)?;
+    for hash in row.stored.further_hashes().filter(|_| has_all_views) {
+        if let Some(vector) = vector_of(&hash)? {
+            vectors.push(embedder.id(), hash, &vector)?;
         }
     }
     vectors.end_tool();

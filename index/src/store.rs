@@ -6,8 +6,10 @@
 
 mod enrichments;
 mod observed;
+mod owner_words;
 pub mod tool_file;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +28,8 @@ use crate::document::{self, TEMPLATE_VERSION, VIEWS, View};
 use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result, StoreProblem};
 use crate::files::{self, CHECKSUM_BYTES};
-use crate::tool::{Tool, ToolId};
+use crate::owner_words::OwnerWords;
+use crate::tool::{OwnerTexts, Tool, ToolId};
 
 pub use crate::files::{opened_vector, sealed_vector};
 pub use enrichments::{EnrichmentSum, StoredEnrichment};
@@ -94,6 +97,9 @@ pub struct StoredTool {
     pub fingerprint: Option<Fingerprint>,
     /// What a model wrote about when to use it; `None` until it is read by [`Store::enrichment`].
     pub enrichment: Option<StoredEnrichment>,
+    /// What the owner says of it. Its texts are those of this and of the definition together: where the
+    /// owner says something else, the tool gets another key. Empty until a snapshot fills it in.
+    pub owner_texts: OwnerTexts,
     /// The tool as JSON.
     pub json: SharedText,
 }
@@ -529,6 +535,7 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn upsert(&self, tools: &[Tool]) -> Result<Vec<Upserted>> {
+        let words = self.owner_words()?;
         // What takes time is done in parallel; the database has one writer.
         let definitions: Vec<Definition<'_>> = tools
             .par_iter()
@@ -544,7 +551,7 @@ impl Store {
         }
         let texts: Vec<Vec<u8>> = changed
             .par_iter()
-            .map(|(place, _)| checked_texts(&tools[*place]))
+            .map(|(place, _)| checked_texts(&searched(&tools[*place], words.as_ref())))
             .collect();
         for ((place, known), texts) in changed.into_iter().zip(texts) {
             upserted[place] = self.replace(known, &definitions[place], &texts)?;
@@ -562,20 +569,16 @@ impl Store {
         if let Some((key, hash)) = &known {
             self.delete(*key, hash)?;
         }
-        let sql = "INSERT INTO tools (id, server, hash, texts, json) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.execute(
-            sql,
-            params![
-                tool.id.as_str(),
-                tool.id.server(),
-                hash.as_bytes(),
-                texts,
-                json
-            ],
-        )?;
-        self.change_digest(hash.as_bytes());
-        let key = self.connection.last_insert_rowid() as u64;
+        let key = self.insert(&tool.id, hash.as_bytes(), texts, json)?;
         Ok(known.map_or(Upserted::Added(key), |(old, _)| Upserted::Changed(old, key)))
+    }
+
+    /// Inserts a tool and returns its key.
+    fn insert(&self, id: &ToolId, hash: &[u8; 32], texts: &[u8], json: &str) -> Result<u64> {
+        let sql = "INSERT INTO tools (id, server, hash, texts, json) VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.execute(sql, params![id.as_str(), id.server(), hash, texts, json])?;
+        self.change_digest(hash);
+        Ok(self.connection.last_insert_rowid() as u64)
     }
 
     /// Removes a tool. Returns the key it had, if it existed.
@@ -716,11 +719,13 @@ impl Store {
             return Ok(false);
         }
         self.begin_write()?;
+        let words = self.owner_words()?;
         for stored in self.tools()? {
             let tool = stored.parse()?;
+            let texts = checked_texts(&searched(&tool, words.as_ref()));
             self.execute(
                 "UPDATE tools SET texts = ?2 WHERE key = ?1",
-                params![stored.key, checked_texts(&tool)],
+                params![stored.key, texts],
             )?;
         }
         self.set_meta("template_version", &texts_version())?;
@@ -808,6 +813,7 @@ impl Store {
             texts: Vec::new(),
             fingerprint: None,
             enrichment: None,
+            owner_texts: OwnerTexts::default(),
             json: json.into(),
         };
         let texts = match intact_texts(&texts, &stored.id) {
@@ -833,7 +839,7 @@ impl Store {
                 tool.id, stored.id
             )));
         }
-        Ok(texts(&tool))
+        Ok(texts(&searched(&tool, self.owner_words()?.as_ref())))
     }
 
     /// The id in a row, checked against the server in the same row.
@@ -888,7 +894,7 @@ impl<'a> Definition<'a> {
 }
 
 impl StoredTool {
-    /// A tool as it would be stored in this row.
+    /// A tool as it would be stored in this row, without what an owner says of it.
     pub fn new(key: u64, tool: &Tool, json: String) -> Self {
         let texts = document::views(tool);
         StoredTool {
@@ -898,6 +904,7 @@ impl StoredTool {
             texts: texts.iter().map(|text| text_hash(text)).collect(),
             fingerprint: Fingerprint::of(tool),
             enrichment: None,
+            owner_texts: OwnerTexts::default(),
             json: json.into(),
         }
     }
@@ -910,36 +917,45 @@ impl StoredTool {
             .filter_map(|&view| self.texts.get(view as usize))
     }
 
-    /// The texts of its enrichment, each of which is embedded. None where the hash of a view is
-    /// missing, since a view is found by its number.
-    pub fn enrichment_texts(&self) -> &[String] {
-        self.embedded_enrichment()
-            .map_or(&[], |stored| stored.enrichment.texts())
+    /// The texts that are embedded beside its views: those of its enrichment, and its aliases. None where
+    /// the hash of a view is missing, since a view is found by its number.
+    pub fn further_texts(&self) -> impl Iterator<Item = &str> {
+        let (enrichment, aliases) = self.embedded_beside_views();
+        let written = enrichment.map_or(&[][..], |stored| stored.enrichment.texts());
+        written.iter().chain(aliases).map(String::as_str)
     }
 
-    /// The hashes of [`StoredTool::enrichment_texts`].
-    pub fn enrichment_hashes(&self) -> &[TextHash] {
-        self.embedded_enrichment()
-            .map_or(&[], |stored| &stored.hashes)
+    /// The hashes of [`StoredTool::further_texts`].
+    pub fn further_hashes(&self) -> impl Iterator<Item = TextHash> {
+        let (enrichment, aliases) = self.embedded_beside_views();
+        let written = enrichment.map_or(&[][..], |stored| &stored.hashes);
+        let aliases = aliases.iter().map(|alias| text_hash(alias));
+        written.iter().copied().chain(aliases)
     }
 
-    fn embedded_enrichment(&self) -> Option<&StoredEnrichment> {
-        let stored = self.enrichment.as_ref();
-        stored.filter(|_| self.texts.len() == VIEWS)
+    fn embedded_beside_views(&self) -> (Option<&StoredEnrichment>, &[String]) {
+        match self.texts.len() {
+            VIEWS => (self.enrichment.as_ref(), self.owner_texts.aliases()),
+            _ => (None, &[]),
+        }
     }
 
-    /// The text hashes of these views, then those of its enrichment.
-    pub fn embedded_texts<'a>(&'a self, views: &'a [View]) -> impl Iterator<Item = &'a TextHash> {
-        self.texts_of(views).chain(self.enrichment_hashes())
+    /// The text hashes of these views, then those of [`StoredTool::further_texts`].
+    pub fn embedded_texts<'a>(&'a self, views: &'a [View]) -> impl Iterator<Item = TextHash> + 'a {
+        self.texts_of(views).copied().chain(self.further_hashes())
     }
 
-    /// The tool itself.
+    /// The tool itself, with what the owner says of it.
     ///
     /// # Errors
     /// [`Error::InvalidTool`] when the stored JSON is not a tool.
     pub fn parse(&self) -> Result<Tool> {
-        serde_json::from_str(&self.json)
-            .map_err(|e| Error::invalid_tool(self.id.to_string(), format!("stored JSON: {e}")))
+        let tool: Tool = serde_json::from_str(&self.json)
+            .map_err(|e| Error::invalid_tool(self.id.to_string(), format!("stored JSON: {e}")))?;
+        Ok(Tool {
+            owner_texts: self.owner_texts.clone(),
+            ..tool
+        })
     }
 
     /// The tool's tags, without the rest of it; none where the stored JSON is not a tool.
@@ -952,6 +968,20 @@ impl StoredTool {
         let tagged: Tagged = serde_json::from_str(&self.json).unwrap_or_default();
         tagged.tags
     }
+}
+
+/// A tool as it is searched in a catalog with these words.
+fn searched<'a>(tool: &'a Tool, words: Option<&OwnerWords>) -> Cow<'a, Tool> {
+    let owner_texts = words.map(|words| words.texts_of(&tool.id));
+    let owner_texts = owner_texts.unwrap_or_default();
+    // It may have those of another catalog.
+    if owner_texts.is_empty() && tool.owner_texts.is_empty() {
+        return Cow::Borrowed(tool);
+    }
+    Cow::Owned(Tool {
+        owner_texts,
+        ..tool.clone()
+    })
 }
 
 /// The hashes of a tool's views, then its fingerprint.

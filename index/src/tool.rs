@@ -5,6 +5,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -158,6 +159,53 @@ pub struct Annotations {
     pub open_world_hint: Option<bool>,
 }
 
+/// What the owner of a catalog says of a tool beside its definition: see [`crate::OwnerWords`].
+///
+/// It is no part of the definition: neither written with it nor compared.
+#[derive(Clone, Debug, Default)]
+pub struct OwnerTexts(Option<Arc<Texts>>);
+
+#[derive(Debug)]
+struct Texts {
+    description: Option<String>,
+    aliases: Vec<String>,
+}
+
+impl OwnerTexts {
+    /// A description to show in place of the tool's own, and other names.
+    pub fn new(description: Option<String>, aliases: Vec<String>) -> Self {
+        let has_any = description.is_some() || !aliases.is_empty();
+        OwnerTexts(has_any.then(|| {
+            Arc::new(Texts {
+                description,
+                aliases,
+            })
+        }))
+    }
+
+    /// What is shown in place of the tool's description.
+    pub fn description(&self) -> Option<&str> {
+        self.0.as_ref()?.description.as_deref()
+    }
+
+    /// Other names of the tool.
+    pub fn aliases(&self) -> &[String] {
+        self.0.as_ref().map_or(&[], |texts| &texts.aliases)
+    }
+
+    /// True where the owner says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl PartialEq for OwnerTexts {
+    /// Always true, so that tools are equal if their definitions are.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
 /// The definition of a tool.
 ///
 /// - Guarantee: every tool of a catalog is valid, as [`Writer::upsert`](crate::Writer::upsert)
@@ -185,6 +233,8 @@ pub struct Tool {
     pub tags: Vec<String>,
     /// All other fields of the tool, stored so that an export loses nothing.
     pub metadata: Map<String, Value>,
+    /// What the owner of the catalog says of it; empty for a tool that was not read from a catalog.
+    pub owner_texts: OwnerTexts,
 }
 
 impl Tool {
@@ -203,6 +253,7 @@ impl Tool {
             annotations: Annotations::default(),
             tags: Vec::new(),
             metadata: Map::new(),
+            owner_texts: OwnerTexts::default(),
         })
     }
 
@@ -210,6 +261,11 @@ impl Tool {
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
+    }
+
+    /// The description for models and people: the owner's, or else the tool's own.
+    pub fn shown_description(&self) -> &str {
+        self.owner_texts.description().unwrap_or(&self.description)
     }
 
     /// Checks sizes, NUL characters and schema depth, which the types do not.
@@ -295,6 +351,7 @@ impl TryFrom<RawTool> for Tool {
             annotations: raw.annotations,
             tags: raw.tags,
             metadata: raw.metadata,
+            owner_texts: OwnerTexts::default(),
         };
         tool.validate()?;
         Ok(tool)

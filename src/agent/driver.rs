@@ -31,7 +31,7 @@ use crate::agent::turn_tools::TurnTools;
 use crate::agent::{AgentState, Question, RunningTurn, lock};
 use crate::clock::millis;
 use crate::finder::Style;
-use crate::finder::search::{Found, SearchRequest};
+use crate::finder::search::{Found, SearchRequest, UsedTool};
 use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
 use crate::gate::{
     Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Gate, GateContext, Ledger, Report,
@@ -363,6 +363,13 @@ async fn save_recommended(
     }
 }
 
+/// A search that was made.
+struct Searched {
+    hits: Found,
+    /// Its queries, where the catalog learns from calls.
+    queries: Option<Vec<String>>,
+}
+
 /// A running turn.
 struct Turn<'a> {
     shared: &'a Arc<AgentState>,
@@ -462,14 +469,49 @@ impl<'a> Turn<'a> {
             tokio::join!(self.search(work.searches), self.call(work.calls));
         let outcomes = outcomes?;
         let mut results = Vec::with_capacity(outcomes.len());
+        let mut used_tools = Vec::new();
         for ((id, tool), (result, report)) in calls.into_iter().zip(outcomes) {
             self.references.collect(&result.data);
             if let Some(report) = report {
+                if report.is_of_call(&result) {
+                    used_tools.extend(self.shared.trails.called(self.conversation(), &tool));
+                }
                 self.events.send(gate_event(id, tool, &report)).await;
             }
             results.push(result);
         }
-        Ok(self.run.tools_answered(search_results, results))
+        self.teach(used_tools).await;
+        // After the calls of the same answer, which were made for what was found before.
+        let mut found = Vec::with_capacity(search_results.len());
+        for Searched { queries, hits } in search_results {
+            if let Some(queries) = queries {
+                let trails = &self.shared.trails;
+                trails.found(self.conversation(), &queries, &hits);
+            }
+            found.push(hits);
+        }
+        Ok(self.run.tools_answered(found, results))
+    }
+
+    /// Who asks, and in which conversation.
+    fn conversation(&self) -> (&str, &str) {
+        (&self.caller.who, &self.caller.conversation)
+    }
+
+    /// Tells the catalog of calls that succeeded.
+    async fn teach(&self, used_tools: Vec<UsedTool>) {
+        if used_tools.is_empty() {
+            return;
+        }
+        let search = Arc::clone(self.tools.search());
+        let teaching = spawn_blocking(move || {
+            for used_tool in &used_tools {
+                search.used(used_tool);
+            }
+        });
+        if let Err(error) = teaching.await {
+            tracing::error!(%error, "remembering a call panicked");
+        }
     }
 
     /// Asks the model, with the hooks around it.
@@ -529,16 +571,18 @@ impl<'a> Turn<'a> {
         self.events.send(event).await;
     }
 
-    async fn search(&self, searches: Vec<SearchRequest>) -> Vec<Found> {
+    async fn search(&self, searches: Vec<SearchRequest>) -> Vec<Searched> {
         if searches.is_empty() {
             return Vec::new();
         }
         let search = Arc::clone(self.tools.search());
         let found = spawn_blocking(move || {
-            searches
-                .iter()
-                .map(|request| search.search(request))
-                .collect()
+            let learns = search.learns();
+            let searched = |request: SearchRequest| Searched {
+                hits: search.search(&request),
+                queries: learns.then_some(request.queries),
+            };
+            searches.into_iter().map(searched).collect()
         });
         found.await.unwrap_or_else(|error| {
             tracing::error!(%error, "a search panicked");

@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use toolscout_index::ToolId;
+use toolscout_index::memory::{Entry, Source, Switch};
+use toolscout_index::{DataDir, Options, ToolId};
 
 use super::*;
 use crate::finder::search::doubles::ListedTools;
@@ -204,6 +205,80 @@ async fn a_question_goes_through_search_and_calls_to_its_answer() {
         ("will it rain?", "It rains.")
     );
     assert_eq!(&turns[0].figures, figures);
+}
+
+/// Searches and calls `mail/send`, which succeeds where the script says so, in each of some turns.
+async fn remembered_after(tool: &str, policies: Policies, turns: usize) -> Vec<Entry> {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = DataDir::new(directory.path())
+        .open_or_create("c", Options::default())
+        .unwrap();
+    let mut writer = catalog.writer().unwrap();
+    let send = Tool::new("mail", "send").unwrap();
+    writer
+        .upsert(&[send.with_description("send mail to a person")])
+        .unwrap();
+    writer.commit().unwrap();
+    catalog.memory().set_switch(Switch::On).unwrap();
+    let turn = concat!(
+        r#"{"reply":{"calls":[{"name":"tool_search","arguments":{"query":"mail it to Ada"}}]}}"#,
+        "\n",
+        r#"{"reply":{"calls":[{"name":"mail__send","arguments":{}}]}}"#,
+        "\n",
+        r#"{"reply":{"text":"Done."}}"#,
+        "\n",
+    );
+    let script = Script::parse("script", &format!("{tool}\n{}", turn.repeat(turns))).unwrap();
+    let agent = Agent::builder()
+        .llm(ScriptedModel::new("script", script.turns))
+        .catalog(catalog.clone())
+        .tools(ScriptedTools::new(script.tools))
+        .config(AgentConfig {
+            policies,
+            ..config()
+        })
+        .build()
+        .unwrap();
+    for _ in 0..turns {
+        let question = Question::new("mail it").in_conversation(conversation());
+        let question = question.asked_by("key:k1");
+        events(&agent, question).await;
+    }
+    catalog.memory().entries(None, 10).unwrap()
+}
+
+#[tokio::test]
+async fn a_call_that_succeeded_is_remembered_once_a_conversation_as_the_vote_of_its_key() {
+    let works = r#"{"tool":"mail/send","result":"sent"}"#;
+    let entries = remembered_after(works, Policies::permissive(), 3).await;
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    let Entry {
+        query,
+        tool,
+        times,
+        taught_by,
+        ..
+    } = &entries[0];
+    assert_eq!(
+        (query.as_str(), tool.as_str(), *times),
+        ("mail it to Ada", "mail/send", 1)
+    );
+    assert_eq!(taught_by, &[Source::key("k1")]);
+}
+
+#[tokio::test]
+async fn calls_that_failed_were_refused_or_only_tried_teach_nothing() {
+    let works = r#"{"tool":"mail/send","result":"sent"}"#;
+    let fails = r#"{"tool":"mail/send","error":"no connection"}"#;
+    let policies = |text: &str| -> Policies { toml::from_str(text).unwrap() };
+    for (tool, policies) in [
+        (fails, Policies::permissive()),
+        (works, policies("[[rules]]\ndecision = \"deny\"")),
+        (works, policies("[[rules]]\ndecision = \"dry_run\"")),
+    ] {
+        let entries = remembered_after(tool, policies, 1).await;
+        assert!(entries.is_empty(), "{entries:?}");
+    }
 }
 
 #[tokio::test]

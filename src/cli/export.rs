@@ -22,12 +22,20 @@ pub struct Args {
     format: Option<Emit>,
     #[command(flatten)]
     filter: FilterArgs,
+    /// Write the owner's words instead, as `toolscout words set` reads them
+    #[arg(long, exclusive = true)]
+    words: bool,
 }
 
 impl Args {
     /// Writes the tools, sorted by id.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let searcher = context.open(Legs::Lexical)?.searcher();
+        if self.words {
+            let words = searcher.owner_words().cloned().unwrap_or_default();
+            context.printer.json(&words)?;
+            return Ok(Outcome::Success);
+        }
         context.warn_of_unknown_servers(&searcher, &self.filter.server);
         let filter = self.filter.filter();
         let tools: Vec<Arc<Tool>> = searcher

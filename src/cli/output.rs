@@ -121,7 +121,7 @@ impl Printer {
 /// The first line of a tool's description, else of its title, shortened.
 pub fn summary(tool: &Tool) -> String {
     let text = [
-        tool.description.as_str(),
+        tool.shown_description(),
         tool.title.as_deref().unwrap_or_default(),
     ];
     let line = text

@@ -340,7 +340,7 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
         "name": hit.id.name(),
         "server": hit.id.server(),
         "title": hit.tool.title,
-        "description": hit.tool.description,
+        "description": hit.tool.shown_description(),
         "score": hit.score,
         "matched_queries": hit.matched_queries,
     });
@@ -428,6 +428,9 @@ fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
         let words = everyday.words.join(", ");
         reasons.push(("also", format!("{words} for {:?}", everyday.said)));
     }
+    for effect in &explain.owner_words {
+        reasons.push(("owner", effect.to_string()));
+    }
     if let Some(translation) = &explain.translation {
         reasons.push(("read as", translation.clone()));
     }
@@ -467,6 +470,7 @@ fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
 fn describe_name_match(name_match: NameMatch) -> &'static str {
     match name_match {
         NameMatch::Suffix => "the words of the query end the name: placed above other tools",
+        NameMatch::Alias => "asked for by another name: placed above other tools",
         NameMatch::Exact => {
             "asked for by name, up to case and separators: placed above other tools"
         }

@@ -84,6 +84,13 @@ fn card(tool: &Tool) -> String {
     for line in tool.description.trim().lines() {
         lines.push(format!("  {}", printable::line(line)));
     }
+    for line in tool.owner_texts.description().unwrap_or_default().lines() {
+        lines.push(format!("  shown: {}", printable::line(line)));
+    }
+    if !tool.owner_texts.aliases().is_empty() {
+        let aliases = tool.owner_texts.aliases().join(", ");
+        lines.push(format!("  aliases: {}", printable::line(&aliases)));
+    }
     lines.push(format!(
         "  input: {}",
         Value::Object(tool.input_schema.clone())

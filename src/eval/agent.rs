@@ -15,13 +15,18 @@ mod counting;
 mod few;
 mod play;
 
+pub mod learning;
+
 pub use report::{AgentReport, ArmFigures};
+
+use std::sync::Arc;
 
 use super::dataset::EvalSet;
 use super::error::{EvalError, Result};
 use super::random::Random;
 use super::{Progress, Workspace};
 use crate::finder::Eviction;
+use crate::finder::snapshot::CurrentSnapshot;
 use play::Stage;
 
 /// The default budgets: tokens of all visible tools.
@@ -124,9 +129,10 @@ pub fn simulate(
     workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
     // One snapshot and the same conversations for every policy, so that only the policy differs.
     let searcher = workspace.open_set(&set)?.searcher();
+    let catalog = Arc::new(CurrentSnapshot(move || Arc::clone(&searcher)));
     let conversations = conversations::of(&set, plan.turns, plan.seed);
     let turns = conversations.iter().map(Vec::len).sum();
-    let stage = Stage::new(&set, &conversations, plan.seed, searcher)?;
+    let stage = Stage::new(&set, &conversations, plan.seed, catalog)?;
     let mut report = AgentReport::of(&set, &conversations, turns, plan.seed, workspace.embedder());
     for policy in Policy::all(&plan.budgets) {
         progress.stage(&format!("simulating {}", policy.name()), turns);

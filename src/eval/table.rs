@@ -4,6 +4,7 @@ use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table};
 
 use super::ablation::Row;
+use super::agent::learning::{Gain, LearningReport};
 use super::agent::report::macro_average as agent_averages;
 use super::agent::{AgentReport, ArmFigures};
 use super::baseline::Change;
@@ -387,6 +388,44 @@ fn agent_row(set: &str, arm: &ArmFigures) -> [String; 13] {
         few(arm.tools_injected),
         few(arm.tools_evicted),
     ]
+}
+
+/// What usage memories learned from conversations: a row before and a row after for each set.
+pub fn learning(reports: &[LearningReport], style: Style) -> String {
+    let mut table = new_table(style);
+    let metrics = reports.first().map(|report| &report.searches);
+    let metrics = metrics
+        .into_iter()
+        .flatten()
+        .map(|gain| gain.metric.clone());
+    let head = ["set", "memory", "remembered", "held out"].map(str::to_owned);
+    let tail = ["turns met", "searches"].map(str::to_owned);
+    table.set_header(head.into_iter().chain(metrics).chain(tail));
+    for report in reports {
+        let row = |name: String, of: &dyn Fn(&Gain) -> f64, remembered: usize, arm: &ArmFigures| {
+            let gains = report.searches.iter().map(|gain| share(of(gain)));
+            [report.set.clone(), name]
+                .into_iter()
+                .chain([remembered.to_string(), report.held_out.to_string()])
+                .chain(gains.collect::<Vec<_>>())
+                .chain([share(arm.success), format!("{:.2}", arm.searches)])
+                .collect::<Vec<_>>()
+        };
+        let after = format!("after {} conversations", report.conversations);
+        table.add_row(row(
+            "off".to_owned(),
+            &|gain| gain.before,
+            0,
+            &report.before,
+        ));
+        table.add_row(row(
+            after,
+            &|gain| gain.after,
+            report.remembered,
+            &report.after,
+        ));
+    }
+    finish(table, 2)
 }
 
 /// Metrics compared with a baseline.

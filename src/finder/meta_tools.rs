@@ -211,7 +211,7 @@ pub fn missed_notice(ids: &[&ToolId]) -> String {
 
 fn describe_hit(hit: &FoundTool, style: Style) -> Value {
     let name = model_name(&hit.tool.id);
-    let description = &hit.tool.description;
+    let description = hit.tool.shown_description();
     match style {
         Style::Inject => {
             json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) })

@@ -20,8 +20,8 @@ const MIN_SIMILARITY: f64 = 0.2;
 /// providers have no field for a description's origin.
 pub fn spec(tool: &Tool) -> ToolSpec {
     let description = match tool.id.server() {
-        "" => tool.description.clone(),
-        server => format!("[{}] {}", printable::name(server), tool.description),
+        "" => tool.shown_description().to_owned(),
+        server => format!("[{}] {}", printable::name(server), tool.shown_description()),
     };
     ToolSpec {
         name: model_name(&tool.id),

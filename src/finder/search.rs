@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use toolscout_index::Version;
+use toolscout_index::memory::Source;
 use toolscout_index::{Filter, Tool, ToolId};
 
 /// Searches tools. Called on threads for blocking work, so implementations may block.
@@ -22,6 +23,37 @@ pub trait ToolSearch: Send + Sync {
 
     /// Changes whenever the tools do.
     fn version(&self) -> Version;
+
+    /// Whether it learns from what is called: see [`ToolSearch::used`].
+    fn learns(&self) -> bool {
+        false
+    }
+
+    /// Learns that a tool that it found was called with success.
+    fn used(&self, _used_tool: &UsedTool) {}
+}
+
+/// A query whose hit was called with success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedTool {
+    /// The query.
+    pub query: String,
+    /// The tool.
+    pub tool: ToolId,
+    /// Who called it, as the audit log names callers.
+    pub who: String,
+}
+
+impl UsedTool {
+    /// Who teaches the memory. A key has one vote, whatever else it may do: that a model called a tool for
+    /// it is not the word of the catalog's owner.
+    pub fn source(&self) -> Source {
+        match self.who.split_once(':') {
+            Some(("key", key)) => Source::key(key),
+            _ if self.who.starts_with("http") => Source::keyless(),
+            _ => Source::command_line(),
+        }
+    }
 }
 
 /// One search.
@@ -71,6 +103,8 @@ pub struct FoundTool {
     pub tool: Arc<Tool>,
     /// Its score, comparable within one answer only.
     pub score: f32,
+    /// The position of the query that found it; `None` for a tool that was selected by name.
+    pub query: Option<usize>,
 }
 
 #[cfg(test)]
@@ -121,6 +155,7 @@ pub(crate) mod doubles {
             .map(|id| FoundTool {
                 tool: tool(id, "does it"),
                 score: 1.0,
+                query: Some(0),
             })
             .collect();
         Found {
@@ -148,11 +183,12 @@ pub(crate) mod doubles {
                     Some(tool) => hits.push(FoundTool {
                         tool: tool.clone(),
                         score: 2.0,
+                        query: None,
                     }),
                     None => missing.push(name.clone()),
                 }
             }
-            for query in &request.queries {
+            for (number, query) in request.queries.iter().enumerate() {
                 let mut ranked: Vec<_> =
                     allowed().map(|tool| (overlap(tool, query), tool)).collect();
                 ranked.retain(|(shared, _)| *shared > 0);
@@ -161,6 +197,7 @@ pub(crate) mod doubles {
                     |(shared, tool)| FoundTool {
                         tool: tool.clone(),
                         score: shared as f32,
+                        query: Some(number),
                     },
                 ));
             }

@@ -1,12 +1,14 @@
 //! Implements [`ToolSearch`] for the engine's catalog and its snapshots.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use toolscout_index::Version;
 use toolscout_index::{Catalog, Query, SearchOptions, Searcher, Tool, ToolId};
 
+use crate::clock::unix_ms;
 use crate::finder::model_names;
-use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch};
+use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch, UsedTool};
 use crate::printable::excerpt;
 
 /// Similar names suggested for an unknown name.
@@ -34,11 +36,37 @@ pub trait SnapshotSource: Send + Sync {
     fn tool_count(&self) -> usize {
         self.snapshot().len()
     }
+
+    /// Whether its usage memory is on.
+    fn has_memory(&self) -> bool {
+        false
+    }
+
+    /// Tells its usage memory of a call that succeeded. May block.
+    ///
+    /// # Errors
+    /// Why nothing was stored.
+    fn remember(&self, _used_tool: &UsedTool) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 impl SnapshotSource for Catalog {
     fn snapshot(&self) -> Arc<Searcher> {
         self.searcher()
+    }
+
+    fn has_memory(&self) -> bool {
+        self.memory().is_active()
+    }
+
+    fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
+        let UsedTool { query, tool, .. } = used_tool;
+        let at_ms = unix_ms(SystemTime::now());
+        let remembered = self
+            .memory()
+            .remember(query, tool, at_ms, &used_tool.source());
+        remembered.map(drop).map_err(|error| error.to_string())
     }
 }
 
@@ -71,6 +99,17 @@ impl<S: SnapshotSource> ToolSearch for S {
     fn version(&self) -> Version {
         self.snapshot().version().clone()
     }
+
+    fn learns(&self) -> bool {
+        self.has_memory()
+    }
+
+    fn used(&self, used_tool: &UsedTool) {
+        if let Err(error) = self.remember(used_tool) {
+            // Without the query, which belongs to a user.
+            tracing::warn!(tool = %used_tool.tool, error, "a call was not remembered");
+        }
+    }
 }
 
 fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
@@ -85,7 +124,11 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
             }
         };
         match find_by_name(&searcher, name, request) {
-            Some(tool) => found.hits.push(FoundTool { tool, score: 1.0 }),
+            Some(tool) => found.hits.push(FoundTool {
+                tool,
+                score: 1.0,
+                query: None,
+            }),
             None => reasons.push(unknown_name(&searcher, name)),
         }
     }
@@ -105,6 +148,7 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
                 let hits = results.hits.into_iter().map(|hit| FoundTool {
                     tool: hit.tool,
                     score: hit.score,
+                    query: hit.matched_queries.first().copied(),
                 });
                 found.hits.extend(hits);
                 reasons.extend(results.no_match.map(NoMatch::from));
@@ -131,11 +175,16 @@ fn find_by_name(searcher: &Searcher, name: &str, request: &SearchRequest) -> Opt
         .ok()
         .and_then(|id| searcher.tool(&id))
         .filter(allowed);
-    by_id.or_else(|| {
-        searcher
-            .tools()
-            .find(|tool| model_names::denotes(name, &tool.id) && allowed(tool))
-    })
+    let by_name = || {
+        let mut tools = searcher.tools();
+        tools.find(|tool| model_names::denotes(name, &tool.id) && allowed(tool))
+    };
+    let by_alias = || {
+        let aliased = searcher.aliased(name);
+        let mut tools = aliased.iter().filter_map(|id| searcher.tool(id));
+        tools.find(allowed)
+    };
+    by_id.or_else(by_name).or_else(by_alias)
 }
 
 fn unknown_name(searcher: &Searcher, name: &str) -> NoMatch {

@@ -199,6 +199,9 @@ impl From<Error> for ApiError {
             Error::InvalidSetting(_) => {
                 ApiError::unprocessable("invalid_settings", error.to_string())
             }
+            Error::InvalidOwnerWords { .. } => {
+                ApiError::unprocessable("invalid_words", error.to_string())
+            }
             Error::InvalidCatalogName { .. } => {
                 ApiError::unprocessable("invalid_catalog_name", error.to_string())
             }

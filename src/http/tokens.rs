@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use crate::budget;
 use crate::finder::ToolSearch;
-use crate::finder::search::{Found, SearchRequest};
+use crate::finder::search::{Found, SearchRequest, UsedTool};
 use crate::finder::snapshot::SnapshotSource;
 
 /// Answers that wait to be counted.
@@ -175,6 +175,14 @@ impl<S: SnapshotSource> ToolSearch for CountedSearch<S> {
 
     fn version(&self) -> Version {
         self.search.version()
+    }
+
+    fn learns(&self) -> bool {
+        self.search.learns()
+    }
+
+    fn used(&self, used_tool: &UsedTool) {
+        self.search.used(used_tool);
     }
 }
 

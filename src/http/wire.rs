@@ -159,6 +159,12 @@ pub struct ToolBody {
     /// All other fields that it was registered with.
     #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
+    /// What the owner of the catalog has searched and shown in place of `description`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown_description: Option<String>,
+    /// Other names that the owner gave it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
 }
 
 impl From<&Tool> for ToolBody {
@@ -174,6 +180,8 @@ impl From<&Tool> for ToolBody {
             annotations: tool.annotations,
             tags: tool.tags.clone(),
             metadata: tool.metadata.clone(),
+            shown_description: tool.owner_texts.description().map(str::to_owned),
+            aliases: tool.owner_texts.aliases().to_vec(),
         }
     }
 }

@@ -46,7 +46,7 @@ use crate::finder::meta_tools::{self, FindConfig};
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
-use crate::finder::{Style, ToolSearch};
+use crate::finder::{SearchTrails, Style, ToolSearch};
 use crate::gate::{Approvals, Call, CallOutcome, Caller, Definition, Gate, GateContext};
 use crate::mcp::connection::{CallContext, Progress};
 use crate::mcp::implementation;
@@ -160,6 +160,8 @@ struct GatewayState {
     overview: Overview,
     config: GatewayConfig,
     session_permits: Arc<Semaphore>,
+    /// What the searches of clients found, where that teaches a usage memory.
+    trails: SearchTrails,
 }
 
 impl GatewayState {
@@ -241,6 +243,7 @@ impl Gateway {
                 overview: Overview::default(),
                 config,
                 session_permits,
+                trails: SearchTrails::default(),
             }),
         }
     }
@@ -278,6 +281,7 @@ impl Gateway {
                 waiting: shared.waiting.clone(),
                 overview: Overview::default(),
                 session_permits: Arc::clone(&shared.session_permits),
+                trails: SearchTrails::default(),
             }),
         }
     }
@@ -373,9 +377,19 @@ impl Session {
         // Right after the start, the tools of servers that are still connecting would be missing.
         self.shared.pool.settled(config.settle).await;
         let search = Arc::clone(&self.shared.search);
-        let found = spawn_blocking(move || search.search(&request)).await;
-        let found = match found {
-            Ok(found) => found,
+        let found = spawn_blocking(move || {
+            let found = search.search(&request);
+            (found, search.learns().then_some(request.queries))
+        });
+        let found = match found.await {
+            Ok((found, queries)) => {
+                if let Some(queries) = queries {
+                    let (who, conversation) = self.conversation(context);
+                    let trails = &self.shared.trails;
+                    trails.found((&who, &conversation), &queries, &found);
+                }
+                found
+            }
             Err(error) => {
                 tracing::error!(%error, "a search panicked");
                 return failed("the search failed; try other words");
@@ -545,6 +559,7 @@ impl Session {
             arguments: given,
         };
         let outcome = self.pass(&caller, &directory, &elicitation, call).await;
+        self.teach(context, &id, &outcome).await;
         let answer = forwarded.answer();
         // They hold the sender of the progress, which ends the forwarding task.
         drop(directory);
@@ -587,6 +602,38 @@ impl Session {
             call_timeout: CALL_TIMEOUT,
         };
         self.shared.gate.pass(context, call).await
+    }
+
+    /// Tells the catalog of a call that succeeded, if a search of the conversation had found its tool.
+    async fn teach(
+        &self,
+        context: &RequestContext<RoleServer>,
+        tool: &ToolId,
+        outcome: &CallOutcome,
+    ) {
+        if !outcome.has_succeeded() {
+            return;
+        }
+        let (who, conversation) = self.conversation(context);
+        let Some(used_tool) = self.shared.trails.called((&who, &conversation), tool) else {
+            return;
+        };
+        let search = Arc::clone(&self.shared.search);
+        if let Err(error) = spawn_blocking(move || search.used(&used_tool)).await {
+            tracing::error!(%error, "remembering a call panicked");
+        }
+    }
+
+    /// Who asks, and in which conversation. Requests without a session are one conversation of their
+    /// sender.
+    fn conversation(&self, context: &RequestContext<RoleServer>) -> (String, String) {
+        let Caller {
+            who, conversation, ..
+        } = self.caller(context);
+        match has_session(context) {
+            true => (who, conversation),
+            false => (who, String::new()),
+        }
     }
 
     /// The result of a call that did not reach its server. One with wrong arguments shows which

@@ -10,11 +10,11 @@ use serde_json::Value;
 use toolscout_index::formats::model_name;
 use toolscout_index::{Tool, ToolId};
 
-use crate::finder::ToolSearch as _;
 use crate::finder::meta_tools::{self, FindConfig};
 use crate::finder::model_names;
-use crate::finder::search::{self, Found, SearchRequest};
+use crate::finder::search::{self, Found, SearchRequest, UsedTool};
 use crate::finder::snapshot::CurrentSnapshot;
+use crate::finder::{SearchTrail, ToolSearch as _};
 use crate::proxy::dialect::{
     CallResult, Dialect, HiddenTools, Item, ModelCall, Protocol, Round, View,
 };
@@ -50,6 +50,8 @@ pub struct Exchange {
     /// Tools that the model was shown as such ones, and that nothing offers now.
     away: Vec<(String, ToolId)>,
     hidden_tools: HiddenTools,
+    /// What searches of the other catalog found, where that teaches its usage memory.
+    trail: SearchTrail,
     /// The conversation as the client sees it.
     identity: Identity,
     /// What the client will not see of the answer.
@@ -82,10 +84,10 @@ impl Exchange {
         let mut identity = Identity::new(&request.owner, request.dialect.name());
         let held = Held::take(&proxy, &request, &mut fields, &mut identity);
         let restored = memory::restore(&proxy.0.memory, protocol, &request.owner, identity, &items);
-        let (mut shown, foreign) = if restored.shown.is_empty() {
-            (held.shown, held.foreign)
+        let (mut shown, foreign, trail) = if restored.shown.is_empty() {
+            (held.shown, held.foreign, held.trail)
         } else {
-            (restored.shown, restored.foreign)
+            (restored.shown, restored.foreign, restored.trail)
         };
         let Foreign {
             present: foreign,
@@ -122,6 +124,7 @@ impl Exchange {
             foreign,
             away,
             hidden_tools,
+            trail,
             identity: restored.identity,
             hidden: Vec::new(),
             text: String::new(),
@@ -289,6 +292,7 @@ impl Exchange {
         }
         let mut remembered = Remembered {
             results,
+            trail: self.trail.clone(),
             shown: self.shown.clone(),
             foreign: self
                 .foreign
@@ -357,8 +361,34 @@ impl Exchange {
             .as_ref()
             .and_then(|extra| extra.caller.as_ref())
         {
-            Some(caller) => caller.call(tool, &call.arguments).await,
+            Some(caller) => {
+                let called = caller.call(tool, &call.arguments).await;
+                if called.has_succeeded {
+                    self.teach(&tool.id).await;
+                }
+                called.text
+            }
             None => search_tool::problem("this tool cannot be called here"),
+        }
+    }
+
+    /// Tells the other catalog of a call that succeeded, if a search of the conversation had found its
+    /// tool there.
+    async fn teach(&mut self, tool: &ToolId) {
+        let Some(extra) = self.request.extra.clone() else {
+            return;
+        };
+        let Some(query) = self.trail.called(tool) else {
+            return;
+        };
+        let used_tool = UsedTool {
+            query,
+            tool: tool.clone(),
+            who: self.request.owner.clone(),
+        };
+        let teaching = tokio::task::spawn_blocking(move || extra.search.used(&used_tool));
+        if let Err(error) = teaching.await {
+            tracing::error!(%error, "remembering a call panicked");
         }
     }
 
@@ -386,7 +416,16 @@ impl Exchange {
         if request.queries.is_empty() && request.select.is_empty() {
             return Ok(answer);
         }
-        let (own, extra) = self.searched(request).await?;
+        let Searched {
+            own,
+            extra,
+            queries,
+        } = self.searched(request).await?;
+        if let Some(queries) = queries {
+            let foreign = extra.iter().filter(|hit| hit.is_foreign);
+            let hits = foreign.map(|hit| (&hit.tool.id, hit.query));
+            self.trail.searched(&queries, hits);
+        }
         let mut hits: Vec<FoundTool> = own.hits.iter().map(FoundTool::of_request).collect();
         hits.extend(extra);
         let wanted: Vec<(String, usize)> = hits
@@ -403,7 +442,8 @@ impl Exchange {
                 self.hidden_tools.add(&name);
                 self.foreign.insert(name.clone(), Arc::clone(&hit.tool));
             }
-            answer.loaded.push((name, hit.tool.description.clone()));
+            let description = hit.tool.shown_description().to_owned();
+            answer.loaded.push((name, description));
         }
         answer.already.extend(loaded.already);
         answer.refused = loaded.refused;
@@ -423,7 +463,7 @@ impl Exchange {
     }
 
     /// What the request's tools have, and what of the other catalog can be shown.
-    async fn searched(&self, request: SearchRequest) -> Result<(Found, Vec<FoundTool>), String> {
+    async fn searched(&self, request: SearchRequest) -> Result<Searched, String> {
         let searcher = self.proxy.0.catalogs.searcher(&self.list).await;
         let searcher = searcher.map_err(|problem| {
             tracing::error!(problem, "tools of a request cannot be searched");
@@ -431,9 +471,14 @@ impl Exchange {
         })?;
         let (extra, list) = (self.request.extra.clone(), Arc::clone(&self.list));
         let searching = tokio::task::spawn_blocking(move || {
+            let learns = extra.as_ref().is_some_and(|extra| extra.search.learns());
             let extra = extra.map(|extra| extra_hits(&extra, &list, &request));
             let own = CurrentSnapshot(move || Arc::clone(&searcher));
-            (own.search(&request), extra.unwrap_or_default())
+            Searched {
+                own: own.search(&request),
+                extra: extra.unwrap_or_default(),
+                queries: learns.then_some(request.queries),
+            }
         });
         searching.await.map_err(|error| error.to_string())
     }
@@ -444,8 +489,18 @@ impl Exchange {
 fn extra_hits(extra: &ExtraCatalog, list: &ToolList, request: &SearchRequest) -> Vec<FoundTool> {
     let hits = extra.useful_hits(request, |tool| shown_name(extra, list, tool).is_some());
     hits.iter()
-        .filter_map(|hit| FoundTool::of_catalog(extra, list, &hit.tool))
+        .filter_map(|hit| FoundTool::of_catalog(extra, list, hit))
         .collect()
+}
+
+/// What a search found.
+struct Searched {
+    /// Among the request's tools.
+    own: Found,
+    /// In the other catalog.
+    extra: Vec<FoundTool>,
+    /// Its queries, where the other catalog learns from calls.
+    queries: Option<Vec<String>>,
 }
 
 /// A tool that was found.
@@ -455,6 +510,8 @@ struct FoundTool {
     tool: Arc<Tool>,
     /// Whether it is not the client's.
     is_foreign: bool,
+    /// The position of the query that found it.
+    query: Option<usize>,
 }
 
 impl FoundTool {
@@ -463,16 +520,18 @@ impl FoundTool {
             name: hit.tool.id.name().to_owned(),
             tool: Arc::clone(&hit.tool),
             is_foreign: false,
+            query: hit.query,
         }
     }
 
     /// A tool of the other catalog, if it can be shown.
-    fn of_catalog(extra: &ExtraCatalog, list: &ToolList, tool: &Arc<Tool>) -> Option<Self> {
-        let (name, is_foreign) = shown_name(extra, list, tool)?;
+    fn of_catalog(extra: &ExtraCatalog, list: &ToolList, hit: &search::FoundTool) -> Option<Self> {
+        let (name, is_foreign) = shown_name(extra, list, &hit.tool)?;
         Some(FoundTool {
             name,
-            tool: Arc::clone(tool),
+            tool: Arc::clone(&hit.tool),
             is_foreign,
+            query: hit.query,
         })
     }
 }
@@ -532,6 +591,7 @@ pub enum First {
 struct Held {
     shown: ShownTools,
     foreign: Vec<(String, ToolId)>,
+    trail: SearchTrail,
     /// Results of hidden calls that the provider waits for.
     pending: Vec<Bytes>,
     /// The id of a conversation to which the provider adds all that it is sent.
@@ -561,6 +621,7 @@ impl Held {
             };
             held.shown = remembered.shown.clone();
             held.foreign.clone_from(&remembered.foreign);
+            held.trail.clone_from(&remembered.trail);
             held.pending = request.dialect.protocol().results(&remembered.results);
             if let Some(last) = &remembered.response_id {
                 fields.set(field, json::text(last).into());

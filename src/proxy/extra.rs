@@ -69,7 +69,16 @@ pub trait ToolCaller: Send + Sync {
     fn can_call(&self, id: &ToolId) -> bool;
 
     /// Makes a call, and returns the text for the model, also where it is refused.
-    async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> String;
+    async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> CalledTool;
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalledTool {
+    /// The text for the model.
+    pub text: String,
+    /// False where it was refused or failed, or was a dry run.
+    pub has_succeeded: bool,
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use lru::LruCache;
 use serde_json::{Value, json};
 use toolscout_index::ToolId;
 
+use crate::finder::SearchTrail;
 use crate::proxy::dialect::{CallResult, Item, ModelCall, Protocol};
 use crate::proxy::json;
 use crate::proxy::shown::ShownTools;
@@ -37,6 +38,8 @@ pub struct Remembered {
     pub shown: ShownTools,
     /// Those of them that are of another catalog, by the names that the model saw.
     pub foreign: Vec<(String, ToolId)>,
+    /// What its searches of the other catalog found, where that teaches a usage memory.
+    pub trail: SearchTrail,
     /// The id of the provider's last answer, where the client knows another.
     pub response_id: Option<String>,
 }
@@ -50,7 +53,7 @@ impl Remembered {
         let foreign: usize = foreign
             .map(|(name, id)| name.len() + id.as_str().len() + 80)
             .sum();
-        items + results + names + foreign
+        items + results + names + foreign + self.trail.bytes()
     }
 }
 
@@ -262,6 +265,8 @@ pub struct Restored {
     pub shown: ShownTools,
     /// Those of them that are of another catalog.
     pub foreign: Vec<(String, ToolId)>,
+    /// What searches of the other catalog found.
+    pub trail: SearchTrail,
     /// The names of tools that were called since, or at all where nothing is remembered.
     pub called: Vec<String>,
     /// The identity of the whole conversation, to remember the next answer by.
@@ -287,6 +292,7 @@ pub fn restore(
         items: Vec::with_capacity(items.len() + 8),
         shown: ShownTools::default(),
         foreign: Vec::new(),
+        trail: SearchTrail::default(),
         called: Vec::new(),
         identity: identity.clone(),
     };
@@ -316,6 +322,7 @@ pub fn restore(
         };
         restored.shown = remembered.shown.clone();
         restored.foreign.clone_from(&remembered.foreign);
+        restored.trail.clone_from(&remembered.trail);
         restored.called.clear();
         if !remembered.items.is_empty() {
             restored.items.truncate(from);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sqlx::Row;
-use toolscout_index::store::Store;
+use toolscout_index::store::{Store, text_hash};
 use toolscout_index::{Catalog, DataDir, Error, Options, Writer};
 
 use super::catalogs::StoredCatalog;
@@ -29,7 +29,7 @@ type ByEmbedder = HashMap<(String, usize), Vec<(TextHash, Vec<f32>)>>;
 
 impl SharedStore {
     /// Writes one catalog of the store into a data directory, which must have none of the name: its
-    /// tools, settings, ranker, enrichments and vectors. A failed export leaves nothing of it.
+    /// tools, settings, words of the owner, ranker, enrichments and vectors. A failed export leaves nothing of it.
     ///
     /// # Errors
     /// [`StoreError::Refused`] where the name is taken.
@@ -90,6 +90,10 @@ impl SharedStore {
             texts.extend(tool.texts);
             texts.extend(tool.enrichment.into_iter().flat_map(|one| one.hashes));
         })?;
+        let searcher = catalog.searcher();
+        let words = searcher.owner_words();
+        let aliases = words.into_iter().flat_map(|words| words.aliases.values());
+        texts.extend(aliases.flatten().map(|alias| text_hash(alias)));
         texts.sort_unstable();
         texts.dedup();
         let mut count = 0;
@@ -139,6 +143,7 @@ fn write(writer: &mut Writer, part: Part) -> Result<(), StoreError> {
         Part::Everything | Part::Removed(_) => {}
         Part::Tools(tools) => drop(writer.upsert(&tools)?),
         Part::Settings(settings) => writer.set_settings(&settings)?,
+        Part::OwnerWords(words) => writer.set_owner_words(&words)?,
         Part::Ranker(ranker) => writer.set_ranker(ranker.as_ref())?,
         Part::Enrichments(all) => {
             for enriched in all {

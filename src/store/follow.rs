@@ -168,6 +168,7 @@ impl Applied<'_> {
                 }
             }
             Part::Settings(settings) => self.writer()?.set_settings(&settings)?,
+            Part::OwnerWords(words) => self.writer()?.set_owner_words(&words)?,
             Part::Ranker(ranker) if ranker.as_ref() != self.ranker() => {
                 self.writer()?.set_ranker(ranker.as_ref())?;
             }

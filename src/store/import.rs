@@ -12,7 +12,7 @@ use super::error::StoreError;
 use super::row::tool_id;
 use super::vectors::{TextHash, sealed};
 use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
-use crate::catalog_writer::Change;
+use crate::catalog_writer::{Change, WordsChange};
 
 /// Tools, and vectors, in one transaction.
 const CHUNK: usize = 2000;
@@ -22,9 +22,9 @@ const CHUNK: usize = 2000;
 pub enum Existing {
     /// Nothing.
     Refuse,
-    /// Its tools become exactly the imported ones, and so do its settings.
+    /// Its tools become exactly the imported ones, and so do its settings and the owner's words.
     Replace,
-    /// It gets the imported tools. Others, and its settings, stay.
+    /// It gets the imported tools. Others, its settings and the owner's words stay.
     Merge,
 }
 
@@ -98,6 +98,11 @@ impl SharedStore {
             vectors: self.import_vectors(&source.database).await?,
             ..Imported::default()
         };
+        if existing == Existing::Replace {
+            let words = source.searcher.owner_words().cloned().unwrap_or_default();
+            let change = Change::OwnerWords(WordsChange::Replace(Arc::new(words)));
+            self.commit(id, &[&change], &[]).await?;
+        }
         let tools = source.tools();
         for chunk in tools.chunks(CHUNK) {
             let change = Change::Upsert(chunk.to_vec());

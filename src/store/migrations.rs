@@ -17,7 +17,7 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 6] = [
+const ALL: [Migration; 7] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
@@ -41,6 +41,10 @@ const ALL: [Migration; 6] = [
     Migration {
         version: 6,
         sql: include_str!("migrations/0006_enrichments.sql"),
+    },
+    Migration {
+        version: 7,
+        sql: include_str!("migrations/0007_owner_words.sql"),
     },
 ];
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use sqlx::{PgConnection, PgPool, Postgres, Row, Transaction};
-use toolscout_index::{Ranker, Settings, Tool, ToolId};
+use toolscout_index::{OwnerWords, Ranker, Settings, Tool, ToolId};
 
 use super::catalogs::source;
 use super::enrichments::{Enriched, EnrichmentPage};
 use super::error::StoreError;
-use super::row::{State, parse_settings, tool, tool_id};
+use super::row::{State, parse_owner_words, parse_settings, tool, tool_id};
 use super::{BEGIN_READING, READ_LIMIT, SharedStore, within};
 
 /// Tools in a page.
@@ -27,6 +27,8 @@ pub enum Part {
     Enrichments(Vec<Enriched>),
     /// The settings as they are now.
     Settings(Settings),
+    /// The owner's words as they are now. Before the tools, whose texts depend on them.
+    OwnerWords(OwnerWords),
     /// The catalog's own ranker as it is now.
     Ranker(Option<Ranker>),
 }
@@ -163,6 +165,10 @@ impl Begun<'_> {
             if generation.is_none_or(|known| head.settings_generation > known) {
                 apply(Part::Settings(parse_settings(head.settings)?))?;
             }
+            if generation.is_none_or(|known| head.owner_words_generation > known) {
+                let words = within(READ_LIMIT, owner_words(transaction, id)).await?;
+                apply(Part::OwnerWords(words))?;
+            }
             let mut page = match reached.is_pushed_down {
                 true => Page::none(),
                 false => Page::after(generation),
@@ -202,6 +208,7 @@ struct Head {
     settings_generation: u64,
     ranker_generation: u64,
     enrichments_generation: u64,
+    owner_words_generation: u64,
     is_pushed_down: bool,
     total: u64,
 }
@@ -223,7 +230,7 @@ async fn head(
 ) -> Result<Option<Head>, StoreError> {
     let row = sqlx::query(
         "SELECT (SELECT identity FROM cluster) AS cluster, identity, generation, mark, tools, is_pushed_down,
-                settings, settings_generation, ranker_generation, enrichments_generation,
+                settings, settings_generation, ranker_generation, enrichments_generation, owner_words_generation,
                 (SELECT mark FROM generations WHERE catalog = $1 AND generation = $2) AS known
          FROM catalogs WHERE id = $1",
     )
@@ -252,9 +259,18 @@ async fn head(
         settings_generation: number("settings_generation")?,
         ranker_generation: number("ranker_generation")?,
         enrichments_generation: number("enrichments_generation")?,
+        owner_words_generation: number("owner_words_generation")?,
         is_pushed_down: row.try_get("is_pushed_down")?,
         total: number("tools")?,
     }))
+}
+
+async fn owner_words(connection: &mut PgConnection, id: i64) -> Result<OwnerWords, StoreError> {
+    let json = sqlx::query_scalar("SELECT owner_words FROM catalogs WHERE id = $1")
+        .bind(id)
+        .fetch_one(connection)
+        .await?;
+    parse_owner_words(json)
 }
 
 async fn ranker(connection: &mut PgConnection, id: i64) -> Result<Option<Ranker>, StoreError> {

@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use toolscout_index::{Error, Settings, Tool, ToolId};
+use toolscout_index::{Error, OwnerWords, Settings, Tool, ToolId};
 
 use super::error::StoreError;
 
@@ -47,6 +47,17 @@ pub(super) fn tool_json(tool: &Tool) -> Result<([u8; 32], String), Error> {
     let json = serde_json::to_string(tool)
         .map_err(|error| Error::invalid_tool(tool.id.to_string(), error.to_string()))?;
     Ok((*blake3::hash(json.as_bytes()).as_bytes(), json))
+}
+
+/// The owner's words in a row; none where there are none.
+pub(super) fn parse_owner_words(json: Option<String>) -> Result<OwnerWords, StoreError> {
+    let words = json.map(|json| OwnerWords::read(json.as_bytes()));
+    words
+        .transpose()
+        .map(Option::unwrap_or_default)
+        .map_err(|error| {
+            StoreError::Refused(format!("the store has words that cannot be read: {error}"))
+        })
 }
 
 /// A tool of a row with its id, its hash and its text.

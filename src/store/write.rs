@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use sqlx::{PgConnection, Postgres, Row, Transaction};
 use toolscout_index::{
-    Changes, Embedder, Error, Settings, Tool, ToolId, check_server, check_tools,
+    Changes, Embedder, Error, OwnerWords, Settings, Tool, ToolId, check_server, check_tools,
 };
 
 use super::error::StoreError;
 use super::push::write::PushedWriter;
-use super::row::{parse_settings, tool_id, tool_json, tool_of};
+use super::row::{parse_owner_words, parse_settings, tool_id, tool_json, tool_of};
 use super::{SharedStore, WRITE_LIMIT};
-use crate::catalog_writer::{Change, with_search_defaults};
+use crate::catalog_writer::{Change, WordsChange, with_search_defaults};
 
 /// Most tools, and most bytes of tools, in one statement.
 const MAX_ROWS: usize = 2000;
@@ -114,7 +114,9 @@ fn check(change: &Change) -> Result<(), Error> {
             };
             settings.validate()
         }
-        Change::Remove(_) | Change::Ranker(_) => Ok(()),
+        Change::OwnerWords(WordsChange::Replace(words)) => words.validate(),
+        // What a patch leads to is checked with what it changes.
+        Change::OwnerWords(WordsChange::Patch(_)) | Change::Remove(_) | Change::Ranker(_) => Ok(()),
     }
 }
 
@@ -126,6 +128,7 @@ pub(super) struct Commit<'a> {
     settings: Settings,
     has_new_settings: bool,
     new_ranker: Option<Option<Vec<u8>>>,
+    new_owner_words: Option<OwnerWords>,
     /// By how many the tools became more.
     growth: i64,
     has_new_tools: bool,
@@ -169,6 +172,7 @@ impl<'a> Commit<'a> {
             pushed,
             has_new_settings: false,
             new_ranker: None,
+            new_owner_words: None,
             growth: 0,
             has_new_tools: false,
             has_new_enrichments: false,
@@ -208,7 +212,26 @@ impl<'a> Commit<'a> {
                 self.new_ranker = Some(bytes);
                 Ok(Changes::default())
             }
+            Change::OwnerWords(change) => {
+                // An earlier change of this commit may have changed them.
+                let before = match &self.new_owner_words {
+                    Some(words) => words.clone(),
+                    None => self.owner_words().await?,
+                };
+                if let Some(after) = change.applied_to(&before)? {
+                    self.new_owner_words = Some(after);
+                }
+                Ok(Changes::default())
+            }
         }
+    }
+
+    async fn owner_words(&mut self) -> Result<OwnerWords, StoreError> {
+        let json = sqlx::query_scalar("SELECT owner_words FROM catalogs WHERE id = $1")
+            .bind(self.catalog)
+            .fetch_one(&mut *self.connection)
+            .await?;
+        parse_owner_words(json)
     }
 
     async fn upsert(&mut self, tools: &[Tool]) -> Result<Changes, StoreError> {
@@ -373,6 +396,7 @@ impl<'a> Commit<'a> {
         let has_changed = self.has_new_tools
             || self.has_new_settings
             || self.new_ranker.is_some()
+            || self.new_owner_words.is_some()
             || self.has_new_enrichments;
         if !has_changed {
             return Ok(Generation { before, new: None });
@@ -408,6 +432,17 @@ impl<'a> Commit<'a> {
                 .bind(next)
                 .execute(&mut *self.connection)
                 .await?;
+        }
+        if let Some(words) = &self.new_owner_words {
+            let json = (!words.is_empty()).then(|| words.to_json());
+            sqlx::query(
+                "UPDATE catalogs SET owner_words = $2, owner_words_generation = $3 WHERE id = $1",
+            )
+            .bind(self.catalog)
+            .bind(json)
+            .bind(next)
+            .execute(&mut *self.connection)
+            .await?;
         }
         if self.has_new_enrichments {
             sqlx::query("UPDATE catalogs SET enrichments_generation = $2 WHERE id = $1")

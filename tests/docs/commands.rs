@@ -38,6 +38,7 @@ pages! {
     search_runs: "docs/search.md",
     settings_run: "docs/settings.md",
     troubleshooting_runs: "docs/troubleshooting.md",
+    words_run: "docs/words.md",
 }
 
 /// Pages whose commands are run where PostgreSQL is: see tests/store/page.rs.

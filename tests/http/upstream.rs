@@ -512,8 +512,18 @@ async fn a_model_is_shown_the_tools_of_connected_servers_alone() {
         let sending = sending.header("x-toolscout-catalog", "default");
         Chat.read(&read(sending.json(&request)).await, false)
     };
+    let memory = "/v1/catalogs/default/memory";
+    let on = json!({ "enabled": true });
+    assert_eq!(connected.server.put(memory, &on).await.status, 200);
     let answer = ask(&json!([Api::question("q")])).await;
     assert_eq!(answer.text, "Done.");
+    let remembered = connected.server.get(memory).await.body;
+    assert_eq!(remembered["total"], 1, "{remembered}");
+    let entry = &remembered["entries"][0];
+    assert_eq!(
+        (&entry["query"], &entry["tool"], &entry["taught_by"]),
+        (&json!("read a file"), &json!("s/read"), &json!(["http"]))
+    );
     let sent = provider.sent_json();
     assert_eq!(names(&sent[1]), ["tool_search", "s__read"]);
     let told = sent[2]["messages"].to_string();
@@ -535,4 +545,9 @@ async fn a_model_is_shown_the_tools_of_connected_servers_alone() {
     assert_eq!(names(&sent[3]), ["tool_search"]);
     let told = sent[4]["messages"].to_string();
     assert!(told.contains("nothing that is connected offers"), "{told}");
+    let remembered = connected.server.get(memory).await.body;
+    assert_eq!(
+        remembered["total"], 1,
+        "a call that is not made teaches nothing"
+    );
 }

@@ -15,6 +15,7 @@ use toolscout::finder::Style;
 use toolscout::finder::toolbox::{Eviction, ToolboxConfig};
 use toolscout::gate::{Gate, Policies};
 use toolscout::mcp::{Gateway, GatewayConfig};
+use toolscout_index::memory::Switch;
 
 use super::world::{PATIENCE, Upstream, double, object};
 
@@ -207,6 +208,52 @@ async fn a_client_finds_tools_and_calls_them() {
             json!({ "server": server, "name": "echo" })
         );
     }
+}
+
+#[tokio::test]
+async fn a_call_that_succeeded_teaches_the_memory_the_query_that_found_its_tool() {
+    let upstream = Upstream::start(vec![double("a", &[])]).await;
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    let memory = upstream.catalog.memory();
+    let echo = |text: Value| json!({ "name": "a/echo", "arguments": { "text": text } });
+    let search = async |query: &str| {
+        call(&client, "tool_search", json!({ "query": query })).await;
+    };
+    let remembered = || -> Vec<(String, String)> {
+        let entries = memory.entries(None, 100).unwrap();
+        let pairs = entries.into_iter();
+        pairs
+            .map(|entry| (entry.query, entry.tool.to_string()))
+            .collect()
+    };
+    search("says it again").await;
+    call(&client, "call_tool", echo(json!("hi"))).await;
+    assert_eq!(remembered(), [], "the memory is off");
+
+    memory.set_switch(Switch::On).unwrap();
+    call(&client, "call_tool", echo(json!("hi"))).await;
+    assert_eq!(remembered(), [], "nothing was searched for since");
+    search("says it again").await;
+    call(&client, "call_tool", echo(json!(7))).await;
+    assert_eq!(remembered(), [], "the call was refused");
+    for _ in 0..2 {
+        call(&client, "call_tool", echo(json!("hi"))).await;
+    }
+    let entries = memory.entries(None, 100).unwrap();
+    assert_eq!((entries.len(), entries[0].times), (1, 1), "{entries:?}");
+    assert_eq!(
+        remembered(),
+        [("says it again".to_owned(), "a/echo".to_owned())]
+    );
+    // A step of a plan is a call too.
+    search("repeat what it says").await;
+    let plan = json!({ "steps": [{ "tool": "a/echo", "arguments": { "text": "hi" } }] });
+    let answer = words(&call(&client, "run_plan", plan).await);
+    assert_eq!(remembered().len(), 2, "{answer}");
+    // Another client has not searched.
+    let other = self::client(&gateway(&upstream, GatewayConfig::default())).await;
+    call(&other, "call_tool", echo(json!("hi"))).await;
+    assert_eq!(remembered().len(), 2);
 }
 
 #[tokio::test]

@@ -9,7 +9,9 @@ use tokio::runtime::Runtime;
 use toolscout::store::{Existing, SharedStore, StoreError};
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::store::Store;
-use toolscout_index::{Catalog, DataDir, Options, Query, Ranker, SearchOptions, Settings, Tool};
+use toolscout_index::{
+    Catalog, DataDir, Options, OwnerWords, Query, Ranker, SearchOptions, Settings, Tool,
+};
 
 use super::node::{Node, PATIENCE, ids, program, tool};
 use super::postgres::{PASSWORD, Postgres};
@@ -28,12 +30,24 @@ fn tools(prefix: &str, count: usize) -> Vec<Tool> {
     (0..count).map(tool).collect()
 }
 
+/// Words of which some are about tools.
+fn words(prefix: &str) -> OwnerWords {
+    let document = json!({
+        "aliases": { format!("s/{prefix}_1"): ["the first one"] },
+        "synonyms": { "note": { "words": ["note", "message"] } },
+        "descriptions": { format!("s/{prefix}_2"): "Is described by the owner." },
+        "boosts": { "tools": { format!("s/{prefix}_3"): 3.0 } },
+    });
+    OwnerWords::read(document.to_string().as_bytes()).unwrap()
+}
+
 /// A catalog with everything that one can have.
 fn fill(data: &DataDir, name: &str, own: Settings) {
     let catalog = data.open_or_create(name, options()).unwrap();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(&tools(name, 150)).unwrap();
     writer.set_settings(&own).unwrap();
+    writer.set_owner_words(&words(name)).unwrap();
     let ranker = Ranker::bundled().unwrap();
     writer.set_ranker(Some(&ranker)).unwrap();
     writer.commit().unwrap();
@@ -52,6 +66,7 @@ fn seen(data: &DataDir, name: &str) -> Vec<String> {
         .map(|tool| serde_json::to_string(&*tool).unwrap())
         .collect();
     seen.push(serde_json::to_string(searcher.settings()).unwrap());
+    seen.push(format!("{:?}", searcher.owner_words()));
     let own = searcher.ranker().filter(|_| searcher.has_own_ranker());
     seen.push(format!(
         "{:?}",

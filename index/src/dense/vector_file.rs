@@ -76,7 +76,7 @@ impl VectorFile {
     ///
     /// # Errors
     /// The file.
-    pub fn into_vectors_of<'a, T: Iterator<Item = &'a TextHash>>(
+    pub fn into_vectors_of<T: Iterator<Item = TextHash>>(
         mut self,
         tools: impl Iterator<Item = T>,
     ) -> Result<Vectors, Box<Self>> {
@@ -85,7 +85,7 @@ impl VectorFile {
         starts.push(0);
         for texts in tools {
             for text in texts {
-                if self.vectors.hashes.get(row) != Some(text) {
+                if self.vectors.hashes.get(row) != Some(&text) {
                     return Err(Box::new(self));
                 }
                 row += 1;
@@ -257,7 +257,7 @@ mod tests {
         vectors.save(&path, "t/1").unwrap();
         let of = |tools: &[&[TextHash]]| {
             let file = load(&path, "t/1", 3).unwrap();
-            file.into_vectors_of(tools.iter().map(|texts| texts.iter()))
+            file.into_vectors_of(tools.iter().map(|texts| texts.iter().copied()))
         };
         let same = of(&[&TEXTS[..1], &TEXTS[1..2], &TEXTS[2..]]).ok().unwrap();
         assert_equal(&same, &vectors);

@@ -22,7 +22,7 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
         fields.insert("type".into(), "custom".into());
     }
     fields.insert("name".into(), name.into());
-    fields.insert("description".into(), tool.description.as_str().into());
+    fields.insert("description".into(), tool.shown_description().into());
     fields.insert("input_schema".into(), tool.input_schema.clone().into());
     write_back(tool, &FIELDS, &mut fields);
     Value::Object(fields)

@@ -55,7 +55,7 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     if let Some(title) = &tool.title {
         fields.insert("title".into(), title.as_str().into());
     }
-    fields.insert("description".into(), tool.description.as_str().into());
+    fields.insert("description".into(), tool.shown_description().into());
     fields.insert("inputSchema".into(), tool.input_schema.clone().into());
     if let Some(schema) = &tool.output_schema {
         fields.insert("outputSchema".into(), schema.clone().into());

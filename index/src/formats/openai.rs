@@ -39,7 +39,7 @@ pub(super) fn responses(tool: &Tool, name: &str) -> Value {
 fn function(tool: &Tool, name: &str) -> Map<String, Value> {
     let mut function = Map::new();
     function.insert("name".into(), name.into());
-    function.insert("description".into(), tool.description.as_str().into());
+    function.insert("description".into(), tool.shown_description().into());
     function.insert("parameters".into(), tool.input_schema.clone().into());
     function
 }

@@ -24,7 +24,7 @@ pub fn signature(tool: &Tool) -> String {
     );
     // Cut before lines are joined, so that no huge text is split into words.
     let call = one_line(&cut(&call, MAX_CALL_CHARS));
-    match first_sentence(&tool.description) {
+    match first_sentence(tool.shown_description()) {
         summary if summary.is_empty() => call,
         summary => format!("{call} — {summary}"),
     }

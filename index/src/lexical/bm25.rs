@@ -14,6 +14,7 @@ use tantivy::{InvertedIndexReader, SegmentReader};
 use super::{CatalogStatistics, Fields, LexicalSettings, NearWord, STEPS_PER_WEIGHT, fuzzy};
 use crate::everyday::Phrase;
 use crate::hit::FuzzyEdit;
+use crate::owner_words::FoundSynonyms;
 use crate::text::{self, ByTerm, Term};
 
 /// The position of a deleted document.
@@ -21,6 +22,9 @@ const DEAD: u32 = u32::MAX;
 
 /// The weight of a corrected term relative to a matched one.
 const FUZZY_WEIGHT: f32 = 0.7;
+
+/// The weight of the owner's synonyms, relative to a matched term: the owner means them to be the same.
+const SYNONYM_WEIGHT: f32 = 1.0;
 
 /// The weight of the words that are added for an everyday phrase, relative to a matched term.
 const EVERYDAY_WEIGHT: f32 = 1.0;
@@ -65,18 +69,31 @@ pub struct QueryTerms {
     unknown: usize,
     /// Words that matched nothing and their corrections.
     pub fuzzy: Vec<FuzzyEdit>,
-    /// Everyday phrases and the words that are searched for beside them.
+    /// Phrases and the words that are searched for beside them.
     pub added: Vec<Added>,
+    /// Words that no tool has, and in whose place the owner's synonyms are searched for.
+    replaced: Vec<String>,
 }
 
-/// An everyday phrase and what the catalog's tools say instead.
+/// A phrase and what the catalog's tools say instead.
 #[derive(Clone, Debug)]
 pub struct Added {
     /// The phrase as it was said.
     pub said: String,
+    /// Who says that the words mean the same.
+    pub origin: Origin,
     /// The words, which some tool has and the query has not; never empty.
     pub words: Vec<Term>,
     weight: f32,
+}
+
+/// Where the words for a phrase come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The everyday phrases of the crate.
+    Everyday,
+    /// The synonyms of the catalog's owner.
+    Owner,
 }
 
 /// The lexical scores of one text.
@@ -105,6 +122,11 @@ impl QueryTerms {
             .any(|(known, weight)| known == term && *weight == 1.0)
     }
 
+    /// True for a word in whose place a synonym is searched for.
+    pub fn is_replaced(&self, word: &str) -> bool {
+        self.replaced.iter().any(|replaced| replaced == word)
+    }
+
     /// The indexed terms that are searched for, without those of [`QueryTerms::added`].
     pub fn terms(&self) -> impl Iterator<Item = &str> {
         self.terms.iter().map(|(term, _)| term.as_str())
@@ -112,7 +134,21 @@ impl QueryTerms {
 }
 
 impl QueryTerms {
-    /// The terms that are searched for beside everyday phrases.
+    /// Adds words that are searched for beside phrases, each once.
+    fn add_all(&mut self, added: Vec<Added>) {
+        for mut next in added {
+            let is_new = |word: &Term| {
+                !self.has_known(&word.term) && !self.added_terms().any(|term| term == word.term)
+            };
+            let words = std::mem::take(&mut next.words);
+            next.words = words.into_iter().filter(is_new).collect();
+            if !next.words.is_empty() {
+                self.added.push(next);
+            }
+        }
+    }
+
+    /// The terms that are searched for beside phrases.
     pub fn added_terms(&self) -> impl Iterator<Item = &str> {
         let words = self.added.iter().flat_map(|added| &added.words);
         words.map(|word| word.term.as_str())
@@ -195,12 +231,50 @@ impl LexicalSearcher {
         resolved
     }
 
+    /// As [`LexicalSearcher::resolve`], with the synonyms of phrases of the text. In place of a phrase with
+    /// a word that no tool has, its first synonym that tools have is searched for, as if it had been
+    /// said; all other synonyms are searched for beside what was said.
+    pub fn resolve_with(&self, text_terms: &[Term], found: &[FoundSynonyms]) -> QueryTerms {
+        let mut searched = text_terms.to_vec();
+        let mut replaced = Vec::new();
+        let mut added = Vec::new();
+        for phrase in found {
+            let lacks = |term: &Term| !self.occurs(&term.term);
+            let mut known = phrase.synonyms.iter().filter_map(|synonym| {
+                let terms = synonym.terms.iter().filter(|term| !lacks(term));
+                let terms: Vec<Term> = terms.cloned().collect();
+                (!terms.is_empty()).then_some(terms)
+            });
+            let missing: Vec<&Term> = phrase.terms.iter().filter(|term| lacks(term)).collect();
+            if !missing.is_empty()
+                && let Some(first) = known.next()
+            {
+                searched.retain(|term| !missing.contains(&term));
+                replaced.extend(missing.into_iter().map(|term| term.word.clone()));
+                searched.extend(first);
+            }
+            added.extend(known.map(|words| Added {
+                said: phrase.phrase.clone(),
+                origin: Origin::Owner,
+                words,
+                weight: SYNONYM_WEIGHT,
+            }));
+        }
+        let mut resolved = self.resolve(&searched);
+        resolved.replaced = replaced;
+        resolved.add_all(added);
+        resolved
+    }
+
     /// What the catalog's tools say instead of everyday phrases. Words that no tool has are left
     /// out, and so are those that the query has itself.
     pub fn everyday(&self, query: &QueryTerms, phrases: &[Phrase]) -> Vec<Added> {
         let mut all = Vec::new();
         for phrase in phrases {
-            let is_new = |word: &&Term| !query.has_known(&word.term) && self.occurs(&word.term);
+            let is_known = |term: &str| {
+                query.has_known(term) || query.added_terms().any(|added| added == term)
+            };
+            let is_new = |word: &&Term| !is_known(&word.term) && self.occurs(&word.term);
             let words: Vec<Term> = phrase.words.iter().filter(is_new).cloned().collect();
             if words.is_empty() {
                 continue;
@@ -208,6 +282,7 @@ impl LexicalSearcher {
             let is_ambiguous = phrase.stems.len() == 1 && query.has_known(&phrase.stems[0]);
             all.push(Added {
                 said: phrase.said.clone(),
+                origin: Origin::Everyday,
                 words,
                 weight: if is_ambiguous {
                     AMBIGUOUS_WEIGHT
@@ -347,11 +422,19 @@ impl LexicalSearcher {
         words
     }
 
-    /// Finds the terms of a text without correcting any, with the terms of its translation.
-    pub fn resolve_translated(&self, text_terms: &[Term], translated: &[Term]) -> QueryTerms {
+    /// Finds the terms of a text without correcting any, with the terms of its translation and of the
+    /// synonyms of its phrases.
+    pub fn resolve_translated(
+        &self,
+        text_terms: &[Term],
+        translated: &[Term],
+        found: &[FoundSynonyms],
+    ) -> QueryTerms {
         let mut resolved = QueryTerms::default();
         let mut known = HashSet::new();
-        for term in text_terms.iter().chain(translated) {
+        let synonyms = found.iter().flat_map(|phrase| &phrase.synonyms);
+        let synonyms = synonyms.flat_map(|synonym| &synonym.terms);
+        for term in text_terms.iter().chain(translated).chain(synonyms) {
             if known.insert(term.term.clone()) && self.occurs(&term.term) {
                 resolved.terms.push((term.term.clone(), 1.0));
             }

@@ -4,6 +4,7 @@ use super::legs::LegScores;
 use super::{RequestScores, RequestTexts, Search};
 use crate::document::{Field, field_head};
 use crate::hit::{EverydayWords, Explain, LegScore, MatchedField, Moved};
+use crate::lexical::Origin;
 use crate::text;
 use crate::tool::Tool;
 
@@ -52,6 +53,7 @@ pub(super) fn explain(
             .and_then(|output| output.explain(search, scores, tool)),
         memory: scores.memory_scores.get(&tool).copied(),
         memory_moved: memory_moved(search, tool, scores),
+        owner_words: search.owner_effects(tool, request, scores),
     }
 }
 
@@ -59,6 +61,7 @@ pub(super) fn explain(
 fn everyday_words(request: &RequestTexts) -> Vec<EverydayWords> {
     let added = request.terms[0].added.iter();
     added
+        .filter(|added| added.origin == Origin::Everyday)
         .map(|added| EverydayWords {
             said: added.said.clone(),
             words: added.words.iter().map(|word| word.word.clone()).collect(),
@@ -77,7 +80,7 @@ fn memory_moved(search: &Search<'_>, tool: usize, scores: &RequestScores) -> Opt
     };
     Some(Moved {
         before,
-        after: search.rank_of(scores.by_tool(), tool),
+        after: search.rank_of(scores.before_boosts(), tool),
     })
 }
 

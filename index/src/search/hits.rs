@@ -7,12 +7,12 @@ use crate::hit::{Hit, NoMatch, Signals, ranked};
 use crate::top_k::TopK;
 
 /// A tool found by one or more requests.
-struct Found {
-    tool: usize,
+pub(super) struct Found {
+    pub(super) tool: usize,
     /// Its best score over the requests.
-    score: f32,
+    pub(super) score: f32,
     /// The requests that found it, by number; the one with the best score first.
-    found_by: Vec<usize>,
+    pub(super) found_by: Vec<usize>,
 }
 
 impl Search<'_> {
@@ -31,6 +31,7 @@ impl Search<'_> {
             Some(first) => folded.insert(*first),
             None => true,
         });
+        self.place_pinned(&mut found, all_scores);
         found.truncate(self.parameters.k);
         let hits: Vec<Hit> = found
             .into_iter()
@@ -115,13 +116,13 @@ impl Search<'_> {
             .named
             .keys()
             .map(|&tool| tool as usize)
-            .filter(|&tool| self.is_allowed(tool))
+            .filter(|&tool| self.is_shown(scores, tool))
             .map(|tool| (tool, by_tool[tool] + scores.name_bonus(tool)))
             .collect();
         // Named tools are offered with their bonus, so they are no matches by content here.
         let matches = |tool: usize| {
             let found = scores.fused[tool] > 0.0 || scores.memory_scores.contains_key(&tool);
-            found && self.is_allowed(tool) && !scores.named.contains_key(&(tool as u32))
+            found && self.is_shown(scores, tool) && !scores.named.contains_key(&(tool as u32))
         };
         let k = self.parameters.k;
         let mut best = TopK::new(if self.covers_needs(scores) {
@@ -170,7 +171,7 @@ impl Search<'_> {
     }
 
     /// A tool and its near-duplicates; empty if it has none or if folding was not asked for.
-    fn duplicates(&self, tool: usize) -> &[u32] {
+    pub(super) fn duplicates(&self, tool: usize) -> &[u32] {
         if self.query.fold {
             self.searcher.duplicates().of(tool as u32)
         } else {
@@ -207,6 +208,11 @@ impl Search<'_> {
                 && (**other_score > score || (**other_score == score && *other < tool))
         };
         1 + scores.iter().enumerate().filter(is_ahead).count()
+    }
+
+    /// False for tools that the filter or a pin leaves out.
+    fn is_shown(&self, scores: &RequestScores, tool: usize) -> bool {
+        self.is_allowed(tool) && !scores.hidden.contains(&tool)
     }
 
     pub(super) fn is_allowed(&self, tool: usize) -> bool {

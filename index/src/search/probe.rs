@@ -20,8 +20,9 @@ pub struct Probe {
     pub vectors: Vec<ProbeVector>,
     /// The texts that may be names.
     pub names: Vec<AskedName>,
-    /// Tools that were called for similar requests.
-    pub remembered: Vec<ToolId>,
+    /// Tools that were called for similar requests, and those that the owner's words name for the
+    /// query.
+    pub by_id: Vec<ToolId>,
     /// Which tools may be hits.
     pub filter: Filter,
 }
@@ -40,7 +41,7 @@ pub struct ProbeTerm {
 pub struct TextTerms {
     /// Its own, repeats included.
     pub own: Vec<Term>,
-    /// What tools may say instead of its everyday phrases.
+    /// What tools may say instead of its phrases.
     pub added: Vec<Term>,
 }
 
@@ -64,9 +65,15 @@ impl Searcher {
         let terms = texts.map(|text| {
             let phrases = Lexicon::bundled().phrases(&text);
             let added = phrases.iter().flat_map(|phrase| phrase.words);
+            let mut added: Vec<Term> = added.cloned().collect();
+            if let Some(words) = &self.owner_words {
+                let found = words.synonyms(&text);
+                let synonyms = found.iter().flat_map(|phrase| &phrase.synonyms);
+                added.extend(synonyms.flat_map(|synonym| synonym.terms.iter().cloned()));
+            }
             TextTerms {
                 own: text::terms(&text),
-                added: added.cloned().collect(),
+                added,
             }
         });
         terms.collect()
@@ -85,7 +92,7 @@ impl Searcher {
                 .iter()
                 .filter_map(|request| AskedName::of(request.whole_text()))
                 .collect(),
-            remembered: self.remembered(&prepared),
+            by_id: self.tools_by_id(&prepared),
             filter: query.filter.clone(),
         })
     }
@@ -123,6 +130,21 @@ impl Searcher {
         all
     }
 
+    /// The tools that may become hits whatever their scores are.
+    fn tools_by_id(&self, prepared: &Prepared) -> Vec<ToolId> {
+        let mut tools = self.remembered(prepared);
+        if let Some(words) = &self.owner_words {
+            for request in &prepared.requests {
+                let text = request.whole_text();
+                tools.extend(words.named(text).map(|(tool, _)| tool.clone()));
+                tools.extend(words.pins(text).into_iter().map(|pin| pin.tool.clone()));
+            }
+        }
+        tools.sort_unstable();
+        tools.dedup();
+        tools
+    }
+
     /// The tools that the memory may add, by the requests as they are searched and as they were
     /// written.
     fn remembered(&self, prepared: &Prepared) -> Vec<ToolId> {
@@ -144,8 +166,6 @@ impl Searcher {
                 }
             }
         }
-        tools.sort_unstable();
-        tools.dedup();
         tools
     }
 }

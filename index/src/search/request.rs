@@ -7,6 +7,7 @@ use crate::embed::{Languages, StaticTable};
 use crate::everyday::{Lexicon, Phrase};
 use crate::language::Language;
 use crate::lexical::{Added, QueryTerms};
+use crate::owner_words::{FoundSynonyms, WordIndex};
 use crate::query::read_part;
 use crate::text::{self, Term};
 use crate::variant::Parts;
@@ -23,6 +24,10 @@ pub(super) struct RequestTexts {
     /// English texts with misspelt words corrected, others translated; empty where nothing was
     /// changed.
     rewritten: Vec<String>,
+    /// The phrases of each text that the catalog's owner gave synonyms; empty where no text has any.
+    synonyms: Vec<Vec<FoundSynonyms>>,
+    /// The texts as they were written, with these synonyms.
+    expanded: Vec<String>,
 }
 
 impl RequestTexts {
@@ -43,7 +48,43 @@ impl RequestTexts {
             terms: Vec::new(),
             is_nonsense: false,
             rewritten: Vec::new(),
+            synonyms: Vec::new(),
+            expanded: Vec::new(),
         }
+    }
+
+    /// Finds the phrases that the owner gave synonyms.
+    pub(super) fn find_synonyms(&mut self, words: &WordIndex) {
+        let texts = self.texts.iter();
+        let found: Vec<_> = texts.map(|text| words.synonyms(text)).collect();
+        if found.iter().any(|found| !found.is_empty()) {
+            self.synonyms = found;
+        }
+    }
+
+    /// The phrases of a text that have synonyms, by the text's position.
+    fn synonyms_of(&self, text: usize) -> &[FoundSynonyms] {
+        self.synonyms.get(text).map_or(&[], Vec::as_slice)
+    }
+
+    /// The phrases of the whole request that have synonyms.
+    pub(super) fn synonyms(&self) -> &[FoundSynonyms] {
+        self.synonyms_of(0)
+    }
+
+    /// Adds the synonyms to the texts that are embedded, after these were corrected or translated.
+    pub(super) fn expand(&mut self) {
+        if self.synonyms.is_empty() {
+            return;
+        }
+        let expanded = |texts: &[String]| -> Vec<String> {
+            let texts = texts.iter().zip(&self.synonyms);
+            texts
+                .map(|(text, found)| FoundSynonyms::appended_to(text, found))
+                .collect()
+        };
+        self.expanded = expanded(&self.texts);
+        self.rewritten = expanded(&self.rewritten);
     }
 
     /// The texts that these parts of the pipeline search by.
@@ -71,9 +112,11 @@ impl RequestTexts {
     }
 
     /// Finds the terms of each text.
-    pub(super) fn resolve(&mut self, resolve: impl Fn(&[Term]) -> QueryTerms) {
-        let texts = self.texts.iter();
-        self.terms = texts.map(|text| resolve(&text::terms(text))).collect();
+    pub(super) fn resolve(&mut self, resolve: impl Fn(&[Term], &[FoundSynonyms]) -> QueryTerms) {
+        let texts = self.texts.iter().enumerate();
+        self.terms = texts
+            .map(|(number, text)| resolve(&text::terms(text), self.synonyms_of(number)))
+            .collect();
     }
 
     /// Adds the words that tools use instead of everyday phrases, where the catalog has them.
@@ -84,7 +127,8 @@ impl RequestTexts {
         for (text, terms) in self.texts.iter().zip(&mut self.terms) {
             let phrases = Lexicon::bundled().phrases(text);
             if !phrases.is_empty() {
-                terms.added = in_catalog(terms, &phrases);
+                let added = in_catalog(terms, &phrases);
+                terms.added.extend(added);
             }
         }
     }
@@ -93,13 +137,16 @@ impl RequestTexts {
     pub(super) fn translate(
         &mut self,
         translator: &Translator,
-        resolve: impl Fn(&[Term], &[Term]) -> QueryTerms,
+        resolve: impl Fn(&[Term], &[Term], &[FoundSynonyms]) -> QueryTerms,
     ) {
         let texts = self.texts.iter();
         self.rewritten = texts.map(|text| translator.translate(text)).collect();
-        let translated = self.texts.iter().zip(&self.rewritten);
+        let translated = self.texts.iter().zip(&self.rewritten).enumerate();
         self.terms = translated
-            .map(|(text, translated)| resolve(&text::terms(text), &text::terms(translated)))
+            .map(|(number, (text, translated))| {
+                let (own, translated) = (text::terms(text), text::terms(translated));
+                resolve(&own, &translated, self.synonyms_of(number))
+            })
             .collect();
     }
 
@@ -118,26 +165,28 @@ impl RequestTexts {
         }
     }
 
-    /// True if words of it were corrected or translated.
+    /// True if it is embedded otherwise than it was written: corrected, translated or with synonyms.
     pub(super) fn is_rewritten(&self) -> bool {
-        !self.rewritten.is_empty()
+        !self.rewritten.is_empty() || !self.expanded.is_empty()
     }
 
     /// The whole request in English words, if it was translated.
     pub(super) fn translation(&self) -> Option<&str> {
-        let translated = self.language != Language::English && self.is_rewritten();
+        let translated = self.language != Language::English && !self.rewritten.is_empty();
         translated.then(|| self.rewritten[0].as_str())
     }
 
     /// The whole request as the ranker reads it.
     pub(super) fn ranked_text(&self) -> &str {
-        self.translation().unwrap_or(self.whole_text())
+        let as_written = || self.expanded.first().unwrap_or(&self.texts[0]);
+        self.translation().unwrap_or_else(|| as_written())
     }
 
     /// The clauses as the ranker reads them.
     pub(super) fn ranked_clauses(&self) -> &[String] {
         match self.translation() {
             Some(_) => &self.rewritten[1..],
+            None if !self.expanded.is_empty() => &self.expanded[1..],
             None => self.clauses(),
         }
     }
@@ -146,8 +195,10 @@ impl RequestTexts {
     pub(super) fn embedded(&self, languages: Languages, parts: Parts) -> &[String] {
         let texts = self.of(parts);
         let reads_english = languages == Languages::English || self.language == Language::English;
-        if self.is_rewritten() && reads_english {
+        if !self.rewritten.is_empty() && reads_english {
             &self.rewritten[..texts.len()]
+        } else if !self.expanded.is_empty() {
+            &self.expanded[..texts.len()]
         } else {
             texts
         }

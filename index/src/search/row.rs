@@ -62,7 +62,8 @@ impl Row {
     pub(super) fn language(&self) -> Language {
         *self.language.get_or_init(|| {
             // Most tools are in English, and parsing each would slow opening down.
-            if !has_letters_beyond_ascii(&self.stored.json) {
+            let own = self.stored.owner_texts.description();
+            if !has_letters_beyond_ascii(own.unwrap_or(&self.stored.json)) {
                 return Language::English;
             }
             match self.stored.parse() {
@@ -97,9 +98,9 @@ impl Row {
 }
 
 fn language(tool: &Tool) -> Language {
-    match tool.description.is_empty() {
-        true => Language::of(tool.id.name()),
-        false => Language::of(&tool.description),
+    match tool.shown_description() {
+        "" => Language::of(tool.id.name()),
+        description => Language::of(description),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use super::curation::Pinned;
 use super::legs::{LegResult, LegScan, LegScores};
 use super::request::{QueryVectors, RequestTexts};
 use super::rerank::RankerOutput;
-use super::{Search, timed};
+use super::{Search, Searcher, timed};
 use crate::dense::UNKNOWN;
 use crate::fuse;
 use crate::hit::{NameMatch, Signals, Timings};
@@ -65,18 +66,29 @@ pub(super) struct RequestScores {
     pub(super) reranked: Option<Vec<f32>>,
     /// The memory's weight by position, 0 to 1, for tools that remembered requests led to.
     pub(super) memory_scores: HashMap<usize, f32>,
+    /// One score per tool with the owner's boosts besides; `None` without any.
+    pub(super) boosted: Option<Vec<f32>>,
+    /// The tools that the owner's pins put at a place.
+    pub(super) pinned: Vec<Pinned>,
+    /// The tools that they hide.
+    pub(super) hidden: Vec<usize>,
 }
 
 impl RequestScores {
     /// One score per tool, without the name tier.
     pub(super) fn by_tool(&self) -> &[f32] {
+        self.boosted.as_deref().unwrap_or(self.before_boosts())
+    }
+
+    /// One score per tool, without the owner's boosts and the name tier.
+    pub(super) fn before_boosts(&self) -> &[f32] {
         self.reranked.as_deref().unwrap_or(&self.fused)
     }
 
     /// The probability that one of the first five hits is right; 1 for a tool that was asked for by
     /// name.
     pub(super) fn confidence(&self) -> Option<f32> {
-        if self.named.values().any(|name| *name >= NameMatch::Exact) {
+        if self.named.values().any(|name| *name >= NameMatch::Alias) {
             return Some(1.0);
         }
         let confidence = self.ranker_output.as_ref()?.confidence?;
@@ -97,11 +109,30 @@ impl RequestScores {
     pub(super) fn name_bonus(&self, tool: usize) -> f32 {
         match self.named.get(&(tool as u32)) {
             None => 0.0,
-            // Scores by content end at 1, so steps of 1 keep the kinds of matches apart.
+            // Scores by content end at 1, so steps of 1 keep the kinds of matches apart. An alias and the
+            // end of a name are kept apart as far as scores by content differ by less than a half.
             Some(NameMatch::Suffix) => 1.0,
+            Some(NameMatch::Alias) => 1.5,
             Some(NameMatch::Exact) => 2.0,
             Some(NameMatch::Verbatim) => 3.0,
         }
+    }
+}
+
+impl Searcher {
+    /// The tools that a request names, by their own names or by aliases, each with its best kind of
+    /// match.
+    fn named(&self, request: &str) -> HashMap<u32, NameMatch> {
+        let id_of = |tool: u32| self.rows[tool as usize].id();
+        let mut named: HashMap<u32, NameMatch> =
+            self.names.find(request, id_of).into_iter().collect();
+        for id in self.aliased(request) {
+            if let Some(tool) = self.position(&id) {
+                let known = named.entry(tool as u32).or_insert(NameMatch::Alias);
+                *known = NameMatch::Alias.max(*known);
+            }
+        }
+        named
     }
 }
 
@@ -128,14 +159,11 @@ impl Search<'_> {
         });
         timed(&mut timings.fuse_ms, || {
             let searcher = self.searcher;
-            let named = searcher.names.find(request.whole_text(), |tool| {
-                searcher.rows[tool as usize].id()
-            });
             RequestScores {
                 language: request.language,
                 is_nonsense: request.is_nonsense,
                 fused: self.fuse(request.language, &lexical.scores, &dense),
-                named: named.into_iter().collect(),
+                named: searcher.named(request.whole_text()),
                 signals: signals(lexical.limit, &lexical.scores, &dense),
                 lexical: lexical.scores,
                 gains: lexical.gains,

@@ -45,13 +45,17 @@ fn may_be_misspelt(word: &str, terms: &QueryTerms, table: &StaticTable) -> bool 
         && word.bytes().all(|byte| byte.is_ascii_lowercase())
         && !table.has_word(word)
         && !terms.has_known(&text::stem(word))
+        && !terms.is_replaced(word)
 }
 
 /// True for a request without a single word: no tool has any of it, and it is no English either.
 pub(super) fn is_nonsense(request: &str, terms: &QueryTerms, table: &StaticTable) -> bool {
     let words = text::words(request);
     let is_word = |word: &String| {
-        text::is_stop_word(word) || terms.has_known(&text::stem(word)) || table.has_word(word)
+        text::is_stop_word(word)
+            || terms.has_known(&text::stem(word))
+            || terms.is_replaced(word)
+            || table.has_word(word)
     };
     terms.fuzzy.is_empty() && !words.is_empty() && !words.iter().any(is_word)
 }

@@ -98,13 +98,18 @@ impl Store {
         if self.tool(key)?.parse()? != *tool {
             return Ok(false);
         }
+        self.put_enrichment(key, enrichment)?;
+        Ok(true)
+    }
+
+    /// Stores the enrichment of a key.
+    pub(super) fn put_enrichment(&self, key: u64, enrichment: &Enrichment) -> Result<()> {
         let texts = serde_json::Value::from(enrichment.texts()).to_string();
         let sum = checksum(key, enrichment.model(), &texts);
         self.execute(
             "INSERT OR REPLACE INTO enrichments VALUES (?1, ?2, ?3, ?4)",
             params![key, sum, enrichment.model(), texts],
-        )?;
-        Ok(true)
+        )
     }
 
     /// Deletes the enrichment of a tool. True if it had one.

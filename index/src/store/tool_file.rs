@@ -28,7 +28,7 @@ use crate::dense::TextHash;
 use crate::document::VIEWS;
 use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result};
-use crate::tool::ToolId;
+use crate::tool::{OwnerTexts, ToolId};
 
 /// The file within a catalog's folder.
 pub const FILE_NAME: &str = "tools.snapshot";
@@ -206,6 +206,7 @@ impl<'a> Record<'a> {
             texts: self.texts.as_chunks().0.to_vec(),
             fingerprint: Fingerprint::from_bytes(self.fingerprint),
             enrichment: None,
+            owner_texts: OwnerTexts::default(),
             json: SharedText::part_of(definitions, self.definition.clone())?,
         })
     }

@@ -19,6 +19,7 @@ mod kill;
 mod languages;
 mod memory;
 mod needs;
+mod owner_words;
 mod properties;
 mod queries;
 mod ranker;

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use serde::Serialize;
 use toolscout_index::{Fusion, Mode};
 
 use super::super::Outcome;
 use super::super::context::Context;
 use super::{Args, Bar, print, workspace, write};
 use crate::eval::agent::{
-    AgentPlan, AgentReport, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, simulate,
+    AgentPlan, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, learning, simulate,
 };
 use crate::eval::error::EvalError;
 use crate::eval::table::{self, Style};
@@ -46,6 +47,10 @@ pub struct AgentFlags {
     /// Turns of a conversation
     #[arg(long, value_name = "N", default_value_t = DEFAULT_TURNS, requires = "agent")]
     pub turns: usize,
+    /// Play this many conversations with the usage memory on, and search and play queries that were not
+    /// asked in them before and after, within the default budget
+    #[arg(long, value_name = "CONVERSATIONS", requires = "agent", conflicts_with = "budgets", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub remember: Option<u32>,
 }
 
 impl Args {
@@ -57,6 +62,19 @@ impl Args {
         let arms = Arm::named(&[mode.name().into()], &[Fusion::default()], None)?;
         let workspace = workspace(context, self.index_dir.as_deref(), &arms);
         let progress = Bar::new();
+        if let Some(conversations) = self.agent.remember {
+            let mut reports = Vec::new();
+            for set in sets {
+                let name = set.name.clone();
+                progress.begin(&name);
+                let plan = (&plan, conversations as usize);
+                let report = learning::learn(set, plan, &arms[0], &workspace, &progress);
+                reports.push(report.with_context(|| format!("set {name}"))?);
+            }
+            progress.bar.finish_and_clear();
+            self.write_simulation(&reports, table::learning)?;
+            return Ok(Outcome::Success);
+        }
         let mut reports = Vec::new();
         for set in sets {
             let name = set.name.clone();
@@ -67,7 +85,7 @@ impl Args {
             );
         }
         progress.bar.finish_and_clear();
-        self.write_simulation(&reports)?;
+        self.write_simulation(&reports, table::agent)?;
         Ok(Outcome::Success)
     }
 
@@ -107,7 +125,11 @@ impl Args {
         })
     }
 
-    fn write_simulation(&self, reports: &[AgentReport]) -> Result<()> {
+    fn write_simulation<T: Serialize>(
+        &self,
+        reports: &[T],
+        in_table: impl Fn(&[T], Style) -> String,
+    ) -> Result<()> {
         match self.json.as_deref() {
             Some("-") => return print(&report::to_json(reports)?),
             Some(path) => write(Path::new(path), &format!("{}\n", report::to_json(reports)?))?,
@@ -118,6 +140,6 @@ impl Args {
         } else {
             Style::Terminal
         };
-        print(&table::agent(reports, style))
+        print(&in_table(reports, style))
     }
 }

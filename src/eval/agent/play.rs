@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
-use toolscout_index::{Searcher, Tool};
+use toolscout_index::Tool;
 
 use super::conversations::Conversation;
 use super::few::{Few, Obliging};
@@ -14,7 +14,6 @@ use crate::agent::{Agent, AgentConfig, Event, Question};
 use crate::eval::dataset::EvalSet;
 use crate::eval::error::{EvalError, Result};
 use crate::eval::random::Random;
-use crate::finder::snapshot::CurrentSnapshot;
 use crate::finder::{ToolSearch, ToolboxConfig};
 use crate::gate::Policies;
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
@@ -59,13 +58,12 @@ impl<'a> Stage<'a> {
         set: &'a EvalSet,
         conversations: &'a [Conversation],
         seed: u64,
-        searcher: Arc<Searcher>,
+        catalog: Arc<dyn ToolSearch>,
     ) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime =
             runtime.map_err(|error| EvalError::io("start a runtime for", &set.path, error))?;
         let tools = set.tools.iter().cloned().map(Arc::new).collect();
-        let catalog = Arc::new(CurrentSnapshot(move || searcher.clone()));
         Ok(Stage {
             set,
             conversations,

@@ -18,7 +18,7 @@ use crate::http::profiles::OpenProfile;
 use crate::http::registry::OpenCatalog;
 use crate::keys::Scope;
 use crate::mcp::Pool;
-use crate::proxy::{Proxy, ToolCaller};
+use crate::proxy::{CalledTool, Proxy, ToolCaller};
 use crate::tools::{Arguments, ErrorCode, ToolResult};
 
 /// What calls the tools of this catalog for the sender of a request, or those of a profile of it;
@@ -70,14 +70,14 @@ impl ToolCaller for GatedCaller {
         self.directory.callable(id).is_some() && !self.pool.as_ref().is_some_and(is_away)
     }
 
-    async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> String {
+    async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> CalledTool {
         let defaults = AgentConfig::default();
         let config = self
             .app
             .agent
             .get()
             .map_or(&defaults, |agent| agent.config());
-        let result = match serde_json::from_str::<Arguments>(arguments) {
+        let (result, has_succeeded) = match serde_json::from_str::<Arguments>(arguments) {
             Ok(arguments) => {
                 let context = GateContext {
                     caller: &self.caller,
@@ -91,16 +91,23 @@ impl ToolCaller for GatedCaller {
                     tool: Arc::clone(tool),
                     arguments,
                 };
-                self.gate.pass(context, call).await.result
+                let outcome = self.gate.pass(context, call).await;
+                let has_succeeded = outcome.has_succeeded();
+                (outcome.result, has_succeeded)
             }
-            Err(error) => ToolResult::error(
-                ErrorCode::InvalidArguments,
-                format!("the arguments are no JSON object: {error}"),
-            ),
+            Err(error) => {
+                let message = format!("the arguments are no JSON object: {error}");
+                (
+                    ToolResult::error(ErrorCode::InvalidArguments, message),
+                    false,
+                )
+            }
         };
-        result
-            .truncated(config.run.max_result_bytes)
-            .to_model_text()
+        let result = result.truncated(config.run.max_result_bytes);
+        CalledTool {
+            text: result.to_model_text(),
+            has_succeeded,
+        }
     }
 }
 

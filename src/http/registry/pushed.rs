@@ -1,12 +1,15 @@
 //! A catalog that is pushed down: its tools are looked for in the store.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio::task::block_in_place;
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 
 use super::super::error::{ApiResult, pushed_down_unavailable};
 use super::{OpenCatalog, Shared};
+use crate::clock::unix_ms;
+use crate::finder::search::UsedTool;
 use crate::finder::snapshot::SnapshotSource;
 use crate::store::{ListedTools, PageOf, PushedStats, SharedStore, StoreError};
 
@@ -51,9 +54,19 @@ impl OpenCatalog {
     /// 503 where the tools are in the store and that is away.
     pub async fn tool(&self, id: &ToolId) -> ApiResult<Option<Arc<Tool>>> {
         match self.pushed() {
-            Some(pushed) => pushed.tool(id).await,
+            Some(pushed) => {
+                let tool = pushed.tool(id).await?;
+                Ok(tool.map(|tool| self.with_owner_texts(tool)))
+            }
             None => Ok(self.searcher().tool(id)),
         }
+    }
+}
+
+impl OpenCatalog {
+    /// A tool of the store, with what the owner says of it.
+    fn with_owner_texts(&self, tool: Tool) -> Arc<Tool> {
+        Arc::new(self.searcher().with_owner_texts(tool))
     }
 }
 
@@ -63,9 +76,8 @@ impl Pushed<'_> {
         Ok(Arc::new(answered(found)?))
     }
 
-    async fn tool(&self, id: &ToolId) -> ApiResult<Option<Arc<Tool>>> {
-        let found = self.store.tool_of(self.id, id).await;
-        Ok(answered(found)?.map(Arc::new))
+    async fn tool(&self, id: &ToolId) -> ApiResult<Option<Tool>> {
+        answered(self.store.tool_of(self.id, id).await)
     }
 
     /// A page of them.
@@ -138,10 +150,25 @@ impl SnapshotSource for ServedSnapshots {
             return self.snapshot().tool(id);
         };
         // Without the store it is as if there were none.
-        Self::wait(&pushed, pushed.tool(id)).ok().flatten()
+        let tool = Self::wait(&pushed, pushed.tool(id)).ok().flatten()?;
+        Some(self.0.with_owner_texts(tool))
     }
 
     fn tool_count(&self) -> usize {
         self.0.tool_count()
+    }
+
+    fn has_memory(&self) -> bool {
+        self.0.memory().is_active()
+    }
+
+    fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
+        if let Some(problem) = self.0.store_problem() {
+            return Err(problem);
+        }
+        let UsedTool { query, tool, .. } = used_tool;
+        let at_ms = unix_ms(SystemTime::now());
+        let remembered = self.0.remember(query, tool, at_ms, &used_tool.source());
+        remembered.map(drop).map_err(|error| error.message)
     }
 }

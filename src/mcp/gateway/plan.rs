@@ -135,7 +135,9 @@ impl Session {
             tool: step.tool,
             arguments,
         };
+        let tool = directory.id.clone();
         let outcome = self.pass(caller, &directory, &approver, call).await;
+        self.teach(context, &tool, &outcome).await;
         (step.position, id, outcome.result)
     }
 }

@@ -160,7 +160,7 @@ pub fn list(
         return Err(unknown_server(wanted, &servers));
     };
     let lines = server.tools.iter().map(|tool| {
-        let summary = first_sentence(&tool.description);
+        let summary = first_sentence(tool.shown_description());
         (
             tool.id.name(),
             format!("{} — {summary}", tool.id.name()).into(),

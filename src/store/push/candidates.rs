@@ -293,10 +293,10 @@ impl SharedStore {
         for name in &probe.names {
             keys.extend(named(connection, tables, name).await?);
         }
-        let remembered: Vec<&str> = probe.remembered.iter().map(|id| id.as_str()).collect();
-        if !remembered.is_empty() {
+        let by_id: Vec<&str> = probe.by_id.iter().map(|id| id.as_str()).collect();
+        if !by_id.is_empty() {
             let sql = format!("SELECT key FROM {} WHERE id = ANY($1)", tables.tools());
-            let found = sqlx::query_scalar(AssertSqlSafe(sql)).bind(remembered);
+            let found = sqlx::query_scalar(AssertSqlSafe(sql)).bind(by_id);
             keys.extend::<Vec<i64>>(found.fetch_all(connection).await?);
         }
         Ok(keys.into_iter().collect())

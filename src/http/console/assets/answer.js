@@ -64,6 +64,7 @@ function understood(explain) {
   const rows = [];
   for (const { from, to } of (explain.fuzzy ?? []).slice(0, 8)) rows.push(["corrected", foreign(from), " → ", h("b", {}, foreign(to))]);
   for (const { said, words } of (explain.everyday ?? []).slice(0, 8)) rows.push(["added", foreign(said), " + ", h("b", {}, foreign(words.join(", ")))]);
+  for (const { kind, phrase, words } of (explain.owner_words ?? []).slice(0, 8)) if (kind === "synonym") rows.push(["synonym", foreign(phrase), " → ", h("b", {}, foreign(words.join(", ")))]);
   if (explain.translation) rows.push(["translated", foreign(explain.translation)]);
   (explain.clauses ?? []).forEach((clause, index) => rows.push([`need ${index + 1}`, foreign(clause)]));
   if (rows.length === 0) return null;

@@ -38,10 +38,22 @@ function badges(hit, explain, clauses) {
   return [
     explain.name_match && h("span", { class: "badge accent" }, `name: ${explain.name_match}`),
     hit.serves && h("span", { class: "badge", title: hit.serves }, `need ${clauses.indexOf(hit.serves) + 1 || "?"}`),
+    ...(explain.owner_words ?? []).map(ownerEffect).filter(Boolean).map((text) => h("span", { class: "badge", title: "the owner's words" }, foreign(text))),
     moved && moved.before !== moved.after && h("span", { class: "badge" }, `memory ${moved.before} → ${moved.after}`),
     ...(hit.also_on ?? []).slice(0, 3).map((id) => h("span", { class: "badge", title: "a near-duplicate" }, "also ", foreign(id))),
     (hit.also_on ?? []).length > 3 && h("span", { class: "badge" }, `and ${hit.also_on.length - 3} more`),
   ];
+}
+
+/** What the owner's words did to a hit; nothing for synonyms, which are shown with the request. */
+function ownerEffect({ kind, name, place, of, factor }) {
+  switch (kind) {
+    case "alias": return `alias ${name}`;
+    case "pin": return `pinned to ${place}`;
+    case "boost": return `boost ${factor} of ${of}`;
+    case "description": return "owner's description";
+    default: return null;
+  }
 }
 
 /** What each part of the search gave, at a glance. */
