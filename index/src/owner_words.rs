@@ -114,7 +114,14 @@ impl OwnerWords {
     /// [`Error::InvalidOwnerWords`] naming the entry.
     pub fn read(json: &[u8]) -> Result<Self> {
         check_length(json.len())?;
-        let words: OwnerWords = read_as(&mut serde_json::Deserializer::from_slice(json))?;
+        let document: Value = serde_json::from_slice(json)
+            .map_err(|e| Error::invalid_owner_words("the document", e.to_string()))?;
+        OwnerWords::of_document(&document)
+    }
+
+    fn of_document(document: &Value) -> Result<Self> {
+        check_objects(document)?;
+        let words: OwnerWords = read_as(document)?;
         words.validate()?;
         Ok(words)
     }
@@ -131,9 +138,7 @@ impl OwnerWords {
         // A struct of maps and strings always serialises.
         let mut document = serde_json::to_value(self).unwrap_or_default();
         merge(&mut document, patch);
-        let words: OwnerWords = read_as(&document)?;
-        words.validate()?;
-        Ok(words)
+        OwnerWords::of_document(&document)
     }
 
     /// True without any entry.
@@ -398,6 +403,29 @@ fn check_length(bytes: usize) -> Result<()> {
     Err(Error::invalid_owner_words("the document", reason))
 }
 
+/// Refuses lists where objects belong: what derives from a struct would take one as the values of its
+/// fields.
+fn check_objects(document: &Value) -> Result<()> {
+    let check = |entry: String, value: &Value| match value.is_array() {
+        true => Err(Error::invalid_owner_words(
+            entry,
+            "it is a list; give an object",
+        )),
+        false => Ok(()),
+    };
+    check("the document".to_owned(), document)?;
+    if let Some(boosts) = document.get("boosts") {
+        check("boosts".to_owned(), boosts)?;
+    }
+    for kind in ["synonyms", "pins"] {
+        let entries = document.get(kind).and_then(Value::as_object);
+        for (name, entry) in entries.into_iter().flatten() {
+            check(format!("{kind}.{name}"), entry)?;
+        }
+    }
+    Ok(())
+}
+
 /// Reads JSON; the error names the place.
 fn read_as<'de, T: DeserializeOwned>(json: impl serde::Deserializer<'de>) -> Result<T> {
     serde_path_to_error::deserialize(json).map_err(|error| {
@@ -474,7 +502,12 @@ mod tests {
     fn what_cannot_be_used_is_refused_by_its_place() {
         let long = "x ".repeat(9);
         for (document, expected) in [
-            (json!([]), "the document"),
+            (json!([]), "the document: it is a list"),
+            (
+                json!({"pins": {"p": ["q", "exact", "a/b"]}}),
+                "pins.p: it is a list",
+            ),
+            (json!({"boosts": []}), "boosts: it is a list"),
             (json!({"alias": {}}), "unknown field `alias`"),
             (
                 json!({"aliases": {"a/b": []}}),

@@ -42,6 +42,7 @@ const VERBS: [&str; 34] = [
     "completions",
     "catalogs",
     "keys",
+    "words add",
 ];
 /// How commands begin that are not the program's.
 const FOREIGN: [&str; 5] = ["cargo ", "scripts/", "python3 ", "git ", "--output"];

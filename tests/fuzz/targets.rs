@@ -22,7 +22,7 @@ use toolscout::mcp::sync::read_tools;
 use toolscout::tools::builtin::html;
 use toolscout_index::embed::StaticTable;
 use toolscout_index::formats::{self, Emit, ReadOptions};
-use toolscout_index::{Catalog, DataDir, Options, Query, Ranker, Tool, ToolId};
+use toolscout_index::{Catalog, DataDir, Options, OwnerWords, Query, Ranker, Tool, ToolId};
 
 /// A reader, under the name of its folder in `fuzz/corpus`.
 pub struct Target {
@@ -85,6 +85,11 @@ pub const TARGETS: &[Target] = &[
         executions: 1_000,
     },
     Target {
+        name: "owner_words",
+        run: owner_words,
+        executions: 1_000,
+    },
+    Target {
         name: "ranker_file",
         run: ranker_file,
         executions: 200,
@@ -114,6 +119,21 @@ pub fn formats(bytes: &[u8]) {
     if !tools.is_empty() {
         let again = again.expect("what was written is read");
         assert_eq!(again.tools, parsed.tools);
+    }
+}
+
+/// The owner's words: what is read is valid and comes back as it was written, and as a patch it gives
+/// words or an error.
+pub fn owner_words(bytes: &[u8]) {
+    if let Ok(words) = OwnerWords::read(bytes) {
+        words.validate().expect("words that were read are valid");
+        let again = OwnerWords::read(words.to_json().as_bytes()).expect("readable");
+        assert_eq!(again, words);
+    }
+    if let Ok(patch) = serde_json::from_slice::<Value>(bytes)
+        && let Ok(patched) = OwnerWords::default().patched(&patch)
+    {
+        patched.validate().expect("patched words are valid");
     }
 }
 

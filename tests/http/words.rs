@@ -66,7 +66,7 @@ async fn words_are_replaced_changed_and_take_effect_at_once() {
         .await
         .body;
     assert_eq!(
-        (&shown["description"], &shown["shown_description"]),
+        (&shown["description"], &shown["shownDescription"]),
         (
             &json!("Returns to the build before."),
             &json!("Undoes the last release.")

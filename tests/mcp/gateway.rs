@@ -233,9 +233,11 @@ async fn a_call_that_succeeded_teaches_the_memory_the_query_that_found_its_tool(
     memory.set_switch(Switch::On).unwrap();
     call(&client, "call_tool", echo(json!("hi"))).await;
     assert_eq!(remembered(), [], "nothing was searched for since");
+    search("says no").await;
+    let failed = call(&client, "call_tool", json!({ "name": "a/fail" })).await;
+    assert_eq!(failed.is_error, Some(true), "{failed:?}");
+    assert_eq!(remembered(), [], "the call failed");
     search("says it again").await;
-    call(&client, "call_tool", echo(json!(7))).await;
-    assert_eq!(remembered(), [], "the call was refused");
     for _ in 0..2 {
         call(&client, "call_tool", echo(json!("hi"))).await;
     }

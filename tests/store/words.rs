@@ -75,7 +75,7 @@ fn words_reach_every_node_and_outlive_their_tools() {
     assert_eq!(patch.send().unwrap().status(), 200);
     let shown = "/v1/catalogs/default/tools/ci/rollback";
     for node in [&first, &second, &later] {
-        node.until(shown, |answer| answer.body["shown_description"].is_null());
+        node.until(shown, |answer| answer.body["shownDescription"].is_null());
     }
     let refused = first.put(PATH, &json!({ "boosts": { "tags": { "t": 0 } } }));
     assert_eq!(refused.code(), "invalid_words", "{refused:?}");
@@ -100,5 +100,5 @@ fn a_catalog_that_is_pushed_down_has_its_pins_boosts_synonyms_and_aliases() {
     let hits = found(&node, "a build");
     assert_eq!(hits[1], "hr/request_vacation", "{hits:?}");
     let shown = node.get("/v1/catalogs/default/tools/ci/rollback").body;
-    assert_eq!(shown["shown_description"], "Undoes the last release.");
+    assert_eq!(shown["shownDescription"], "Undoes the last release.");
 }
