@@ -14,7 +14,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use toolscout_index::Results;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
@@ -35,6 +35,18 @@ pub enum LogFormat {
     Json,
 }
 
+/// Leaves out what the SDK for MCP writes at its finest levels of a login: codes and tokens.
+pub fn without_secrets(filter: EnvFilter) -> EnvFilter {
+    let (target, level) = ("rmcp::transport::auth", LevelFilter::INFO);
+    match format!("{target}={level}").parse() {
+        // Added in any case, it would raise a level that is lower.
+        Ok(cap) if filter.max_level_hint().is_none_or(|finest| finest > level) => {
+            filter.add_directive(cap)
+        }
+        _ => filter,
+    }
+}
+
 /// Starts logging, and exports spans to `traces`. `filter` is a level or a list of `target=level`,
 /// in the syntax of `tracing`.
 ///
@@ -43,6 +55,7 @@ pub enum LogFormat {
 pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| anyhow::anyhow!("log filter {filter:?}: {error}"))?;
+    let filter = without_secrets(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(stderr);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),

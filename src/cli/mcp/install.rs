@@ -127,7 +127,7 @@ fn checked(args: &[String], settings: &Settings) -> Result<Vec<String>> {
     }
     mcp.policy.preset(settings)?;
     mcp.policy.tool_profile(settings)?;
-    mcp.mcp.config()?;
+    mcp.mcp.config(&settings.data)?;
     let mut absolute_args = Vec::new();
     let mut previous = "";
     for arg in args {
