@@ -22,6 +22,7 @@ pub mod login;
 pub mod outcome;
 pub mod pool;
 mod process;
+pub mod registry;
 pub mod review;
 pub mod sink;
 mod sse;

@@ -1,6 +1,7 @@
 //! `toolscout mcp`: this program as an MCP server over standard input and output, and what it takes
 //! to use the servers of others.
 
+mod add;
 mod install;
 mod login;
 mod servers;
@@ -77,6 +78,8 @@ pub struct Args {
 enum Verb {
     /// Add this program to the settings of an MCP client
     Install(install::Args),
+    /// Add a server to a file of servers, from its description in the MCP registry
+    Add(add::Args),
     /// Show whether servers answer, and which of them need a login
     Servers(servers::Args),
     /// Log in at a server in the browser
@@ -90,6 +93,7 @@ impl Args {
     pub fn run(self, mut context: Context) -> Result<Outcome> {
         match self.verb {
             Some(Verb::Install(args)) => args.run(&context),
+            Some(Verb::Add(args)) => args.run(&context),
             Some(Verb::Servers(args)) => args.run(&context),
             Some(Verb::Login(args)) => args.run(&context),
             Some(Verb::Logout(args)) => args.run(&context),
