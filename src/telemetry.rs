@@ -35,15 +35,20 @@ pub enum LogFormat {
     Json,
 }
 
-/// Leaves out what the SDK for MCP writes at its finest levels of a login: codes and tokens.
-pub fn without_secrets(filter: EnvFilter) -> EnvFilter {
-    let (target, level) = ("rmcp::transport::auth", LevelFilter::INFO);
-    match format!("{target}={level}").parse() {
-        // Added in any case, it would raise a level that is lower.
-        Ok(cap) if filter.max_level_hint().is_none_or(|finest| finest > level) => {
-            filter.add_directive(cap)
-        }
-        _ => filter,
+/// Leaves out two things that the SDK for MCP logs: at its finest levels the codes and tokens of
+/// logins, and otherwise as an error each connection that fails, which this program reports itself.
+pub fn without_sdk_noise(filter: EnvFilter) -> EnvFilter {
+    let is_fine = filter
+        .max_level_hint()
+        .is_none_or(|finest| finest > LevelFilter::INFO);
+    let directive = if is_fine {
+        "rmcp::transport::auth=info"
+    } else {
+        "rmcp::transport::worker=off"
+    };
+    match directive.parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
     }
 }
 
@@ -55,7 +60,7 @@ pub fn without_secrets(filter: EnvFilter) -> EnvFilter {
 pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| anyhow::anyhow!("log filter {filter:?}: {error}"))?;
-    let filter = without_secrets(filter);
+    let filter = without_sdk_noise(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(stderr);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),

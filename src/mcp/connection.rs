@@ -687,10 +687,10 @@ impl Opening<'_> {
     }
 
     fn refused(&self, error: ClientInitializeError) -> ConnectError {
-        if let ClientInitializeError::TransportError { error, .. } = &error {
-            if let Some(denial) = denial(error.error.as_ref()) {
-                return ConnectError::denied(&denial, &self.server, self.has_key);
-            }
+        if let ClientInitializeError::TransportError { error, .. } = &error
+            && let Some(denial) = denial(error.error.as_ref())
+        {
+            return ConnectError::denied(&denial, &self.server, self.has_key);
         }
         let next = match &error {
             _ if self.lifecycle != Lifecycle::Initialize => None,

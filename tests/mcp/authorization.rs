@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, Request, State};
-use axum::http::header::{AUTHORIZATION, LOCATION, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -317,11 +317,7 @@ async fn token(
             let answer = json!({ "error": "invalid_grant" });
             (StatusCode::BAD_REQUEST, Json(answer)).into_response()
         }
-        Answer::Huge => {
-            let chunk = Bytes::from(vec![b' '; 1 << 20]);
-            let chunks = (0..200).map(move |_| Ok::<_, std::io::Error>(chunk.clone()));
-            Body::from_stream(futures_util::stream::iter(chunks)).into_response()
-        }
+        Answer::Huge => endless(b' ').into_response(),
         Answer::Garbage => "\u{0}\u{1b}[2J<html>".into_response(),
         Answer::Redirect(to) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, to)]).into_response(),
         Answer::Error(status, body) => {
@@ -355,7 +351,17 @@ async fn mcp(
     if !server.is_valid(&headers) {
         return server.refusal();
     }
+    if message["params"]["arguments"]["text"] == "huge" {
+        return ([(CONTENT_TYPE, "application/json")], endless(b'[')).into_response();
+    }
     answer(&message)
+}
+
+/// 200 MB.
+fn endless(byte: u8) -> Body {
+    let chunk = Bytes::from(vec![byte; 1 << 20]);
+    let chunks = (0..200).map(move |_| Ok::<_, std::io::Error>(chunk.clone()));
+    Body::from_stream(futures_util::stream::iter(chunks))
 }
 
 /// What an MCP server with one tool answers.

@@ -145,6 +145,17 @@ async fn a_refused_token_is_renewed_once_for_all_calls() {
 }
 
 #[tokio::test]
+async fn a_result_of_200_mb_over_http_is_refused_and_other_calls_go_on() {
+    let scene = Scene::new(Behaviour::default()).await;
+    scene.login().await.unwrap();
+    let upstream = scene.upstream().await;
+    let huge = upstream.call("s/echo", json!({ "text": "huge" })).await;
+    let said = huge.unwrap_err().to_string();
+    assert!(said.contains("maximum size of 16777216 bytes"), "{said}");
+    assert_eq!(upstream.echo("s").await, "hello");
+}
+
+#[tokio::test]
 async fn two_processes_renew_with_each_refresh_token_once() {
     let scene = Scene::new(Behaviour::default()).await;
     scene.login().await.unwrap();
@@ -495,9 +506,24 @@ async fn the_program_logs_in_shows_it_and_logs_out_without_a_word_of_the_tokens(
     let shown_as_json = world.ok(&[&asked[..], &["--json"]].concat()).await;
     let parsed: Value = serde_json::from_str(&shown_as_json).unwrap();
     assert_eq!(parsed["servers"][0]["state"], "ok");
+    server.forget_access();
+    let mut command = world.command(&asked);
+    command.env("TOOLSCOUT_LOG", "trace");
+    let renewed = tokio::process::Command::from(command).output().await;
+    let renewed = renewed.expect("it runs");
+    assert!(renewed.status.success());
+    assert_eq!(server.renewals(), 1);
+    let traced = String::from_utf8_lossy(&renewed.stderr).into_owned();
     let ended = world.ok(&["mcp", "logout", "s", "--mcp", &servers]).await;
     assert!(ended.contains("its tokens are revoked"), "{ended}");
-    for text in [&said, &shown, &after.stdout, &shown_as_json, &ended] {
+    for text in [
+        &said,
+        &shown,
+        &after.stdout,
+        &shown_as_json,
+        &traced,
+        &ended,
+    ] {
         for secret in server.secrets() {
             assert!(!text.contains(&secret), "{secret} is in {text}");
         }

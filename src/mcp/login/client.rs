@@ -148,3 +148,76 @@ fn is_loopback(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse();
     host == "localhost" || address.is_ok_and(|address: std::net::IpAddr| address.is_loopback())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn reached(server: &str, url: &str, private_hosts: &[&str]) -> Result<(), String> {
+        let settings = OAuthSettings {
+            private_hosts: private_hosts
+                .iter()
+                .map(|host| (*host).to_owned())
+                .collect(),
+            ..OAuthSettings::default()
+        };
+        let client = LoginClient::new(&server.parse().unwrap(), &settings).unwrap();
+        let request = client.client.requests().get(url).build().unwrap();
+        let sent = client.send(request).await;
+        sent.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_server_cannot_send_its_login_into_the_network_beside_this_machine() {
+        for (server, url, expected) in [
+            (
+                "https://mcp.example.com/mcp",
+                "https://127.0.0.1:1/",
+                "not a public address",
+            ),
+            (
+                "https://mcp.example.com/mcp",
+                "https://10.0.0.1/",
+                "not a public address",
+            ),
+            (
+                "https://mcp.example.com/mcp",
+                "http://mcp.example.com/",
+                "is not https",
+            ),
+            (
+                "https://10.0.0.7/mcp",
+                "https://10.0.0.8/",
+                "not a public address",
+            ),
+            (
+                "https://10.0.0.7/mcp",
+                "https://10.0.0.7:9/",
+                "only port 443",
+            ),
+            (
+                "http://127.0.0.1:1/mcp",
+                "http://10.0.0.1/",
+                "not a public address",
+            ),
+            (
+                "http://127.0.0.1:1/mcp",
+                "http://169.254.169.254/",
+                "not a public address",
+            ),
+        ] {
+            let refused = reached(server, url, &[]).await.unwrap_err();
+            assert!(refused.contains(expected), "{server} {url}: {refused}");
+        }
+        // Allowed, and nobody listens there.
+        for (server, hosts) in [
+            ("http://127.0.0.1:2/mcp", &[][..]),
+            ("http://localhost:2/mcp", &[]),
+            ("http://mcp.example.com/mcp", &["127.0.0.1:1"]),
+        ] {
+            let refused = reached(server, "http://127.0.0.1:1/", hosts).await;
+            let refused = refused.unwrap_err();
+            assert!(refused.contains("cannot be reached"), "{server}: {refused}");
+        }
+    }
+}

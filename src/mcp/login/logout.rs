@@ -64,18 +64,17 @@ async fn revoke(url: &Url, settings: &OAuthSettings, login: &Login) -> Result<()
         let reason = format!("{} revokes no tokens", public(url));
         return Err(AuthError::MetadataError(reason));
     };
-    // The token that renews the other first: with it a server revokes both.
-    let both = [
-        ("refresh_token", login.refresh_token()),
-        ("access_token", Some(login.access_token())),
-    ];
-    for (kind, token) in both {
-        if let Some(token) = token {
-            client
-                .revoke(&endpoint, login.client(), kind, token)
-                .await?;
-        }
-    }
+    let of_login = login.client();
+    let access = client.revoke(&endpoint, of_login, "access_token", login.access_token());
+    let Some(token) = login.refresh_token() else {
+        return access.await;
+    };
+    client
+        .revoke(&endpoint, of_login, "refresh_token", token)
+        .await?;
+    // A server that hands out tokens which anybody can verify cannot take them back; without the
+    // other one they expire.
+    let _ = access.await;
     Ok(())
 }
 
