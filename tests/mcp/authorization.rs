@@ -46,6 +46,7 @@ pub enum Answer {
     Huge,
     Garbage,
     Redirect(String),
+    Never,
     /// The status and the body.
     Error(u16, Value),
 }
@@ -320,6 +321,7 @@ async fn token(
         Answer::Huge => endless(b' ').into_response(),
         Answer::Garbage => "\u{0}\u{1b}[2J<html>".into_response(),
         Answer::Redirect(to) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, to)]).into_response(),
+        Answer::Never => std::future::pending().await,
         Answer::Error(status, body) => {
             let status = StatusCode::from_u16(status).expect("a status");
             (status, Json(body)).into_response()

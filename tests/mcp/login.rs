@@ -233,6 +233,44 @@ async fn a_renewal_that_fails_for_a_moment_ends_no_login() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_given_up_during_a_renewal_costs_no_login() {
+    let scene = Scene::new(Behaviour::default()).await;
+    scene.login().await.unwrap();
+    let upstream = scene.upstream().await;
+    for _ in 0..5 {
+        scene.server.forget_access();
+        // The double takes 30 ms, and takes each refresh token once.
+        let call = upstream.call("s/echo", json!({ "text": "hello" }));
+        assert!(timeout(Duration::from_millis(15), call).await.is_err());
+        assert_eq!(upstream.echo("s").await, "hello");
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_that_does_not_end_holds_up_no_call_for_ever_and_no_other_server() {
+    let scene = Scene::new(Behaviour::default()).await;
+    scene.login().await.unwrap();
+    let servers = vec![scene.server.config("s"), double("other", &[])];
+    let logins = scene.logins();
+    let upstream = Upstream::start_with(servers, |config| {
+        config.logins = logins;
+        config.limits.call_idle = Duration::from_millis(300);
+    })
+    .await;
+    scene
+        .server
+        .behave(|behaviour| behaviour.tokens = Answer::Never);
+    scene.server.forget_access();
+    let calls = (0..5).map(|_| upstream.call("s/echo", json!({})));
+    for refused in futures_util::future::join_all(calls).await {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, CallError::Timeout { .. }), "{refused}");
+    }
+    assert_eq!(upstream.echo("other").await, "hello");
+    assert_eq!(scene.server.most_renewing(), 1);
+}
+
+#[tokio::test]
 async fn bad_authorization_servers_bring_no_login_and_no_tokens() {
     let elsewhere = Authorization::start(Behaviour::default()).await;
     let metadata = |metadata: Value| Behaviour {

@@ -58,7 +58,7 @@ impl Args {
             // After the servers were asked, so that a renewed token is seen.
             .map(|(server, fetched)| Row::of(server, fetched, &config.logins))
             .collect();
-        let outcome = match rows.iter().all(|row| row.state == "ok") {
+        let outcome = match rows.iter().all(|row| row.tools.is_some()) {
             true => Outcome::Success,
             false => Outcome::Failure,
         };

@@ -17,9 +17,8 @@ use super::LoginError;
 
 /// The folder in the data directory.
 const FOLDER: &str = "mcp-logins";
-/// How long to wait for another process that renews the tokens of a server, which takes two
-/// requests of half a minute at most.
-const LOCK_LIMIT: Duration = Duration::from_secs(60);
+/// How long to wait for another process that renews the tokens of a server.
+const LOCK_LIMIT: Duration = Duration::from_secs(50);
 /// How often the lock is tried.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// How often a file is looked at while somebody may log in.

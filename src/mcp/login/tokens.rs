@@ -7,6 +7,7 @@ use reqwest::Url;
 use rmcp::transport::auth::OAuthClientConfig;
 use rmcp::transport::{AuthError, AuthorizationManager};
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
 use super::client::LoginClient;
 use super::file::{Credentials, Login, LoginFile, Logins};
@@ -16,14 +17,17 @@ use crate::mcp::config::OAuthSettings;
 /// A token is renewed this long before it expires, or after three quarters of its life where that
 /// is shorter.
 const MARGIN: Duration = Duration::from_secs(30);
-/// After a renewal that failed, a token that is still valid is used this long before the next.
-const RETRY: Duration = Duration::from_secs(5);
+/// Longest wait for a renewal, with all that it takes to find the authorization server.
+const RENEWAL_LIMIT: Duration = Duration::from_secs(60);
+/// After a renewal that failed, the next is begun no sooner: requests that wait for it do not each
+/// try it again.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// The tokens of one server. Cheap to clone.
 ///
 /// - Guarantee: whatever number of requests need a new token, it is renewed once, also where several
 ///   processes share the data directory.
-/// - Cost: a request that needs no new token reads no file.
+/// - Cost: a request that needs no new token reads no file, but looks for one where there is no login.
 #[derive(Clone)]
 pub struct Tokens {
     shared: Arc<Shared>,
@@ -43,8 +47,8 @@ struct Current {
     login: Option<Login>,
     /// The access token that could not be renewed, because the login has ended.
     ended: Option<String>,
-    /// When a renewal that failed is tried again.
-    retry_at: Option<SystemTime>,
+    /// When the last renewal failed, and why.
+    failed: Option<(Instant, String)>,
     /// Once it was needed.
     manager: Option<AuthorizationManager>,
 }
@@ -72,11 +76,28 @@ impl Tokens {
     }
 
     /// A token that is valid, and is not the one that the server refused; `None` where a person has
-    /// to log in.
+    /// to log in. Needs a Tokio runtime.
     ///
     /// # Errors
     /// A renewal that failed and may succeed later.
     pub async fn valid(&self, refused: Option<&str>) -> Result<Option<String>, AuthError> {
+        if self.shared.file.is_none() {
+            return Ok(None);
+        }
+        let usable = self.shared.current.lock().await.usable(refused);
+        if usable.is_some() {
+            return Ok(usable);
+        }
+        // A task of its own, which a caller that gives up does not end: of a new refresh token that
+        // was sent but not stored, the login would die.
+        let (tokens, refused) = (self.clone(), refused.map(str::to_owned));
+        let finding = tokio::spawn(async move { tokens.find(refused.as_deref()).await });
+        let found = finding.await;
+        found.map_err(|error| AuthError::InternalError(error.to_string()))?
+    }
+
+    /// Finds a valid token in the file, or renews it.
+    async fn find(&self, refused: Option<&str>) -> Result<Option<String>, AuthError> {
         let Some(file) = &self.shared.file else {
             return Ok(None);
         };
@@ -96,8 +117,27 @@ impl Tokens {
         if current.ended.as_ref() == Some(&token) {
             return Ok(None);
         }
-        match self.renewed(file, &mut current, refused).await {
-            Ok(token) => Ok(Some(token)),
+        let is_valid =
+            login.expires_at().is_none_or(|at| SystemTime::now() < at) && refused != Some(&token);
+        let after_failure = |why: String| match is_valid {
+            true => Ok(Some(token.clone())),
+            false => Err(AuthError::TokenRefreshFailed(why)),
+        };
+        if let Some((at, why)) = &current.failed
+            && at.elapsed() < RETRY
+        {
+            return after_failure(why.clone());
+        }
+        let renewing = timeout(RENEWAL_LIMIT, self.renewed(file, &mut current, refused));
+        let renewed = renewing.await.unwrap_or_else(|_| {
+            let reason = format!("no end within {} s", RENEWAL_LIMIT.as_secs());
+            Err(failed(AuthError::TokenRefreshFailed(reason)))
+        });
+        match renewed {
+            Ok(token) => {
+                (current.failed, current.ended) = (None, None);
+                Ok(Some(token))
+            }
             Err(RenewalError::Ended(why)) => {
                 let url = public(&self.shared.url);
                 tracing::warn!(server = url, why, "the login at an MCP server has ended");
@@ -113,12 +153,8 @@ impl Tokens {
                     why,
                     "a token was not renewed"
                 );
-                let is_valid = login.expires_at().is_none_or(|at| SystemTime::now() < at);
-                if is_valid && refused != Some(&token) {
-                    current.retry_at = Some(SystemTime::now() + RETRY);
-                    return Ok(Some(token));
-                }
-                Err(AuthError::TokenRefreshFailed(why))
+                current.failed = Some((Instant::now(), why.clone()));
+                after_failure(why)
             }
         }
     }
@@ -163,7 +199,6 @@ impl Tokens {
             Err(error) => return Err(RenewalError::Failed(error)),
         }
         current.login = read(file).map_err(RenewalError::Failed)?;
-        (current.retry_at, current.ended) = (None, None);
         let login = current.login.as_ref().ok_or_else(|| ended("logged out"))?;
         Ok(login.access_token().to_owned())
     }
@@ -210,13 +245,10 @@ impl Current {
     fn usable(&self, refused: Option<&str>) -> Option<String> {
         let login = self.login.as_ref()?;
         let token = login.access_token();
-        let now = SystemTime::now();
-        let waits = self.retry_at.is_some_and(|at| now < at)
-            && login.expires_at().is_none_or(|at| now < at);
         let usable = !token.is_empty()
             && refused != Some(token)
             && self.ended.as_deref() != Some(token)
-            && (waits || !is_due(login, now));
+            && !is_due(login, SystemTime::now());
         usable.then(|| token.to_owned())
     }
 }
