@@ -48,7 +48,9 @@ const VERBS: [&str; 38] = [
     "keys",
 ];
 /// How commands begin that are not the program's.
-const FOREIGN: [&str; 6] = ["cargo ", "docker ", "scripts/", "python3 ", "git ", "--output"];
+const FOREIGN: [&str; 6] = [
+    "cargo ", "docker ", "scripts/", "python3 ", "git ", "--output",
+];
 
 #[test]
 fn flags_that_are_named_exist() {

@@ -488,6 +488,50 @@ async fn another_authorization_server_does_not_get_the_refresh_token() {
     assert!(scene.file_text().contains("refresh-"));
 }
 
+/// A running `toolscout serve`, which ends with the test.
+struct Serving {
+    process: tokio::process::Child,
+    address: String,
+}
+
+impl Serving {
+    async fn start(world: &World, servers: &str) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        drop(listener);
+        let words = ["serve", "--listen", &address, "--mcp", servers];
+        let mut command = tokio::process::Command::from(world.command(&words));
+        command.env("TOOLSCOUT_LOG", "trace").kill_on_drop(true);
+        let log = std::fs::File::create(world.path("serve.log")).expect("a file");
+        let process = command.stdin(Stdio::null()).stderr(log).spawn();
+        Serving {
+            process: process.expect("it starts"),
+            address,
+        }
+    }
+
+    /// Waits until the connection of `s` has this state.
+    async fn becomes(&self, state: &str) {
+        let url = format!("http://{}/v1/catalogs/default/servers", self.address);
+        let client = toolscout::tls::client().build().unwrap();
+        until(state, async || {
+            let Ok(answer) = client.get(&url).send().await else {
+                return false;
+            };
+            let list: Value = answer.json().await.expect("JSON");
+            // Not before it is ready.
+            let servers = list["servers"].as_array().into_iter().flatten();
+            let server = servers.into_iter().find(|server| server["name"] == "s");
+            server.is_some_and(|server| server["connection"]["state"] == state)
+        })
+        .await;
+    }
+
+    async fn end(mut self) {
+        self.process.kill().await.expect("it ends");
+    }
+}
+
 #[tokio::test]
 async fn the_program_logs_in_shows_it_and_logs_out_without_a_word_of_the_tokens() {
     let world = World::new();
@@ -505,6 +549,8 @@ async fn the_program_logs_in_shows_it_and_logs_out_without_a_word_of_the_tokens(
         synced.stderr
     );
 
+    let serving = Serving::start(&world, &servers).await;
+    serving.becomes("needs_login").await;
     let words = ["mcp", "login", "s", "--mcp", &servers, "--no-browser"];
     let mut command = tokio::process::Command::from(world.command(&words));
     let mut process = command
@@ -538,6 +584,10 @@ async fn the_program_logs_in_shows_it_and_logs_out_without_a_word_of_the_tokens(
         "{shown}"
     );
 
+    // Without being started anew.
+    serving.becomes("connected").await;
+    serving.end().await;
+    let log = std::fs::read_to_string(world.path("serve.log")).expect("its log");
     let after = world.run(&asked).await;
     assert_eq!(after.code, 0, "{}", after.stdout);
     assert!(after.stdout.contains("is renewed"), "{}", after.stdout);
@@ -557,6 +607,7 @@ async fn the_program_logs_in_shows_it_and_logs_out_without_a_word_of_the_tokens(
     for text in [
         &said,
         &shown,
+        &log,
         &after.stdout,
         &shown_as_json,
         &traced,

@@ -404,7 +404,7 @@ async fn a_server_of_the_registry_is_added_to_a_file_and_listed() {
         added.stdout,
         added.stderr
     );
-    assert!(world.ok(&add).await.contains("has remote already"));
+    assert!(world.ok(&add).await.contains("is up to date"));
 
     for (args, expected) in [
         (

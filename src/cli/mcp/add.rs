@@ -7,8 +7,10 @@ use serde_json::json;
 
 use super::super::Outcome;
 use super::super::context::Context;
+use super::super::exit::UsageError;
 use super::super::input::document;
 use super::super::output::print_stderr;
+use super::install::Writing;
 use crate::mcp::config::parse_server;
 use crate::mcp::install::Plan;
 use crate::mcp::registry::{Import, OpenValue, read};
@@ -50,36 +52,19 @@ impl Args {
         let import = described.import(self.kind.as_deref(), &is_installed)?;
         let name = self.name.clone().unwrap_or_else(|| import.short_name());
         // The name is checked as it will be when the file is read.
-        parse_server(&format!("{name}=x"), &|_| None).map_err(super::super::exit::UsageError)?;
+        parse_server(&format!("{name}=x"), &|_| None).map_err(UsageError)?;
         let plan = Plan::adding(&self.mcp, &name, &import.entry)?;
-        let is_written = !self.dry_run && !plan.is_up_to_date();
-        let backup = if is_written { plan.write()? } else { None };
+        let writing = Writing::of(&plan, self.dry_run)?;
         if context.printer.is_json() {
             context.printer.json(&json!({
                 "server": name, "registry_name": import.name, "version": import.version,
                 "entry": import.entry, "variables": import.open, "file": plan.path,
-                "written": is_written, "backup": backup,
+                "written": writing.is_written, "backup": writing.backup,
             }))?;
             return Ok(Outcome::Success);
         }
-        let path = plan.path.display();
-        if self.dry_run {
-            print_stderr(format_args!("{path} would be:"));
-            context.printer.text(plan.after.trim_end())?;
-        } else if plan.is_up_to_date() {
-            context
-                .printer
-                .text(format_args!("{path} has {name} already"))?;
-        } else {
-            let backup = match backup {
-                Some(backup) => format!("; the previous content is in {}", backup.display()),
-                None => String::new(),
-            };
-            context
-                .printer
-                .text(format_args!("{name} was added to {path}{backup}"))?;
-            context.printer.text(format!("{:#}", import.entry))?;
-        }
+        let next = format!("it has the server {name}:\n{:#}", import.entry);
+        writing.print(context, &plan, &next)?;
         print_open(&import);
         Ok(Outcome::Success)
     }
