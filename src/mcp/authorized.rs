@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use rmcp::model::ClientJsonRpcMessage;
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
     StreamableHttpPostResponse,
@@ -93,6 +93,16 @@ impl AuthorizedClient {
         }
         call(token).await
     }
+}
+
+fn is_cancellation(message: &ClientJsonRpcMessage) -> bool {
+    let ClientJsonRpcMessage::Notification(notification) = message else {
+        return false;
+    };
+    matches!(
+        notification.notification,
+        ClientNotification::CancelledNotification(_)
+    )
 }
 
 fn checked(response: Response) -> Result<Response, HttpError> {
@@ -195,7 +205,7 @@ impl StreamableHttpClient for AuthorizedClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.authorized(|token| {
+        let post = |token| {
             self.client.post_message_with_max_sse_event_size(
                 uri.clone(),
                 message.clone(),
@@ -204,8 +214,17 @@ impl StreamableHttpClient for AuthorizedClient {
                 custom_headers.clone(),
                 max_sse_event_size,
             )
-        })
-        .await
+        };
+        if !is_cancellation(&message) {
+            return self.authorized(post).await;
+        }
+        // The SDK makes other messages wait for this one, so it waits for no token.
+        match self.tokens.as_ref().map(Tokens::at_hand) {
+            // A call that waits for it too was not sent.
+            Some(Err(_)) => Ok(StreamableHttpPostResponse::Accepted),
+            Some(Ok(token)) => post(token).await,
+            None => post(None).await,
+        }
     }
 
     async fn delete_session(

@@ -15,6 +15,7 @@ use axum::routing::{get, post};
 use axum::{Form, Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use toolscout::mcp::ServerConfig;
 use toolscout::mcp::config::{HttpProtocol, OAuthSettings, Transport};
 
@@ -37,6 +38,8 @@ pub struct Behaviour {
     pub silent: bool,
     /// Whether clients are registered.
     pub registers: bool,
+    /// Whether the MCP server speaks the old transport.
+    pub old: bool,
 }
 
 /// What a token endpoint answers.
@@ -62,6 +65,7 @@ impl Default for Behaviour {
             denies: false,
             silent: false,
             registers: true,
+            old: false,
         }
     }
 }
@@ -80,6 +84,8 @@ struct Shared {
     renewing: AtomicUsize,
     most_renewing: AtomicUsize,
     registrations: AtomicUsize,
+    /// The open stream of the old transport.
+    stream: Mutex<Option<mpsc::UnboundedSender<Bytes>>>,
 }
 
 #[derive(Default)]
@@ -105,10 +111,11 @@ impl Authorization {
             renewing: AtomicUsize::new(0),
             most_renewing: AtomicUsize::new(0),
             registrations: AtomicUsize::new(0),
+            stream: Mutex::default(),
         });
         let server = Authorization { base, shared };
         let router = Router::new()
-            .route("/mcp", post(mcp).get(no_stream))
+            .route("/mcp", post(mcp).get(stream))
             .route("/.well-known/oauth-protected-resource/mcp", get(resource))
             .route("/.well-known/oauth-authorization-server/as", get(metadata))
             .route("/as/register", post(register))
@@ -337,12 +344,22 @@ async fn revoke(
     StatusCode::OK
 }
 
-async fn no_stream(State(server): State<Authorization>, request: Request) -> Response {
-    if server.is_valid(request.headers()) {
-        StatusCode::METHOD_NOT_ALLOWED.into_response()
-    } else {
-        server.refusal()
+async fn stream(State(server): State<Authorization>, request: Request) -> Response {
+    if !server.is_valid(request.headers()) {
+        return server.refusal();
     }
+    if !server.behaviour().old {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let _ = sender.send(Bytes::from("event: endpoint\ndata: /mcp?session=1\n\n"));
+    *server.shared.stream.lock().unwrap() = Some(sender);
+    let events = futures_util::stream::unfold(receiver, |mut receiver| async {
+        let bytes = receiver.recv().await?;
+        Some((Ok::<_, std::io::Error>(bytes), receiver))
+    });
+    let kind = [(CONTENT_TYPE, "text/event-stream")];
+    (kind, Body::from_stream(events)).into_response()
 }
 
 async fn mcp(
@@ -356,7 +373,16 @@ async fn mcp(
     if message["params"]["arguments"]["text"] == "huge" {
         return ([(CONTENT_TYPE, "application/json")], endless(b'[')).into_response();
     }
-    answer(&message)
+    if !server.behaviour().old {
+        return answer(&message);
+    }
+    if let Some(result) = result(&message) {
+        let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+        let stream = server.shared.stream.lock().unwrap();
+        let stream = stream.as_ref().expect("a stream");
+        let _ = stream.send(Bytes::from(format!("event: message\ndata: {answer}\n\n")));
+    }
+    StatusCode::ACCEPTED.into_response()
 }
 
 /// 200 MB.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::time::timeout;
-use toolscout::mcp::config::OAuthSettings;
+use toolscout::mcp::config::{HttpProtocol, OAuthSettings, Transport};
 use toolscout::mcp::login::{LoggedOut, Login, LoginError, Logins, begin, logout, remote};
 use toolscout::mcp::pool::ConnectionState;
 use toolscout::mcp::{CallError, ServerConfig};
@@ -156,6 +156,34 @@ async fn a_result_of_200_mb_over_http_is_refused_and_other_calls_go_on() {
 }
 
 #[tokio::test]
+async fn servers_of_the_old_transport_have_logins_too() {
+    let scene = Scene::new(Behaviour {
+        old: true,
+        ..Behaviour::default()
+    })
+    .await;
+    let mut config = scene.server.config("s");
+    if let Transport::Http { protocol, .. } = &mut config.transport {
+        *protocol = HttpProtocol::Sse;
+    }
+    let logins = scene.logins();
+    let upstream = Upstream::start_with(vec![config], |config| config.logins = logins).await;
+    assert_eq!(state(&upstream), ConnectionState::NeedsLogin);
+    scene.login().await.unwrap();
+    becomes("the server is connected", || {
+        state(&upstream) == ConnectionState::Connected
+    })
+    .await;
+    scene.server.forget_access();
+    let calls = (0..20).map(|_| upstream.echo("s"));
+    futures_util::future::join_all(calls).await;
+    assert_eq!(scene.server.renewals(), 1);
+    scene.server.forget_everything();
+    let refused = upstream.call("s/echo", json!({})).await.unwrap_err();
+    assert!(refused.to_string().contains("mcp login s"), "{refused}");
+}
+
+#[tokio::test]
 async fn two_processes_renew_with_each_refresh_token_once() {
     let scene = Scene::new(Behaviour::default()).await;
     scene.login().await.unwrap();
@@ -261,7 +289,8 @@ async fn a_renewal_that_does_not_end_holds_up_no_call_for_ever_and_no_other_serv
         .server
         .behave(|behaviour| behaviour.tokens = Answer::Never);
     scene.server.forget_access();
-    let calls = (0..5).map(|_| upstream.call("s/echo", json!({})));
+    // No time is measured: twenty that waited for the answer one after another would not end.
+    let calls = (0..20).map(|_| upstream.call("s/echo", json!({})));
     for refused in futures_util::future::join_all(calls).await {
         let refused = refused.unwrap_err();
         assert!(matches!(refused, CallError::Timeout { .. }), "{refused}");

@@ -53,6 +53,10 @@ struct Current {
     manager: Option<AuthorizationManager>,
 }
 
+/// The token is being renewed.
+#[derive(Clone, Copy, Debug)]
+pub struct Renewing;
+
 /// Why a login has no valid token.
 enum RenewalError {
     /// A person has to log in again.
@@ -94,6 +98,15 @@ impl Tokens {
         let finding = tokio::spawn(async move { tokens.find(refused.as_deref()).await });
         let found = finding.await;
         found.map_err(|error| AuthError::InternalError(error.to_string()))?
+    }
+
+    /// The token that requests get, if there is one; an error while it is being renewed.
+    ///
+    /// # Errors
+    /// [`Renewing`].
+    pub fn at_hand(&self) -> Result<Option<String>, Renewing> {
+        let current = self.shared.current.try_lock().map_err(|_| Renewing)?;
+        Ok(current.usable(None))
     }
 
     /// Finds a valid token in the file, or renews it.
