@@ -9,6 +9,7 @@
 //! program hold is bounded by the [`Limits`].
 
 pub mod approved;
+mod authorized;
 pub mod changes;
 pub mod config;
 pub mod connection;
@@ -17,11 +18,14 @@ pub mod inspect;
 pub mod install;
 #[doc(hidden)]
 pub mod lines;
+pub mod login;
 pub mod outcome;
 pub mod pool;
 mod process;
+pub mod registry;
 pub mod review;
 pub mod sink;
+mod sse;
 pub mod sync;
 mod watchdog;
 

@@ -14,7 +14,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use toolscout_index::Results;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
@@ -35,6 +35,23 @@ pub enum LogFormat {
     Json,
 }
 
+/// Leaves out two things that the SDK for MCP logs: at its finest levels the codes and tokens of
+/// logins, and otherwise as an error each connection that fails, which this program reports itself.
+pub fn without_sdk_noise(filter: EnvFilter) -> EnvFilter {
+    let is_fine = filter
+        .max_level_hint()
+        .is_none_or(|finest| finest > LevelFilter::INFO);
+    let directive = if is_fine {
+        "rmcp::transport::auth=info"
+    } else {
+        "rmcp::transport::worker=off"
+    };
+    match directive.parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    }
+}
+
 /// Starts logging, and exports spans to `traces`. `filter` is a level or a list of `target=level`,
 /// in the syntax of `tracing`.
 ///
@@ -43,6 +60,7 @@ pub enum LogFormat {
 pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| anyhow::anyhow!("log filter {filter:?}: {error}"))?;
+    let filter = without_sdk_noise(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(stderr);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),

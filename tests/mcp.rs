@@ -8,11 +8,14 @@ mod mcp {
     #[path = "../http/shared_store.rs"]
     pub mod shared_store;
 
+    pub mod authorization;
     pub mod changes;
     pub mod followed_sink;
     pub mod gateway;
+    pub mod login;
     pub mod peers;
     pub mod pool;
     pub mod program;
+    pub mod sse;
     pub mod world;
 }

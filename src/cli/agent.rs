@@ -120,7 +120,7 @@ impl Args {
         }
         context.check_catalog()?;
         self.agent.llm.check()?;
-        let pool = self.agent.pool()?;
+        let pool = self.agent.pool(&context)?;
         let source = self.agent.source(&context, pool.clone(), None)?;
         // Opened after the source, which creates the catalog if there are skills.
         let catalog = self.agent.open(&context)?;
@@ -191,8 +191,8 @@ impl AgentArgs {
     }
 
     /// The MCP servers, none of them connected yet.
-    pub fn pool(&self) -> Result<Pool> {
-        Ok(Pool::new(self.mcp.config()?))
+    pub fn pool(&self, context: &Context) -> Result<Pool> {
+        Ok(Pool::new(self.mcp.config(&context.settings.data)?))
     }
 
     /// Fails where --profile names a profile of the settings: a server offers all of them.

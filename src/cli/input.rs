@@ -18,6 +18,8 @@ use crate::printable::{self, counted};
 
 /// Largest file or stream accepted, in bytes. The largest public set has 19,000 tools in 40 MB.
 const MAX_BYTES: u64 = 1 << 30;
+/// Largest document about one thing, in bytes.
+const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 /// Extensions of the files that are read from a folder.
 const EXTENSIONS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
 /// Most redirects followed for a URL.
@@ -89,7 +91,7 @@ impl Reading {
         let mut origins = HashMap::new();
         for location in expand(inputs)? {
             let parsed = location
-                .bytes(fetch)
+                .bytes(fetch, MAX_BYTES)
                 .and_then(|bytes| self.parse(&location, &bytes));
             match parsed {
                 Ok(parsed) => batch.add(&location, parsed, &mut origins),
@@ -267,16 +269,24 @@ impl Location {
     }
 
     /// The content. Errors do not name the location, because [`Rejected`] does.
-    fn bytes(&self, fetch: &Fetch) -> Result<Vec<u8>> {
+    fn bytes(&self, fetch: &Fetch, max_bytes: u64) -> Result<Vec<u8>> {
         match self {
-            Location::Stdin => bounded(io::stdin().lock(), MAX_BYTES).context("it cannot be read"),
-            Location::Url(url) => download(url, fetch).context("it cannot be fetched"),
+            Location::Stdin => bounded(io::stdin().lock(), max_bytes).context("it cannot be read"),
+            Location::Url(url) => download(url, fetch, max_bytes).context("it cannot be fetched"),
             Location::File(path) if !path.exists() => bail!("no such file or folder"),
             Location::File(path) | Location::Member(path) => File::open(path)
-                .and_then(|file| bounded(file, MAX_BYTES))
+                .and_then(|file| bounded(file, max_bytes))
                 .context("it cannot be read"),
         }
     }
+}
+
+/// The bytes of a document at a path, at a URL or, for `-`, on standard input.
+pub fn document(argument: &str, fetch: &Fetch) -> Result<Vec<u8>> {
+    let location = Location::parse(argument);
+    location
+        .bytes(fetch, MAX_DOCUMENT_BYTES)
+        .with_context(|| location.to_string())
 }
 
 /// Replaces folders with the files in them, sorted by name.
@@ -334,7 +344,7 @@ fn bounded(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn download(url: &str, fetch: &Fetch) -> Result<Vec<u8>> {
+fn download(url: &str, fetch: &Fetch, max_bytes: u64) -> Result<Vec<u8>> {
     let client = crate::tls::blocking_client()
         .timeout(fetch.timeout())
         .redirect(reqwest::redirect::Policy::limited(MAX_REDIRECTS))
@@ -347,7 +357,7 @@ fn download(url: &str, fetch: &Fetch) -> Result<Vec<u8>> {
     if !response.status().is_success() {
         bail!("the server responded with {}", response.status());
     }
-    bounded(response, fetch.max_bytes())
+    bounded(response, fetch.max_bytes().min(max_bytes))
         .context("read the response; fetch.max_mb and fetch.timeout_s limit it")
 }
 

@@ -11,7 +11,7 @@ pub fn start() {
     let filter = EnvFilter::try_from_env("TOOLSCOUT_LOG")
         .unwrap_or_else(|_| EnvFilter::new("warn,ort=error"));
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(telemetry::without_sdk_noise(filter))
         .with_writer(telemetry::stderr);
     // Fails only where a test or an embedding program has set up logging before; that one stays.
     let _ = subscriber.with_ansi(colour_wanted()).try_init();

@@ -1,6 +1,10 @@
-//! `toolscout mcp`: this program as an MCP server over standard input and output.
+//! `toolscout mcp`: this program as an MCP server over standard input and output, and what it takes
+//! to use the servers of others.
 
+mod add;
 mod install;
+mod login;
+mod servers;
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -74,6 +78,14 @@ pub struct Args {
 enum Verb {
     /// Add this program to the settings of an MCP client
     Install(install::Args),
+    /// Add a server to a file of servers, from its description in the MCP registry
+    Add(add::Args),
+    /// Show whether servers answer, and which of them need a login
+    Servers(servers::Args),
+    /// Log in at a server in the browser
+    Login(login::Args),
+    /// End the login at a server
+    Logout(login::LogoutArgs),
 }
 
 impl Args {
@@ -81,6 +93,10 @@ impl Args {
     pub fn run(self, mut context: Context) -> Result<Outcome> {
         match self.verb {
             Some(Verb::Install(args)) => args.run(&context),
+            Some(Verb::Add(args)) => args.run(&context),
+            Some(Verb::Servers(args)) => args.run(&context),
+            Some(Verb::Login(args)) => args.run(&context),
+            Some(Verb::Logout(args)) => args.run(&context),
             None => {
                 let profile = self.policy.tool_profile(&context.settings)?;
                 if let Some(catalog) = profile.as_ref().and_then(ToolProfile::catalog) {
@@ -130,7 +146,7 @@ fn serve(
 ) -> Result<Outcome> {
     context.check_catalog()?;
     context.set_patience(Patience::of_server());
-    let pool = Pool::new(mcp.config()?);
+    let pool = Pool::new(mcp.config(&context.settings.data)?);
     let mut policies = policy.preset(&context.settings)?.gate.unwrap_or_default();
     policy.apply_to(&mut policies);
     let sink = SingleWriterSink::new(context.open_or_create(Legs::All)?);

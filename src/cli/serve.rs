@@ -211,7 +211,7 @@ impl ServerArgs {
             .map_or(limits.max_open_catalogs, |most| most.get().max(2));
         limits.max_open_bytes = self.max_open_bytes.unwrap_or(limits.max_open_bytes);
         self.agent.refuse_tool_profile(&context.settings)?;
-        let upstream = self.agent.pool()?;
+        let upstream = self.agent.pool(context)?;
         let default = GatewayConfig::default();
         let gateway = GatewayConfig {
             style: self.mcp_style.unwrap_or(default.style),

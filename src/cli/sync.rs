@@ -44,7 +44,7 @@ impl Args {
         match (self.inputs.is_empty(), self.mcp.is_empty()) {
             (true, false) => servers::sync(
                 context,
-                &self.mcp.config()?,
+                &self.mcp.config(&context.settings.data)?,
                 self.server.as_deref(),
                 &self.write,
             ),

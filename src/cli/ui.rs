@@ -1,14 +1,12 @@
 //! `toolscout ui`: the console in the person's browser, from a server of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Stdio;
 
 use anyhow::Result;
-use tokio::process::Command;
 
 use super::Outcome;
+use super::browser;
 use super::context::Context;
-use super::output::print_stderr;
 use super::serve::{Admission, ServerArgs};
 use crate::http::Exposure;
 
@@ -40,47 +38,8 @@ impl Args {
         self.server
             .run(address, admission, context, move |address| {
                 if is_opened {
-                    tokio::spawn(open(format!("http://{address}/")));
+                    tokio::spawn(browser::open(format!("http://{address}/")));
                 }
             })
     }
-}
-
-/// Opens an address in the person's browser. Without one the server goes on.
-async fn open(url: String) {
-    let mut command = opener(&url);
-    let opened = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .await;
-    let problem = match opened {
-        Ok(status) if status.success() => return,
-        Ok(status) => status.to_string(),
-        Err(error) => error.to_string(),
-    };
-    let program = command
-        .as_std()
-        .get_program()
-        .to_string_lossy()
-        .into_owned();
-    print_stderr(format_args!(
-        "no browser was opened ({program}: {problem}); open {url} yourself"
-    ));
-}
-
-/// The command that opens an address on this system.
-fn opener(url: &str) -> Command {
-    let (program, arguments): (&str, &[&str]) = if cfg!(target_os = "macos") {
-        ("open", &[])
-    } else if cfg!(windows) {
-        // The first argument of `start` in quotes is a title.
-        ("cmd", &["/C", "start", ""])
-    } else {
-        ("xdg-open", &[])
-    };
-    let mut command = Command::new(program);
-    command.args(arguments).arg(url);
-    command
 }

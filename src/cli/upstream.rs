@@ -1,15 +1,20 @@
 //! The flags that name MCP servers, shared by `sync`, `agent`, `mcp` and `serve`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
 
 use super::exit::UsageError;
 use super::output::print_stderr;
-use crate::mcp::config::{add_header, load, parse_server};
-use crate::mcp::{OnChange, PoolConfig};
+use crate::mcp::config::{add_header, is_url, load, parse_server};
+use crate::mcp::login::Logins;
+use crate::mcp::{OnChange, PoolConfig, ServerConfig};
+
+/// The name of a server that is known by its URL only.
+const NAME_OF_URL: &str = "it";
 
 /// MCP servers to connect to.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -37,8 +42,9 @@ impl McpArgs {
         self.mcp.is_empty() && self.mcp_server.is_empty()
     }
 
-    /// The servers and how changed tools are treated. Of two servers with one name the last counts.
-    pub fn config(&self) -> Result<PoolConfig> {
+    /// The servers, how changed tools are treated, and the logins of the data directory. Of two
+    /// servers with one name the last counts.
+    pub fn config(&self, data: &Path) -> Result<PoolConfig> {
         let environment = |name: &str| std::env::var_os(name);
         let mut servers = Vec::new();
         for path in &self.mcp {
@@ -71,9 +77,31 @@ impl McpArgs {
         Ok(PoolConfig {
             servers,
             on_change: self.on_change.unwrap_or_default(),
+            logins: Logins::in_data_dir(data),
             ..PoolConfig::default()
         })
     }
+}
+
+/// The server with this name, or at this URL.
+pub fn find<'a>(name: &str, config: &'a PoolConfig) -> Result<Cow<'a, ServerConfig>> {
+    if let Some(server) = config.servers.iter().find(|server| server.name == name) {
+        return Ok(Cow::Borrowed(server));
+    }
+    if is_url(name) {
+        let server = parse_server(&format!("{NAME_OF_URL}={name}"), &|_| None);
+        return Ok(Cow::Owned(server.map_err(UsageError)?));
+    }
+    let names: Vec<&str> = config
+        .servers
+        .iter()
+        .map(|server| server.name.as_str())
+        .collect();
+    Err(UsageError(match names.as_slice() {
+        [] => format!("name the file that has server {name:?} with --mcp, or give its URL"),
+        names => format!("there is no server {name:?}, only {}", names.join(", ")),
+    })
+    .into())
 }
 
 impl ValueEnum for OnChange {

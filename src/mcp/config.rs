@@ -41,13 +41,55 @@ pub enum Transport {
         /// Its working directory; that of this program by default.
         cwd: Option<PathBuf>,
     },
-    /// Streamable HTTP.
+    /// HTTP.
     Http {
         /// The URL of its MCP endpoint.
         url: Url,
+        /// Which of the two transports over HTTP it speaks.
+        protocol: HttpProtocol,
         /// Sent with every request.
         headers: Vec<(HeaderName, HeaderValue)>,
+        /// How a login is made where it asks for one.
+        oauth: OAuthSettings,
     },
+}
+
+/// The transport of an HTTP server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpProtocol {
+    /// Streamable HTTP, and SSE where the server refuses that.
+    #[default]
+    Either,
+    /// Streamable HTTP.
+    Streamable,
+    /// HTTP with a stream of server-sent events, of protocol version 2024-11-05.
+    Sse,
+}
+
+/// How a login at the authorization server of an HTTP server is made. `Debug` shows no secrets.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct OAuthSettings {
+    /// The client that is registered there; by default one is registered at the login.
+    pub client_id: Option<String>,
+    /// The secret of that client, if it has one.
+    pub client_secret: Option<String>,
+    /// The scopes to ask for; by default those that the server names.
+    pub scopes: Vec<String>,
+    /// The port that the browser is sent back to; by default any free one.
+    pub callback_port: Option<u16>,
+    /// Hosts that the login may use although their addresses are private: `host` or `host:port`.
+    pub private_hosts: Vec<String>,
+}
+
+impl fmt::Debug for OAuthSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuthSettings")
+            .field("client_id", &self.client_id)
+            .field("scopes", &self.scopes)
+            .field("callback_port", &self.callback_port)
+            .field("private_hosts", &self.private_hosts)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Transport {
@@ -63,11 +105,18 @@ impl fmt::Debug for Transport {
                     .field("cwd", cwd)
                     .finish()
             }
-            Transport::Http { url, headers } => {
+            Transport::Http {
+                url,
+                protocol,
+                headers,
+                oauth,
+            } => {
                 let names: Vec<&HeaderName> = headers.iter().map(|(name, _)| name).collect();
                 f.debug_struct("Http")
                     .field("host", &url.host_str())
+                    .field("protocol", protocol)
                     .field("headers", &names)
+                    .field("oauth", oauth)
                     .finish()
             }
         }
@@ -173,9 +222,8 @@ pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerCo
     let (name, target) = text
         .split_once('=')
         .ok_or("write NAME=URL or NAME=COMMAND ARGUMENT …")?;
-    let is_url = target.starts_with("http://") || target.starts_with("https://");
     let mut entry = Entry::default();
-    if is_url {
+    if is_url(target) {
         entry.url = Some(target.to_owned());
     } else {
         let mut words = words(target)?.into_iter();
@@ -183,6 +231,11 @@ pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerCo
         entry.args = words.collect();
     }
     entry.complete(name, environment)
+}
+
+/// Whether this names a server by its URL.
+pub fn is_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
 }
 
 /// Adds the header of `NAME:HEADER=VALUE` to the server `NAME`. The value may use environment
@@ -237,7 +290,64 @@ struct Entry {
     headers: BTreeMap<String, String>,
     #[serde(rename = "bearerTokenEnvVar", alias = "bearer_token_env_var")]
     bearer_variable: Option<String>,
+    oauth: OAuthEntry,
     disabled: bool,
+}
+
+/// How a login is made, in a file.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OAuthEntry {
+    #[serde(alias = "clientId")]
+    client_id: Option<String>,
+    #[serde(alias = "clientSecret")]
+    client_secret: Option<String>,
+    #[serde(alias = "scope")]
+    scopes: Scopes,
+    #[serde(alias = "callbackPort")]
+    callback_port: Option<u16>,
+    #[serde(alias = "privateHosts")]
+    private_hosts: Vec<String>,
+}
+
+/// Scopes as a list, or in one text as OAuth itself has them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Scopes {
+    List(Vec<String>),
+    Text(String),
+}
+
+impl Default for Scopes {
+    fn default() -> Self {
+        Scopes::List(Vec::new())
+    }
+}
+
+impl OAuthEntry {
+    fn complete(&self, environment: Environment<'_>) -> Result<OAuthSettings, String> {
+        let expanded = |text: &Option<String>| {
+            text.as_deref()
+                .map(|text| expand(text, environment))
+                .transpose()
+        };
+        let client_id = expanded(&self.client_id)?;
+        let client_secret = expanded(&self.client_secret)?;
+        if client_secret.is_some() && client_id.is_none() {
+            return Err("its `oauth` has a `client_secret` and no `client_id`; give both".into());
+        }
+        let scopes = match &self.scopes {
+            Scopes::List(scopes) => scopes.clone(),
+            Scopes::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
+        };
+        Ok(OAuthSettings {
+            client_id,
+            client_secret,
+            scopes,
+            callback_port: self.callback_port,
+            private_hosts: self.private_hosts.clone(),
+        })
+    }
 }
 
 impl Entry {
@@ -286,13 +396,15 @@ impl Entry {
     }
 
     fn http(&self, url: &str, environment: Environment<'_>) -> Result<Transport, String> {
-        if self.kind.as_deref() == Some("sse") {
-            return Err(
-                "it uses the old SSE transport, which this program does not support; \
-                give its streamable HTTP URL and `\"type\": \"http\"`, or set `\"disabled\": true`"
-                    .into(),
-            );
-        }
+        let protocol = match self.kind.as_deref() {
+            Some("sse") => HttpProtocol::Sse,
+            Some("http" | "streamable-http" | "streamableHttp" | "streamable_http") => {
+                HttpProtocol::Streamable
+            }
+            // Gemini's key for streamable HTTP, which it writes without a type.
+            None if self.http_url.is_some() => HttpProtocol::Streamable,
+            _ => HttpProtocol::Either,
+        };
         let url = Url::parse(&expand(url, environment)?)
             .map_err(|error| format!("its `url` is invalid: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -313,7 +425,12 @@ impl Entry {
                 &format!("Bearer {token}"),
             )?);
         }
-        Ok(Transport::Http { url, headers })
+        Ok(Transport::Http {
+            url,
+            protocol,
+            headers,
+            oauth: self.oauth.complete(environment)?,
+        })
     }
 }
 
@@ -445,11 +562,43 @@ mod tests {
             (command.as_str(), args[2].as_str(), env["K"].as_str()),
             ("npx", "/tmp", "xs3crety")
         );
-        let Transport::Http { url, headers } = &servers[1].transport else {
+        let Transport::Http { url, headers, .. } = &servers[1].transport else {
             panic!("{servers:?}")
         };
         assert_eq!(url.as_str(), "https://mcp.example.com/mcp?k=s3cret");
         assert_eq!(headers[0].1.to_str().unwrap(), "Bearer s3cret");
+        assert!(!format!("{servers:?}").contains("s3cret"), "{servers:?}");
+    }
+
+    #[test]
+    fn the_type_of_a_url_and_its_login_are_read() {
+        let servers = read(
+            r#"{"mcpServers": {
+                "old": {"type": "sse", "url": "http://a/sse"},
+                "new": {"type": "http", "url": "http://a/mcp", "oauth": {
+                    "clientId": "me", "client_secret": "${KEY}", "scopes": "read write", "callbackPort": 7}},
+                "any": {"url": "http://a/mcp", "oauth": {"scopes": ["read"]}}
+            }}"#,
+        )
+        .unwrap();
+        let transports: BTreeMap<&str, (HttpProtocol, &OAuthSettings)> = servers
+            .iter()
+            .map(|server| match &server.transport {
+                Transport::Http {
+                    protocol, oauth, ..
+                } => (server.name.as_str(), (*protocol, oauth)),
+                stdio => panic!("{stdio:?}"),
+            })
+            .collect();
+        assert_eq!(transports["old"].0, HttpProtocol::Sse);
+        assert_eq!(transports["any"].0, HttpProtocol::Either);
+        assert_eq!(transports["any"].1.scopes, ["read"]);
+        let (protocol, oauth) = transports["new"];
+        assert_eq!(protocol, HttpProtocol::Streamable);
+        assert_eq!(oauth.client_id.as_deref(), Some("me"));
+        assert_eq!(oauth.client_secret.as_deref(), Some("s3cret"));
+        assert_eq!(oauth.scopes, ["read", "write"]);
+        assert_eq!(oauth.callback_port, Some(7));
         assert!(!format!("{servers:?}").contains("s3cret"), "{servers:?}");
     }
 
@@ -482,8 +631,12 @@ mod tests {
             (r#"{"url": "ftp://a/b"}"#, "must be http or https"),
             (r#"{"url": "nope"}"#, "its `url` is invalid"),
             (
-                r#"{"url": "http://a/sse", "type": "sse"}"#,
-                "old SSE transport",
+                r#"{"url": "http://a", "oauth": {"scopes": 3}}"#,
+                "did not match any variant",
+            ),
+            (
+                r#"{"url": "http://a", "oauth": {"client_secret": "s"}}"#,
+                "no `client_id`",
             ),
             (
                 r#"{"url": "http://a", "headers": {"a b": "c"}}"#,

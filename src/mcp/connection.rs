@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt};
-use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::{Client, Url, redirect};
+use reqwest::{Client, redirect};
 use rmcp::handler::client::progress::ProgressDispatcher;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
@@ -28,12 +27,17 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::config::{ServerConfig, Transport};
+use crate::mcp::authorized::{
+    AuthorizedClient, Denial, HttpError, denial, lacks_token, refused_status,
+};
+use crate::mcp::config::{HttpProtocol, ServerConfig, Transport};
 use crate::mcp::lines::Lines;
+use crate::mcp::login::{Logins, Tokens, has_authorization};
 use crate::mcp::process::{Process, Program, StderrTail};
+use crate::mcp::sse::SseTransport;
 use crate::mcp::watchdog::Watchdog;
 use crate::mcp::{Limits, implementation};
-use crate::printable::excerpt;
+use crate::printable::{excerpt, line};
 use crate::tools::Arguments;
 
 /// Most characters of a server's text in messages of this program.
@@ -47,8 +51,21 @@ const ENDED_EARLY: &str = "it ended before the handshake";
 #[error("{reason}")]
 pub struct ConnectError {
     reason: String,
-    /// The server answered that it does not support `initialize`.
-    is_sessionless: bool,
+    /// What to try instead.
+    next: Option<Lifecycle>,
+    /// Only a person can make the connection possible.
+    needs_login: bool,
+}
+
+/// How a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifecycle {
+    /// With a handshake.
+    Initialize,
+    /// Without one, as servers of the protocol version 2026-07-28 expect it.
+    Discover,
+    /// With a handshake over the old transport for HTTP.
+    OverSse,
 }
 
 /// Why there is no list of tools.
@@ -159,86 +176,37 @@ pub struct Connection {
     closed: CancellationToken,
     stderr_tail: StderrTail,
     limits: Limits,
+    /// The settings have the key that a login would bring.
+    has_key: bool,
 }
 
 impl Connection {
-    /// Connects with a handshake, or without one to servers that no longer support it.
+    /// Connects with a handshake, or in another way where the server refuses that.
     ///
     /// # Errors
     /// [`ConnectError`], with the last lines of the server's standard error.
     pub async fn open(
         config: &ServerConfig,
-        limits: &Limits,
-        watchdog: &Arc<Watchdog>,
+        connector: &Connector,
     ) -> Result<Connection, ConnectError> {
-        let first =
-            Connection::attempt(config, limits, watchdog, ClientLifecycleMode::Initialize).await;
-        match first {
-            // Servers of the protocol version 2026-07-28 answer `initialize` with an error. They
-            // are asked second, since most servers still expect the handshake.
-            Err(error) if error.is_sessionless => {
-                let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
-                let lifecycle = ClientLifecycleMode::Discover { preferred_versions };
-                Connection::attempt(config, limits, watchdog, lifecycle)
-                    .await
-                    // The first error is reported: for a server that refused for another reason it
-                    // is the right one.
-                    .map_err(|_| error)
-            }
-            outcome => outcome,
-        }
-    }
-
-    async fn attempt(
-        config: &ServerConfig,
-        limits: &Limits,
-        watchdog: &Arc<Watchdog>,
-        lifecycle: ClientLifecycleMode,
-    ) -> Result<Connection, ConnectError> {
-        let server: Arc<str> = config.name.as_str().into();
-        match &config.transport {
-            Transport::Stdio {
-                command,
-                args,
-                env,
-                cwd,
-            } => {
-                let program = Program {
-                    server: &server,
-                    command,
-                    args,
-                    env,
-                    cwd: cwd.as_deref(),
-                };
-                let started = Process::start(&program, watchdog);
-                let (process, stdout, stdin) = started
-                    .map_err(|error| ConnectError::of(format!("start {command:?}: {error}")))?;
-                // `Lines` before the SDK's own limit: it answers the call whose answer is too long,
-                // where the SDK would only drop the line.
-                let lines = Lines::new(stdout, Arc::clone(&server), limits.message_bytes);
-                let transport = AsyncRwTransport::new_client(lines, stdin)
-                    .with_max_line_length(limits.message_bytes);
-                Opening {
-                    server,
-                    limits,
-                    lifecycle,
-                    process: Some(process),
-                }
-                .handshake(transport)
-                .await
-            }
-            Transport::Http { url, headers } => {
-                let transport = http_transport(url, headers, limits)?;
-                Opening {
-                    server,
-                    limits,
-                    lifecycle,
-                    process: None,
-                }
-                .handshake(transport)
-                .await
-            }
-        }
+        let attempt = Attempt::of(config, connector)?;
+        let first = match config.transport {
+            Transport::Http {
+                protocol: HttpProtocol::Sse,
+                ..
+            } => Lifecycle::OverSse,
+            _ => Lifecycle::Initialize,
+        };
+        let error = match attempt.connect(first).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => error,
+        };
+        let Some(next) = error.next else {
+            return Err(error);
+        };
+        let second = attempt.connect(next).await;
+        // For a server that refused for another reason, the first error is the right one.
+        second.map_err(|second| if second.needs_login { second } else { error })
     }
 
     /// Waits until the list of tools has changed since the last call of this function.
@@ -437,6 +405,13 @@ impl Connection {
                 }
             }
             ServiceError::Cancelled { .. } => CallError::Cancelled,
+            // The call was not executed.
+            ServiceError::TransportSend(failed) if lacks_token(failed.error.as_ref()) => {
+                CallError::Unavailable {
+                    server: self.server.to_string(),
+                    reason: self.message(error),
+                }
+            }
             error => CallError::Lost {
                 server: self.server.to_string(),
                 reason: self.message(error),
@@ -444,8 +419,23 @@ impl Connection {
         }
     }
 
+    /// What a person has to do, where that is why a request failed.
+    fn denied(&self, error: &ServiceError) -> Option<String> {
+        let ServiceError::TransportSend(error) = error else {
+            return None;
+        };
+        let denial = denial(error.error.as_ref())?;
+        Some(denied(&denial, &self.server, self.has_key))
+    }
+
     fn message(&self, error: &ServiceError) -> String {
+        if let Some(denied) = self.denied(error) {
+            return denied;
+        }
         match error {
+            ServiceError::TransportSend(error) => {
+                excerpt(&causes(error.error.as_ref()), QUOTED_CHARS)
+            }
             ServiceError::McpError(error) => excerpt(&error.message, QUOTED_CHARS),
             ServiceError::TransportClosed => self.end_reason(),
             error => excerpt(&error.to_string(), QUOTED_CHARS),
@@ -460,20 +450,200 @@ impl Drop for Connection {
 }
 
 impl ConnectError {
+    /// Whether the server can be connected to only after somebody has logged in.
+    pub fn needs_login(&self) -> bool {
+        self.needs_login
+    }
+
     fn of(reason: String) -> Self {
         ConnectError {
             reason,
-            is_sessionless: false,
+            next: None,
+            needs_login: false,
         }
     }
+
+    fn denied(denial: &Denial, server: &str, has_key: bool) -> Self {
+        ConnectError {
+            needs_login: !has_key,
+            ..ConnectError::of(denied(denial, server, has_key))
+        }
+    }
+
+    /// The error of an HTTP request that a connection begins with.
+    fn of_http(error: &HttpError, server: &str, has_key: bool) -> Self {
+        match denial(error) {
+            Some(denial) => ConnectError::denied(&denial, server, has_key),
+            None => ConnectError::of(excerpt(&causes(error), QUOTED_CHARS)),
+        }
+    }
+}
+
+/// What a person has to do before a server serves this program.
+fn denied(denial: &Denial, server: &str, has_key: bool) -> String {
+    match denial {
+        Denial::Login if has_key => {
+            "it refuses the Authorization header of its settings (401); replace the key in it"
+                .into()
+        }
+        Denial::Login => {
+            format!("it asks for a login; run `toolscout mcp login {server}`")
+        }
+        Denial::Scope(scope) => {
+            let scope = line(&excerpt(scope, QUOTED_CHARS));
+            format!(
+                "its login lacks the scope {scope:?}; run `toolscout mcp login {server} --scope {scope:?}`"
+            )
+        }
+    }
+}
+
+/// What connections to all servers share.
+#[derive(Clone, Debug, Default)]
+pub struct Connector {
+    /// What one server may send, and how long it may take.
+    pub limits: Limits,
+    /// The logins at servers.
+    pub logins: Logins,
+    pub(super) watchdog: Arc<Watchdog>,
+}
+
+/// An attempt to connect to a server, in one way or another.
+struct Attempt<'a> {
+    config: &'a ServerConfig,
+    connector: &'a Connector,
+    server: Arc<str>,
+    /// What makes the requests to an HTTP server.
+    client: Option<AuthorizedClient>,
+    /// The settings have the key that a login would bring.
+    has_key: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn of(config: &'a ServerConfig, connector: &'a Connector) -> Result<Self, ConnectError> {
+        let mut attempt = Attempt {
+            config,
+            connector,
+            server: config.name.as_str().into(),
+            client: None,
+            has_key: false,
+        };
+        if let Transport::Http {
+            url,
+            headers,
+            oauth,
+            ..
+        } = &config.transport
+        {
+            attempt.has_key = has_authorization(headers);
+            let tokens = Tokens::new(url, oauth, &connector.logins);
+            let tokens = (!attempt.has_key).then_some(tokens);
+            let client = http_client(&connector.limits)?;
+            attempt.client = Some(AuthorizedClient::new(client, tokens));
+        }
+        Ok(attempt)
+    }
+
+    async fn connect(&self, lifecycle: Lifecycle) -> Result<Connection, ConnectError> {
+        let limits = &self.connector.limits;
+        match &self.config.transport {
+            Transport::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
+                let program = Program {
+                    server: &self.server,
+                    command,
+                    args,
+                    env,
+                    cwd: cwd.as_deref(),
+                };
+                let started = Process::start(&program, &self.connector.watchdog);
+                let (process, stdout, stdin) = started
+                    .map_err(|error| ConnectError::of(format!("start {command:?}: {error}")))?;
+                // `Lines` before the SDK's own limit: it answers the call whose answer is too long,
+                // where the SDK would only drop the line.
+                let lines = Lines::new(stdout, Arc::clone(&self.server), limits.message_bytes);
+                let transport = AsyncRwTransport::new_client(lines, stdin)
+                    .with_max_line_length(limits.message_bytes);
+                self.opening(lifecycle, Some(process))
+                    .handshake(transport)
+                    .await
+            }
+            Transport::Http { url, headers, .. } if lifecycle == Lifecycle::OverSse => {
+                let opening = SseTransport::open(
+                    self.client()?,
+                    url,
+                    headers.iter().cloned().collect(),
+                    Arc::clone(&self.server),
+                    limits,
+                );
+                let opened = timeout(limits.connect, opening).await;
+                let opened = opened.map_err(|_| no_handshake(limits))?;
+                let transport = opened
+                    .map_err(|error| ConnectError::of_http(&error, &self.server, self.has_key))?;
+                self.opening(lifecycle, None).handshake(transport).await
+            }
+            Transport::Http { url, headers, .. } => {
+                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .max_concurrent_requests(limits.calls_at_once)
+                    .max_sse_event_size(limits.message_bytes);
+                config.custom_headers = headers.iter().cloned().collect();
+                let client = self.client()?;
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                let opened = self.opening(lifecycle, None).handshake(transport).await;
+                opened.map_err(|error| self.without_other_transport(error))
+            }
+        }
+    }
+
+    /// Leaves out the old transport where the settings name the other.
+    fn without_other_transport(&self, error: ConnectError) -> ConnectError {
+        let is_open = matches!(
+            self.config.transport,
+            Transport::Http {
+                protocol: HttpProtocol::Either,
+                ..
+            }
+        );
+        let next = error
+            .next
+            .filter(|next| is_open || *next != Lifecycle::OverSse);
+        ConnectError { next, ..error }
+    }
+
+    fn client(&self) -> Result<AuthorizedClient, ConnectError> {
+        let client = self.client.clone();
+        client.ok_or_else(|| ConnectError::of("it has no URL".into()))
+    }
+
+    fn opening(&self, lifecycle: Lifecycle, process: Option<Process>) -> Opening<'a> {
+        Opening {
+            server: Arc::clone(&self.server),
+            limits: &self.connector.limits,
+            lifecycle,
+            process,
+            has_key: self.has_key,
+        }
+    }
+}
+
+fn no_handshake(limits: &Limits) -> ConnectError {
+    ConnectError::of(format!(
+        "no handshake within {} s",
+        limits.connect.as_secs_f64()
+    ))
 }
 
 /// A connection that is being made.
 struct Opening<'a> {
     server: Arc<str>,
     limits: &'a Limits,
-    lifecycle: ClientLifecycleMode,
+    lifecycle: Lifecycle,
     process: Option<Process>,
+    has_key: bool,
 }
 
 impl Opening<'_> {
@@ -488,15 +658,17 @@ impl Opening<'_> {
             .as_ref()
             .map(Process::stderr_tail)
             .unwrap_or_default();
-        let lifecycle = self.lifecycle.clone();
+        let lifecycle = match self.lifecycle {
+            Lifecycle::Initialize | Lifecycle::OverSse => ClientLifecycleMode::Initialize,
+            Lifecycle::Discover => ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            },
+        };
         let connecting =
             serve_client_with_lifecycle_and_ct(handler.clone(), transport, lifecycle, stop.clone());
         let connected = match timeout(self.limits.connect, connecting).await {
-            Ok(connected) => connected.map_err(ConnectError::from),
-            Err(_) => Err(ConnectError::of(format!(
-                "no handshake within {} s",
-                self.limits.connect.as_secs_f64()
-            ))),
+            Ok(connected) => connected.map_err(|error| self.refused(error)),
+            Err(_) => Err(no_handshake(self.limits)),
         };
         match connected {
             Ok(running) => Ok(self.established(running, handler, stop, stderr_tail)),
@@ -514,6 +686,31 @@ impl Opening<'_> {
         }
     }
 
+    fn refused(&self, error: ClientInitializeError) -> ConnectError {
+        if let ClientInitializeError::TransportError { error, .. } = &error
+            && let Some(denial) = denial(error.error.as_ref())
+        {
+            return ConnectError::denied(&denial, &self.server, self.has_key);
+        }
+        let next = match &error {
+            _ if self.lifecycle != Lifecycle::Initialize => None,
+            // Any JSON-RPC error counts, whatever its code: one more attempt does no harm. Servers
+            // that no longer support the handshake are asked second, since most still expect it.
+            ClientInitializeError::JsonRpcError(_) => Some(Lifecycle::Discover),
+            // As the specification recognises a server of the old transport.
+            ClientInitializeError::TransportError { error, .. } => error
+                .error
+                .downcast_ref::<HttpError>()
+                .and_then(refused_status)
+                .map(|_| Lifecycle::OverSse),
+            _ => None,
+        };
+        ConnectError {
+            next,
+            ..ConnectError::from(error)
+        }
+    }
+
     fn established(
         self,
         running: RunningService<RoleClient, Handler>,
@@ -525,6 +722,7 @@ impl Opening<'_> {
             server,
             limits,
             process,
+            has_key,
             ..
         } = self;
         let peer = running.peer().clone();
@@ -545,14 +743,13 @@ impl Opening<'_> {
             closed,
             stderr_tail,
             limits: *limits,
+            has_key,
         }
     }
 }
 
 impl From<ClientInitializeError> for ConnectError {
     fn from(error: ClientInitializeError) -> Self {
-        // Any JSON-RPC error counts, whatever its code: one more attempt does no harm.
-        let is_sessionless = matches!(error, ClientInitializeError::JsonRpcError(_));
         let reason = match &error {
             ClientInitializeError::JsonRpcError(error) => {
                 format!("it refuses the handshake: {}", error.message)
@@ -566,10 +763,7 @@ impl From<ClientInitializeError> for ConnectError {
             ClientInitializeError::TransportError { error, .. } => causes(error.error.as_ref()),
             error => error.to_string(),
         };
-        ConnectError {
-            reason: excerpt(&reason, QUOTED_CHARS),
-            is_sessionless,
-        }
+        ConnectError::of(excerpt(&reason, QUOTED_CHARS))
     }
 }
 
@@ -646,25 +840,16 @@ fn subscribe_if_needed(peer: &Peer<RoleClient>, handler: &Handler, stop: &Cancel
     tokio::spawn(async move { stop.run_until_cancelled(listening).await });
 }
 
-fn http_transport(
-    url: &Url,
-    headers: &[(HeaderName, HeaderValue)],
-    limits: &Limits,
-) -> Result<StreamableHttpClientTransport<Client>, ConnectError> {
+fn http_client(limits: &Limits) -> Result<Client, ConnectError> {
     // No redirects: the headers may hold keys, which another host must not get. No idle
     // connections: the SDK measured that reuse stalls for 40 ms when a body was not read to its
     // end.
-    let client = crate::tls::client()
+    crate::tls::client()
         .connect_timeout(limits.connect)
         .redirect(redirect::Policy::none())
         .pool_max_idle_per_host(0)
         .build()
-        .map_err(|error| ConnectError::of(causes(&error)))?;
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-        .max_concurrent_requests(limits.calls_at_once)
-        .max_sse_event_size(limits.message_bytes);
-    config.custom_headers = headers.iter().cloned().collect();
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+        .map_err(|error| ConnectError::of(causes(&error)))
 }
 
 /// The tools and the next cursor of a page that the SDK could not read.

@@ -170,6 +170,14 @@ pub enum InstallError {
         /// The entry that would have been added, as JSON.
         entry: String,
     },
+    /// The file has another server of this name.
+    #[error("{path} has another server {name:?}; give this one another name with --name, or remove that one first", path = path.display())]
+    Taken {
+        /// The file of servers.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// The file cannot be read or written.
     #[error("{action} {path}: {source}", path = path.display())]
     Io {
@@ -211,19 +219,52 @@ impl Plan {
         if client == Client::ClaudeDesktop && matches!(endpoint, Endpoint::Http { .. }) {
             return Err(InstallError::StdioOnly { client });
         }
-        // The target of a symbolic link is written, so that the link stays one.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let before = match fs::read_to_string(&path) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(InstallError::io("read", &path, source)),
-        };
+        let (path, before) = read_settings(path)?;
         let entry = client.entry(endpoint);
         let text = before.as_deref().unwrap_or_default();
         let merged = match client {
             Client::Codex => merge_toml(text, client.key(), &entry),
-            _ => merge_json(text, client.key(), &entry),
+            _ => merge_json(text, client.key(), ENTRY_NAME, &entry),
         };
+        Plan::of(path, before, merged, client.key(), ENTRY_NAME, &entry)
+    }
+
+    /// Reads a file of servers and adds one. Writes nothing.
+    ///
+    /// # Errors
+    /// [`InstallError`] when the file cannot be read, has an unknown format, or has another server
+    /// of this name.
+    pub fn adding(path: &Path, name: &str, entry: &Value) -> Result<Self, InstallError> {
+        let (path, before) = read_settings(path)?;
+        let text = before.as_deref().unwrap_or_default();
+        let present: Value = CstRootNode::parse(text, &jsonc())
+            .ok()
+            .and_then(|root| root.to_serde_value())
+            .unwrap_or_default();
+        // As the file is read: `servers` alone is VS Code's.
+        let is_of_vs_code = present.get("mcpServers").is_none() && present.get("servers").is_some();
+        let key = if is_of_vs_code {
+            "servers"
+        } else {
+            "mcpServers"
+        };
+        let other = present.get(key).and_then(|servers| servers.get(name));
+        if other.is_some_and(|other| other != entry) {
+            let name = name.to_owned();
+            return Err(InstallError::Taken { path, name });
+        }
+        let merged = merge_json(text, key, name, entry);
+        Plan::of(path, before, merged, key, name, entry)
+    }
+
+    fn of(
+        path: PathBuf,
+        before: Option<String>,
+        merged: Result<String, String>,
+        key: &str,
+        name: &str,
+        entry: &Value,
+    ) -> Result<Self, InstallError> {
         match merged {
             Ok(after) => Ok(Plan {
                 path,
@@ -231,7 +272,7 @@ impl Plan {
                 before,
             }),
             Err(reason) => {
-                let entry = json!({ client.key(): { ENTRY_NAME: entry } });
+                let entry = json!({ key: { name: entry } });
                 Err(InstallError::Unmergeable {
                     path,
                     reason,
@@ -280,14 +321,25 @@ impl Plan {
     }
 }
 
+/// The path of a file of settings and its text, if there is one. The target of a symbolic link is
+/// written, so that the link stays one.
+fn read_settings(path: &Path) -> Result<(PathBuf, Option<String>), InstallError> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok((path, Some(text))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((path, None)),
+        Err(source) => Err(InstallError::io("read", &path, source)),
+    }
+}
+
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{suffix}"));
     path.with_file_name(name)
 }
 
-/// Sets `key.toolscout` in a JSON document, with or without comments. The rest stays byte for byte.
-fn merge_json(text: &str, key: &str, entry: &Value) -> Result<String, String> {
+/// Sets `key.name` in a JSON document, with or without comments. The rest stays byte for byte.
+fn merge_json(text: &str, key: &str, name: &str, entry: &Value) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(text, &jsonc())
         .map_err(|error| format!("it is not valid JSON ({error})"))?;
@@ -295,13 +347,13 @@ fn merge_json(text: &str, key: &str, entry: &Value) -> Result<String, String> {
     let servers = settings
         .object_value_or_create(key)
         .ok_or_else(|| format!("its {key:?} is not an object"))?;
-    match servers.get(ENTRY_NAME) {
+    match servers.get(name) {
         Some(present) if present.to_serde_value().as_ref() == Some(entry) => {
             return Ok(text.to_owned());
         }
         Some(outdated) => outdated.set_value(json_input(entry)),
         None => {
-            servers.append(ENTRY_NAME, json_input(entry));
+            servers.append(name, json_input(entry));
         }
     }
     let merged = root.to_string();
@@ -489,6 +541,25 @@ mod tests {
         assert_eq!(plan.write().unwrap(), None);
         let after: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(after["servers"]["toolscout"]["type"], "stdio");
+    }
+
+    #[test]
+    fn a_server_is_added_beside_others_and_takes_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("servers.json");
+        let entry = json!({ "command": "npx", "args": ["-y", "a"] });
+        let plan = |name: &str, entry: &Value| Plan::adding(&path, name, entry);
+        plan("a", &entry).unwrap().write().unwrap();
+        plan("b", &entry).unwrap().write().unwrap();
+        assert!(plan("a", &entry).unwrap().is_up_to_date());
+        let taken = plan("a", &json!({ "command": "x" })).unwrap_err();
+        assert!(taken.to_string().contains("another name with --name"));
+        let after: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(after, json!({ "mcpServers": { "a": entry, "b": entry } }));
+
+        fs::write(&path, "// mine\n{\"servers\": {}}").unwrap();
+        let added = plan("a", &entry).unwrap().after;
+        assert!(added.starts_with("// mine\n") && !added.contains("mcpServers"));
     }
 
     #[test]

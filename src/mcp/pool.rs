@@ -20,12 +20,12 @@ use utoipa::ToSchema;
 use crate::mcp::Limits;
 use crate::mcp::approved::Approved;
 use crate::mcp::changes::{ApprovedBefore, ComparedTools, Flag, OnChange};
-use crate::mcp::config::ServerConfig;
-use crate::mcp::connection::{CallContext, CallError, Connection};
+use crate::mcp::config::{ServerConfig, Transport};
+use crate::mcp::connection::{CallContext, CallError, Connection, Connector};
+use crate::mcp::login::Logins;
 use crate::mcp::outcome::Outcome;
 use crate::mcp::sink::CatalogSink;
 use crate::mcp::sync::{self, Synced};
-use crate::mcp::watchdog::Watchdog;
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
 /// Shortest time between two lists of a server's tools, however often it reports changes.
@@ -49,6 +49,19 @@ pub struct PoolConfig {
     pub on_change: OnChange,
     /// What one server may send, and how long it may take.
     pub limits: Limits,
+    /// The logins at servers.
+    pub logins: Logins,
+}
+
+impl PoolConfig {
+    /// What connects to the servers.
+    pub fn connector(&self) -> Connector {
+        Connector {
+            limits: self.limits,
+            logins: self.logins.clone(),
+            ..Connector::default()
+        }
+    }
 }
 
 /// The connections to all servers. Cheap to clone; dropping the last clone closes them all.
@@ -66,7 +79,7 @@ pub struct Pool {
 
 struct PoolState {
     servers: BTreeMap<String, Arc<Server>>,
-    watchdog: Arc<Watchdog>,
+    connector: Connector,
     stop: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
     _stops_on_drop: DropGuard,
@@ -106,7 +119,11 @@ enum State {
     /// Its tools are in the catalog and can be called.
     Ready(Arc<Connection>),
     /// It is being reconnected.
-    Down { reason: String, since: Instant },
+    Down {
+        reason: String,
+        since: Instant,
+        needs_login: bool,
+    },
 }
 
 /// How a server is connected.
@@ -119,6 +136,8 @@ pub enum ConnectionState {
     Connected,
     /// It went down or could not be reached, and is tried again and again.
     Reconnecting,
+    /// It is connected once somebody has logged in: `toolscout mcp login`.
+    NeedsLogin,
 }
 
 /// The state of a server, for people.
@@ -147,10 +166,12 @@ impl Default for Pool {
 impl Pool {
     /// A pool of these servers, none of them connected yet. Of two with one name the last is used.
     pub fn new(config: PoolConfig) -> Self {
+        let connector = config.connector();
         let PoolConfig {
             servers,
             on_change,
             limits,
+            ..
         } = config;
         let mut by_name = BTreeMap::new();
         for config in servers {
@@ -160,7 +181,7 @@ impl Pool {
         let stop = CancellationToken::new();
         let shared = PoolState {
             servers: by_name,
-            watchdog: Arc::default(),
+            connector,
             _stops_on_drop: stop.clone().drop_guard(),
             stop,
             tasks: Mutex::default(),
@@ -178,7 +199,7 @@ impl Pool {
             let task = ConnectionTask {
                 server: Arc::clone(server),
                 sink: Arc::clone(&sink),
-                watchdog: Arc::clone(&self.shared.watchdog),
+                connector: self.shared.connector.clone(),
                 stop: self.shared.stop.clone(),
             };
             tasks.spawn(task.run());
@@ -365,6 +386,9 @@ impl Server {
         match &*self.state.borrow() {
             State::Ready(_) => ConnectionState::Connected,
             State::New => ConnectionState::Connecting,
+            State::Down {
+                needs_login: true, ..
+            } => ConnectionState::NeedsLogin,
             State::Down { .. } => ConnectionState::Reconnecting,
         }
     }
@@ -401,7 +425,10 @@ impl Server {
             .map_err(|_| CallError::Timeout { limit: total })?;
         let called = connection.call(id.name(), arguments, context).await;
         // Listing the tools again finds out whether the connection is still usable.
-        if matches!(called, Err(CallError::Lost { .. })) {
+        if matches!(
+            called,
+            Err(CallError::Lost { .. } | CallError::Unavailable { .. })
+        ) {
             self.recheck.notify_one();
         }
         called
@@ -416,6 +443,10 @@ impl Server {
             State::Ready(connection) if connection.is_alive() => return Ok(Arc::clone(connection)),
             State::New => self.limits.connect,
             State::Ready(_) => self.limits.call_patience,
+            // A person takes longer than a call can wait.
+            State::Down {
+                needs_login: true, ..
+            } => Duration::ZERO,
             State::Down { since, .. } => self.limits.call_patience.saturating_sub(since.elapsed()),
         };
         let is_ready =
@@ -451,7 +482,7 @@ struct SyncedList {
 struct ConnectionTask {
     server: Arc<Server>,
     sink: Arc<dyn CatalogSink>,
-    watchdog: Arc<Watchdog>,
+    connector: Connector,
     stop: CancellationToken,
 }
 
@@ -463,11 +494,11 @@ impl ConnectionTask {
         let mut logged = String::new();
         loop {
             let started = Instant::now();
-            let opening = Connection::open(&self.server.config, &limits, &self.watchdog);
-            let reason = match stop.run_until_cancelled(opening).await {
+            let opening = Connection::open(&self.server.config, &self.connector);
+            let (reason, needs_login) = match stop.run_until_cancelled(opening).await {
                 None => return,
-                Some(Err(error)) => error.to_string(),
-                Some(Ok(connection)) => self.serve(Arc::new(connection)).await,
+                Some(Err(error)) => (error.to_string(), error.needs_login()),
+                Some(Ok(connection)) => (self.serve(Arc::new(connection)).await, false),
             };
             if stop.is_cancelled() {
                 return;
@@ -485,26 +516,38 @@ impl ConnectionTask {
             self.server.state.send_replace(State::Down {
                 reason,
                 since: Instant::now(),
+                needs_login,
             });
             // Only a connection that lasted resets the pause, or a server that crashes right after
             // its handshake would be restarted at the shortest pause for ever.
             if started.elapsed() >= STABLE {
                 (pause, logged) = (limits.first_pause, String::new());
             }
-            if stop
-                .run_until_cancelled(sleep(jittered(pause)))
-                .await
-                .is_none()
-            {
-                return;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.login_changed(needs_login) => {}
+                () = sleep(jittered(pause)) => {}
             }
             pause = (pause * 2).min(limits.longest_pause);
         }
     }
 
+    /// Returns once somebody has logged in or out, if that is waited for.
+    async fn login_changed(&self, is_waited_for: bool) {
+        let logins = &self.connector.logins;
+        match &self.server.config.transport {
+            Transport::Http { url, .. } if is_waited_for => logins.changed(url).await,
+            _ => std::future::pending().await,
+        }
+    }
+
     /// Notes that the server went down now, unless it is down already.
     fn down_since_now(&self) {
-        if self.server.connection_state() != ConnectionState::Reconnecting {
+        let state = self.server.connection_state();
+        if !matches!(
+            state,
+            ConnectionState::Reconnecting | ConnectionState::NeedsLogin
+        ) {
             self.server.progress().since = SystemTime::now();
         }
     }

@@ -1,7 +1,5 @@
 //! Reading a server's list of tools, and comparing it with the approved ones.
 
-use std::sync::Arc;
-
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,8 +9,7 @@ use toolscout_index::{Changes, Tool};
 use crate::mcp::Limits;
 use crate::mcp::changes::{ApprovedBefore, ComparedTools, Flag, OnChange, compare_with_approved};
 use crate::mcp::config::ServerConfig;
-use crate::mcp::connection::Connection;
-use crate::mcp::watchdog::Watchdog;
+use crate::mcp::connection::{ConnectError, Connection, Connector, ListError};
 
 /// The `_meta` key of this program. A server could use it to claim the identity of another.
 const OWN_META: &str = "toolscout";
@@ -42,6 +39,17 @@ pub struct Synced {
     pub skipped: Vec<String>,
 }
 
+/// Why the tools of a server are not known.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FetchError {
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// There is no list.
+    #[error(transparent)]
+    List(#[from] ListError),
+}
+
 /// Most servers that are listed at the same time.
 const CONCURRENT_FETCHES: usize = 8;
 
@@ -49,29 +57,18 @@ const CONCURRENT_FETCHES: usize = 8;
 /// failure of one does not affect the others.
 pub async fn fetch_all(
     servers: &[ServerConfig],
-    limits: &Limits,
-) -> Vec<Result<OfferedTools, String>> {
-    let watchdog = Arc::new(Watchdog::default());
-    let fetched = stream::iter(servers).map(|server| fetch(server, limits, &watchdog));
+    connector: &Connector,
+) -> Vec<Result<OfferedTools, FetchError>> {
+    let fetched = stream::iter(servers).map(|server| fetch(server, connector));
     fetched.buffered(CONCURRENT_FETCHES).collect().await
 }
 
-async fn fetch(
-    server: &ServerConfig,
-    limits: &Limits,
-    watchdog: &Arc<Watchdog>,
-) -> Result<OfferedTools, String> {
-    let connection = Connection::open(server, limits, watchdog)
-        .await
-        .map_err(|error| error.to_string())?;
+async fn fetch(server: &ServerConfig, connector: &Connector) -> Result<OfferedTools, FetchError> {
+    let connection = Connection::open(server, connector).await?;
     let entries = connection.list_tools().await;
     // Closed before an error is returned, so that no process is left.
     connection.close().await;
-    Ok(read_tools(
-        &server.name,
-        entries.map_err(|error| error.to_string())?,
-        limits,
-    ))
+    Ok(read_tools(&server.name, entries?, &connector.limits))
 }
 
 /// Reads the entries of a `tools/list`. Invalid entries, entries beyond the limits and repeated

@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 25] = [
+const LIST: [Excused; 27] = [
     excused(
         "make ",
         Instead::Target,
@@ -72,6 +72,16 @@ const LIST: [Excused; 25] = [
         "toolscout sync --mcp-server",
         Instead::Help,
         "fetches servers of others",
+    ),
+    excused(
+        "toolscout mcp login",
+        Instead::Help,
+        "needs a person with a browser",
+    ),
+    excused(
+        "toolscout mcp logout",
+        Instead::Help,
+        "needs a server that wants a login",
     ),
     excused(
         "toolscout tune",

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 34] = [
+const VERBS: [&str; 38] = [
     "add",
     "sync",
     "embed",
@@ -26,6 +26,10 @@ const VERBS: [&str; 34] = [
     "ui",
     "mcp",
     "mcp install",
+    "mcp add",
+    "mcp servers",
+    "mcp login",
+    "mcp logout",
     "keys create",
     "memory forget",
     "models list",
@@ -45,7 +49,9 @@ const VERBS: [&str; 34] = [
     "words add",
 ];
 /// How commands begin that are not the program's.
-const FOREIGN: [&str; 5] = ["cargo ", "scripts/", "python3 ", "git ", "--output"];
+const FOREIGN: [&str; 6] = [
+    "cargo ", "docker ", "scripts/", "python3 ", "git ", "--output",
+];
 
 #[test]
 fn flags_that_are_named_exist() {

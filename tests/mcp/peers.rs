@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use toolscout::budget;
-use toolscout::mcp::ServerConfig;
 use toolscout::mcp::config::parse_server;
+use toolscout::mcp::login::{LoggedOut, Logins, begin, logout, remote};
+use toolscout::mcp::{CallContext, ServerConfig};
 use toolscout_index::formats::{self, Emit};
 
 use super::program::World;
@@ -809,4 +811,138 @@ async fn a_hundred_concurrent_calls_over_four_servers_are_all_answered() {
     };
     futures_util::future::join_all((0..100).map(call)).await;
     upstream.pool.close().await;
+}
+
+impl Peers {
+    /// Starts a program in the folder of the peers, and waits until it listens on the port.
+    async fn start(&self, program: &str, script: &str, port: u16, args: &[&str]) -> Running {
+        let running = Command::new(program)
+            .arg(Peers::script(script))
+            .args(args)
+            .current_dir(&self.0)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Running)
+            .expect("it starts");
+        listens(&format!("127.0.0.1:{port}")).await;
+        running
+    }
+
+    /// A FastMCP server over HTTP.
+    async fn fastmcp_http(&self, kind: &str, port: u16, more: &[&str]) -> Running {
+        let number = port.to_string();
+        let args = [&[kind, &number], more].concat();
+        self.start(&self.python(), "fastmcp_http.py", port, &args)
+            .await
+    }
+
+    /// Visits a page as a person with a browser does.
+    async fn visit(&self, page: String) {
+        let mut browser = Command::new(self.python());
+        browser.args([Peers::script("visit.py"), page]);
+        let visited = spawn_blocking(move || browser.output()).await;
+        let visited = visited.expect("no panic").expect("it runs");
+        let said = String::from_utf8_lossy(&visited.stdout).into_owned();
+        assert!(
+            said.starts_with("200 ") && said.contains("/callback"),
+            "{said} {}",
+            String::from_utf8_lossy(&visited.stderr)
+        );
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs the servers and clients that scripts/mcp_peers.sh installs; .ci/run runs it"]
+async fn a_real_server_of_the_old_transport_is_recognised_and_called() {
+    let peers = Peers::installed();
+    let port = free_port();
+    let _server = peers.fastmcp_http("sse", port, &[]).await;
+    let without_type = parse_server(&format!("old=http://127.0.0.1:{port}/sse"), &|_| None);
+    let upstream = Upstream::start(vec![without_type.expect("a URL")]).await;
+    assert_eq!(upstream.reason("old"), "");
+    let calls = (0..50).map(|n| upstream.call("old/add", json!({ "a": n, "b": 1 })));
+    let sums = futures_util::future::join_all(calls).await;
+    for (n, sum) in sums.into_iter().enumerate() {
+        assert_eq!(text(sum.expect("a sum")), (n + 1).to_string());
+    }
+    let (sender, mut progress) = tokio::sync::mpsc::channel(16);
+    let context = CallContext {
+        progress: Some(sender),
+        ..CallContext::default()
+    };
+    let counted = upstream.call_in("old/count", json!({ "to": 5 }), &context);
+    assert_eq!(text(counted.await.expect("an answer")), "done");
+    assert_eq!(progress.recv().await.expect("progress").total, Some(5.0));
+}
+
+#[tokio::test]
+#[ignore = "needs the servers and clients that scripts/mcp_peers.sh installs; .ci/run runs it"]
+async fn tokens_of_a_real_authorization_server_are_renewed_while_hundreds_of_calls_run() {
+    let peers = Peers::installed();
+    let (at, guarded) = (free_port(), free_port());
+    let issuer = format!("http://127.0.0.1:{at}");
+    let url = format!("http://127.0.0.1:{guarded}/mcp");
+    let number = at.to_string();
+    let _authorization = peers
+        .start("node", "oidc_provider.mjs", at, &[&number, &url])
+        .await;
+    let _server = peers.fastmcp_http("guarded", guarded, &[&issuer]).await;
+    let config = parse_server(&format!("guarded={url}"), &|_| None).expect("a URL");
+    let data = tempfile::tempdir().expect("a folder");
+    let logins = Logins::in_data_dir(data.path());
+    let upstream = Upstream::start_with(vec![config.clone()], |config| {
+        config.logins = logins.clone();
+    })
+    .await;
+    assert!(upstream.reason("guarded").contains("mcp login guarded"));
+
+    let (address, settings) = remote(&config).expect("a URL");
+    let file = logins.file(address).expect("a file");
+    let page = begin(address, settings, &[], file.clone())
+        .await
+        .expect("a page");
+    let visiting = peers.visit(page.page().to_string());
+    let (login, ()) = tokio::join!(page.finish(Duration::from_secs(60)), visiting);
+    let first = login.expect("a login");
+    assert_eq!(first.lifetime(), Some(Duration::from_secs(3)));
+    becomes("it is connected", || upstream.reason("guarded").is_empty()).await;
+
+    // Ten seconds of calls, three times the life of a token and more.
+    let begun = Instant::now();
+    let (upstream, mut calls) = (Arc::new(upstream), 0);
+    let callers = (0..8).map(|caller| {
+        let upstream = Arc::clone(&upstream);
+        tokio::spawn(async move {
+            let mut calls = 0;
+            while begun.elapsed() < Duration::from_secs(10) {
+                let sum = upstream.call("guarded/add", json!({ "a": calls, "b": caller }));
+                assert_eq!(
+                    text(sum.await.expect("no call fails")),
+                    (calls + caller).to_string()
+                );
+                calls += 1;
+            }
+            calls
+        })
+    });
+    for caller in futures_util::future::join_all(callers).await {
+        calls += caller.expect("no call fails");
+    }
+    assert!(calls >= 100, "{calls} calls");
+    let last = file.read().expect("readable").expect("a login");
+    assert_ne!(first.access_token(), last.access_token());
+    assert_ne!(first.refresh_token(), last.refresh_token());
+    eprintln!("{calls} calls with tokens of three seconds");
+
+    let ended = logout(address, settings, &file).await.expect("a logout");
+    assert_eq!(ended, LoggedOut::Revoked);
+    // The token itself is valid for up to three seconds more.
+    until("a login is asked for", async || {
+        let sum = upstream
+            .call("guarded/add", json!({ "a": 1, "b": 1 }))
+            .await;
+        sum.is_err_and(|error| error.to_string().contains("mcp login guarded"))
+    })
+    .await;
 }

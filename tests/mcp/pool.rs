@@ -1,8 +1,8 @@
 //! Servers that misbehave, each beside one that does not.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolscout::mcp::{CallContext, CallError};
@@ -251,5 +251,43 @@ async fn nothing_is_left_of_a_stubborn_server_and_what_it_started() {
         for life in lives {
             life.ended().await;
         }
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_asks_of_the_client_is_declined() {
+    let upstream = Upstream::start(vec![double("a", &["asks"])]).await;
+    let said = text(upstream.call("a/asks", json!({})).await.unwrap());
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said[0]["code"], -32601, "{said}");
+    assert!(
+        said[1]["code"].is_i64() || said[1]["action"] == "decline",
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_flood_of_changes_lists_the_tools_at_a_bounded_rate() {
+    let begun = Instant::now();
+    let servers = vec![double("loud", &["flood", "lists"]), double("b", &[])];
+    let upstream = Upstream::start(servers).await;
+    for _ in 0..20 {
+        upstream.echo("loud").await;
+        upstream.echo("b").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let lists = text(upstream.call("loud/lists", json!({})).await.unwrap());
+    let lists: u128 = lists.parse().unwrap();
+    let most = begun.elapsed().as_millis() / 200 + 2;
+    assert!((2..=most).contains(&lists), "{lists} lists, {most} at most");
+}
+
+#[tokio::test]
+async fn servers_may_have_tools_of_one_name() {
+    let upstream = Upstream::start(vec![double("a", &[]), double("b", &["noise"])]).await;
+    for server in ["a", "b"] {
+        let arguments = json!({ "text": server });
+        let said = upstream.call(&format!("{server}/echo"), arguments).await;
+        assert_eq!(text(said.unwrap()), server);
     }
 }

@@ -374,6 +374,96 @@ async fn install_shows_or_merges_and_keeps_a_backup() {
     assert!(said.contains("is up to date"), "{said}");
 }
 
+#[tokio::test]
+async fn a_server_of_the_registry_is_added_to_a_file_and_listed() {
+    let world = World::new();
+    let file = world.path("servers.json");
+    std::fs::write(&file, "// mine\n{\"mcpServers\": {}}\n").unwrap();
+    let package =
+        json!({ "registryType": "oci", "identifier": "img", "transport": { "type": "stdio" } });
+    let remote = json!({ "type": "streamable-http", "url": "http://127.0.0.1:1/mcp",
+        "headers": [{ "name": "X-Key", "isRequired": true, "isSecret": true }] });
+    let list = json!({ "servers": [
+        { "server": { "name": "io.example/remote", "remotes": [remote] } },
+        { "server": { "name": "io.example/image", "packages": [package] } },
+    ] });
+    std::fs::write(world.path("list.json"), list.to_string()).unwrap();
+
+    let add = ["mcp", "add", "list.json", "--server", "remote"];
+    let shown = world.ok(&[&add[..], &["--dry-run"]].concat()).await;
+    assert!(
+        shown.starts_with("// mine\n") && shown.contains("${X_KEY}"),
+        "{shown}"
+    );
+    let before = std::fs::read_to_string(&file).unwrap();
+    assert!(!before.contains("remote"), "{before}");
+    let added = world.run(&add).await;
+    assert!(
+        added.stdout.contains("servers.json.backup-1") && added.stderr.contains("X_KEY (secret)"),
+        "{}{}",
+        added.stdout,
+        added.stderr
+    );
+    assert!(world.ok(&add).await.contains("is up to date"));
+
+    for (args, expected) in [
+        (
+            &["mcp", "add", "list.json"][..],
+            "choose one with --server NAME",
+        ),
+        (
+            &["mcp", "add", "list.json", "--server", "no"],
+            "there is no server \"no\"",
+        ),
+        (
+            &[
+                "mcp",
+                "add",
+                "list.json",
+                "--server",
+                "remote",
+                "--name",
+                "a/b",
+            ],
+            "contains '/'",
+        ),
+        (
+            &[
+                "mcp",
+                "add",
+                "list.json",
+                "--server",
+                "remote",
+                "--use",
+                "npm",
+            ],
+            "offers no \"npm\"",
+        ),
+        (
+            &["mcp", "add", "servers.json"],
+            "no server.json of the MCP registry",
+        ),
+        (&["mcp", "add", "gone.json"], "gone.json: no such file"),
+    ] {
+        let refused = world.run(args).await;
+        assert_ne!(refused.code, 0, "{args:?}");
+        assert!(
+            refused.stderr.contains(expected),
+            "{args:?}: {}",
+            refused.stderr
+        );
+    }
+    // Without a container runtime in PATH.
+    let mut command = world.command(&["mcp", "add", "list.json", "--server", "image"]);
+    command.env("PATH", world.dir.path());
+    let refused = spawn_blocking(move || command.output())
+        .await
+        .unwrap()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("install Docker or Podman"), "{said}");
+}
+
 /// The program as a client's server, and what it says about its settings at the end.
 async fn narrowed(world: &World, args: &[&str], calls: &[&str]) -> (String, Vec<String>, String) {
     let mut command = tokio::process::Command::from(world.command(args));

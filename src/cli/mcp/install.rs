@@ -55,34 +55,16 @@ impl Args {
                 .context("there is no home directory; name the file with --file")?,
         };
         let plan = Plan::new(self.client, &path, &self.endpoint(context)?)?;
-        let backup = if self.dry_run || plan.is_up_to_date() {
-            None
-        } else {
-            plan.write()?
-        };
+        let writing = Writing::of(&plan, self.dry_run)?;
         if context.printer.is_json() {
             context.printer.json(&json!({
                 "client": self.client.as_str(), "file": plan.path, "content": plan.after,
-                "written": !self.dry_run && !plan.is_up_to_date(), "backup": backup,
+                "written": writing.is_written, "backup": writing.backup,
             }))?;
             return Ok(Outcome::Success);
         }
-        let path = plan.path.display();
-        if self.dry_run {
-            print_stderr(format_args!("{path} would be:"));
-            context.printer.text(plan.after.trim_end())?;
-        } else if plan.is_up_to_date() {
-            context.printer.text(format_args!("{path} is up to date"))?;
-        } else {
-            let backup = match backup {
-                Some(backup) => format!("; the previous content is in {}", backup.display()),
-                None => String::new(),
-            };
-            context.printer.text(format_args!(
-                "{path} was written{backup}; restart {} to use it",
-                self.client
-            ))?;
-        }
+        let next = format!("restart {} to use it", self.client);
+        writing.print(context, &plan, &next)?;
         Ok(Outcome::Success)
     }
 
@@ -99,6 +81,47 @@ impl Args {
             args,
             env: environment(|name| std::env::var(name).ok()),
         })
+    }
+}
+
+/// What becomes of a plan.
+pub struct Writing {
+    /// Whether the file was changed.
+    pub is_written: bool,
+    /// Where its previous content is.
+    pub backup: Option<PathBuf>,
+    dry_run: bool,
+}
+
+impl Writing {
+    /// Writes the file, unless there is nothing to write or it shall only be shown.
+    pub fn of(plan: &Plan, dry_run: bool) -> Result<Self> {
+        let is_written = !dry_run && !plan.is_up_to_date();
+        let backup = if is_written { plan.write()? } else { None };
+        Ok(Writing {
+            is_written,
+            backup,
+            dry_run,
+        })
+    }
+
+    /// Says what became of the file, and what comes next.
+    pub fn print(&self, context: &Context, plan: &Plan, next: &str) -> Result<()> {
+        let path = plan.path.display();
+        if self.dry_run {
+            print_stderr(format_args!("{path} would be:"));
+            return context.printer.text(plan.after.trim_end());
+        }
+        if !self.is_written {
+            return context.printer.text(format_args!("{path} is up to date"));
+        }
+        let backup = match &self.backup {
+            Some(backup) => format!("; the previous content is in {}", backup.display()),
+            None => String::new(),
+        };
+        context
+            .printer
+            .text(format_args!("{path} was written{backup}; {next}"))
     }
 }
 
@@ -127,7 +150,7 @@ fn checked(args: &[String], settings: &Settings) -> Result<Vec<String>> {
     }
     mcp.policy.preset(settings)?;
     mcp.policy.tool_profile(settings)?;
-    mcp.mcp.config()?;
+    mcp.mcp.config(&settings.data)?;
     let mut absolute_args = Vec::new();
     let mut previous = "";
     for arg in args {

@@ -44,7 +44,7 @@ pub fn sync(
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let offers = runtime.block_on(fetch_all(&servers, &config.limits));
+    let offers = runtime.block_on(fetch_all(&servers, &config.connector()));
     let fetched = start.elapsed();
     let interrupt = Interrupt::listen()?;
     let catalog = if !write.dry_run {
@@ -62,6 +62,7 @@ pub fn sync(
     let mut report = ServersReport::default();
     let mut approvals = Vec::new();
     for (server, offer) in servers.iter().zip(offers) {
+        let offer = offer.map_err(|error| error.to_string());
         let imported = offer.and_then(|offer| {
             import(
                 &server.name,

@@ -9,6 +9,7 @@ and looks at it anew whenever `list` is asked.
 
 import json
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -19,6 +20,8 @@ import time
 BEHAVIOURS = set(sys.argv[1:])
 WRITING = threading.Lock()
 CANCELLED = {}
+ANSWERS = {}
+LISTS = 0
 
 
 def tool(name, description="Does it.", schema=None):
@@ -66,6 +69,13 @@ def tools():
         tool("fail", "Says no."),
         tool("progress", "Takes ten steps."),
         tool("mixed", "Text, an image and a resource."),
+    ] + [
+        tool(name, description)
+        for name, description in [
+            ("asks", "Asks the client for a text and its person for an answer."),
+            ("lists", "How often its tools were listed."),
+        ]
+        if name in BEHAVIOURS
     ]
 
 
@@ -109,6 +119,13 @@ def call(request, params):
         cancelled.wait(60)
         os.environ.get("WAITED") and open(os.environ["WAITED"], "w", encoding="utf-8").close()
         return None
+    if name == "asks":
+        said = [ask("sampling/createMessage", {"messages": [], "maxTokens": 10})]
+        form = {"type": "object", "properties": {"password": {"type": "string"}}}
+        said.append(ask("elicitation/create", {"message": "Your password?", "requestedSchema": form}))
+        return text(json.dumps(said))
+    if name == "lists":
+        return text(str(LISTS))
     if name == "mixed":
         image = {"type": "image", "data": "QUJD", "mimeType": "image/png"}
         resource = {"type": "resource", "resource": {"uri": "r:1", "text": "inside"}}
@@ -116,7 +133,23 @@ def call(request, params):
     return text(f"{name} was called")
 
 
+def ask(method, params):
+    """Asks the client, and returns its answer."""
+    ANSWERS[method] = queue.Queue()
+    send({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
+    return ANSWERS[method].get(timeout=30)
+
+
+def announce_changes():
+    while True:
+        notify("notifications/tools/list_changed")
+        time.sleep(0.005)
+
+
 def answer(message):
+    global LISTS
+    if "method" not in message:
+        return ANSWERS[message["id"]].put(message.get("error") or message.get("result"))
     method, params, request = message.get("method"), message.get("params") or {}, message.get("id")
     if method == "notifications/cancelled":
         CANCELLED.setdefault(json.dumps(params.get("requestId")), threading.Event()).set()
@@ -129,6 +162,7 @@ def answer(message):
         info = {"name": "double", "version": "1"}
         result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}
     elif method == "tools/list":
+        LISTS += 1
         result = list_tools(params)
     elif method == "tools/call":
         result = call(request, params)
@@ -166,6 +200,8 @@ def main():
     if "stderr-flood" in BEHAVIOURS:
         flood = lambda: [os.write(2, b"noise " * 10_000) for _ in range(2_000)]
         threading.Thread(target=flood, daemon=True).start()
+    if "flood" in BEHAVIOURS:
+        threading.Thread(target=announce_changes, daemon=True).start()
     if "STATE" in os.environ:
         threading.Thread(target=watch_state, daemon=True).start()
     for line in sys.stdin:

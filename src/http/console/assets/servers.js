@@ -3,7 +3,9 @@
 import { h } from "./dom.js";
 import { foreign } from "./text.js";
 
-const STATES = { connected: "connected", connecting: "connecting", reconnecting: "reconnecting" };
+const STATES = { connected: "connected", connecting: "connecting", reconnecting: "reconnecting", needs_login: "needs a login" };
+/** The states of a server whose tools cannot be called. */
+const AWAY = ["reconnecting", "needs_login"];
 
 /** A point in the colour of the state, with the state for readers of screens. */
 export function statePoint(server) {
@@ -15,7 +17,7 @@ export function statePoint(server) {
 /** What is known of the connection of a server, and of those that are not connected of all. */
 export function connectionNotice(servers, name) {
   if (name === "") {
-    const away = servers.filter(({ connection }) => connection?.state === "reconnecting");
+    const away = servers.filter(({ connection }) => AWAY.includes(connection?.state));
     return away.slice(0, 5).map((server) => notice(server, true));
   }
   const server = servers.find((other) => other.name === name);
@@ -26,7 +28,7 @@ function notice({ name, connection }, isNamed) {
   if (!connection) return h("p", { class: "muted" }, "Its tools were added; this server is not connected, so they can be found and not called over MCP.");
   const { state, since_ms: since, reason, synced_ms: synced } = connection;
   if (state === "connected") return h("p", { class: "muted connection" }, "Connected since ", time(since), synced && [". Its tools were last taken in ", time(synced)], ".");
-  const isAway = state === "reconnecting";
+  const isAway = AWAY.includes(state);
   return h("p", { class: isAway ? "notice warn" : "muted connection", role: "status" },
     h("b", {}, isNamed && [foreign(name), " is not connected"], !isNamed && (isAway ? "Not connected" : "Connecting")), " since ", time(since), isAway && ", and tried again and again: ", isAway && foreign(reason ?? ""));
 }
