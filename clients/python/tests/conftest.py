@@ -48,7 +48,18 @@ OFFICE = [
     tool("create_issue", "Opens an issue in a repository, such as a bug.", title="string"),
 ]
 
-VERBS = ["create", "delete", "list", "update", "archive", "export", "rename", "share", "count", "copy"]
+VERBS = [
+    "create",
+    "delete",
+    "list",
+    "update",
+    "archive",
+    "export",
+    "rename",
+    "share",
+    "count",
+    "copy",
+]
 THINGS = [
     "invoice", "customer", "ticket", "photo", "playlist", "recipe", "flight", "hotel", "server",
     "database", "branch", "contract", "employee", "shipment", "coupon", "meeting", "survey",
@@ -71,7 +82,9 @@ def many(count: int) -> list[dict[str, Any]]:
     return tools
 
 
-def run_python(code: str, *, timeout: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+def run_python(
+    code: str, *, timeout: float = 120, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Run code in a new interpreter."""
     return subprocess.run(
         [sys.executable, "-c", code],

@@ -26,9 +26,16 @@ def test_tools_of_every_form_are_added(catalog: toolscout.Catalog, tmp_path: Pat
     openai = {"type": "function", "function": {"name": "eleven", "description": "x"}}
     anthropic = {"name": "twelve", "input_schema": {"type": "object"}}
     assert catalog.add([openai, anthropic]).added == ["eleven", "twelve"]
-    yaml = "openapi: 3.1.0\ninfo: {title: t, version: '1'}\npaths:\n  /pets:\n    get:\n      operationId: pets\n"
+    yaml = """\
+openapi: 3.1.0
+info: {title: t, version: '1'}
+paths:
+  /pets:
+    get:
+      operationId: pets
+"""
     added = catalog.add(yaml).added
-    assert [id.split("/")[-1] for id in added] == ["pets"]
+    assert [added_id.split("/")[-1] for added_id in added] == ["pets"]
     assert len(catalog) == 13
 
 
@@ -73,7 +80,11 @@ def test_tools_are_written_for_a_model(office: toolscout.Catalog) -> None:
 
 def test_filters_restrict_hits(office: toolscout.Catalog) -> None:
     office.add(
-        {**tool("read_mail", "Reads an email."), "annotations": {"readOnlyHint": True}, "tags": ["mail"]},
+        {
+            **tool("read_mail", "Reads an email."),
+            "annotations": {"readOnlyHint": True},
+            "tags": ["mail"],
+        },
         server="inbox",
     )
     assert office.search("email", servers="inbox").ids == ["inbox/read_mail"]
@@ -115,7 +126,9 @@ def test_a_catalog_reads_like_a_mapping(office: toolscout.Catalog) -> None:
 
 
 def test_changes_say_what_changed(office: toolscout.Catalog) -> None:
-    changes = office.add([OFFICE[0] | {"description": "New."}, tool("new"), OFFICE[1]], server="office")
+    changes = office.add(
+        [OFFICE[0] | {"description": "New."}, tool("new"), OFFICE[1]], server="office"
+    )
     assert (changes.added, changes.changed, changes.unchanged) == (
         ["office/new"],
         ["office/send_email"],
@@ -197,7 +210,9 @@ def test_objects_show_well(office: toolscout.Catalog) -> None:
     html = results._repr_html_()  # type: ignore[attr-defined]
     assert "office/send_email" in html
     assert "<b>" not in html
-    assert repr(office["office/send_email"]).startswith("Tool(id='office/send_email', description='")
+    assert repr(office["office/send_email"]).startswith(
+        "Tool(id='office/send_email', description='"
+    )
     assert ", tools=3)" in repr(office)
     assert repr(office.add(OFFICE[0], server="office")).startswith("Changes(added=0, changed=0")
     assert office["office/send_email"] == results[0].tool
@@ -212,7 +227,7 @@ def test_a_catalog_stays(tmp_path: Path) -> None:
         assert Path(catalog.path) == tmp_path / "catalogs" / "work"
     with toolscout.Catalog.open(tmp_path, name="work", create=False) as catalog:
         assert (len(catalog), catalog.generation) == (3, generation)
-    with pytest.raises(toolscout.Error, match="no catalog \"nothing\"") as raised:
+    with pytest.raises(toolscout.Error, match='no catalog "nothing"') as raised:
         toolscout.Catalog.open(tmp_path, name="nothing", create=False)
     assert raised.value.code == "unknown_catalog"
 

@@ -36,7 +36,9 @@ def run(*arguments: str | Path, data: Path, **options: Any) -> subprocess.Comple
 def data(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
     (tmp_path / "tools.json").write_text(json.dumps(OFFICE))
-    done = run("--embedder", "table", "add", tmp_path / "tools.json", "--server", "office", data=folder)
+    done = run(
+        "--embedder", "table", "add", tmp_path / "tools.json", "--server", "office", data=folder
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -49,7 +51,9 @@ def test_it_is_the_program(data: Path) -> None:
     assert hits[0]["id"] == "office/create_issue"
     with toolscout.Catalog.open(data) as catalog:
         results = catalog.search("report a bug")
-        assert [(hit.id, hit.score) for hit in results] == [(hit["id"], hit["score"]) for hit in hits]
+        assert [(hit.id, hit.score) for hit in results] == [
+            (hit["id"], hit["score"]) for hit in hits
+        ]
     module = subprocess.run(
         [sys.executable, "-m", "toolscout", "--data", data, "list", "--json"],
         capture_output=True,
@@ -64,7 +68,7 @@ def test_exit_codes_and_streams_are_those_of_the_program(data: Path) -> None:
     assert run("no-such-verb", data=data).returncode == 2
     missing = run("--catalog", "nothing", "stats", data=data)
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert missing.stderr.startswith("error: no catalog \"nothing\"")
+    assert missing.stderr.startswith('error: no catalog "nothing"')
     added = run("add", "-", data=data, input=json.dumps({"name": "from_stdin"}))
     assert added.returncode == 0, added.stderr
     # A reader that goes away is no error, and nothing is printed about it.
@@ -104,7 +108,9 @@ def test_a_server_ends_gracefully(data: Path, sent: signal.Signals) -> None:
     ) as server:
         for _ in range(200):
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{port}/healthz", timeout=2
+                ) as answer:
                     assert answer.status == 200
                 break
             except OSError:

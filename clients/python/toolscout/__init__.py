@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolscout._errors import ApiError, ConnectionFailedError, Error
+from toolscout._toolscout import __VERSION__ as __version__  # noqa: N811
 from toolscout._toolscout import (
     Catalog,
     Changes,
@@ -23,7 +24,6 @@ from toolscout._toolscout import (
     Tool,
     ToolIterator,
 )
-from toolscout._toolscout import __VERSION__ as __version__
 
 if TYPE_CHECKING:
     from toolscout.client import AsyncClient, Client

@@ -58,6 +58,7 @@ class Percentiles(TypedDict):
 __VERSION__: str
 
 def run_program(arguments: list[str], program: str | None) -> NoReturn: ...
+
 @final
 class Tool:
     """The definition of a tool."""
