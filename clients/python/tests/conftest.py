@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ def catalog() -> Iterator[toolscout.Catalog]:
 def office(catalog: toolscout.Catalog) -> toolscout.Catalog:
     catalog.add(OFFICE, server="office")
     return catalog
+
+
+SCRIPT = Path(sys.executable).with_name("toolscout")
 
 
 def tool(name: str, description: str = "", **parameters: str) -> dict[str, Any]:
@@ -95,3 +99,34 @@ def run_python(
         cwd=Path(__file__).parent,
         **options,
     )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("server")
+    script = folder / "model.jsonl"
+    script.write_text(MODEL)
+    log = folder / "log"
+    with log.open("w") as stderr:
+        arguments = ["--embedder", "table", "--data", str(folder / "data"), "serve"]
+        arguments += ["--listen", "127.0.0.1:0", "--llm", f"script:{script}"]
+        process = subprocess.Popen([SCRIPT, *arguments], stderr=stderr, stdout=stderr)
+        try:
+            yield address(log, process)
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+
+
+# One line for each question.
+MODEL = '{"reply": {"text": "The mail is on its way."}}\n' * 2
+
+
+def address(log: Path, process: subprocess.Popen[bytes]) -> str:
+    for _ in range(300):
+        for word in log.read_text().split():
+            if word.startswith("http://127.0.0.1:"):
+                return word.rstrip(".,;\"'")
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,3 +33,18 @@ def test_langgraph_bigtool() -> None:
         state = graph.invoke({"messages": [{"role": "user", "content": question}]}, thread)
     seen.check()
     assert [m.content for m in state["messages"] if m.type == "tool"][-1] == f"{WANTED} of 7"
+
+
+def test_the_example() -> None:
+    from langchain_core.tools import StructuredTool
+
+    sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+    try:
+        from adapters import langgraph_bigtool
+    finally:
+        sys.path.pop(0)
+    registry = {
+        function.__name__: StructuredTool.from_function(function) for function in functions()[:20]
+    }
+    agent = langgraph_bigtool(played_chat_model(Conversation("retrieve_tools")), registry)
+    assert "select_tools" in agent.nodes

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import OFFICE
+from conftest import OFFICE, SCRIPT
 
 import toolscout
-
-SCRIPT = Path(sys.executable).with_name("toolscout")
 
 
 def run(*arguments: str | Path, data: Path, **options: Any) -> subprocess.CompletedProcess[str]:
