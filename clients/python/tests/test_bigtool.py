@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,13 +34,9 @@ def test_langgraph_bigtool() -> None:
 
 
 def test_the_example() -> None:
+    from adapters import langgraph_bigtool
     from langchain_core.tools import StructuredTool
 
-    sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
-    try:
-        from adapters import langgraph_bigtool
-    finally:
-        sys.path.pop(0)
     registry = {
         function.__name__: StructuredTool.from_function(function) for function in functions()[:20]
     }

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import adapters
 import pytest
 from played import Conversation, functions, played_chat_model
 
@@ -45,11 +46,7 @@ def test_the_client(server: str) -> None:
     "name", ["pydantic_ai", "langchain", "llama_index", "openai_agents", "fastmcp"]
 )
 def test_agents_of_frameworks(name: str) -> None:
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        make = getattr(__import__("adapters"), name)
-    finally:
-        sys.path.remove(str(EXAMPLES))
+    make = getattr(adapters, name)
     few = functions()[:20]
     if name == "pydantic_ai":
         agent = make("test", few)
