@@ -207,10 +207,10 @@ impl Question {
         self
     }
 
-    /// Limits the answer to the tools of a profile. The user's own tools are left out, unless the
-    /// profile names them.
-    pub fn limited_to(mut self, tools: QuestionTools) -> Self {
-        self.tools = Some(tools);
+    /// Limits the answer to the tools of a profile, if there is one. The user's own tools are left
+    /// out, unless the profile names them.
+    pub fn limited_to(mut self, tools: impl Into<Option<QuestionTools>>) -> Self {
+        self.tools = tools.into();
         self
     }
 
@@ -482,6 +482,14 @@ impl AgentState {
         self.toolsets.iter().find_map(|toolset| toolset.find(id))
     }
 
+    fn tokens_of(&self, tools: &[Arc<Tool>]) -> usize {
+        let count = self.config.count_tokens;
+        let tokens = tools
+            .iter()
+            .map(|tool| toolbox::spec_tokens(&model_names::spec(tool), count));
+        tokens.sum()
+    }
+
     /// Tokens of all tools of the catalog.
     fn catalog_tokens(&self) -> usize {
         // The lock is held while counting: turns that start together wait for one count, on
@@ -496,13 +504,7 @@ impl AgentState {
         {
             return *tokens;
         }
-        let count = self.config.count_tokens;
-        let tokens = self
-            .search
-            .tools()
-            .iter()
-            .map(|tool| toolbox::spec_tokens(&model_names::spec(tool), count))
-            .sum();
+        let tokens = self.tokens_of(&self.search.tools());
         *cached = Some((version, tokens));
         tokens
     }

@@ -269,6 +269,16 @@ impl CatalogWriter {
         self.enqueue(change, permit).await
     }
 
+    /// Makes a server's tools exactly these.
+    ///
+    /// # Errors
+    /// As [`CatalogWriter::write`].
+    pub async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, WriteError> {
+        let server = server.to_owned();
+        let written = self.write(Change::Sync { server, tools }).await?;
+        Ok(written.changes)
+    }
+
     /// Takes no more changes and finishes those in the queue. Blocks until then.
     pub fn close(&self) {
         self.end();

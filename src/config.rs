@@ -417,7 +417,7 @@ fn read_file(
     };
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("read the configuration {}", path.display()))?;
-    let mut layer: Layer = toml::from_str(&text).map_err(|error| located(&path, &text, &error))?;
+    let mut layer = parse(&path, &text)?;
     // An endpoint stays known by its name where a flag or a variable chooses another embedder.
     layer.embedder = layer
         .embedder
@@ -425,8 +425,20 @@ fn read_file(
     Ok((Some(path), layer))
 }
 
-/// The error in one line with file, line and column; toml's own message spans several lines.
-fn located(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
+fn parse(path: &Path, text: &str) -> Result<Layer> {
+    let reader =
+        toml::Deserializer::parse(text).map_err(|error| located(path, text, "", &error))?;
+    serde_path_to_error::deserialize(reader).map_err(|error| {
+        let key = match error.path().to_string() {
+            path if path == "." => String::new(),
+            path => format!("{path}: "),
+        };
+        located(path, text, &key, error.inner())
+    })
+}
+
+/// The error in one line with file, line, column and key; toml's own message spans several lines.
+fn located(path: &Path, text: &str, key: &str, error: &toml::de::Error) -> anyhow::Error {
     let start = error.span().map_or(0, |span| span.start).min(text.len());
     let before = text.get(..start).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
@@ -438,7 +450,7 @@ fn located(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
         .count()
         + 1;
     let message = error.message().replace('\n', ", ");
-    anyhow::anyhow!("{}:{line}:{column}: {message}", path.display())
+    anyhow::anyhow!("{}:{line}:{column}: {key}{message}", path.display())
 }
 
 fn platform(pick: fn(&ProjectDirs) -> &Path, flag: &str) -> Result<PathBuf> {
@@ -560,13 +572,19 @@ mod tests {
             ("[profiles.a]\nservers = []", "profiles.a.servers is empty"),
             ("[profiles.a]\ntools = [' ']", "has an empty pattern"),
             ("[profiles.a]\nclasses = []", "profiles.a.classes is empty"),
-            ("[profiles.a]\nclasses = ['safe']", "unknown variant `safe`"),
+            (
+                "[profiles.a]\nclasses = ['safe']",
+                "profiles.a.classes[0]: unknown variant `safe`",
+            ),
             (
                 "[profiles.a]\ntags = ['x']\nlimit = 51",
                 "profiles.a.limit is 51, it must be from 1 to 50",
             ),
             ("[profiles.'a b']\ntags = ['x']", "use another name"),
-            ("[profiles.a]\nserver = ['x']", "unknown field `server`"),
+            (
+                "[profiles.a]\nserver = ['x']",
+                "profiles.a.server: unknown field `server`",
+            ),
         ] {
             let message = resolve(Layer::default(), file, &[])
                 .unwrap_err()

@@ -9,7 +9,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::routing::any;
 use axum::{Router, middleware};
-use tower_http::cors::CorsLayer;
+use tower_http::cors::{AllowHeaders, CorsLayer};
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
@@ -78,7 +78,8 @@ pub fn router(app: App) -> Router {
         .merge(proxy::below_other_bases())
         .route(mcp::PATH, any(mcp::serve))
         .route(mcp::PROFILE_PATH, any(mcp::serve))
-        .fallback(service::unmatched);
+        .fallback(service::unmatched)
+        .method_not_allowed_fallback(service::other_method);
     // From the inside out: a request meets the last layer first.
     routes
         .layer(DefaultBodyLimit::max(limits.body_bytes))
@@ -155,22 +156,6 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(service::metrics))
 }
 
-/// Request headers that pages may send, those of MCP among them.
-const ALLOWED_HEADERS: [&str; 12] = [
-    "authorization",
-    "content-type",
-    "x-api-key",
-    "x-toolscout-catalog",
-    "x-toolscout-defer",
-    "x-toolscout-profile",
-    "anthropic-version",
-    "mcp-session-id",
-    "mcp-protocol-version",
-    "mcp-method",
-    "mcp-name",
-    "last-event-id",
-];
-
 /// Response headers that pages may read.
 fn exposed_headers() -> Vec<HeaderName> {
     let own = [
@@ -192,6 +177,7 @@ fn cors(origins: &[String]) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        .allow_headers(ALLOWED_HEADERS.map(HeaderName::from_static))
+        // SDKs of the providers send headers of their own, and new ones with each version.
+        .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(exposed_headers())
 }

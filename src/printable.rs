@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Longest name that is shown, in characters. Providers allow 64, and an id also contains the
 /// server's name.
@@ -191,13 +191,19 @@ impl Margin {
         written
     }
 
+    /// Whether a word ends before the line does, or would not on a line of its own either.
+    fn has_room_for(&self, word: &str) -> bool {
+        let columns = word.width();
+        self.column + columns < self.width || self.mark.len() + columns >= self.width
+    }
+
     /// Starts a new line, without writing anything.
     pub fn restart(&mut self) {
         self.column = 0;
     }
 }
 
-/// Wraps lines that contain untrusted text with a hanging indent.
+/// Wraps lines that contain untrusted text with a hanging indent, between words where that can be.
 pub fn hanging(text: &str, width: usize) -> String {
     let mut shown = String::new();
     for line in text.split('\n') {
@@ -207,7 +213,14 @@ pub fn hanging(text: &str, width: usize) -> String {
         if !shown.is_empty() {
             shown.push('\n');
         }
-        shown.push_str(&rest.write(line));
+        for word in line.split_inclusive(' ') {
+            if !rest.has_room_for(word.trim_end()) {
+                shown.truncate(shown.trim_end_matches(' ').len());
+                shown.push('\n');
+                rest.restart();
+            }
+            shown.push_str(&rest.write(word));
+        }
     }
     shown
 }
@@ -307,5 +320,9 @@ mod tests {
             "{shown}"
         );
         assert!(shown.ends_with("\nnext"), "{shown}");
+        assert_eq!(
+            hanging("[call] mail/send_report now", 22),
+            "[call]\n    mail/send_report\n    now"
+        );
     }
 }

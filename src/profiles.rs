@@ -9,7 +9,7 @@ use crate::config::{ProfileClass, ProfileDetail, ProfileSettings};
 use crate::finder::ToolSearch;
 use crate::finder::search::{Found, NoMatch, SearchRequest};
 use crate::gate::pattern::Folded;
-use crate::gate::{Class, Gate, Pattern};
+use crate::gate::{Class, Gate, Pattern, Policies};
 
 /// A part of a catalog.
 ///
@@ -133,8 +133,9 @@ impl ToolProfile {
             .any(|pattern| pattern.resembles(&folded))
     }
 
-    /// What it names that these tools do not have, each with the place and the next step.
-    pub fn unmatched<'a>(&self, tools: impl Iterator<Item = &'a Tool>) -> Vec<String> {
+    /// What it names that these tools do not have, or not in the profile, each with the place and the
+    /// next step.
+    pub fn mistakes(&self, tools: &[Arc<Tool>], policies: &Policies) -> Vec<String> {
         let mut open = self.named();
         for tool in tools {
             open.retain(|named| !named.fits(tool));
@@ -142,21 +143,35 @@ impl ToolProfile {
                 break;
             }
         }
-        open.iter()
-            .map(|Named { key, pattern }| {
-                let pattern = pattern.to_string();
-                match *key {
-                    "only" => format!(
-                        "--only {pattern:?} fits no tool of the catalog; correct it, or add the tools"
-                    ),
-                    key => format!(
-                        "profiles.{}.{key} has {pattern:?}, which fits no tool of the catalog; correct it in the \
-                         settings, or add the tools",
-                        self.name
-                    ),
-                }
-            })
-            .collect()
+        let unmatched = open.iter().map(|named| self.unmatched(named));
+        let is_pinned = |tool: &&Arc<Tool>| self.pins().iter().any(|pin| pin == tool.id.as_str());
+        let outside = tools
+            .iter()
+            .filter(is_pinned)
+            .filter(|tool| !self.has(tool, policies.class(tool)))
+            .map(|tool| {
+                format!(
+                    "profiles.{}.pins has {:?}, which the rest of the profile leaves out, so it is not shown; \
+                     correct either of them in the settings",
+                    self.name,
+                    tool.id.as_str()
+                )
+            });
+        unmatched.chain(outside).collect()
+    }
+
+    fn unmatched(&self, Named { key, pattern }: &Named) -> String {
+        let pattern = pattern.to_string();
+        if *key == "only" {
+            return format!(
+                "--only {pattern:?} fits no tool of the catalog; correct it, or add the tools"
+            );
+        }
+        format!(
+            "profiles.{}.{key} has {pattern:?}, which fits no tool of the catalog; correct it in the settings, or add \
+             the tools",
+            self.name
+        )
     }
 
     fn named(&self) -> Vec<Named> {
@@ -420,17 +435,23 @@ mod tests {
     #[test]
     fn what_fits_no_tool_is_named_with_its_place() {
         let profile = profile(
-            "servers = ['mail', 'mial']\ntools = ['*']\nexclude = ['*wipe*']\npins = ['mail/send']",
+            "servers = ['mail', 'mial']\ntools = ['*']\nexclude = ['*wipe*']\npins = ['mail/send', 'shop/order']",
         );
         let tools = searched("tools = ['*']").tools();
-        let problems = profile.unmatched(tools.iter().map(Arc::as_ref));
-        assert_eq!(problems.len(), 2, "{problems:?}");
+        let problems = profile.mistakes(&tools, &Policies::default());
+        assert_eq!(problems.len(), 3, "{problems:?}");
         assert!(
             problems[0].starts_with("profiles.team.servers has \"mial\""),
             "{problems:?}"
         );
         assert!(
             problems[1].starts_with("profiles.team.exclude has \"*wipe*\""),
+            "{problems:?}"
+        );
+        assert!(
+            problems[2].starts_with(
+                "profiles.team.pins has \"shop/order\", which the rest of the profile leaves out"
+            ),
             "{problems:?}"
         );
     }

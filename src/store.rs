@@ -84,6 +84,8 @@ const MAX_CONNECTIONS: u32 = 8;
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// How long reading may take before the store counts as away. A large catalog comes in pages.
 const READ_LIMIT: Duration = Duration::from_secs(10);
+/// Begins a transaction that reads one state of the database.
+const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// How long a write may take in all; the largest body of tools takes some seconds.
 const WRITE_LIMIT: Duration = Duration::from_secs(50);
 

@@ -26,6 +26,11 @@ pub fn provide() {
     });
 }
 
+/// Whether a server is on this machine.
+pub fn is_loopback(url: &reqwest::Url) -> bool {
+    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
+}
+
 /// The innermost cause of an HTTP client's error; the outer ones repeat the URL.
 pub fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;

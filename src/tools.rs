@@ -162,18 +162,26 @@ impl ToolResult {
     }
 
     /// Cuts the data to this many bytes. Longer data becomes text that ends with a note.
-    pub fn truncated(mut self, max_bytes: usize) -> Self {
+    pub fn truncated(self, max_bytes: usize) -> Self {
+        self.shortened(max_bytes, |text| cut(text, max_bytes))
+    }
+
+    /// Replaces data of more than this many bytes by a shorter text.
+    pub(crate) fn shortened(
+        mut self,
+        max_bytes: usize,
+        shorten: impl FnOnce(String) -> String,
+    ) -> Self {
         // An error has no data, and its message may be as long as a result.
         if let Some(message) = self.error_message.take() {
-            self.error_message = Some(cut(message, max_bytes).0);
+            self.error_message = Some(cut(message, max_bytes));
             return self;
         }
         let text = text_of(&self.data);
         if text.len() > max_bytes {
+            self.truncated_from_bytes = Some(text.len());
             // JSON that is cut is no JSON any more, so it becomes text.
-            let (shortened, from_bytes) = cut(text, max_bytes);
-            self.data = Value::String(shortened);
-            self.truncated_from_bytes = from_bytes;
+            self.data = Value::String(shorten(text));
         }
         self
     }
@@ -198,17 +206,17 @@ pub(crate) fn text_of(data: &Value) -> String {
     }
 }
 
-/// The text, or its beginning with a note and the whole length in bytes.
-fn cut(text: String, max_bytes: usize) -> (String, Option<usize>) {
+/// The text, or its beginning with a note.
+pub(crate) fn cut(text: String, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
-        return (text, None);
+        return text;
     }
     let end = text.floor_char_boundary(max_bytes);
     let note = format!(
         "\n[truncated: {} bytes in all, the first {end} are shown; ask for less]",
         text.len()
     );
-    (format!("{}{note}", &text[..end]), Some(text.len()))
+    format!("{}{note}", &text[..end])
 }
 
 #[cfg(test)]

@@ -571,6 +571,20 @@ fn finished_leg(
     vectors: Vectors,
     model: Option<u64>,
 ) -> DenseLeg {
+    let graph = model
+        .filter(|_| vectors.len() >= settings.graph_min_vectors)
+        .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
+    DenseLeg {
+        graph,
+        ..leg_without_graph(embedder, rows, vectors)
+    }
+}
+
+fn leg_without_graph(
+    embedder: &Arc<dyn Embedder>,
+    rows: &[Arc<Row>],
+    vectors: Vectors,
+) -> DenseLeg {
     // Without the vectors of its enrichment a tool is found as any other.
     let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
     let pending = rows
@@ -578,13 +592,10 @@ fn finished_leg(
         .enumerate()
         .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
         .count();
-    let graph = model
-        .filter(|_| vectors.len() >= settings.graph_min_vectors)
-        .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
     DenseLeg {
         embedder: Arc::clone(embedder),
         vectors,
-        graph,
+        graph: None,
         pending,
         damaged: 0,
         unsaved: 0,
@@ -651,21 +662,7 @@ pub(crate) fn leg_of_part(
             Ok(stored.get(hash).map(Cow::Borrowed))
         })?;
     }
-    let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
-    let pending = rows
-        .iter()
-        .enumerate()
-        .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
-        .count();
-    Ok(DenseLeg {
-        pending,
-        embedder: Arc::clone(embedder),
-        vectors,
-        graph: None,
-        damaged: 0,
-        unsaved: 0,
-        is_elsewhere: false,
-    })
+    Ok(leg_without_graph(embedder, rows, vectors))
 }
 
 /// Finds the known vectors of rows.

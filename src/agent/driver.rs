@@ -576,16 +576,13 @@ impl<'a> Turn<'a> {
         mut call: Call,
     ) -> Result<(ToolResult, Option<Report>), Stop> {
         let hooks = &self.shared.hooks;
-        if hooks.0.is_empty() {
-            let CallOutcome { result, report } = self.shared.gate.pass(context, call).await;
-            return Ok((result, Some(report)));
-        }
         let answered = hooks.before_call(&self.caller, &mut call).await?;
         let (mut result, report) = match answered {
             Some(result) => (result, None),
             None => {
-                let outcome = self.shared.gate.pass(context, call.clone()).await;
-                (outcome.result, Some(outcome.report))
+                let CallOutcome { result, report } =
+                    self.shared.gate.pass(context, call.clone()).await;
+                (result, Some(report))
             }
         };
         hooks.after_call(&self.caller, &call, &mut result).await?;

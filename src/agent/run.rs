@@ -31,7 +31,7 @@ use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage};
 use crate::printable::{self, counted, excerpt};
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
-use crate::tools::{Arguments, ErrorCode, Status, ToolResult};
+use crate::tools::{Arguments, ErrorCode, ToolResult};
 
 /// Characters of a result in an event; the model gets more.
 const PREVIEW_CHARS: usize = 2_000;
@@ -759,18 +759,11 @@ impl Run {
         events: &mut Vec<Event>,
     ) -> SourcedText {
         let max_bytes = self.config.max_result_bytes;
-        let text = result.to_model_text();
-        let is_kept = result.status == Status::Ok
-            && text.len() > max_bytes
-            && self.config.protocol != Protocol::Plan;
-        let result = if is_kept {
-            ToolResult {
-                truncated_from_bytes: Some(text.len()),
-                data: self.outputs.keep(&source, text, max_bytes).into(),
-                ..result
-            }
-        } else {
-            result.truncated(max_bytes)
+        let result = match self.config.protocol {
+            Protocol::Plan => result.truncated(max_bytes),
+            Protocol::Native | Protocol::Manual => result.shortened(max_bytes, |text| {
+                self.outputs.keep(&source, text, max_bytes)
+            }),
         };
         events.push(result_event(call, &result));
         SourcedText {

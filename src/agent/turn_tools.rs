@@ -6,9 +6,8 @@ use std::sync::Arc;
 use toolscout_index::{Tool, ToolId};
 
 use super::AgentState;
+use crate::finder::ToolSearch;
 use crate::finder::search::SearchRequest;
-use crate::finder::toolbox;
-use crate::finder::{ToolSearch, model_names};
 use crate::gate::{Definition, Directory};
 use crate::profiles::ToolProfile;
 use crate::tools::Callable;
@@ -77,14 +76,7 @@ impl TurnTools {
     pub(super) fn tokens(&self) -> usize {
         match &self.limited {
             None => self.shared.catalog_tokens(),
-            Some(limited) => {
-                let count = self.shared.config.count_tokens;
-                let tools = limited.search.tools();
-                let tokens = tools
-                    .iter()
-                    .map(|tool| toolbox::spec_tokens(&model_names::spec(tool), count));
-                tokens.sum()
-            }
+            Some(limited) => self.shared.tokens_of(&limited.search.tools()),
         }
     }
 

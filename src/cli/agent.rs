@@ -8,6 +8,7 @@ mod view;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::mem;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,16 +144,19 @@ impl Args {
             pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
             pool.settled(MCP_START_TIMEOUT).await;
             if let Some(tools) = &tools {
-                warn_of_mistakes(&tools.profile, &catalog.searcher());
+                let policies = agent.gate().policies();
+                warn_of_mistakes(&tools.profile, &catalog.searcher(), policies);
             }
             let count = match &tools {
                 Some(tools) => tools.search.count(),
                 None => catalog.searcher().len(),
             };
-            if count < AgentConfig::default().search_from_tools {
+            let are_all_shown = count < AgentConfig::default().search_from_tools;
+            if are_all_shown {
                 print_stderr("few tools: all are shown, tool_search is off");
             }
             let mut terminal = Terminal::new(agent, conversation, context.printer);
+            terminal.are_all_shown = are_all_shown;
             terminal.identity = self.identity;
             terminal.profile = self.agent.policy.profile_file();
             terminal.tools = tools;
@@ -367,6 +371,8 @@ struct Terminal {
     input: Input,
     /// Stdin is a terminal: only then can its lines approve calls.
     is_attended: bool,
+    /// The model sees every tool of the catalog, without a search.
+    are_all_shown: bool,
 }
 
 impl Terminal {
@@ -383,6 +389,7 @@ impl Terminal {
             questions: Questions::default(),
             input: Input::default(),
             is_attended: io::stdin().is_terminal(),
+            are_all_shown: false,
         }
     }
 
@@ -390,12 +397,10 @@ impl Terminal {
     async fn answer(&mut self, question: String) -> Result<Outcome> {
         let mut question = Question::new(question)
             .in_conversation(self.conversation.clone())
-            .asked_by(user());
+            .asked_by(user())
+            .limited_to(self.tools.clone());
         if let Some(identity) = &self.identity {
             question = question.on_behalf_of(identity.clone());
-        }
-        if let Some(tools) = &self.tools {
-            question = question.limited_to(tools.clone());
         }
         let mut stream = self
             .agent
@@ -525,15 +530,19 @@ impl Terminal {
             // Lines of a file are all questions.
             match Command::parse(&line).filter(|_| self.is_attended) {
                 None => outcome = self.answer(line).await?,
-                Some(Command::Quit) => return Ok(outcome),
-                Some(command) => self.carry_out(command)?,
+                Some(command) => {
+                    if self.carry_out(command)?.is_break() {
+                        return Ok(outcome);
+                    }
+                }
             }
         }
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<()> {
+    /// Breaks where the program is to end.
+    fn carry_out(&mut self, command: Command) -> Result<ControlFlow<()>> {
         match command {
-            Command::Quit => {}
+            Command::Quit => return Ok(ControlFlow::Break(())),
             Command::Help => print_stderr(HELP),
             Command::Unknown => print_stderr("there is no such command; /help lists them"),
             Command::New => {
@@ -542,7 +551,9 @@ impl Terminal {
             }
             Command::Tools => {
                 let loaded = self.loaded_tools()?;
-                if loaded.is_empty() {
+                if self.are_all_shown {
+                    print_stderr("all tools of the catalog: they are few");
+                } else if loaded.is_empty() {
                     print_stderr("none yet; a search loads those it finds");
                 }
                 for tool in loaded {
@@ -550,7 +561,7 @@ impl Terminal {
                 }
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The ids of the tools that the conversation has loaded.

@@ -86,12 +86,17 @@ impl LlmArgs {
     /// The key: the one given, or the one that people have for the provider in the environment.
     pub fn key(&self) -> Option<String> {
         self.llm_key.clone().or_else(|| {
-            let named = self
-                .provider()
-                .filter(|provider| provider.name == self.named());
-            let key = std::env::var(named?.key_variable?).ok()?;
+            let key = std::env::var(self.key_variable()?).ok()?;
             (!key.is_empty()).then_some(key)
         })
+    }
+
+    /// The variable in which people have the key of a provider that is named by its word.
+    fn key_variable(&self) -> Option<&'static str> {
+        let provider = self.provider()?;
+        provider
+            .key_variable
+            .filter(|_| provider.name == self.named())
     }
 
     /// The model, and the tools of a scripted one.
@@ -133,11 +138,7 @@ impl LlmArgs {
                 "{name} has many models: name one with --model or TOOLSCOUT_MODEL; `toolscout doctor --llm {name}` lists them"
             );
         }
-        let named = self
-            .provider()
-            .filter(|provider| provider.name == self.named());
-        let variable = named.and_then(|provider| provider.key_variable);
-        if let (Some(variable), None) = (variable, self.key()) {
+        if let (Some(variable), None) = (self.key_variable(), self.key()) {
             let name = self.named();
             bail!("{name} wants a key: set {variable}, TOOLSCOUT_LLM_KEY or --llm-key");
         }

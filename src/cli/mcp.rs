@@ -142,7 +142,8 @@ fn serve(
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
     let gate = Gate::new(policies).with_audit(Arc::new(audit));
     let settle = config.settle;
-    let gateway = Gateway::new(search, pool.clone(), Arc::new(gate), config);
+    let gate = Arc::new(gate);
+    let gateway = Gateway::new(search, pool.clone(), Arc::clone(&gate), config);
     let profile = profile.map(Arc::new);
     let gateway = match &profile {
         Some(profile) => gateway.with_profile(Arc::clone(profile), None),
@@ -164,7 +165,9 @@ fn serve(
             let pool = pool.clone();
             tokio::spawn(async move {
                 pool.settled(settle).await;
-                let looking = spawn_blocking(move || warn_of_mistakes(&profile, &sink.searcher()));
+                let looking = spawn_blocking(move || {
+                    warn_of_mistakes(&profile, &sink.searcher(), gate.policies())
+                });
                 let _ = looking.await;
             });
         }

@@ -1,14 +1,13 @@
 //! The flags of the call policy, shared by `agent`, `serve` and `mcp`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::Result;
 use toolscout_index::Searcher;
 
 use super::exit::UsageError;
 use super::output::print_stderr;
-use crate::agent::profile::{self, Profile};
+use crate::agent::profile::{self, Profile, ProfileError};
 use crate::config::Settings;
 use crate::gate::{Decision, Pattern, Policies, Rule};
 use crate::profiles::ToolProfile;
@@ -49,10 +48,16 @@ impl PolicyArgs {
         if let (Some(first), Some(second)) = (first, second) {
             return Err(two_profiles(first, second, "a preset or file"));
         }
-        Ok(first
-            .map(|name| Profile::load(name))
-            .transpose()?
-            .unwrap_or_default())
+        let Some(name) = first else {
+            return Ok(Profile::default());
+        };
+        match Profile::load(name) {
+            Err(error @ ProfileError::Unknown { .. }) if !settings.profiles.is_empty() => {
+                let names: Vec<&str> = settings.profiles.keys().map(String::as_str).collect();
+                Err(UsageError(format!("{error}, which has {}", names.join(", "))).into())
+            }
+            loaded => Ok(loaded?),
+        }
     }
 
     /// The file of --profile, if it names one.
@@ -115,9 +120,9 @@ fn two_profiles(first: &str, second: &str, kind: &str) -> anyhow::Error {
 }
 
 /// Prints what a profile names and these tools do not have.
-pub fn warn_of_mistakes(profile: &ToolProfile, searcher: &Searcher) {
+pub fn warn_of_mistakes(profile: &ToolProfile, searcher: &Searcher, policies: &Policies) {
     let tools: Vec<_> = searcher.tools().collect();
-    for problem in profile.unmatched(tools.iter().map(Arc::as_ref)) {
+    for problem in profile.mistakes(&tools, policies) {
         print_stderr(format_args!("warning: {problem}"));
     }
 }

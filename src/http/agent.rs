@@ -20,13 +20,14 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::access::{Grant, ProfileGrant};
+use super::approvals::decision_of;
 use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
 use super::profiles::PROFILE;
 use super::threads::blocking;
 use crate::agent::{Agent, Event, Question, QuestionTools, StartError};
 use crate::finder::{Style, ToolSearch};
-use crate::gate::{Answer, OpenApproval};
+use crate::gate::OpenApproval;
 use crate::keys::Scope;
 use crate::printable::excerpt;
 use crate::session::{ConversationId, SessionError, Sessions, Summary, Turn, TurnEvents};
@@ -326,9 +327,7 @@ pub async fn chat(
     if request.detached {
         question = question.detached();
     }
-    if let Some(tools) = question_tools(&app, &access.grant, &headers).await? {
-        question = question.limited_to(tools);
-    }
+    let question = question.limited_to(question_tools(&app, &access.grant, &headers).await?);
     let conversation = request.conversation;
     start_run(
         &app,
@@ -361,10 +360,8 @@ pub async fn chat_by_query(
     if access.grant.key().is_none() {
         app.page_token.require(&params.token)?;
     }
-    let mut question = access.question(params.query, params.identity);
-    if let Some(tools) = question_tools(&app, &access.grant, &headers).await? {
-        question = question.limited_to(tools);
-    }
+    let question = access.question(params.query, params.identity);
+    let question = question.limited_to(question_tools(&app, &access.grant, &headers).await?);
     start_run(
         &app,
         &access,
@@ -388,15 +385,7 @@ pub async fn approve(
     Json(request): Json<ApproveRequest>,
 ) -> ApiResult<Json<Approved>> {
     grant.allows(Scope::Approve)?;
-    let by = grant.sender();
-    let decision = if request.approve {
-        Answer::Approved { by }
-    } else {
-        Answer::Refused {
-            by,
-            reason: request.reason,
-        }
-    };
+    let decision = decision_of(&grant, request.approve, request.reason);
     let scope = grant.owner_scope();
     let answered = agent.answer_approval_anywhere(&scope, &request.id, decision);
     if answered.await.map_err(store_unavailable)? {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::App;
-use super::access::ProfileGrant;
+use super::access::{Grant, ProfileGrant};
 use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{Json, Path};
 use crate::gate::{Answer, WaitingApproval};
@@ -70,14 +70,8 @@ pub async fn decide(
     Json(decision): Json<ApprovalDecision>,
 ) -> ApiResult<Json<DecidedApproval>> {
     grant.allows(Scope::Approve)?;
-    let (by, scope) = (grant.sender(), grant.owner_scope());
-    let answer = match decision.approve {
-        true => Answer::Approved { by },
-        false => Answer::Refused {
-            by,
-            reason: decision.reason,
-        },
-    };
+    let scope = grant.owner_scope();
+    let answer = decision_of(&grant, decision.approve, decision.reason);
     let decided = DecidedApproval {
         approved: decision.approve,
     };
@@ -95,4 +89,13 @@ pub async fn decide(
          GET /v1/approvals lists those that wait"
     );
     Err(ApiError::not_found("unknown_approval", message))
+}
+
+/// The decision of the sender of a request.
+pub fn decision_of(grant: &Grant, approve: bool, reason: String) -> Answer {
+    let by = grant.sender();
+    match approve {
+        true => Answer::Approved { by },
+        false => Answer::Refused { by, reason },
+    }
 }

@@ -28,7 +28,6 @@ use super::error::{ApiError, ApiResult};
 use super::extract::Path;
 use super::profiles::OpenProfile;
 use super::registry::OpenCatalog;
-use crate::catalog_writer::Change;
 use crate::finder::ToolSearch;
 use crate::keys::Scope;
 use crate::mcp::approved::ApprovedPlace;
@@ -198,13 +197,7 @@ impl CatalogSink for OpenCatalog {
     }
 
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {
-        let change = Change::Sync {
-            server: server.to_owned(),
-            tools,
-        };
-        match self.writer.write(change).await {
-            Ok(written) => Ok(written.changes),
-            Err(error) => Err(error.to_string()),
-        }
+        let synced = self.writer.sync(server, tools).await;
+        synced.map_err(|error| error.to_string())
     }
 }

@@ -185,10 +185,13 @@ pub async fn warn_of_mistakes(app: App) {
             );
             continue;
         };
+        let Some(gate) = app.gate.get().cloned() else {
+            return;
+        };
         let profile = Arc::clone(&served.profile);
         let looking = blocking(move || {
             let tools: Vec<_> = open.searcher().tools().collect();
-            profile.unmatched(tools.iter().map(Arc::as_ref))
+            profile.mistakes(&tools, gate.policies())
         });
         for problem in looking.await.unwrap_or_default() {
             tracing::warn!("{problem}");

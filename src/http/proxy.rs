@@ -31,7 +31,7 @@ use crate::proxy::{
 
 pub use agent::KnownConversations;
 pub use bodies::BodyBudget;
-pub use routes::{below_other_bases, no_route};
+pub use routes::{below_other_bases, not_served};
 
 /// Bytes of a request: conversations hold images, and lists of tools are long.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
@@ -358,10 +358,7 @@ async fn extra_catalog(
     let name = name.to_str().unwrap_or_default();
     grant.reads(name)?;
     let catalog = app.catalogs.get(name).await?;
-    let caller = match proxy.config().calls_tools {
-        true => Some(calls::caller(app, grant, Arc::clone(&catalog), None)?),
-        false => None,
-    };
+    let caller = calls::caller(app, proxy, grant, Arc::clone(&catalog), None)?;
     Ok(Some(ExtraCatalog {
         search: Arc::new(ServedSnapshots(catalog)),
         caller,
@@ -384,10 +381,7 @@ async fn extra_profile(
         return Ok(None);
     };
     let open = chosen.open(app, grant).await?;
-    let caller = match proxy.config().calls_tools {
-        true => Some(calls::caller(app, grant, open.catalog.open(), Some(&open))?),
-        false => None,
-    };
+    let caller = calls::caller(app, proxy, grant, open.catalog.open(), Some(&open))?;
     Ok(Some(ExtraCatalog {
         search: open.search,
         caller,

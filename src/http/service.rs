@@ -113,8 +113,20 @@ pub async fn unmatched(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let of_provider = proxy::no_route(&app, &method, &uri, &headers);
+    let of_provider = proxy::not_served(&app, StatusCode::NOT_FOUND, &method, &uri, &headers);
     of_provider.unwrap_or_else(|| no_route().into_response())
+}
+
+/// Answers a method that the route does not have, in the words of the API whose clients ask there.
+pub async fn other_method(
+    State(app): State<App>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let status = StatusCode::METHOD_NOT_ALLOWED;
+    let of_provider = proxy::not_served(&app, status, &method, &uri, &headers);
+    of_provider.unwrap_or_else(|| ApiError::of_status(status).into_response())
 }
 
 /// The error for a path that is not a route.

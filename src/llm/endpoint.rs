@@ -15,7 +15,7 @@ use crate::clock::millis;
 use crate::llm::provider::WORDS;
 use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder};
 use crate::llm::{Api, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, text_excerpt};
-use crate::tls::root_cause;
+use crate::tls::{is_loopback, root_cause};
 
 /// Longest wait before an attempt, whatever the server's `Retry-After` says.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
@@ -109,6 +109,7 @@ impl Endpoint {
         // No timeout for the whole answer, since a long one streams for minutes. `DeltaReader`
         // limits the silence between two tokens, and the agent the whole turn.
         let mut builder = crate::tls::client().connect_timeout(config.connect_timeout);
+        // A local model is reached directly, even if the environment sets a proxy.
         if is_loopback(&url) {
             builder = builder.no_proxy();
         }
@@ -323,11 +324,6 @@ fn is_json(response: &Response) -> bool {
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     content_type.is_some_and(|value| value.starts_with("application/json"))
-}
-
-/// True for a local model, which is reached directly even if the environment sets a proxy.
-fn is_loopback(url: &Url) -> bool {
-    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
 #[cfg(test)]

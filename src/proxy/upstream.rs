@@ -14,7 +14,7 @@ use crate::llm::LlmError;
 use crate::proxy::ProxyRequest;
 use crate::proxy::dialect::Dialect;
 use crate::proxy::failure::Failure;
-use crate::tls::root_cause;
+use crate::tls::{is_loopback, root_cause};
 
 /// Headers of a client that the provider gets.
 const REQUEST_HEADERS: [&str; 8] = [
@@ -159,6 +159,7 @@ impl Upstream {
                 own_messages && self.config.messages_key.is_none(),
             ),
         ];
+        // Few providers on this machine need keys.
         let keyless = providers
             .into_iter()
             .filter(|(url, lacks_key)| *lacks_key && !is_loopback(url));
@@ -330,11 +331,6 @@ fn base_of(text: &str) -> Result<Url, LlmError> {
         "http" | "https" => Ok(url),
         scheme => Err(invalid(format!("{scheme:?} is neither http nor https"))),
     }
-}
-
-/// Whether a provider is on this machine, where few need keys.
-fn is_loopback(url: &Url) -> bool {
-    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
 fn join(base: &Url, path: &str) -> Url {

@@ -12,7 +12,7 @@ use toolscout_index::{Tool, ToolId};
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
 use super::row::text;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{BEGIN_READING, READ_LIMIT, SharedStore, WRITE_LIMIT};
 use crate::mcp::approved::{
     ApprovedError, ApprovedPlace, ApprovedTable, BlockedBy, ChangeKind, Record, Remembered,
     ToolChange, Undecided, Update, class_of, id_of, rank,
@@ -188,8 +188,7 @@ impl SharedApproved {
 impl ApprovedTable for SharedApproved {
     fn of(&self, server: &str) -> Result<Remembered, ApprovedError> {
         self.ask(READ_LIMIT, async {
-            let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-            let mut transaction = self.store.pool.begin_with(begin).await?;
+            let mut transaction = self.store.pool.begin_with(BEGIN_READING).await?;
             self.read(&mut transaction, server).await
         })
     }

@@ -14,7 +14,7 @@ use toolscout_index::memory::{
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
 use super::row::text;
-use super::{CONNECT_LIMIT, READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{BEGIN_READING, CONNECT_LIMIT, READ_LIMIT, SharedStore, WRITE_LIMIT};
 
 /// What is announced after a change.
 const ANNOUNCED: &str = "memory";
@@ -143,8 +143,7 @@ impl SharedStore {
         catalog: i64,
         known: Option<u64>,
     ) -> Result<SourceState, StoreError> {
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        let mut transaction = self.pool.begin_with(begin).await?;
+        let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
         let head: Option<(bool, i64, i64)> =
             sqlx::query_as("SELECT is_on, generation, deleted_at FROM memories WHERE catalog = $1")
                 .bind(catalog)

@@ -9,7 +9,7 @@ use super::catalogs::source;
 use super::enrichments::{Enriched, EnrichmentPage};
 use super::error::StoreError;
 use super::row::{State, parse_settings, tool, tool_id};
-use super::{READ_LIMIT, SharedStore, within};
+use super::{BEGIN_READING, READ_LIMIT, SharedStore, within};
 
 /// Tools in a page.
 const PAGE: i64 = 1000;
@@ -112,8 +112,7 @@ impl SharedStore {
     ) -> Result<Option<Begun<'_>>, StoreError> {
         let (Server::Primary(pool) | Server::Standby(pool)) = server;
         let begin = async {
-            let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-            let mut transaction = pool.begin_with(begin).await?;
+            let mut transaction = pool.begin_with(BEGIN_READING).await?;
             let head = head(&mut transaction, id, since).await?;
             Ok((transaction, head))
         };

@@ -1,5 +1,7 @@
 //! Rows: what is read of them, checked, and what is written.
 
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 use toolscout_index::{Error, Settings, Tool, ToolId};
 
 use super::error::StoreError;
@@ -45,6 +47,12 @@ pub(super) fn tool_json(tool: &Tool) -> Result<([u8; 32], String), Error> {
     let json = serde_json::to_string(tool)
         .map_err(|error| Error::invalid_tool(tool.id.to_string(), error.to_string()))?;
     Ok((*blake3::hash(json.as_bytes()).as_bytes(), json))
+}
+
+/// A tool of a row with its id, its hash and its text.
+pub(super) fn tool_of(row: &PgRow) -> Result<Tool, StoreError> {
+    let (id, json): (String, String) = (row.try_get("id")?, row.try_get("json")?);
+    tool(&id, &json, row.try_get("hash")?)
 }
 
 /// The settings in a row; the engine's where there are none.

@@ -12,7 +12,7 @@ use toolscout_index::{
 
 use super::error::StoreError;
 use super::push::write::PushedWriter;
-use super::row::{parse_settings, tool, tool_id, tool_json};
+use super::row::{parse_settings, tool_id, tool_json, tool_of};
 use super::{SharedStore, WRITE_LIMIT};
 use crate::catalog_writer::{Change, with_search_defaults};
 
@@ -305,8 +305,7 @@ impl<'a> Commit<'a> {
         .await?;
         let mut tools = Vec::with_capacity(rows.len());
         for row in rows {
-            let (id, json): (String, String) = (row.try_get("id")?, row.try_get("json")?);
-            tools.push(tool(&id, &json, row.try_get("hash")?)?);
+            tools.push(tool_of(&row)?);
         }
         Ok(tools)
     }

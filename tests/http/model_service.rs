@@ -66,6 +66,10 @@ async fn paths_of_the_providers_that_are_no_routes_say_which_there_are() {
         (counting.status.as_u16(), &counting.body["type"]),
         (404, &json!("error"))
     );
+    let wrong = server.get("/v1/chat/completions").await;
+    assert_eq!(wrong.status, 405);
+    assert_eq!(wrong.body["error"]["type"], "invalid_request_error");
+    assert_eq!(wrong.headers["allow"], "POST");
     let files = server.request(Method::GET, "/v1/files");
     let files = read(files.header("anthropic-version", "2023-06-01")).await;
     assert_eq!(files.body["type"], "error", "{files:?}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use prometheus_client::metrics::gauge::Gauge;
-use toolscout::catalog_writer::{CatalogStore as _, CatalogWriter, Change};
+use toolscout::catalog_writer::{CatalogStore as _, CatalogWriter};
 use toolscout::mcp::CatalogSink;
 use toolscout::mcp::approved::ApprovedPlace;
 use toolscout::store::{CreatedCatalog, FollowedCatalog, FollowingStore, SharedStore};
@@ -67,13 +67,7 @@ impl CatalogSink for FollowedSink {
     }
 
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {
-        let change = Change::Sync {
-            server: server.to_owned(),
-            tools,
-        };
-        match self.writer.write(change).await {
-            Ok(written) => Ok(written.changes),
-            Err(error) => Err(error.to_string()),
-        }
+        let synced = self.writer.sync(server, tools).await;
+        synced.map_err(|error| error.to_string())
     }
 }

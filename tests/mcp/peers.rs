@@ -474,7 +474,7 @@ async fn real_clients_use_us_over_stdio() {
         let report = reported(&peers, &world, words.clone()).await;
         check(&words, &report, has_list);
     }
-    let inspected = inspect(&peers, &world, &ours).await;
+    let inspected = inspect_time(&peers, &world, &ours).await;
     assert!(
         inspected.to_string().contains("Europe/Berlin"),
         "{inspected}"
@@ -515,14 +515,7 @@ async fn real_clients_use_us_over_http() {
         let report = reported(&peers, &world, words.clone()).await;
         check(&words, &report, has_list);
     }
-    let target = [
-        url,
-        "--transport".into(),
-        "http".into(),
-        "--header".into(),
-        format!("Authorization: Bearer {key}"),
-    ];
-    let inspected = inspect(&peers, &world, &target).await;
+    let inspected = inspect_time(&peers, &world, &over_http(&url, &key)).await;
     assert!(
         inspected.to_string().contains("Europe/Berlin"),
         "{inspected}"
@@ -553,10 +546,9 @@ async fn real_clients_on_two_profiles_see_and_call_what_is_theirs() {
     let _serving = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
     listens(&address).await;
     ready(&format!("http://{address}/readyz")).await;
-    let use_profile = async |mode: &str, key: &str, path: &str, own: &str, other: &str| {
+    let use_profile = async |client: &[String], key: &str, path: &str, own: &str, other: &str| {
         let url = format!("http://{address}{path}");
-        let mut words = vec![peers.python(), Peers::script("python_profile.py")];
-        words.extend([mode, &url, key, own, other].map(str::to_owned));
+        let words = [client, &[&url, key, own, other].map(str::to_owned)].concat();
         let report = reported(&peers, &world, words).await;
         assert_eq!(report["called"], format!("hello {own}"), "{report}");
         assert_eq!(report["asked"], 1, "the person was asked once: {report}");
@@ -579,10 +571,40 @@ async fn real_clients_on_two_profiles_see_and_call_what_is_theirs() {
         );
         assert_eq!(servers["servers"][0]["server"], own, "{servers}");
     };
-    for mode in ["legacy", "auto"] {
+    let python = |script: &str| vec![peers.python(), Peers::script(script)];
+    let typescript = |generation: &str| {
+        let script = Peers::script("typescript_profile.mjs");
+        vec!["node".to_owned(), script, generation.to_owned()]
+    };
+    for client in [
+        [python("python_profile.py"), vec!["legacy".to_owned()]].concat(),
+        [python("python_profile.py"), vec!["auto".to_owned()]].concat(),
+        python("fastmcp_profile.py"),
+        typescript("v1"),
+        typescript("v2"),
+    ] {
         tokio::join!(
-            use_profile(mode, &key_a, "/mcp/p/of-a", "a", "b"),
-            use_profile(mode, &key_b, "/mcp", "b", "a")
+            use_profile(&client, &key_a, "/mcp/p/of-a", "a", "b"),
+            use_profile(&client, &key_b, "/mcp", "b", "a")
+        );
+    }
+    for (key, path, own, other) in [
+        (&key_a, "/mcp/p/of-a", "a", "b"),
+        (&key_b, "/mcp", "b", "a"),
+    ] {
+        let target = over_http(&format!("http://{address}{path}"), key);
+        let ask = async |tool: &str, argument: String| {
+            let answer = inspect(&peers, &world, &target, tool, &[argument]).await;
+            answer.to_string()
+        };
+        let found = ask("tool_search", "query=says it again".into()).await;
+        assert!(found.contains(&format!("{own}/echo")), "{found}");
+        assert!(!found.contains(&format!("{other}/")), "{found}");
+        let described = ask("describe_tool", format!("names=[\"{other}/echo\"]")).await;
+        let missing = ask("describe_tool", "names=[\"none/echo\"]".into()).await;
+        assert_eq!(
+            described.replace(&format!("{other}/echo"), "none/echo"),
+            missing
         );
     }
 }
@@ -596,8 +618,38 @@ async fn ready(url: &str) {
     .await;
 }
 
+/// The inspector's words for a server over HTTP.
+fn over_http(url: &str, key: &str) -> Vec<String> {
+    let header = format!("Authorization: Bearer {key}");
+    [url, "--transport", "http", "--header", &header]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// A call of a server's tool through us by the inspector.
+async fn inspect_time(peers: &Peers, world: &World, target: &[String]) -> Value {
+    let arguments = [
+        "name=time/get_current_time",
+        r#"arguments={"timezone":"Europe/Berlin"}"#,
+    ];
+    inspect(
+        peers,
+        world,
+        target,
+        "call_tool",
+        &arguments.map(str::to_owned),
+    )
+    .await
+}
+
 /// A call by the inspector's command line.
-async fn inspect(peers: &Peers, world: &World, target: &[String]) -> Value {
+async fn inspect(
+    peers: &Peers,
+    world: &World,
+    target: &[String],
+    tool: &str,
+    arguments: &[String],
+) -> Value {
     let mut command = Command::new("node");
     command
         .arg(
@@ -614,13 +666,10 @@ async fn inspect(peers: &Peers, world: &World, target: &[String]) -> Value {
     }
     command
         .args(target)
-        .args(["--method", "tools/call", "--tool-name", "call_tool"]);
-    command.args([
-        "--tool-arg",
-        "name=time/get_current_time",
-        "--tool-arg",
-        r#"arguments={"timezone":"Europe/Berlin"}"#,
-    ]);
+        .args(["--method", "tools/call", "--tool-name", tool]);
+    for argument in arguments {
+        command.args(["--tool-arg", argument]);
+    }
     command.env("NO_PROXY", "127.0.0.1").stdin(Stdio::null());
     let output = spawn_blocking(move || command.output())
         .await

@@ -27,6 +27,14 @@ impl Cluster {
         }
     }
 
+    /// What `store status` prints, in the data folder of the first node.
+    pub fn status(&self) -> Value {
+        let address = self.postgres.address();
+        let arguments = ["store", "status", "--json", "--store", &address];
+        let status = run(self.data(0), &arguments);
+        serde_json::from_slice(&status.stdout).unwrap()
+    }
+
     pub fn data(&self, number: usize) -> &Path {
         self.folders[number].path()
     }
@@ -80,17 +88,7 @@ fn a_write_on_one_node_is_found_on_the_other() {
         assert_eq!(catalog.body["tools"], 200, "{catalog:?}");
     }
 
-    let status = run(
-        cluster.data(0),
-        &[
-            "store",
-            "status",
-            "--json",
-            "--store",
-            &cluster.postgres.address(),
-        ],
-    );
-    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let status = cluster.status();
     assert_eq!(status["catalogs"][0]["tools"], 200, "{status}");
     assert_eq!(status["nodes"].as_array().unwrap().len(), 2, "{status}");
 }

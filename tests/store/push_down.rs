@@ -461,17 +461,7 @@ fn a_node_that_is_killed_while_it_pushes_down_loses_nothing_and_there_is_a_way_b
     let found = ids(&node.search("default", &body));
     let wanted: Vec<String> = before.iter().map(|(id, _)| id.clone()).collect();
     assert!(recall(&wanted, &found) >= 0.9, "{found:?} {wanted:?}");
-    let status = run(
-        cluster.data(0),
-        &[
-            "store",
-            "status",
-            "--json",
-            "--store",
-            &cluster.postgres.address(),
-        ],
-    );
-    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let status = cluster.status();
     assert_eq!(status["catalogs"][0]["is_pushed_down"], true, "{status}");
     assert_eq!(status["catalogs"][0]["prepared_tools"], 6000, "{status}");
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::llm::ToolSpec;
 use crate::printable::excerpt;
-use crate::tools::Arguments;
+use crate::tools::{Arguments, cut};
 
 /// The name of the tool that reads on.
 pub const READ_MORE: &str = "read_more";
@@ -67,12 +67,7 @@ impl LongOutputs {
     /// long to be kept is cut for good.
     pub fn keep(&mut self, source: &str, text: String, page_bytes: usize) -> String {
         if text.len() > MAX_KEPT_BYTES {
-            let end = text.floor_char_boundary(page_bytes);
-            let all = text.len();
-            return format!(
-                "{}\n[truncated: {all} bytes in all, the first {end} are shown; ask for less]",
-                &text[..end]
-            );
+            return cut(text, page_bytes);
         }
         self.count += 1;
         let output = LongOutput {

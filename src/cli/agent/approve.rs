@@ -95,14 +95,14 @@ impl Questions {
             code.as_ref()
                 .is_some_and(|code| word.eq_ignore_ascii_case(code))
         };
-        let always = match words[..] {
-            [word] if is_code(word) => Some(None),
-            [word, ALWAYS] if is_code(word) => Some(Some(tool)),
-            _ => None,
-        };
-        if let Some(always) = always {
-            let answer = Answer::Approved { by };
-            return Some(Answered { id, answer, always });
+        if let [word] | [word, ALWAYS] = words[..]
+            && is_code(word)
+        {
+            return Some(Answered {
+                id,
+                answer: Answer::Approved { by },
+                always: (words.len() == 2).then_some(tool),
+            });
         }
         let reason = match line.to_lowercase().as_str() {
             "" | "n" | "no" => String::new(),

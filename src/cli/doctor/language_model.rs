@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::Url;
 use reqwest::blocking::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use super::Check;
 use crate::cli::llm::LlmArgs;
 use crate::llm::provider::WORDS;
 use crate::printable::{counted, excerpt, line};
-use crate::tls::{blocking_client, root_cause};
+use crate::tls::{blocking_client, is_loopback, root_cause};
 
 /// Longest wait for an answer. A server that lists its models has it at hand.
 const WAIT: Duration = Duration::from_secs(5);
@@ -139,10 +140,7 @@ impl<'a> Server<'a> {
     fn new(llm: &'a LlmArgs) -> Result<Self, Problem> {
         let url = llm.base_url().unwrap_or_default().trim_end_matches('/');
         let mut client = blocking_client().timeout(WAIT);
-        if ["://127.0.0.1", "://localhost", "://[::1]"]
-            .iter()
-            .any(|host| url.contains(host))
-        {
+        if Url::parse(url).is_ok_and(|url| is_loopback(&url)) {
             client = client.no_proxy();
         }
         let client = client

@@ -64,10 +64,9 @@ pub async fn answer(
     {
         return Err(unknown_answer(id).into());
     }
-    let mut asked = Question::new(question.text.clone()).asked_by(sender.grant.sender());
-    if let Some(tools) = tools {
-        asked = asked.limited_to(tools);
-    }
+    let asked = Question::new(question.text.clone())
+        .asked_by(sender.grant.sender())
+        .limited_to(tools);
     let run = start(app, &sender.grant, asked, conversation).await?;
     let created_s = (unix_ms(SystemTime::now()) / 1000).unsigned_abs();
     let answering = Answering {

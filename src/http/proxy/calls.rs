@@ -18,19 +18,24 @@ use crate::http::profiles::OpenProfile;
 use crate::http::registry::OpenCatalog;
 use crate::keys::Scope;
 use crate::mcp::Pool;
-use crate::proxy::ToolCaller;
+use crate::proxy::{Proxy, ToolCaller};
 use crate::tools::{Arguments, ErrorCode, ToolResult};
 
-/// What calls the tools of this catalog for the sender of a request, or those of a profile of it.
+/// What calls the tools of this catalog for the sender of a request, or those of a profile of it;
+/// `None` where the server calls none.
 ///
 /// # Errors
 /// 503 while the server starts.
 pub fn caller(
     app: &App,
+    proxy: &Proxy,
     grant: &Grant,
     catalog: Arc<OpenCatalog>,
     profile: Option<&OpenProfile>,
-) -> ApiResult<Arc<dyn ToolCaller>> {
+) -> ApiResult<Option<Arc<dyn ToolCaller>>> {
+    if !proxy.config().calls_tools {
+        return Ok(None);
+    }
     let caller = Caller {
         classes: profile.and_then(|open| open.profile.classes().cloned()),
         who: grant.sender(),
@@ -39,13 +44,13 @@ pub fn caller(
         only_reads: grant.allows(Scope::Call).is_err(),
         ..Caller::default()
     };
-    Ok(Arc::new(GatedCaller {
+    Ok(Some(Arc::new(GatedCaller {
         gate: Arc::clone(app.gate.get().ok_or_else(not_ready)?),
         pool: app.pool_of(&catalog).cloned(),
         directory: TrialDirectory::of(app, catalog),
         app: app.clone(),
         caller,
-    }))
+    })))
 }
 
 struct GatedCaller {

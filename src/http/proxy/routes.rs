@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderMap, Method, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
 
@@ -63,20 +63,32 @@ pub fn below_other_bases() -> Router<App> {
     router.layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
 }
 
-/// The answer to a path of a provider's API that is no route here, as that provider tells its
-/// errors; `None` for any other path.
-pub fn no_route(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Response> {
+/// The answer to a path of a provider's API that is no route here, or to a method that the route
+/// does not have, as that provider tells its errors; `None` for any other path.
+pub fn not_served(
+    app: &App,
+    status: StatusCode,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Option<Response> {
     if !serves_models(app) {
         return None;
     }
     let dialect = dialect_of(uri.path(), headers)?;
     let path = excerpt(uri.path(), MAX_PATH_CHARS);
-    let message = format!(
-        "{method} {path} is no route of this server; of the providers' APIs it has {ROUTES}. Ask the provider \
-         itself for others"
-    );
-    let problem = Problem::Failure(Failure::new(404, "not_found", message));
-    Some(problem.into_response(dialect))
+    let failure = if status == StatusCode::METHOD_NOT_ALLOWED {
+        let message =
+            format!("{path} does not support {method}; the Allow header lists what it supports");
+        Failure::new(405, "method_not_allowed", message)
+    } else {
+        let message = format!(
+            "{method} {path} is no route of this server; of the providers' APIs it has {ROUTES}. Ask the provider \
+             itself for others"
+        );
+        Failure::new(404, "not_found", message)
+    };
+    Some(Problem::Failure(failure).into_response(dialect))
 }
 
 /// The API that such a path belongs to.

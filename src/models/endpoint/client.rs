@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Unusable, excerpt};
 use crate::config::{ApiKey, EndpointSettings, masked};
-use crate::tls::root_cause;
+use crate::tls::{is_loopback, root_cause};
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ impl Client {
             // A redirect would take texts and key to another address.
             .redirect(Policy::none());
         // A model on this machine is reached directly, even if the environment sets a proxy.
-        if matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
+        if is_loopback(&url) {
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|error| root_cause(&error))?;

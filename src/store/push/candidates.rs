@@ -19,7 +19,7 @@ use super::write::{is_same, vector_text};
 use crate::store::error::StoreError;
 use crate::store::row::{State, text, tool};
 use crate::store::vectors::opened;
-use crate::store::{READ_LIMIT, SharedStore, within};
+use crate::store::{BEGIN_READING, READ_LIMIT, SharedStore, within};
 
 /// Texts of a query, clauses included, for which tools are looked for.
 const MAX_TEXTS: usize = 12;
@@ -210,8 +210,7 @@ impl SharedStore {
     }
 
     async fn begin_search(&self) -> Result<sqlx::Transaction<'_, Postgres>, StoreError> {
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        let mut transaction = self.pool.begin_with(begin).await?;
+        let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
         use_extensions(&mut transaction).await?;
         sqlx::query(
             "SELECT set_config('hnsw.iterative_scan', 'strict_order', true),
@@ -369,7 +368,7 @@ impl SharedStore {
 }
 
 /// It only read, so a failure to end it loses nothing.
-async fn end(transaction: sqlx::Transaction<'_, Postgres>) {
+pub(super) async fn end(transaction: sqlx::Transaction<'_, Postgres>) {
     let _ = transaction.rollback().await;
 }
 

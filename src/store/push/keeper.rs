@@ -17,7 +17,7 @@ use toolscout_index::{Embedder, Settings, Tool};
 use super::tables::{KeptEmbedder, Tables, execute, install_extensions, prepare_to_keep};
 use super::write::{PushedWriter, is_same, put_vectors};
 use crate::store::error::StoreError;
-use crate::store::row::{parse_settings, text, tool};
+use crate::store::row::{parse_settings, text, tool_of};
 use crate::store::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 
 /// How often a node looks for catalogs to push down, and for tools to embed.
@@ -31,10 +31,10 @@ const MAX_EMBEDDERS: usize = 8;
 /// The first part of the number of the lock that a keeper holds; the second is the catalog's.
 const LOCK: i32 = 0x7075_7368;
 
-/// When a catalog was last looked at, its generation then, and since when it has that.
+/// When a catalog was last looked at, and since when it has had about as many tools.
 struct Look {
     at: Instant,
-    generation: i64,
+    tools: i64,
     since: Instant,
 }
 
@@ -50,7 +50,8 @@ struct Kept {
 
 /// How far a catalog is.
 struct Progress {
-    generation: i64,
+    /// Those that are in its tables.
+    tools: i64,
     is_pushed_down: bool,
     /// False where it is to have no tables.
     is_wanted: bool,
@@ -182,8 +183,8 @@ impl SharedStore {
         }
         let kept_embedders = kept.register(connection).await?;
         let complete = self.embed_missing(connection, &kept, &kept_embedders).await;
-        // Vectors are indexed once the catalog rests: an index takes far longer to grow than to be made.
-        let is_at_rest = is_at_rest(looks, catalog, progress.generation);
+        // Vectors are indexed when no more are loaded: an index takes far longer to grow than to be made.
+        let is_at_rest = is_at_rest(looks, catalog, progress.tools);
         if !progress.is_pushed_down || is_at_rest {
             kept.create_indexes(connection, &kept_embedders).await?;
         }
@@ -201,7 +202,7 @@ impl SharedStore {
         tables: Tables,
     ) -> Result<Option<(Settings, Progress)>, StoreError> {
         let row = sqlx::query(
-            "SELECT generation, settings, is_pushed_down, stamp, filled_to,
+            "SELECT coalesce(pushed_catalogs.tools, 0) AS pushed, settings, is_pushed_down, stamp, filled_to,
                     coalesce(push_down, stamp IS NOT NULL OR catalogs.tools > $2) AS is_wanted
              FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE id = $1",
         )
@@ -211,7 +212,7 @@ impl SharedStore {
         .await?;
         let Some(row) = row else { return Ok(None) };
         let progress = Progress {
-            generation: row.try_get("generation")?,
+            tools: row.try_get("pushed")?,
             is_pushed_down: row.try_get("is_pushed_down")?,
             is_wanted: row.try_get("is_wanted")?,
             stamp: row.try_get("stamp")?,
@@ -233,12 +234,23 @@ impl SharedStore {
             .bind(tables.catalog)
             .execute(&mut *transaction)
             .await?;
-        sqlx::query("UPDATE catalogs SET is_pushed_down = false WHERE id = $1")
-            .bind(tables.catalog)
-            .execute(&mut *transaction)
-            .await?;
-        self.announce(&mut transaction, "catalogs").await?;
+        self.mark(&mut transaction, tables, false).await?;
         Ok(transaction.commit().await?)
+    }
+
+    /// Tells nodes where the tools of a catalog are looked for from now on.
+    async fn mark(
+        &self,
+        connection: &mut PgConnection,
+        tables: Tables,
+        is_pushed_down: bool,
+    ) -> Result<(), StoreError> {
+        sqlx::query("UPDATE catalogs SET is_pushed_down = $2 WHERE id = $1")
+            .bind(tables.catalog)
+            .bind(is_pushed_down)
+            .execute(&mut *connection)
+            .await?;
+        self.announce(connection, "catalogs").await
     }
 
     async fn set_pushed_down(
@@ -247,11 +259,7 @@ impl SharedStore {
         tables: Tables,
     ) -> Result<(), StoreError> {
         let mut transaction = connection.begin().await?;
-        sqlx::query("UPDATE catalogs SET is_pushed_down = true WHERE id = $1")
-            .bind(tables.catalog)
-            .execute(&mut *transaction)
-            .await?;
-        self.announce(&mut transaction, "catalogs").await?;
+        self.mark(&mut transaction, tables, true).await?;
         transaction.commit().await?;
         tracing::info!(
             catalog = tables.catalog,
@@ -334,16 +342,16 @@ impl SharedStore {
     }
 }
 
-/// Notes that a catalog was looked at. True if it has had this generation for a while.
-fn is_at_rest(looks: &mut Looks, catalog: i64, generation: i64) -> bool {
+/// Notes that a catalog was looked at. True if it has had about as many tools for a while.
+fn is_at_rest(looks: &mut Looks, catalog: i64, tools: i64) -> bool {
     let now = Instant::now();
-    let former = looks
+    let same = looks
         .get(&catalog)
-        .filter(|look| look.generation == generation);
-    let since = former.map_or(now, |look| look.since);
+        .filter(|look| (tools - look.tools).abs() <= look.tools / 100);
+    let (tools, since) = same.map_or((tools, now), |look| (look.tools, look.since));
     let look = Look {
         at: now,
-        generation,
+        tools,
         since,
     };
     looks.insert(catalog, look);
@@ -409,8 +417,7 @@ impl Kept {
         .await?;
         let mut tools = Vec::with_capacity(rows.len());
         for row in rows {
-            let (id, json): (String, String) = (row.try_get("id")?, row.try_get("json")?);
-            tools.push(tool(&id, &json, row.try_get("hash")?)?);
+            tools.push(tool_of(&row)?);
         }
         let last = tools.last().map(|tool| tool.id.to_string());
         let writer =
@@ -552,12 +559,10 @@ async fn missing(
         .await?;
     let mut missing = Vec::with_capacity(rows.len());
     for row in rows {
-        let (id, json): (String, String) = (row.try_get("id")?, row.try_get("json")?);
-        let hash: Vec<u8> = row.try_get("hash")?;
         missing.push(Missing {
             key: row.try_get("key")?,
-            tool: tool(&id, &json, hash.clone())?,
-            hash,
+            tool: tool_of(&row)?,
+            hash: row.try_get("hash")?,
         });
     }
     Ok(missing)

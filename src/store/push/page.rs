@@ -3,11 +3,11 @@
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 use toolscout_index::{Filter, Tool, ToolId};
 
-use super::candidates::Passing;
+use super::candidates::{Passing, end};
 use super::tables::Tables;
 use crate::store::error::StoreError;
-use crate::store::row::{text, tool, tool_id};
-use crate::store::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use crate::store::row::{text, tool_id, tool_of};
+use crate::store::{BEGIN_READING, READ_LIMIT, SharedStore, WRITE_LIMIT};
 
 /// A page ends early when its tools reach this size. It has at least one tool.
 const MAX_PAGE_BYTES: i64 = 8 << 20;
@@ -68,8 +68,7 @@ impl SharedStore {
     }
 
     async fn read_page(&self, tables: Tables, page: &PageOf) -> Result<ListedTools, StoreError> {
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        let mut transaction = self.pool.begin_with(begin).await?;
+        let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
         let (total, generation) = head(&mut transaction, tables).await?;
         // One more than the page has says whether there is another.
         let sql = format!(
@@ -100,11 +99,9 @@ impl SharedStore {
         let found: i64 = rows.first().map_or(Ok(0), |row| row.try_get("found"))?;
         let mut tools = Vec::with_capacity(rows.len());
         for row in rows.iter().take(page.limit) {
-            let (id, json): (String, String) = (row.try_get("id")?, row.try_get("json")?);
-            tools.push(tool(&id, &json, row.try_get("hash")?)?);
+            tools.push(tool_of(row)?);
         }
-        // It only read.
-        let _ = transaction.rollback().await;
+        end(transaction).await;
         Ok(ListedTools {
             has_more: found as usize > tools.len(),
             tools,
@@ -123,16 +120,13 @@ impl SharedStore {
             return Ok(None);
         }
         let read = async {
-            let sql =
-                "SELECT hash, json FROM tools WHERE catalog = $1 AND id = $2 AND json IS NOT NULL";
+            let sql = "SELECT id, hash, json FROM tools WHERE catalog = $1 AND id = $2 AND json IS NOT NULL";
             let row = sqlx::query(sql)
                 .bind(catalog)
                 .bind(id.as_str())
                 .fetch_optional(&self.pool)
                 .await?;
-            let Some(row) = row else { return Ok(None) };
-            let json: String = row.try_get("json")?;
-            Ok(Some(tool(id.as_str(), &json, row.try_get("hash")?)?))
+            row.as_ref().map(tool_of).transpose()
         };
         self.ask(READ_LIMIT, read).await
     }

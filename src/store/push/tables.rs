@@ -245,7 +245,14 @@ pub async fn prepare_to_keep(connection: &mut PgConnection) -> Result<(), StoreE
     used.execute(&mut *connection).await?;
     execute(
         connection,
-        "SET statement_timeout = 0; SET lock_timeout = '60s'; SET maintenance_work_mem = '512MB'"
+        "SET statement_timeout = 0; SET lock_timeout = '60s'".to_owned(),
+    )
+    .await?;
+    // An index of vectors that does not fit takes many times as long to make. A server may have more.
+    execute(
+        connection,
+        "SELECT set_config('maintenance_work_mem', '512MB', false)
+         FROM pg_settings WHERE name = 'maintenance_work_mem' AND setting::bigint < 512 * 1024"
             .to_owned(),
     )
     .await

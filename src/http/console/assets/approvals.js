@@ -2,8 +2,8 @@
 
 import { call, isAbort, pause } from "./api.js";
 import { argumentsView } from "./arguments.js";
-import { announce, h, icon, replace, skeleton } from "./dom.js";
-import { gateView } from "./gate.js";
+import { announce, h, replace, skeleton } from "./dom.js";
+import { decisionView, gateView } from "./gate.js";
 import { notShown } from "./panels.js";
 import { counted, foreign, long, oneLine } from "./text.js";
 
@@ -65,24 +65,10 @@ class ApprovalsView {
   }
 
   card(one) {
-    const reason = h("input", { type: "text", placeholder: "Reason, for the model", "aria-label": "Reason of a refusal", autocomplete: "off", maxlength: 2000 });
-    const failed = h("p", { class: "notice error", role: "alert", hidden: true });
-    const buttons = [
-      h("button", { type: "button", class: "primary", onclick: () => decide(true) }, icon("check"), "Approve"),
-      h("button", { type: "button", onclick: () => decide(false) }, "Refuse"),
-    ];
-    const decide = async (approve) => {
-      for (const button of buttons) button.disabled = true;
-      failed.hidden = true;
-      try {
-        await call(`v1/approvals/${encodeURIComponent(one.id)}`, { method: "POST", json: { approve, reason: approve ? "" : reason.value } });
-        announce(approve ? "Approved" : "Refused");
-        this.cards.get(one.id)?.remove();
-      } catch (error) {
-        for (const button of buttons) button.disabled = false;
-        failed.hidden = false;
-        replace(failed, foreign(error.message));
-      }
+    const decide = async (approve, reason) => {
+      await call(`v1/approvals/${encodeURIComponent(one.id)}`, { method: "POST", json: { approve, reason } });
+      announce(approve ? "Approved" : "Refused");
+      this.cards.get(one.id)?.remove();
     };
     const by = [one.owner, one.client].filter(Boolean).join(", ");
     return h("article", { class: "card call", "data-state": "asks", "aria-label": `Call of ${oneLine(one.tool, 80)}` },
@@ -90,6 +76,6 @@ class ApprovalsView {
       h("div", { class: "call-gate" }, gateView({ class: one.class, decision: "ask", rule: one.rule })),
       one.description && h("div", { class: "muted" }, long(one.description)),
       argumentsView(one.arguments, one.arguments, one.changes ?? [], { isWhole: true }),
-      h("div", { class: "approval" }, h("div", { class: "approval-buttons" }, buttons, reason), failed));
+      decisionView(decide));
   }
 }

@@ -2,8 +2,8 @@
 
 import { call as ask } from "./api.js";
 import { argumentsView, changed } from "./arguments.js";
-import { announce, h, icon, replace } from "./dom.js";
-import { gateView, pretty } from "./gate.js";
+import { announce, h, replace } from "./dom.js";
+import { decisionView, gateView, pretty } from "./gate.js";
 import { count, foreign, long, oneLine } from "./text.js";
 
 const STATES = { runs: "running", asks: "waits for you", ok: "done", error: "failed", ended: "cut off" };
@@ -43,30 +43,15 @@ export class ToolCall {
     this.setState("asks");
     replace(this.gate, gateView({ class: event.class, decision: "ask", rule: event.rule }));
     replace(this.arguments, argumentsView(this.given, event.arguments, event.changes ?? [], { isWhole: true }));
-    const reason = h("input", { type: "text", placeholder: "Reason, for the model", "aria-label": "Reason of a refusal", autocomplete: "off", maxlength: 2000 });
     const left = h("span", { class: "muted number" });
-    const failed = h("p", { class: "notice error", role: "alert", hidden: true });
-    const buttons = [
-      h("button", { type: "button", class: "primary", onclick: () => decide(true) }, icon("check"), "Approve"),
-      h("button", { type: "button", onclick: () => decide(false) }, "Refuse"),
-    ];
-    const decide = async (approve) => {
-      for (const button of buttons) button.disabled = true;
-      failed.hidden = true;
-      try {
-        await ask("v1/agent/approve", { method: "POST", json: { id: event.id, approve, reason: approve ? "" : reason.value } });
-        this.decided(approve ? "Approved; the call is made." : "Refused.");
-      } catch (error) {
-        if (this.status !== "asks") return;
-        for (const button of buttons) button.disabled = false;
-        failed.hidden = false;
-        replace(failed, foreign(error.message));
-      }
+    const decide = async (approve, reason) => {
+      await ask("v1/agent/approve", { method: "POST", json: { id: event.id, approve, reason } });
+      this.decided(approve ? "Approved; the call is made." : "Refused.");
     };
     replace(this.question, h("div", { class: "approval-question" },
       h("p", {}, h("b", {}, "May this call be made? "), "It is sent exactly as it stands here, to ", h("code", {}, foreign(event.tool)), "."),
       event.description && h("div", { class: "muted" }, long(event.description))));
-    replace(this.approval, h("div", { class: "approval" }, h("div", { class: "approval-buttons" }, buttons, reason, left), failed));
+    replace(this.approval, decisionView(decide, { isOpen: () => this.status === "asks", beside: left }));
     this.countDown(left, Date.now() + event.expires_in_ms);
     announce(`${oneLine(event.tool, 80)} waits for your approval`);
   }

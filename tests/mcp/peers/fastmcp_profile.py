@@ -1,0 +1,42 @@
+"""Speaks to a profile of toolscout with FastMCP's client, whose person says yes, and prints what it saw as a line of JSON.
+
+    fastmcp_profile.py URL KEY OWN OTHER
+
+OWN is a server of the profile, OTHER one outside of it.
+"""
+
+import asyncio
+import json
+import sys
+
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+
+
+async def main(url, key, own, other):
+    asked = []
+
+    async def says_yes(message, response_type, params, context):
+        asked.append(message)
+        return {"approve": True}
+
+    transport = StreamableHttpTransport(url=url, headers={"Authorization": f"Bearer {key}"})
+    async with Client(transport, elicitation_handler=says_yes) as client:
+
+        async def text(name, arguments):
+            return (await client.call_tool(name, arguments, raise_on_error=False)).content[0].text
+
+        echo = {"text": f"hello {own}"}
+        report = {
+            "listed": [[tool.name, tool.description] for tool in await client.list_tools()],
+            "servers": await text("list_tools", {}),
+            "found": await text("tool_search", {"query": "says it again", "limit": 20}),
+            "called": await text("call_tool", {"name": f"{own}/echo", "arguments": echo}),
+            "other": await text("call_tool", {"name": f"{other}/echo", "arguments": echo}),
+            "missing": await text("call_tool", {"name": "none/echo", "arguments": echo}),
+            "asked": len(asked),
+        }
+    print(json.dumps(report))
+
+
+asyncio.run(main(*sys.argv[1:]))
