@@ -1,7 +1,7 @@
 //! The command line: one file per verb. Each parses its arguments, calls the library and prints.
 //!
 //! To add a verb: a file `cli/<verb>.rs` with `Args` and `Args::run`, a variant of `Verb`, and an
-//! arm in [`Cli::run`].
+//! arm in `Cli::run`.
 //!
 //! Data goes to stdout; warnings, logs and progress go to stderr. The exit code is 0 for success, 1
 //! for an error and 2 for a command line that cannot be parsed.

@@ -287,7 +287,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+            serde_json::from_str::<Value>(&text).unwrap(),
             value
         );
     }
