@@ -235,7 +235,10 @@ impl Catalog {
         explain=false, fold_duplicates=false, whole=false, ranker=true, budget_ms=None, min_confidence=None,
         min_score=None, fusion=None, dense_weight=None,
     ))]
-    #[allow(clippy::too_many_arguments)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are keyword arguments in Python"
+    )]
     fn search(
         &self,
         py: Python<'_>,

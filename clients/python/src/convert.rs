@@ -6,7 +6,7 @@ use pyo3::types::PyString;
 use serde::Serialize;
 use toolscout_index::ToolId;
 
-use crate::errors::error;
+use crate::errors::{OrRaise, error};
 
 /// The dicts, lists and values that this is in JSON.
 pub fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
@@ -38,7 +38,6 @@ pub fn quoted(py: Python<'_>, text: &str) -> String {
 /// # Errors
 /// `invalid_tool`.
 pub fn tool_id(py: Python<'_>, text: &str) -> PyResult<ToolId> {
-    use crate::errors::OrRaise;
     ToolId::parse(text).or_raise(py)
 }
 

@@ -67,7 +67,3 @@ def _api_error(code: str, message: str, fields: dict[str, object]) -> ApiError:
 
 class ConnectionFailedError(Error):
     """No answer of the server, however often it was asked."""
-
-    def __init__(self, code: str, message: str) -> None:
-        """Make an error about the connection."""
-        super().__init__(code, message)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypedDict, final, overload
 
@@ -255,7 +256,7 @@ class Catalog:
     @property
     def name(self) -> str: ...
     @property
-    def path(self) -> os.PathLike[str]: ...
+    def path(self) -> Path: ...
     @property
     def closed(self) -> bool: ...
     @property
