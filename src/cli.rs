@@ -1,7 +1,7 @@
 //! The command line: one file per verb. Each parses its arguments, calls the library and prints.
 //!
 //! To add a verb: a file `cli/<verb>.rs` with `Args` and `Args::run`, a variant of `Verb`, and an
-//! arm in [`Cli::run`].
+//! arm in `Cli::run`.
 //!
 //! Data goes to stdout; warnings, logs and progress go to stderr. The exit code is 0 for success, 1
 //! for an error and 2 for a command line that cannot be parsed.
@@ -10,7 +10,7 @@ mod browser;
 mod context;
 mod exit;
 mod globals;
-mod input;
+pub mod input;
 mod interrupt;
 mod llm;
 mod logging;
@@ -50,6 +50,9 @@ mod tune;
 mod ui;
 mod words;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -57,7 +60,16 @@ use context::Context;
 use exit::UsageError;
 use globals::Globals;
 
-pub use exit::{Outcome, report};
+pub use exit::Outcome;
+
+/// Runs a command line, which begins with the program's name, and returns the exit code. `program` is
+/// the file that starts this program again, where it is not that of the process.
+pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Option<PathBuf>) -> u8 {
+    match Cli::parse_from(arguments).run(program) {
+        Ok(outcome) => outcome.code(),
+        Err(error) => exit::report(&error),
+    }
+}
 
 /// Finds the right tool: a search engine over large tool catalogs.
 #[derive(Debug, Parser)]
@@ -170,8 +182,8 @@ impl Cli {
     /// Runs the verb.
     ///
     /// # Errors
-    /// Every error that kept the verb from finishing, to be printed with [`report`].
-    pub fn run(self) -> Result<Outcome> {
+    /// Every error that kept the verb from finishing.
+    fn run(self, program: Option<PathBuf>) -> Result<Outcome> {
         let Cli { globals, verb } = self;
         if globals.embedders().len() > 1 && !matches!(verb, Verb::Eval(_)) {
             let message = "--embedder names several with commas, which only `eval` compares; use + for several together";
@@ -187,6 +199,7 @@ impl Cli {
         let is_local = verb.is_about_catalogs();
         let context = || {
             let mut context = Context::new(globals)?;
+            context.program = program;
             // It measures folders, whatever the catalog of the settings is embedded by.
             if is_eval {
                 context.use_general_embedder();

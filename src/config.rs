@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use directories::ProjectDirs;
 use serde::{Deserialize, Serialize};
-use toolscout_index::SearchOptions;
+use toolscout_index::{DataDir, SearchOptions};
 
 pub use address::masked;
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
@@ -213,6 +213,16 @@ impl Settings {
         };
         settings.validate()?;
         Ok(settings)
+    }
+
+    /// The embedders that the catalog of the settings names, unless a flag names others.
+    pub fn embedder_of_catalog(&self) -> Option<EmbedderKind> {
+        if self.is_embedder_forced {
+            return None;
+        }
+        // A catalog that cannot be read is reported by whoever opens it.
+        let own = DataDir::new(&self.data).settings(&self.catalog).ok()?;
+        own.embedder?.parse().ok()
     }
 
     fn validate(&self) -> Result<()> {

@@ -1,14 +1,9 @@
-//! The `toolscout` program: parse, run, exit.
+//! The `toolscout` program.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use toolscout::cli::{self, Cli};
+use toolscout::cli;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.run() {
-        Ok(outcome) => outcome.into(),
-        Err(error) => cli::report(&error),
-    }
+    ExitCode::from(cli::main(std::env::args_os(), None))
 }

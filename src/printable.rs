@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Longest name that is shown, in characters. Providers allow 64, and an id also contains the
@@ -34,6 +36,14 @@ pub(crate) fn counted(number: impl TryInto<u64>, noun: &str) -> String {
         _ if noun.ends_with(['s', 'x']) || noun.ends_with("ch") => format!("{number} {noun}es"),
         _ => format!("{number} {noun}s"),
     }
+}
+
+/// A value as JSON whose single floats are written as answers over HTTP have them: 0.1 and not
+/// 0.10000000149011612, which the same float is in double precision.
+pub fn short_floats(value: &impl Serialize) -> Value {
+    // As text first, where the shortest one that stands for the float is chosen.
+    let text = serde_json::to_string(value).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// The text on one line. All whitespace becomes spaces; control, reordering and invisible
@@ -220,6 +230,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn single_floats_are_short() {
+        assert_eq!(short_floats(&[0.1_f32, 0.0]).to_string(), "[0.1,0.0]");
+    }
+
+    #[test]
     fn nouns_get_their_plural() {
         for (number, noun, expected) in [
             (0, "tool", "0 tools"),
@@ -272,7 +287,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+            serde_json::from_str::<Value>(&text).unwrap(),
             value
         );
     }

@@ -1,7 +1,7 @@
 """Registers two tools, finds the right one, and says that it was used.
 
-    pip install httpx
-    python search_tools.py [URL]
+pip install httpx
+python search_tools.py [URL]
 """
 
 import os
@@ -34,6 +34,7 @@ TOOLS = [
 
 
 def main() -> None:
+    """Register, search and report."""
     url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:7700"
     key = os.environ.get("TOOLSCOUT_KEY")
     headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -347,6 +347,31 @@ impl Error {
         }
     }
 
+    /// Names the kind of error for programs. A code keeps its meaning over versions.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::InvalidTool { .. } => "invalid_tool",
+            Error::Parse { .. } => "unreadable_tools",
+            Error::DuplicateTool { .. } => "duplicate_tool",
+            Error::InvalidCatalogName { .. } => "invalid_catalog_name",
+            Error::UnknownCatalog { .. } => "unknown_catalog",
+            Error::Locked { .. } => "catalog_locked",
+            Error::Followed { .. } => "catalog_followed",
+            Error::InvalidQuery(_) | Error::UnknownName { .. } | Error::InvalidMemoryEntry(_) => {
+                "invalid_query"
+            }
+            Error::InvalidEnrichment(_) => "invalid_enrichment",
+            Error::InvalidOwnerWords { .. } => "invalid_words",
+            Error::InvalidSetting(_) => "invalid_settings",
+            Error::DimensionMismatch { .. } | Error::Embedder { .. } => "embedder_failed",
+            Error::Store { .. } => "store_unusable",
+            Error::Memory { .. } => "memory_unusable",
+            Error::Derived { .. } => "index_unusable",
+            Error::Ranker { .. } => "ranker_unusable",
+            Error::Io { .. } => "io_failed",
+        }
+    }
+
     /// True where a file or its folder may not be read or written: another data directory would
     /// help.
     pub fn is_permission_denied(&self) -> bool {

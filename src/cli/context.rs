@@ -26,6 +26,8 @@ pub struct Context {
     pub settings: Settings,
     /// The embedders of catalogs that name none.
     pub general_embedder: EmbedderKind,
+    /// The file that starts this program again, where it is not that of the process.
+    pub program: Option<PathBuf>,
     /// Prints results.
     pub printer: Printer,
     /// Loaded on first use and once: loading a model takes a third of a second.
@@ -50,10 +52,11 @@ impl Context {
             std::env::var_os(name)
         })?;
         let general_embedder = settings.embedder.clone();
-        if let Some(kind) = embedder_of_catalog(&settings) {
+        if let Some(kind) = settings.embedder_of_catalog() {
             settings.embedder = kind;
         }
         let context = Context {
+            program: None,
             printer: Printer::new(globals.output()),
             globals,
             settings,
@@ -84,8 +87,10 @@ impl Context {
     /// are loaded.
     pub fn use_catalog(&mut self, name: &str) {
         name.clone_into(&mut self.settings.catalog);
-        self.settings.embedder =
-            embedder_of_catalog(&self.settings).unwrap_or_else(|| self.general_embedder.clone());
+        self.settings.embedder = self
+            .settings
+            .embedder_of_catalog()
+            .unwrap_or_else(|| self.general_embedder.clone());
     }
 
     /// The directory of the catalogs.
@@ -227,18 +232,6 @@ impl Context {
             Legs::All => self.loaded().options(),
         }
     }
-}
-
-/// The embedders that the catalog of the settings names, unless a flag names others.
-fn embedder_of_catalog(settings: &Settings) -> Option<EmbedderKind> {
-    if settings.is_embedder_forced {
-        return None;
-    }
-    // A catalog that cannot be read is reported by whoever opens it.
-    let own = DataDir::new(&settings.data)
-        .settings(&settings.catalog)
-        .ok()?;
-    own.embedder?.parse().ok()
 }
 
 /// The message about a server without tools, with similar names.

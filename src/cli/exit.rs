@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::process::ExitCode;
 
 use toolscout_index::{DataDir, Error};
 
@@ -19,11 +18,12 @@ pub enum Outcome {
     Failure,
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Success => ExitCode::SUCCESS,
-            Outcome::Failure => ExitCode::from(1),
+impl Outcome {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Outcome::Success => 0,
+            Outcome::Failure => 1,
         }
     }
 }
@@ -44,9 +44,9 @@ impl std::error::Error for UsageError {}
 ///
 /// A reader that closes its end of the pipe early (`toolscout list | head`) is not an error: the
 /// program ends silently with 0.
-pub fn report(error: &anyhow::Error) -> ExitCode {
+pub fn report(error: &anyhow::Error) -> u8 {
     if error.chain().any(is_broken_pipe) {
-        return ExitCode::SUCCESS;
+        return 0;
     }
     // Further lines are indented, so that text from outside cannot imitate another message.
     let message = error_message(error).replace('\n', "\n  ");
@@ -56,7 +56,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         .map(next_step)
         .unwrap_or_default();
     print_stderr(format_args!("error: {message}{step}"));
-    ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+    if error.is::<UsageError>() { 2 } else { 1 }
 }
 
 /// An error of the engine with its next step.

@@ -317,7 +317,7 @@ impl Answer<'_> {
             "embedders": embedders,
             "degraded": degraded.as_ref().map(hints::degraded_json),
             "no_match": no_match,
-            "confidence": self.results.confidence,
+            "confidence": printable::short_floats(&self.results.confidence),
             "took_ms": {
                 "open": self.opened.as_secs_f64() * 1e3,
                 "embed": timings.embed_ms,
@@ -341,7 +341,7 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
         "server": hit.id.server(),
         "title": hit.tool.title,
         "description": hit.tool.shown_description(),
-        "score": hit.score,
+        "score": printable::short_floats(&hit.score),
         "matched_queries": hit.matched_queries,
     });
     if let Some(need) = &hit.serves {
@@ -351,7 +351,7 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
         json["also_on"] = json!(hit.also_on);
     }
     if let Some(explain) = &hit.explain {
-        json["explain"] = json!(explain);
+        json["explain"] = printable::short_floats(explain);
     }
     json
 }

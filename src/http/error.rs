@@ -188,32 +188,23 @@ impl ApiError {
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
+        let code = error.code();
         match error {
-            Error::InvalidTool { .. } => ApiError::unprocessable("invalid_tool", error.to_string()),
-            Error::DuplicateTool { .. } => {
-                ApiError::unprocessable("duplicate_tool", error.to_string())
+            Error::InvalidTool { .. }
+            | Error::DuplicateTool { .. }
+            | Error::InvalidQuery(_)
+            | Error::UnknownName { .. }
+            | Error::InvalidMemoryEntry(_)
+            | Error::InvalidSetting(_)
+            | Error::InvalidOwnerWords { .. }
+            | Error::InvalidCatalogName { .. } => ApiError::unprocessable(code, error.to_string()),
+            Error::Parse { .. } => {
+                ApiError::invalid(StatusCode::BAD_REQUEST, code, error.to_string())
             }
-            Error::InvalidQuery(_) | Error::UnknownName { .. } | Error::InvalidMemoryEntry(_) => {
-                ApiError::unprocessable("invalid_query", error.to_string())
-            }
-            Error::InvalidSetting(_) => {
-                ApiError::unprocessable("invalid_settings", error.to_string())
-            }
-            Error::InvalidOwnerWords { .. } => {
-                ApiError::unprocessable("invalid_words", error.to_string())
-            }
-            Error::InvalidCatalogName { .. } => {
-                ApiError::unprocessable("invalid_catalog_name", error.to_string())
-            }
-            Error::Parse { .. } => ApiError::invalid(
-                StatusCode::BAD_REQUEST,
-                "unreadable_tools",
-                error.to_string(),
-            ),
             Error::UnknownCatalog { name, .. } => unknown_catalog(&name),
             Error::Locked { .. } => ApiError::busy(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "catalog_locked",
+                code,
                 "another process is writing to this catalog; try again later (searches are not affected)",
             ),
             Error::Embedder { .. } | Error::DimensionMismatch { .. } => {

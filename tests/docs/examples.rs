@@ -98,16 +98,20 @@ fn every_drop_in_example_is_on_its_page() {
 /// The texts of the clients with this extension, by path from the root.
 fn clients(extension: &str) -> BTreeMap<String, String> {
     let mut texts = BTreeMap::new();
-    for folder in ["", "drop-in/"].map(|within| format!("clients/{within}")) {
-        for language in ["python", "typescript"] {
-            let folder = format!("{folder}{language}");
-            for entry in fs::read_dir(page::root().join(&folder)).expect("a folder of clients") {
-                let path = entry.expect("an entry").path();
-                if path.extension().is_some_and(|found| found == extension) {
-                    let file = path.file_name().expect("a name").to_string_lossy();
-                    let text = fs::read_to_string(&path).expect("a client");
-                    texts.insert(format!("{folder}/{file}"), text);
-                }
+    let folders = [
+        "clients/python",
+        "clients/python/examples",
+        "clients/typescript",
+        "clients/drop-in/python",
+        "clients/drop-in/typescript",
+    ];
+    for folder in folders {
+        for entry in fs::read_dir(page::root().join(folder)).expect("a folder of clients") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|found| found == extension) {
+                let file = path.file_name().expect("a name").to_string_lossy();
+                let text = fs::read_to_string(&path).expect("a client");
+                texts.insert(format!("{folder}/{file}"), text);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 38] = [
+const VERBS: [&str; 39] = [
     "add",
     "sync",
     "embed",

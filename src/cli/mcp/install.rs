@@ -72,7 +72,10 @@ impl Args {
         if let Some(url) = &self.url {
             return Ok(Endpoint::Http { url: url.clone() });
         }
-        let command = std::env::current_exe().context("find the path of this program")?;
+        let command = match &context.program {
+            Some(program) => program.clone(),
+            None => std::env::current_exe().context("find the path of this program")?,
+        };
         let mut args = context.globals.to_args();
         args.push("mcp".to_owned());
         args.extend(checked(&self.args, &context.settings)?);

@@ -1,0 +1,6 @@
+"""Runs the program: `python -m toolscout`."""
+
+from toolscout._program import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1096 @@
+"""The JSON of the HTTP API. Generated from its description by generate_types.sh."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from typing_extensions import NotRequired, TypedDict
+
+
+class AgentEvent1(TypedDict):
+    content: str
+    type: Literal["text"]
+
+
+class AgentEvent2(TypedDict):
+    content: str
+    type: Literal["thinking"]
+
+
+class AgentEvent3(TypedDict):
+    hits: list[str]
+    id: str
+    no_match: NotRequired[str | None]
+    queries: list[str]
+    select: NotRequired[list[str]]
+    type: Literal["tool_search"]
+
+
+class AgentEvent6(TypedDict):
+    arguments: Any
+    id: str
+    name: str
+    type: Literal["tool_call"]
+
+
+class AgentEvent8(TypedDict):
+    steps: dict[str, Any]
+    type: Literal["plan_outcome"]
+
+
+class AgentEvent13(TypedDict):
+    content: list[str]
+    count: int
+    type: Literal["recommend"]
+
+
+class AgentEvent14(TypedDict):
+    content: str
+    type: Literal["error"]
+
+
+class AgentInfo(TypedDict):
+    available: bool
+    model: NotRequired[str | None]
+    tool_budget_tokens: NotRequired[int | None]
+
+
+class Answer1(TypedDict):
+    answer: Literal["approved"]
+    by: str
+
+
+class Answer2(TypedDict):
+    answer: Literal["refused"]
+    by: str
+    reason: str
+
+
+class Answer3(TypedDict):
+    after_ms: int
+    answer: Literal["expired"]
+
+
+Answer: TypeAlias = Answer1 | Answer2 | Answer3
+
+
+class AnswerBefore(TypedDict):
+    first_changed: bool
+    hits: list[str]
+    overlap: float
+    ranks: list[int | None]
+    score: NotRequired[float | None]
+
+
+class ApprovalDecision(TypedDict):
+    approve: bool
+    reason: NotRequired[str]
+
+
+class ApproveRequest(TypedDict):
+    approve: bool
+    id: str
+    reason: NotRequired[str]
+
+
+class Approved(TypedDict):
+    approved: bool
+
+
+class AuditEntry(TypedDict):
+    hash: str
+    node: NotRequired[str | None]
+    seq: int
+
+
+class AuditOfNode(TypedDict):
+    entries: int
+    head: str
+    node: str
+
+
+class AuditPage(TypedDict):
+    entries: list[AuditEntry]
+    next_cursor: NotRequired[str | None]
+    total: int
+
+
+BlockedBy: TypeAlias = Literal["setting", "person"]
+
+
+class Bucket(TypedDict):
+    count: int
+    up_to_ms: NotRequired[float | None]
+
+
+class BudgetReport(TypedDict):
+    omitted: list[str]
+    shortened: int
+    tokens: int
+    whole: int
+
+
+class CacheStats(TypedDict):
+    hits: int
+    misses: int
+
+
+CallErrorCode: TypeAlias = Literal[
+    "unknown_tool",
+    "not_callable",
+    "invalid_arguments",
+    "failed",
+    "timeout",
+    "panicked",
+    "cancelled",
+    "limit",
+    "denied",
+    "precondition",
+    "skipped",
+]
+
+
+CallOutcome: TypeAlias = Literal["called", "refused", "needs_approval", "dry_run"]
+
+
+class CallRequest(TypedDict):
+    approve: NotRequired[str | None]
+    arguments: NotRequired[dict[str, Any]]
+    dry_run: NotRequired[bool]
+    identity: NotRequired[str | None]
+    tool: str
+
+
+CallStatus: TypeAlias = Literal["ok", "error"]
+
+
+class CatalogsStats(TypedDict):
+    open: int
+    open_bytes: int
+    open_bytes_limit: int
+    open_limit: int
+    pending_embeddings: int
+    tools: int
+
+
+class ChangeCounts(TypedDict):
+    added: int
+    changed: int
+    failed: int
+    removed: int
+    unchanged: int
+
+
+ChangeKind: TypeAlias = Literal["new", "changed", "removed"]
+
+
+ChangeReason: TypeAlias = Literal[
+    "number",
+    "text",
+    "boolean",
+    "enum",
+    "trimmed",
+    "json",
+    "default",
+    "null",
+    "identity",
+    "precondition",
+]
+
+
+class ChatRequest(TypedDict):
+    conversation: NotRequired[str | None]
+    detached: NotRequired[bool]
+    identity: NotRequired[str | None]
+    query: str
+
+
+CheckStatus: TypeAlias = Literal["never", "running", "verified", "failed"]
+
+
+Class: TypeAlias = Literal["read_only", "state_changing", "destructive"]
+
+
+ConnectionState: TypeAlias = Literal["connecting", "connected", "reconnecting"]
+
+
+class ConversationSummary(TypedDict):
+    created_ms: int
+    id: str
+    title: str
+    turns: int
+    updated_ms: int
+
+
+class Conversations(TypedDict):
+    conversations: list[ConversationSummary]
+
+
+class Count(TypedDict):
+    count: int
+    name: str
+
+
+class DecidedApproval(TypedDict):
+    approved: bool
+
+
+Decision: TypeAlias = Literal["allow", "ask", "dry_run", "deny"]
+
+
+class DegradedReport(TypedDict):
+    code: str
+    pending_embeddings: int
+    reason: str
+
+
+class DeleteAnswer(TypedDict):
+    generation: int
+    removed: list[str]
+
+
+class DifferenceBody(TypedDict):
+    ci95: list[float]
+    difference: float
+    metric: str
+    p: NotRequired[float | None]
+
+
+ErrorType: TypeAlias = Literal["invalid_request", "auth", "internal", "system"]
+
+
+class EvaluationFigure(TypedDict):
+    ci95: list[float]
+    mean: float
+    metric: str
+
+
+Depth: TypeAlias = int
+
+
+EvictionReason: TypeAlias = Literal["budget", "idle"]
+
+
+class FeedbackAnswer(TypedDict):
+    recorded: bool
+    remembered: bool
+
+
+FindingKind: TypeAlias = Literal[
+    "instruction", "secrets", "hidden_characters", "encoded_text", "other_tools", "look_alike"
+]
+
+
+class Forgotten(TypedDict):
+    forgotten: int
+
+
+class Health(TypedDict):
+    damaged_catalogs: NotRequired[int | None]
+    status: str
+    store: NotRequired[str | None]
+
+
+class InjectedTool(TypedDict):
+    tokens: int
+    tool: str
+
+
+class ItemError(TypedDict):
+    code: str
+    message: str
+
+
+ItemStatus: TypeAlias = Literal["added", "changed", "unchanged", "failed"]
+
+
+KeyScope: TypeAlias = Literal["search", "call", "approve", "llm", "admin"]
+
+
+class Latency(TypedDict):
+    count: int
+    mean_ms: NotRequired[float | None]
+    p50_ms: NotRequired[float | None]
+    p95_ms: NotRequired[float | None]
+    p99_ms: NotRequired[float | None]
+
+
+class MemoryEntry(TypedDict):
+    at_ms: int
+    query: str
+    taught_by: list[str]
+    times: int
+    tool: str
+
+
+class MemoryPage(TypedDict):
+    enabled: bool
+    entries: list[MemoryEntry]
+    next_cursor: NotRequired[str | None]
+    total: int
+
+
+class MemorySwitch(TypedDict):
+    enabled: bool
+
+
+class NoMatchReport(TypedDict):
+    nearest: list[str]
+    reason: str
+
+
+Outcome: TypeAlias = Literal["used", "helpful", "not_helpful"]
+
+
+class PutAnswer(TypedDict):
+    generation: int
+    id: str
+    status: ItemStatus
+
+
+class QueryAnswer(TypedDict):
+    before: NotRequired[AnswerBefore | None]
+    degraded: bool
+    hits: list[str]
+    no_match: bool
+    ranks: list[int | None]
+    score: NotRequired[float | None]
+
+
+class QueryCounts(TypedDict):
+    judged: int
+    no_tool: int
+    total: int
+    unjudged: int
+
+
+class QueryRow(TypedDict):
+    arms: list[QueryAnswer]
+    id: str
+    number: int
+    query: str
+    relevant: NotRequired[list[str] | None]
+
+
+class QueueStats(TypedDict):
+    name: str
+    running: NotRequired[int | None]
+    running_limit: NotRequired[int | None]
+    waiting: NotRequired[int | None]
+    waiting_limit: NotRequired[int | None]
+
+
+class Reference(TypedDict):
+    content: str
+    title: str
+    url: str
+
+
+class ReviewAnswer(TypedDict):
+    accepted: list[str]
+    blocked: list[str]
+    generation: int
+
+
+class RouteStats(TypedDict):
+    by_class: dict[str, int]
+    latency: Latency
+    method: str
+    route: str
+    total: int
+
+
+class SavedTokens(TypedDict):
+    answered_tokens: int
+    answers: int
+    catalog_tokens: int
+
+
+class SearchFilter(TypedDict):
+    destructive: NotRequired[bool | None]
+    ids: NotRequired[list[str]]
+    read_only: NotRequired[bool | None]
+    servers: NotRequired[list[str]]
+    tags: NotRequired[list[str]]
+
+
+SearchFusion: TypeAlias = Literal["convex", "rrf"]
+
+
+class SearchHit(TypedDict):
+    also_on: NotRequired[list[str]]
+    description: str
+    explain: NotRequired[dict[str, Any]]
+    id: str
+    matched_queries: list[int]
+    name: str
+    score: float
+    server: str
+    serves: NotRequired[str | None]
+
+
+SearchMode: TypeAlias = Literal["lexical", "dense", "hybrid", "auto"]
+
+
+SearchVariant: TypeAlias = Literal["full", "instant", "whole", "lexical"]
+
+
+class ServerConnection(TypedDict):
+    reason: NotRequired[str | None]
+    since_ms: int
+    state: ConnectionState
+    synced_ms: NotRequired[int | None]
+
+
+class ServerSentEvent(TypedDict):
+    data: str
+    id: NotRequired[str | None]
+
+
+class StageLatency(TypedDict):
+    p50: float
+    p95: float
+    p99: float
+    stage: str
+
+
+class StageStats(TypedDict):
+    latency: Latency
+    stage: str
+
+
+class StopRequest(TypedDict):
+    conversation: str
+
+
+class Stopped(TypedDict):
+    stopped: bool
+
+
+class StoreStats(TypedDict):
+    away: NotRequired[str | None]
+    catalogs_behind: int
+    connection_limit: int
+    connections: int
+    failovers: int
+    failures: int
+    idle_connections: int
+    in_flight: int
+    lag_generations: int
+    latency: Latency
+    reconnects: int
+
+
+class SyncAnswer(TypedDict):
+    added: list[str]
+    changed: list[str]
+    generation: int
+    removed: list[str]
+    unchanged: int
+
+
+class TagList(TypedDict):
+    tags: list[Count]
+    total: int
+
+
+TaskStatus: TypeAlias = Literal["running", "succeeded", "failed", "cancelled"]
+
+
+class TokenBody(TypedDict):
+    token: str
+
+
+class TokenStats(TypedDict):
+    agent: SavedTokens
+    left_out: int
+    mcp: SavedTokens
+    search: SavedTokens
+
+
+class TookMs(TypedDict):
+    dense: float
+    embed: float
+    fuse: float
+    lexical: float
+    rank: float
+    total: float
+
+
+class ToolBody(TypedDict):
+    annotations: dict[str, Any]
+    description: str
+    id: str
+    inputSchema: dict[str, Any]
+    metadata: dict[str, Any]
+    name: str
+    outputSchema: NotRequired[dict[str, Any]]
+    server: str
+    tags: list[str]
+    title: NotRequired[str | None]
+
+
+class ToolBudget(TypedDict):
+    limit: NotRequired[int | None]
+    used: int
+
+
+ToolFormat: TypeAlias = Literal[
+    "openai", "openai_responses", "anthropic", "anthropic_reference", "mcp", "names", "signature"
+]
+
+
+class ToolName(TypedDict):
+    id: str
+    name: str
+
+
+class ToolPage(TypedDict):
+    generation: int
+    next_cursor: NotRequired[str | None]
+    tools: list[ToolBody]
+    total: int
+
+
+class TurnFigures(TypedDict):
+    first_token_ms: NotRequired[int | None]
+    recommended: NotRequired[list[str]]
+    references: NotRequired[list[Reference]]
+    rounds: NotRequired[int]
+    searches: NotRequired[int]
+    tokens_estimated: NotRequired[bool]
+    tokens_in: NotRequired[int]
+    tokens_out: NotRequired[int]
+    tokens_saved: NotRequired[int]
+    tools_evicted: NotRequired[int]
+    tools_injected: NotRequired[int]
+    tools_used: NotRequired[list[str]]
+    total_ms: NotRequired[int]
+
+
+TurnStatus: TypeAlias = Literal[
+    "running", "answered", "stopped", "expired", "failed", "interrupted"
+]
+
+
+Verdict: TypeAlias = Literal["accept", "block"]
+
+
+class Version(TypedDict):
+    name: str
+    version: str
+
+
+class AgentEvent4(TypedDict):
+    budget: ToolBudget
+    tokens: int
+    tokens_by_tool: list[InjectedTool]
+    tools: list[str]
+    type: Literal["tools_injected"]
+
+
+class AgentEvent5(TypedDict):
+    budget: ToolBudget
+    reason: EvictionReason
+    tools: list[str]
+    type: Literal["tools_evicted"]
+
+
+class AgentEvent11(TypedDict):
+    content: str
+    error_code: NotRequired[CallErrorCode | None]
+    id: str
+    name: str
+    status: CallStatus
+    took_ms: int
+    truncated_from_bytes: NotRequired[int | None]
+    type: Literal["tool_result"]
+
+
+class AgentEvent12(TypedDict):
+    content: list[Reference]
+    count: int
+    type: Literal["reference"]
+
+
+class AgentEvent15(TypedDict):
+    conversation: str
+    figures: TurnFigures
+    status: TurnStatus
+    turn: int
+    type: Literal["done"]
+
+
+class ApiKey(TypedDict):
+    catalogs: list[str]
+    created_at: int
+    expires_at: NotRequired[int | None]
+    id: str
+    is_own: bool
+    profiles: list[str]
+    revoked_at: NotRequired[int | None]
+    scopes: list[KeyScope]
+    state: str
+
+
+class ArmSettings(TypedDict):
+    budget_ms: NotRequired[float | None]
+    dense_weight: NotRequired[float | None]
+    filter: NotRequired[SearchFilter]
+    fusion: NotRequired[SearchFusion | None]
+    min_confidence: NotRequired[float | None]
+    min_score: NotRequired[float | None]
+    mode: NotRequired[SearchMode | None]
+    ranker: NotRequired[bool | None]
+    whole: NotRequired[bool]
+
+
+class AuditCheckBody(TypedDict):
+    anchored: NotRequired[int | None]
+    entries: NotRequired[int | None]
+    error: NotRequired[ItemError | None]
+    head: NotRequired[str | None]
+    nodes: NotRequired[list[AuditOfNode]]
+    started_at_ms: NotRequired[int | None]
+    status: CheckStatus
+    took_ms: NotRequired[int | None]
+
+
+class CallResult(TypedDict):
+    content: str
+    error_code: NotRequired[CallErrorCode | None]
+    status: CallStatus
+    took_ms: int
+    truncated_from_bytes: NotRequired[int | None]
+
+
+class CatalogSettings(TypedDict):
+    dense_weight: NotRequired[float | None]
+    description: NotRequired[str]
+    fusion: NotRequired[SearchFusion | None]
+    k: NotRequired[int | None]
+    min_confidence: NotRequired[float | None]
+    min_score: NotRequired[float | None]
+    mode: NotRequired[SearchMode | None]
+
+
+class CatalogStats(TypedDict):
+    disk_bytes: int
+    generation: int
+    pending_embeddings: int
+    servers: list[Count]
+    tools: int
+    vectors: list[Count]
+
+
+Change = TypedDict(
+    "Change",
+    {
+        "from": Any,
+        "path": str,
+        "to": Any,
+        "why": ChangeReason,
+    },
+)
+
+
+class ChangeBody(TypedDict):
+    better: int
+    differences: list[DifferenceBody]
+    first_changed: int
+    hits_changed: int
+    judged: int
+    overlap: float
+    queries: int
+    worse: int
+
+
+class CreateRequest(TypedDict):
+    name: str
+    settings: NotRequired[CatalogSettings]
+
+
+class CreatedKeyBody(ApiKey):
+    key: str
+    unknown_catalogs: NotRequired[list[str]]
+    unknown_profiles: NotRequired[list[str]]
+
+
+class DecisionBody(TypedDict):
+    decision: Verdict
+    id: str
+    version: NotRequired[str | None]
+
+
+class EvaluationRequest(TypedDict):
+    compare: NotRequired[ArmSettings | None]
+    depths: NotRequired[list[Depth]]
+    name: NotRequired[str | None]
+    qrels: NotRequired[str | None]
+    queries: str
+    search: NotRequired[ArmSettings]
+
+
+class FeedbackRequest(TypedDict):
+    feedback_token: str
+    outcome: NotRequired[Outcome]
+    query: NotRequired[str | None]
+    tool: str
+
+
+class Finding(TypedDict):
+    kind: FindingKind
+    path: str
+    text: str
+
+
+class ItemResult(TypedDict):
+    error: NotRequired[ItemError | None]
+    id: NotRequired[str | None]
+    item: int
+    status: ItemStatus
+
+
+class KeyPage(TypedDict):
+    in_use: bool
+    keys: list[ApiKey]
+    next_cursor: NotRequired[str | None]
+    total: int
+
+
+class KeyRequest(TypedDict):
+    catalogs: NotRequired[list[str] | None]
+    expires_in_s: NotRequired[int | None]
+    profiles: NotRequired[list[str]]
+    scopes: list[KeyScope]
+
+
+PlannedStep = TypedDict(
+    "PlannedStep",
+    {
+        "arguments": Any,
+        "changes": NotRequired[list[Change]],
+        "class": NotRequired[Class | None],
+        "decision": NotRequired[Decision | None],
+        "needs": NotRequired[list[str]],
+        "problem": NotRequired[str | None],
+        "step": str,
+        "tool": str,
+    },
+)
+
+
+class QueryPage(TypedDict):
+    against: NotRequired[str | None]
+    next_cursor: NotRequired[str | None]
+    queries: list[QueryRow]
+    total: int
+
+
+class RequestStats(TypedDict):
+    buckets: list[Bucket]
+    by_class: dict[str, int]
+    in_flight: int
+    latency: Latency
+    routes: list[RouteStats]
+    total: int
+
+
+class ReviewRequest(TypedDict):
+    accept_all: NotRequired[list[str]]
+    decisions: NotRequired[list[DecisionBody]]
+
+
+class SearchAnswer(TypedDict):
+    budget: NotRequired[BudgetReport | None]
+    confidence: NotRequired[float | None]
+    degraded: NotRequired[DegradedReport | None]
+    embedders: list[str]
+    feedback_token: str
+    generation: int
+    hits: list[SearchHit]
+    mode: SearchMode
+    no_match: NotRequired[NoMatchReport | None]
+    request_id: str
+    took_ms: TookMs
+    tool_names: NotRequired[list[ToolName]]
+    tools: NotRequired[Any]
+    variant: SearchVariant
+
+
+class SearchRequest(TypedDict):
+    budget_ms: NotRequired[float | None]
+    call_id: NotRequired[str | None]
+    dense_weight: NotRequired[float | None]
+    explain: NotRequired[bool]
+    filter: NotRequired[SearchFilter]
+    fold_duplicates: NotRequired[bool]
+    format: NotRequired[ToolFormat | None]
+    fusion: NotRequired[SearchFusion | None]
+    k: NotRequired[int | None]
+    max_tokens: NotRequired[int | None]
+    min_confidence: NotRequired[float | None]
+    min_generation: NotRequired[int | None]
+    min_score: NotRequired[float | None]
+    mode: NotRequired[SearchMode | None]
+    queries: NotRequired[list[str]]
+    query: NotRequired[str | None]
+    ranker: NotRequired[bool | None]
+    whole: NotRequired[bool]
+
+
+class SearchStats(TypedDict):
+    buckets: list[Bucket]
+    by_mode: dict[str, int]
+    degraded: dict[str, int]
+    latency: Latency
+    no_match: int
+    stages: list[StageStats]
+    total: int
+
+
+class Server(TypedDict):
+    blocked: int
+    changes: int
+    connection: NotRequired[ServerConnection | None]
+    name: str
+    tools: int
+
+
+class ServerList(TypedDict):
+    servers: list[Server]
+
+
+class ServerStats(TypedDict):
+    catalogs: CatalogsStats
+    embedding_cache: CacheStats
+    feedback: int
+    memory_bytes: NotRequired[int | None]
+    queues: list[QueueStats]
+    refused: dict[str, int]
+    requests: RequestStats
+    searches: SearchStats
+    started_at_ms: int
+    store: NotRequired[StoreStats | None]
+    tokens: TokenStats
+    uptime_s: float
+    version: str
+
+
+class Task(TypedDict):
+    catalog: str
+    done: int
+    error: NotRequired[ItemError | None]
+    evaluation: NotRequired[str | None]
+    failures: list[ItemResult]
+    id: str
+    result: ChangeCounts
+    status: TaskStatus
+    total: int
+
+
+class ToolChange(TypedDict):
+    after: NotRequired[ToolBody | None]
+    before: NotRequired[ToolBody | None]
+    blocked_by: NotRequired[BlockedBy | None]
+    findings: list[Finding]
+    id: str
+    kind: ChangeKind
+    parts: list[str]
+    since_ms: int
+    version: str
+
+
+class Turn(TypedDict):
+    answer: str
+    created_ms: int
+    error: NotRequired[str | None]
+    figures: TurnFigures
+    number: int
+    question: str
+    status: TurnStatus
+
+
+class UpsertAnswer(TypedDict):
+    generation: int
+    items: list[ItemResult]
+    result: ChangeCounts
+
+
+class AgentEvent7(TypedDict):
+    problems: NotRequired[list[str]]
+    steps: list[PlannedStep]
+    type: Literal["plan"]
+
+
+AgentEvent10 = TypedDict(
+    "AgentEvent10",
+    {
+        "answer": NotRequired[Answer | None],
+        "changes": NotRequired[list[Change]],
+        "class": Class,
+        "decision": Decision,
+        "id": str,
+        "rule": str,
+        "tool": str,
+        "type": Literal["gate"],
+    },
+)
+
+
+ApprovalRequest = TypedDict(
+    "ApprovalRequest",
+    {
+        "arguments": Any,
+        "call": str,
+        "changes": NotRequired[list[Change]],
+        "class": Class,
+        "description": str,
+        "rule": str,
+        "tool": str,
+    },
+)
+
+
+class ArmFigures(TypedDict):
+    abstained: int
+    degraded: int
+    figures: list[EvaluationFigure]
+    latency: list[StageLatency]
+    name: str
+    no_tool_abstained: int
+    search: ArmSettings
+
+
+CallAnswer = TypedDict(
+    "CallAnswer",
+    {
+        "approval": NotRequired[str | None],
+        "arguments": dict[str, Any],
+        "changes": list[Change],
+        "class": Class,
+        "decision": Decision,
+        "outcome": CallOutcome,
+        "result": NotRequired[CallResult | None],
+        "rule": str,
+        "tool": str,
+    },
+)
+
+
+class Catalog(TypedDict):
+    damaged: NotRequired[str | None]
+    generation: int
+    name: str
+    pending_embeddings: NotRequired[int | None]
+    settings: CatalogSettings
+    tools: int
+
+
+class CatalogList(TypedDict):
+    catalogs: list[Catalog]
+    next_cursor: NotRequired[str | None]
+
+
+class ChangePage(TypedDict):
+    blocked: int
+    changes: list[ToolChange]
+    next_cursor: NotRequired[str | None]
+    total: int
+
+
+class ErrorFields(TypedDict):
+    code: str
+    items: NotRequired[list[ItemResult]]
+    message: str
+    request_id: str
+    type: ErrorType
+
+
+class Evaluation(TypedDict):
+    arms: list[ArmFigures]
+    changed_meanwhile: bool
+    created_at_ms: int
+    depths: list[int]
+    fingerprint: str
+    generation: int
+    id: str
+    main_metric: str
+    name: str
+    pending_embeddings: int
+    queries: QueryCounts
+    tools: int
+    version: str
+
+
+class EvaluationList(TypedDict):
+    current_generation: int
+    evaluations: list[Evaluation]
+
+
+class OpenApproval(ApprovalRequest):
+    expires_in_ms: int
+    id: str
+
+
+class WaitingApproval(OpenApproval):
+    client: NotRequired[str | None]
+    conversation: str
+    owner: str
+
+
+class WaitingApprovals(TypedDict):
+    approvals: list[WaitingApproval]
+
+
+class AgainstBody(TypedDict):
+    arms: list[ChangeBody]
+    evaluation: Evaluation
+
+
+class AgentEvent9(ApprovalRequest):
+    expires_in_ms: int
+    id: str
+    type: Literal["approval_required"]
+
+
+AgentEvent: TypeAlias = (
+    AgentEvent1
+    | AgentEvent2
+    | AgentEvent3
+    | AgentEvent4
+    | AgentEvent5
+    | AgentEvent6
+    | AgentEvent7
+    | AgentEvent8
+    | AgentEvent9
+    | AgentEvent10
+    | AgentEvent11
+    | AgentEvent12
+    | AgentEvent13
+    | AgentEvent14
+    | AgentEvent15
+)
+
+
+class Conversation(TypedDict):
+    approvals: list[OpenApproval]
+    id: str
+    running: bool
+    turns: list[Turn]
+
+
+class Error(TypedDict):
+    error: ErrorFields
+
+
+class EvaluationBody(TypedDict):
+    against: NotRequired[AgainstBody | None]
+    b_against_a: NotRequired[ChangeBody | None]
+    current_generation: int
+    evaluation: Evaluation
+
+
+class EventsOfTurn(TypedDict):
+    events: list[AgentEvent]
+    truncated: bool
