@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 34] = [
+const VERBS: [&str; 35] = [
     "add",
     "sync",
     "embed",
