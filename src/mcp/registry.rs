@@ -149,6 +149,19 @@ struct Argument {
     input: Input,
 }
 
+impl Argument {
+    /// Whether it is a name alone, as `-y`, with no word of a value.
+    fn is_bare(&self) -> bool {
+        let input = &self.input;
+        let has_value = input.value.is_some() || input.default.is_some();
+        let wants_value = self.value_hint.is_some()
+            || input.is_required
+            || !input.description.is_empty()
+            || !input.format.is_empty();
+        self.kind == "named" && !has_value && !wants_value
+    }
+}
+
 /// An environment variable that a person has to set, or may.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OpenValue {
@@ -449,6 +462,10 @@ impl OpenValues {
         let mut words = Vec::new();
         for argument in arguments {
             let name = argument.name.as_deref().map(literal).transpose()?;
+            if let Some(name) = name.filter(|_| argument.is_bare()) {
+                words.push(name.to_owned());
+                continue;
+            }
             let hint = argument.value_hint.as_deref();
             let value = self.value(&argument.input, hint.or(name).unwrap_or("argument"))?;
             if argument.kind != "named" {
