@@ -34,6 +34,7 @@ pages! {
     mcp_runs: "docs/mcp.md",
     models_run: "docs/models.md",
     operations_run: "docs/operations.md",
+    python_runs: "docs/python.md",
     ranking_runs: "docs/ranking.md",
     search_runs: "docs/search.md",
     settings_run: "docs/settings.md",
