@@ -217,8 +217,9 @@ impl SearchOptions {
             ("dense_weight", self.dense_weight),
             ("min_confidence", self.min_confidence),
         ] {
+            // A negative number too small for an `f32` arrives as -0.
             if let Some(share) = share
-                && !(0.0..=1.0).contains(&share)
+                && (share.is_sign_negative() || !(0.0..=1.0).contains(&share))
             {
                 return Err(OutOfRange::new(name, share, "from 0 to 1"));
             }
