@@ -286,10 +286,7 @@ mod tests {
             text.contains("\\u202e") && text.contains("\\udb40\\udc41") && text.contains('ü'),
             "{text}"
         );
-        assert_eq!(
-            serde_json::from_str::<Value>(&text).unwrap(),
-            value
-        );
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 
     #[test]
