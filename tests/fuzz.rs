@@ -51,6 +51,7 @@ targets!(
     html,
     query,
     pasted_queries,
+    owner_words,
     ranker_file,
     catalog_file,
 );
