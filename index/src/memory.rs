@@ -546,7 +546,7 @@ impl Memory {
     }
 
     /// True when it is switched on. Picks up other processes' changes, at most once in
-    /// [`RECHECK_AFTER`].
+    /// `RECHECK_AFTER`.
     pub fn is_active(&self) -> bool {
         let loaded = self.loaded();
         // Asking SQLite takes a lock and a read of the file, which a search should not wait for.

@@ -3,7 +3,7 @@
 //! They are kept apart from what servers send, so that no change of a tool loses them. An entry for a tool
 //! that the catalog does not have has no effect until it has it.
 //!
-//! [`WordIndex`] is the form in which a snapshot applies them.
+//! `WordIndex` is the form in which a snapshot applies them.
 
 mod index;
 

@@ -210,7 +210,7 @@ impl PartialEq for OwnerTexts {
 ///
 /// - Guarantee: every tool of a catalog is valid, as [`Writer::upsert`](crate::Writer::upsert)
 ///   checks it by [`Tool::validate`]. One whose fields were set by hand may not be.
-/// - Cost: a clone copies all texts and schemas; searches share tools by [`Arc`](std::sync::Arc).
+/// - Cost: a clone copies all texts and schemas; searches share tools by [`Arc`].
 /// - Failure: [`Error::InvalidTool`] from [`Tool::new`], from `validate` and when read from JSON.
 ///
 /// Its JSON, which is also its stored form, is MCP's with `server`, `tags` and `metadata` added.

@@ -103,7 +103,7 @@ impl Tokens {
     /// The token that requests get, if there is one; an error while it is being renewed.
     ///
     /// # Errors
-    /// [`Renewing`].
+    /// `Renewing`.
     pub fn at_hand(&self) -> Result<Option<String>, Renewing> {
         let current = self.shared.current.try_lock().map_err(|_| Renewing)?;
         Ok(current.usable(None))
