@@ -67,6 +67,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
         &mut item.get,
         &mut item.post,
         &mut item.put,
+        &mut item.patch,
         &mut item.delete,
     ]
     .into_iter()
