@@ -118,6 +118,12 @@ class AuditPage(TypedDict):
 BlockedBy: TypeAlias = Literal["setting", "person"]
 
 
+class Boosts(TypedDict):
+    servers: NotRequired[dict[str, float]]
+    tags: NotRequired[dict[str, float]]
+    tools: NotRequired[dict[str, float]]
+
+
 class Bucket(TypedDict):
     count: int
     up_to_ms: NotRequired[float | None]
@@ -211,7 +217,7 @@ CheckStatus: TypeAlias = Literal["never", "running", "verified", "failed"]
 Class: TypeAlias = Literal["read_only", "state_changing", "destructive"]
 
 
-ConnectionState: TypeAlias = Literal["connecting", "connected", "reconnecting"]
+ConnectionState: TypeAlias = Literal["connecting", "connected", "reconnecting", "needs_login"]
 
 
 class ConversationSummary(TypedDict):
@@ -340,6 +346,14 @@ class NoMatchReport(TypedDict):
 
 
 Outcome: TypeAlias = Literal["used", "helpful", "not_helpful"]
+
+
+class Pin(TypedDict):
+    hide: NotRequired[bool | None]
+    match: NotRequired[str | None]
+    place: NotRequired[int | None]
+    query: str
+    tool: str
 
 
 class PutAnswer(TypedDict):
@@ -489,6 +503,15 @@ class SyncAnswer(TypedDict):
     unchanged: int
 
 
+Synonyms = TypedDict(
+    "Synonyms",
+    {
+        "from": NotRequired[str | None],
+        "words": list[str],
+    },
+)
+
+
 class TagList(TypedDict):
     tags: list[Count]
     total: int
@@ -518,6 +541,7 @@ class TookMs(TypedDict):
 
 
 class ToolBody(TypedDict):
+    aliases: NotRequired[list[str]]
     annotations: dict[str, Any]
     description: str
     id: str
@@ -526,6 +550,7 @@ class ToolBody(TypedDict):
     name: str
     outputSchema: NotRequired[dict[str, Any]]
     server: str
+    shownDescription: NotRequired[str | None]
     tags: list[str]
     title: NotRequired[str | None]
 
@@ -579,6 +604,20 @@ Verdict: TypeAlias = Literal["accept", "block"]
 class Version(TypedDict):
     name: str
     version: str
+
+
+class Words(TypedDict):
+    aliases: NotRequired[dict[str, list[str]]]
+    boosts: NotRequired[Boosts | None]
+    descriptions: NotRequired[dict[str, str]]
+    pins: NotRequired[dict[str, Pin]]
+    synonyms: NotRequired[dict[str, Synonyms]]
+
+
+class WordsAnswer(TypedDict):
+    generation: int
+    without_tool: NotRequired[list[str] | None]
+    words: Words
 
 
 class AgentEvent4(TypedDict):
