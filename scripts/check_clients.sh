@@ -9,7 +9,7 @@ venv=target/venv-clients
 "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement clients/python/requirements.txt
 modules=target/client-typescript
 mkdir -p "$modules"
-cp clients/typescript/*.json clients/typescript/*.ts "$modules"
+cp clients/typescript/fetch/* "$modules"
 (cd "$modules" && npm ci --silent --no-audit --no-fund && npm run --silent build)
 
 failed=0

@@ -65,7 +65,15 @@ pub use exit::Outcome;
 /// Runs a command line, which begins with the program's name, and returns the exit code. `program` is
 /// the file that starts this program again, where it is not that of the process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Option<PathBuf>) -> u8 {
-    match Cli::parse_from(arguments).run(program) {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(answer) => {
+            // The help, the version, or what is wrong; a reader that went away is no error.
+            answer.print().ok();
+            return answer.exit_code().try_into().unwrap_or(2);
+        }
+    };
+    match cli.run(program) {
         Ok(outcome) => outcome.code(),
         Err(error) => exit::report(&error),
     }

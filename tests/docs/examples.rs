@@ -101,7 +101,8 @@ fn clients(extension: &str) -> BTreeMap<String, String> {
     let folders = [
         "clients/python",
         "clients/python/examples",
-        "clients/typescript",
+        "clients/typescript/examples",
+        "clients/typescript/fetch",
         "clients/drop-in/python",
         "clients/drop-in/typescript",
     ];

@@ -36,13 +36,14 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 28] = [
+const LIST: [Excused; 29] = [
     excused(
         "make ",
         Instead::Target,
         "builds the program, or runs all tests",
     ),
     excused("cargo install", Instead::Nothing, "builds the program"),
+    excused("npm install", Instead::Nothing, "needs a network"),
     excused("pip install", Instead::Nothing, "needs a network"),
     excused("toolscout models pull", Instead::Help, "needs a network"),
     excused(

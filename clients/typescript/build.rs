@@ -1,0 +1,5 @@
+//! Links the module so that Node resolves its own symbols.
+
+fn main() {
+    napi_build::setup();
+}

@@ -1,0 +1,133 @@
+// Each adapter with the real framework and a model that is played, over 500 tools.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Runner, MemorySession, tool as agentTool, type Model, type ModelRequest } from "@openai/agents";
+import { generateText, isStepCount, jsonSchema, tool, type ModelMessage, type ToolSet } from "ai";
+import { MockLanguageModelV4 } from "ai/test";
+import { Catalog } from "toolscout";
+import { toolSearch } from "toolscout/adapters/ai";
+
+import { openaiAgents } from "../examples/adapters.js";
+import { many } from "./fixtures.js";
+
+const DEFINITIONS = many(500);
+const WANTED = "export_playlist";
+const QUESTIONS = ["Export my playlist 7.", "Thanks.", "And once more."];
+
+/**
+ * What a played model saw at each step, and what it does: it searches, calls what it has found, and answers. In the
+ * second turn it answers at once, and in the third it calls the tool again without a search.
+ */
+class Conversation {
+  readonly tools: string[][] = [];
+  readonly messages: string[][] = [];
+  readonly #steps = ["search", "call", "answer", "answer", "call", "answer"];
+
+  next(tools: string[], messages: readonly unknown[]): { name: string; input: object } | undefined {
+    this.tools.push(tools);
+    this.messages.push(messages.map((message) => JSON.stringify(message)));
+    const step = this.#steps.shift();
+    if (step === "search") return { name: "tool_search", input: { query: "export a playlist" } };
+    if (step !== "call") return undefined;
+    assert.ok(tools.some((name) => name.startsWith(WANTED)));
+    return { name: WANTED, input: { id: "7" } };
+  }
+
+  /** Checks what was injected, and that the beginning of the prompt stayed. */
+  check(): void {
+    assert.deepEqual(this.#steps, []);
+    const [first, second] = this.tools.map((tools) => tools.map((text) => text.split(" ")[0]));
+    assert.deepEqual(first, ["tool_search"]);
+    assert.deepEqual(second?.slice(0, 2), ["tool_search", WANTED]);
+    assert.ok(second.length <= 6);
+    for (const seen of [this.tools, this.messages]) {
+      for (const [index, before] of seen.slice(0, -1).entries()) {
+        assert.deepEqual(seen[index + 1]?.slice(0, before.length), before);
+      }
+    }
+  }
+}
+
+const usage = {
+  inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+  outputTokens: { total: 1, text: 1, reasoning: 0 },
+};
+
+function vercelTools(): ToolSet {
+  const tools = DEFINITIONS.map(({ name, description, inputSchema }) => {
+    const execute = ({ id }: { id: string }) => `${name} of ${id}`;
+    return [name, tool({ description, inputSchema: jsonSchema<{ id: string }>(inputSchema as object), execute })];
+  });
+  return Object.fromEntries(tools) as ToolSet;
+}
+
+function vercelModel(seen: Conversation) {
+  return new MockLanguageModelV4({
+    doGenerate: ({ tools = [], prompt }) => {
+      const step = seen.next(tools.map((each) => `${each.name} ${JSON.stringify(each)}`), prompt);
+      const call = step && { toolName: step.name, input: JSON.stringify(step.input) };
+      const toolCallId = `call-${seen.tools.length}`;
+      const content = call
+        ? [{ type: "tool-call" as const, toolCallId, ...call }]
+        : [{ type: "text" as const, text: "Done." }];
+      const reason = call ? ("tool-calls" as const) : ("stop" as const);
+      return Promise.resolve({ content, finishReason: { unified: reason, raw: reason }, usage, warnings: [] });
+    },
+  });
+}
+
+for (const given of [false, true]) {
+  test(`Vercel AI SDK, ${given ? "with a given catalog" : "with its own"}`, async () => {
+    await using catalog = await Catalog.temporary({ embedder: "table" });
+    if (given) await catalog.add(DEFINITIONS, { server: "music" });
+    const seen = new Conversation();
+    const model = vercelModel(seen);
+    const search = toolSearch(vercelTools(), given ? { catalog } : { embedder: "table" });
+    const messages: ModelMessage[] = [];
+    let results = "";
+    for (const content of QUESTIONS) {
+      messages.push({ role: "user", content });
+      const answer = await generateText({ model, messages, stopWhen: isStepCount(8), ...search });
+      messages.push(...answer.responseMessages);
+      results = JSON.stringify(answer.steps.flatMap((step) => step.toolResults));
+    }
+    seen.check();
+    assert.ok(results.includes(`${WANTED} of 7`), results);
+  });
+}
+
+test("OpenAI Agents", async () => {
+  const seen = new Conversation();
+  const model: Model = {
+    getResponse: ({ tools, input }: ModelRequest) => {
+      const names = tools.map((each) => `${each.name} ${JSON.stringify(each)}`);
+      const step = seen.next(names, typeof input === "string" ? [input] : input);
+      const status = "completed" as const;
+      const callId = `call-${seen.tools.length}`;
+      const call = step && { name: step.name, arguments: JSON.stringify(step.input), callId, status };
+      const output = call
+        ? [{ type: "function_call" as const, ...call }]
+        : [{ type: "message" as const, role: "assistant" as const, status, content: [{ type: "output_text" as const, text: "Done." }] }];
+      return Promise.resolve({ usage: { requests: 1, inputTokens: 1, outputTokens: 1, totalTokens: 2 } as never, output });
+    },
+    getStreamedResponse: () => {
+      throw new Error("it is not asked for a stream");
+    },
+  };
+  const searchable = DEFINITIONS.map(({ name, description }) =>
+    agentTool({
+      name,
+      description,
+      parameters: { type: "object", properties: { id: { type: "string" } }, required: ["id"], additionalProperties: false },
+      execute: (input) => `${name} of ${(input as { id: string }).id}`,
+    }),
+  );
+  const agent = openaiAgents(model, searchable as never);
+  const session = new MemorySession();
+  const runner = new Runner({ tracingDisabled: true });
+  for (const question of QUESTIONS) await runner.run(agent, question, { session });
+  seen.check();
+  assert.ok(JSON.stringify(await session.getItems()).includes(`${WANTED} of 7`));
+});

@@ -1,0 +1,174 @@
+// The client before a real server, and before one that is played and fails.
+
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+
+import { Catalog } from "toolscout";
+import { ApiError, Client, ConnectionFailedError, type AgentEvent } from "toolscout/client";
+
+import { OFFICE, end, folder, many, serve, tool } from "./fixtures.js";
+
+let running: Awaited<ReturnType<typeof serve>>;
+let client: Client;
+before(async () => {
+  const script = join(folder(), "model.jsonl");
+  // One line for each question.
+  writeFileSync(script, '{"reply": {"text": "The mail is on its way."}}\n');
+  running = await serve(folder(), "--llm", `script:${script}`);
+  client = new Client(running.url);
+  await client.add(OFFICE, { server: "office" });
+});
+after(() => end(running.server));
+
+async function list<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
+
+test("tools are written and found", async () => {
+  const answer = await client.search("report a bug", { k: 2, explain: true, format: "openai" });
+  assert.equal(answer.hits[0]?.id, "office/create_issue");
+  await client.feedback(answer, "office/create_issue");
+  await client.add(JSON.stringify(tool("x")), { server: "a/b c" });
+  assert.equal((await client.get("a/b c/x")).id, "a/b c/x");
+  await client.remove("a/b c/x");
+  await assert.rejects(client.get("a/b c/x"), (error) => {
+    assert.ok(error instanceof ApiError);
+    assert.deepEqual([error.code, error.status, error.kind], ["unknown_tool", 404, "invalid_request"]);
+    assert.ok(error.requestId);
+    return true;
+  });
+});
+
+test("answers are those of the engine", async () => {
+  await using catalog = await Catalog.temporary({ embedder: "table" });
+  await catalog.add(OFFICE, { server: "office" });
+  for (const text of ["report a bug", "send", "enter a date", "nothing of it"]) {
+    const { hits } = await client.search(text);
+    const own = await catalog.search(text);
+    assert.deepEqual(hits.map(({ id, score }) => [id, score]), own.hits.map(({ id, score }) => [id, score]));
+  }
+});
+
+test("large loads and evaluations are waited for", async () => {
+  await client.add(many(1200), { server: "many" });
+  assert.equal((await list(client.tools({ server: "many" }))).length, 1200);
+  await client.sync("many", []);
+  const queries = [{ id: "1", query: "report a bug", relevant: ["office/create_issue"] }];
+  const { evaluation } = await client.evaluate(queries);
+  assert.match(JSON.stringify(evaluation), /recall@1/);
+});
+
+test("events of the agent", async () => {
+  const events = await list(client.ask("Send a mail."));
+  assert.equal(events.at(-1)?.type, "done");
+  assert.ok(events.some((event) => event.type === "text"));
+});
+
+/** A server that answers in turn, and what it was asked. */
+function played(...answers: (Response | Error)[]) {
+  const requests: [string, RequestInit][] = [];
+  const play = (input: unknown, init: RequestInit = {}) => {
+    requests.push([String(input), init]);
+    const answer = answers.shift() ?? new Error("asked once more");
+    return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
+  };
+  const options = { fetch: play as typeof fetch, key: "secret" };
+  return { requests, options };
+}
+
+function failed(status: number, code: string, headers: Record<string, string> = {}): Response {
+  const error = { code, message: "No.", type: "system", request_id: "r" };
+  return Response.json({ error }, { status, headers });
+}
+
+function refused(): Error {
+  return new TypeError("fetch failed", { cause: Object.assign(new Error("refused"), { code: "ECONNREFUSED" }) });
+}
+
+test("what is busy is asked again", async () => {
+  const busy = failed(503, "overloaded", { "retry-after": "0.3" });
+  const { requests, options } = played(busy, refused(), Response.json({ hits: [] }));
+  const start = performance.now();
+  assert.deepEqual((await new Client("http://played/", options).search("x")).hits, []);
+  assert.ok(performance.now() - start >= 300);
+  assert.equal(requests.length, 3);
+  assert.equal((requests[0]?.[1].headers as Record<string, string>).Authorization, "Bearer secret");
+});
+
+test("it is not asked for ever", async () => {
+  const busy = played(failed(503, "overloaded"), failed(503, "overloaded"));
+  const few = new Client("http://played", { ...busy.options, retries: 1 });
+  await assert.rejects(few.search("x"), { code: "overloaded", kind: "system", status: 503 });
+  const later = played(failed(429, "too_many", { "retry-after": "3600" }));
+  await assert.rejects(new Client("http://played", later.options).search("x"), { retryAfter: 3600 });
+  const none = played(refused(), refused());
+  const lost = new Client("http://played", { ...none.options, retries: 1 }).search("x");
+  await assert.rejects(lost, (error) => error instanceof ConnectionFailedError && /refused/.test(error.message));
+  const slow = new Client(running.url, { timeoutMs: 1, retries: 0 });
+  await assert.rejects(slow.search("x"), { code: "connection_failed" });
+});
+
+test("a call is not repeated, unless it was not even received", async () => {
+  for (const failure of [new TypeError("lost"), failed(503, "overloaded")]) {
+    const { requests, options } = played(failure);
+    await assert.rejects(new Client("http://played", options).call("a"));
+    assert.equal(requests.length, 1);
+  }
+  const { options } = played(refused(), Response.json({ outcome: "done" }));
+  assert.deepEqual(await new Client("http://played", options).call("a"), { outcome: "done" });
+});
+
+test("other servers are told apart, and signals end a request", async () => {
+  const { options } = played(new Response("<html>"), new Response("<html>", { status: 404 }));
+  const other = new Client("http://played", options);
+  await assert.rejects(other.search("x"), /is it a toolscout server/);
+  await assert.rejects(other.search("x"), { code: "unreadable_answer", status: 404 });
+  await assert.rejects(client.search("x", {}, AbortSignal.abort()), { name: "AbortError" });
+});
+
+test("a lost stream goes on", async () => {
+  const seen: AgentEvent[] = [
+    { type: "tool_search", id: "1", queries: ["mail"], hits: ["a"] } as never,
+    { type: "text", content: "The mail " },
+  ];
+  const stream = () => {
+    const bytes = seen.map((event) => `id: 1\ndata: ${JSON.stringify(event)}\n\n: beat\n\n`).join("");
+    // In two pieces, within an event.
+    const pieces = [bytes.slice(0, 20), bytes.slice(20)].map((piece) => new TextEncoder().encode(piece));
+    const body = new ReadableStream<Uint8Array>({
+      pull: (controller) => {
+        const piece = pieces.shift();
+        if (piece) controller.enqueue(piece);
+        else controller.error(new TypeError("lost"));
+      },
+    });
+    return new Response(body, { headers: { "x-conversation-id": "c" } });
+  };
+  const turn = { number: 2, answer: "The mail is sent.", status: "answered", figures: {} };
+  const running = (is: boolean) => Response.json({ id: "c", running: is, turns: [turn] });
+  const kept = Response.json({ events: [seen[0], { type: "tool_result", id: "2", content: "sent" }, { type: "done" }] });
+  const { requests, options } = played(stream(), running(true), running(false), kept);
+  const events = await list(new Client("http://played", options).ask("q"));
+  assert.deepEqual(events.map(({ type }) => type), ["tool_search", "text", "tool_result", "text", "done"]);
+  assert.deepEqual(events[3], { type: "text", content: "is sent." });
+  assert.match(requests.at(-1)?.[0] ?? "", /\/v1\/agent\/conversations\/c\/turns\/2\/events$/);
+  const once = played(stream());
+  const left = list(new Client("http://played", once.options).ask("q", { resume: false }));
+  await assert.rejects(left, /the connection was lost/);
+  await sleep(0);
+});
+
+test("the client needs nothing of Node", () => {
+  const installed = fileURLToPath(new URL("../../node_modules/toolscout/dist/", import.meta.url));
+  for (const name of ["client", "events", "errors"]) {
+    const text = readFileSync(join(installed, `${name}.js`), "utf8");
+    const imported = [...text.matchAll(/from "([^"]+)"/g)].map(([, from]) => from);
+    assert.ok(imported.every((from) => from === "./errors.js" || from === "./events.js"), `${name}: ${imported}`);
+  }
+});

@@ -1,0 +1,400 @@
+/**
+ * A client for the HTTP API. Needs nothing but `fetch`, so it runs in Node, in browsers, and elsewhere.
+ *
+ * @example
+ * const client = new Client("http://127.0.0.1:7700");
+ * const answer = await client.search("report a bug", { k: 5 });
+ *
+ * @module
+ */
+import type { components } from "./api_types.js";
+import { ApiError, ConnectionFailedError, ToolscoutError } from "./errors.js";
+import { EventReader, Resumption } from "./events.js";
+
+export { ApiError, ConnectionFailedError, ToolscoutError };
+
+/** The JSON of the HTTP API, by name. */
+export type Schemas = components["schemas"];
+export type SearchAnswer = Schemas["SearchAnswer"];
+export type SearchParameters = Omit<Schemas["SearchRequest"], "query" | "queries">;
+export type AgentEvent = Schemas["AgentEvent"];
+
+/** Where `toolscout serve` listens unless it is told otherwise. */
+export const DEFAULT_URL = "http://127.0.0.1:7700";
+
+const FIRST_WAIT_MS = 250;
+const LONGEST_WAIT_MS = 30_000;
+/** Statuses after which the same request may succeed. */
+const REPEATED = [429, 502, 503, 504];
+const SUCCEEDED = 200;
+
+export interface ClientOptions {
+  /** The key; in Node that of `TOOLSCOUT_KEY` if not given. */
+  key?: string;
+  catalog?: string;
+  /** Milliseconds for one answer. Streams may take longer. */
+  timeoutMs?: number;
+  /** Most repetitions of a request. */
+  retries?: number;
+  /** In place of the global one. */
+  fetch?: typeof fetch;
+}
+
+export interface Call {
+  method: "GET" | "POST" | "PUT" | "DELETE";
+  /** Begins with `/v1/`. */
+  path: string;
+  params?: Record<string, string | number | boolean | null | undefined>;
+  /** What becomes JSON; text goes as it is. */
+  body?: unknown;
+  contentType?: string;
+  /** Whether doing it twice is as good as doing it once; true if not given. */
+  repeats?: boolean;
+  signal?: AbortSignal;
+}
+
+/** A question for the agent. */
+export interface AskOptions {
+  conversation?: string;
+  identity?: string;
+  /** Whether the run goes on while the connection is lost; true if not given. */
+  resume?: boolean;
+  signal?: AbortSignal;
+}
+
+/**
+ * A connection to a server.
+ *
+ * A request that meets a busy server or none is repeated, up to `retries` times, after what the server asks
+ * to wait and else a growing time. One that changes something is repeated only where that does no harm.
+ * What remains fails with `ApiError` or `ConnectionFailedError`.
+ */
+export class Client {
+  readonly url: string;
+  readonly catalog: string;
+  readonly #key: string | undefined;
+  readonly #timeoutMs: number;
+  readonly #retries: number;
+  readonly #fetch: typeof fetch;
+
+  /** Connects to `url`, or in Node to that of `TOOLSCOUT_URL`. */
+  constructor(url?: string, options: ClientOptions = {}) {
+    this.url = (url ?? variable("TOOLSCOUT_URL") ?? DEFAULT_URL).replace(/\/+$/, "");
+    this.catalog = options.catalog ?? "default";
+    this.#key = options.key ?? variable("TOOLSCOUT_KEY");
+    this.#timeoutMs = options.timeoutMs ?? 30_000;
+    this.#retries = options.retries ?? 3;
+    this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
+  }
+
+  /** Sends any request, and answers with the JSON of its answer; `undefined` for one without a body. */
+  async request<T>(call: Call): Promise<T> {
+    let wait = FIRST_WAIT_MS;
+    for (let attempt = 0; ; attempt++) {
+      let failure: ToolscoutError;
+      try {
+        return await this.#once<T>(call);
+      } catch (error) {
+        if (!(error instanceof ToolscoutError) || !mayRepeat(call, error)) throw error;
+        failure = error;
+      }
+      const wanted = failure instanceof ApiError ? (failure.retryAfter ?? 0) * 1000 : 0;
+      if (attempt >= this.#retries || wanted > LONGEST_WAIT_MS) throw failure;
+      // Clients that met the same busy server do not come back at the same time.
+      await sleep(Math.max(wanted, wait * (0.5 + Math.random() / 2)), call.signal);
+      wait = Math.min(2 * wait, LONGEST_WAIT_MS);
+    }
+  }
+
+  /** Finds tools; the parameters are those of the body of a search. */
+  search(
+    query: string | string[],
+    parameters: SearchParameters = {},
+    signal?: AbortSignal,
+  ): Promise<SearchAnswer> {
+    const asked = typeof query === "string" ? { query } : { queries: query };
+    const body = { ...asked, ...parameters };
+    return this.request({ method: "POST", path: this.#of("search"), body, signal });
+  }
+
+  /** Adds tools, or replaces those with the same id; waits for the task of a large load. */
+  async add(
+    tools: object | string,
+    options: { server?: string; skipInvalid?: boolean; signal?: AbortSignal } = {},
+  ): Promise<Schemas["UpsertAnswer"] | Schemas["Task"]> {
+    const { server, skipInvalid, signal } = options;
+    const params = { server, skip_invalid: skipInvalid ? true : undefined };
+    const call: Call = { method: "POST", path: this.#of("tools"), params, signal };
+    return this.#finished(await this.request({ ...call, ...toolBody(tools) }), signal);
+  }
+
+  /** Replaces all tools of a server; waits for the task of a large load. */
+  async sync(
+    server: string,
+    tools: object | string,
+    signal?: AbortSignal,
+  ): Promise<Schemas["SyncAnswer"] | Schemas["Task"]> {
+    const call: Call = { method: "PUT", path: this.#of("servers", server, "tools"), signal };
+    return this.#finished(await this.request({ ...call, ...toolBody(tools) }), signal);
+  }
+
+  /** The tools, page by page. */
+  async *tools(
+    filter: { server?: string; tag?: string; name?: string } = {},
+  ): AsyncGenerator<Schemas["ToolBody"], void, undefined> {
+    let cursor: string | null | undefined;
+    do {
+      const params = { ...filter, cursor };
+      const call: Call = { method: "GET", path: this.#of("tools"), params };
+      const page = await this.request<Schemas["ToolPage"]>(call);
+      yield* page.tools;
+      cursor = page.next_cursor;
+    } while (cursor);
+  }
+
+  /** One tool; `unknown_tool` where there is none. */
+  get(id: string): Promise<Schemas["ToolBody"]> {
+    return this.request({ method: "GET", path: this.#of("tools", id) });
+  }
+
+  /** Removes one tool; `unknown_tool` where there is none. */
+  async remove(id: string): Promise<void> {
+    await this.request({ method: "DELETE", path: this.#of("tools", id) });
+  }
+
+  /** Reports that a tool of the answer was used, from which the catalog learns. */
+  async feedback(answer: SearchAnswer, tool: string, fields: object = {}): Promise<void> {
+    const body = { feedback_token: answer.feedback_token, tool, ...fields };
+    await this.request({ method: "POST", path: this.#of("feedback"), body, repeats: false });
+  }
+
+  /** Calls a tool through the gate. It is never repeated. */
+  call(tool: string, args: object = {}, fields: object = {}): Promise<Record<string, unknown>> {
+    const body = { tool, arguments: args, ...fields };
+    return this.request({ method: "POST", path: this.#of("calls"), body, repeats: false });
+  }
+
+  /** Measures how well the catalog answers judged queries, and waits for the figures. */
+  async evaluate(
+    queries: string | readonly object[],
+    fields: object = {},
+    signal?: AbortSignal,
+  ): Promise<Schemas["EvaluationBody"]> {
+    const lines =
+      typeof queries === "string"
+        ? queries
+        : queries.map((query) => JSON.stringify(query)).join("\n");
+    const path = this.#of("evaluations");
+    const call: Call = { method: "POST", path, body: { queries: lines, ...fields }, signal };
+    const started = await this.request<Schemas["Task"]>({ ...call, repeats: false });
+    const task = await this.#finished(started, signal);
+    const id = task.evaluation ?? "";
+    return this.request({ method: "GET", path: this.#of("evaluations", id), signal });
+  }
+
+  /**
+   * Asks the agent, and iterates over the events of its answer; the last one is `done`.
+   *
+   * With `resume`, the run goes on while the connection is lost, and the events go on with what is left of
+   * it. Without, leaving the iteration stops the run.
+   */
+  async *ask(query: string, options: AskOptions = {}): AsyncGenerator<AgentEvent, void, undefined> {
+    const { conversation, identity, resume = true, signal } = options;
+    const path = route("agent", "chat");
+    const body = { query, conversation, identity, detached: resume };
+    const leaving = new AbortController();
+    const ended = signal ? AbortSignal.any([signal, leaving.signal]) : leaving.signal;
+    const answer = await this.#send({ method: "POST", path, body, signal }, ended);
+    if (!answer.ok) throw await errorOf(answer);
+    const rest = new Resumption(answer.headers.get("x-conversation-id") ?? undefined);
+    try {
+      for await (const event of eventsOf(answer)) {
+        rest.seen(event);
+        yield event;
+      }
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof ToolscoutError) throw error;
+      if (!rest.isDone && !(resume && rest.conversation)) {
+        throw lost("the connection was lost within the answer", error);
+      }
+    } finally {
+      leaving.abort();
+    }
+    if (!rest.isDone) yield* this.#remaining(rest, signal);
+  }
+
+  async *#remaining(
+    rest: Resumption,
+    signal?: AbortSignal,
+  ): AsyncGenerator<AgentEvent, void, undefined> {
+    const path = route("agent", "conversations", rest.conversation ?? "");
+    const read = () =>
+      this.request<Schemas["Conversation"]>({ method: "GET", path, signal });
+    let conversation = await read();
+    for (let wait = 50; conversation.running; wait = Math.min(1.5 * wait, 1000)) {
+      await sleep(wait, signal);
+      conversation = await read();
+    }
+    const turn = conversation.turns.at(-1);
+    if (!turn) throw new ConnectionFailedError("connection_failed", "the run was lost by the server");
+    const events = `${path}/turns/${turn.number}/events`;
+    const kept = await this.request<Schemas["EventsOfTurn"]>({ method: "GET", path: events, signal });
+    yield* rest.remaining(conversation.id, turn, kept.events);
+  }
+
+  async #finished<T>(answer: T, signal?: AbortSignal): Promise<T> {
+    let last: unknown = answer;
+    for (let wait = 50; isTask(last) && last.status === "running"; wait = Math.min(1.5 * wait, 1000)) {
+      await sleep(wait, signal);
+      last = await this.request({ method: "GET", path: route("tasks", last.id), signal });
+    }
+    if (isTask(last) && (last.status === "failed" || last.status === "cancelled")) {
+      const { code, message } = last.error ?? {};
+      const text = message ?? `the task ${last.id} was ${last.status}`;
+      throw new ToolscoutError(code ?? `task_${last.status}`, text);
+    }
+    return last as T;
+  }
+
+  async #once<T>(call: Call): Promise<T> {
+    const timeout = AbortSignal.timeout(this.#timeoutMs);
+    const signal = call.signal ? AbortSignal.any([call.signal, timeout]) : timeout;
+    const answer = await this.#send(call, signal);
+    if (!answer.ok) throw await errorOf(answer);
+    let text;
+    try {
+      text = await answer.text();
+    } catch (error) {
+      call.signal?.throwIfAborted();
+      throw lost(`${call.method} ${call.path}`, error);
+    }
+    return parsed<T>(answer.url, text);
+  }
+
+  async #send(call: Call, signal: AbortSignal): Promise<Response> {
+    const { method, path, params = {}, body } = call;
+    const url = new URL(this.url + path);
+    for (const [name, value] of Object.entries(params)) {
+      if (value !== undefined && value !== null) url.searchParams.set(name, String(value));
+    }
+    const headers: Record<string, string> = {};
+    if (this.#key) headers.Authorization = `Bearer ${this.#key}`;
+    if (body !== undefined) headers["Content-Type"] = call.contentType ?? "application/json";
+    const content = typeof body === "string" ? body : JSON.stringify(body);
+    try {
+      return await this.#fetch(url, { method, headers, body: content, signal });
+    } catch (error) {
+      call.signal?.throwIfAborted();
+      throw lost(`${method} ${path}`, error);
+    }
+  }
+
+  #of(...parts: string[]): string {
+    return route("catalogs", this.catalog, ...parts);
+  }
+}
+
+function route(...parts: string[]): string {
+  return `/v1/${parts.map(encodeURIComponent).join("/")}`;
+}
+
+function toolBody(tools: object | string): Pick<Call, "body" | "contentType"> {
+  if (typeof tools === "string") {
+    const isJson = /^\s*[{[]/.test(tools);
+    return { body: tools, contentType: isJson ? "application/json" : "application/yaml" };
+  }
+  return { body: Symbol.iterator in tools ? [...(tools as Iterable<unknown>)] : [tools] };
+}
+
+function mayRepeat(call: Call, error: ToolscoutError): boolean {
+  const repeats = call.repeats ?? true;
+  if (error instanceof ApiError) {
+    // A server that is too busy for a request has not begun with it.
+    return REPEATED.includes(error.status) && (repeats || error.status === 429);
+  }
+  return error.code === "connection_failed" && (repeats || wasNotSent(error.cause));
+}
+
+/** Whether there was no connection at all. Browsers do not say, so there nothing is repeated that does harm. */
+function wasNotSent(error: unknown): boolean {
+  const cause = error instanceof Error ? error.cause : undefined;
+  const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+  const codes: unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"];
+  return codes.includes(code);
+}
+
+function lost(what: string, error: unknown): ConnectionFailedError {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new ConnectionFailedError("connection_failed", `${what}: ${reason}`, { cause: error });
+}
+
+function parsed<T>(url: string, text: string): T {
+  if (text === "") return undefined as T;
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    const start = JSON.stringify(text.slice(0, 100));
+    const message = `${url} answered ${start}, which is no JSON; is it a toolscout server?`;
+    throw new ConnectionFailedError("unreadable_answer", message);
+  }
+}
+
+async function errorOf(answer: Response): Promise<ApiError> {
+  const text = await answer.text().catch(() => "");
+  const seconds = Number.parseFloat(answer.headers.get("retry-after") ?? "");
+  const retryAfter = seconds >= 0 ? seconds : undefined;
+  const status = answer.status;
+  let fields: { code?: unknown; message?: unknown; type?: string; request_id?: string } = {};
+  try {
+    fields = (JSON.parse(text) as { error?: typeof fields }).error ?? {};
+  } catch {
+    // Not of a server of ours.
+  }
+  const { code, message, type, request_id: requestId } = fields;
+  if (typeof code !== "string" || typeof message !== "string") {
+    const start = `${answer.url} answered ${status}: ${text.slice(0, 200)}`;
+    return new ApiError("unreadable_answer", start, { status, retryAfter });
+  }
+  return new ApiError(code, message, { status, kind: type, requestId, retryAfter });
+}
+
+async function* eventsOf(answer: Response): AsyncGenerator<AgentEvent, void, undefined> {
+  if (answer.status !== SUCCEEDED || !answer.body) return;
+  const reader = new EventReader<AgentEvent>();
+  const chunks = answer.body.getReader();
+  const decoder = new TextDecoder();
+  for (;;) {
+    const { done, value } = await chunks.read();
+    if (done) return;
+    yield* reader.feed(decoder.decode(value, { stream: true }));
+  }
+}
+
+type TaskState = { id: string; status: string; error?: { code?: string; message?: string } | null };
+
+function isTask(answer: unknown): answer is TaskState {
+  return typeof answer === "object" && answer !== null && "status" in answer && "id" in answer;
+}
+
+function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal?.reason as Error);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}
+
+/** A variable of the environment, where there is one. */
+function variable(name: string): string | undefined {
+  const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
+  return process?.env?.[name];
+}
