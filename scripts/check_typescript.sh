@@ -27,7 +27,8 @@ if (other.length > 0) {
 JS
 
 cd "$package"
-cmp --silent package-lock.json "$work/installed.json" || npm ci --ignore-scripts
+# Not `npm ci`, which wants packages of all platforms in the lock file.
+cmp --silent package-lock.json "$work/installed.json" || npm install --ignore-scripts --no-save
 mkdir -p "$work/types" && cp package-lock.json "$work/installed.json"
 profile=${TOOLSCOUT_NODE_PROFILE:-dev}
 [ -n "$(ls -A "$work/types")" ] || touch src/lib.rs

@@ -271,7 +271,7 @@ impl Catalog {
         let filter = Filter {
             servers: set("servers", servers)?,
             tags: set("tags", tags)?,
-            ids: set("ids", ids)?,
+            ids: set("ids", ids)?.into(),
             read_only,
             destructive,
         };

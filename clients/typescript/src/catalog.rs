@@ -349,7 +349,7 @@ impl SearchRequest {
         let filter = Filter {
             servers: set(self.servers),
             tags: set(self.tags),
-            ids: set(self.ids),
+            ids: set(self.ids).into(),
             read_only: self.read_only,
             destructive: self.destructive,
         };

@@ -52,7 +52,7 @@ fn with_tool(hit: &hit::Hit) -> HitWithTool<'_> {
         hit,
         name: hit.id.name(),
         server: hit.id.server(),
-        description: &hit.tool.description,
+        description: hit.tool.shown_description(),
         model_name: formats::model_name(&hit.id),
     }
 }
