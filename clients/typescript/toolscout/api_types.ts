@@ -764,7 +764,7 @@ export interface components {
          * @description How a server is connected.
          * @enum {string}
          */
-        ConnectionState: "connecting" | "connected" | "reconnecting";
+        ConnectionState: "connecting" | "connected" | "reconnecting" | "needs_login";
         /** @description A stored conversation. */
         Conversation: {
             /** @description The calls of its run that wait for approval; empty unless the key is the one that asked. */
