@@ -35,6 +35,7 @@ pages! {
     models_run: "docs/models.md",
     operations_run: "docs/operations.md",
     python_runs: "docs/python.md",
+    typescript_runs: "docs/typescript.md",
     ranking_runs: "docs/ranking.md",
     search_runs: "docs/search.md",
     settings_run: "docs/settings.md",

@@ -158,7 +158,7 @@ impl ToolIterator {
             }
         }
         // It stays at its end.
-        self.filter.ids = [String::new()].into();
+        self.filter.ids = Arc::new([String::new()].into());
         None
     }
 }
