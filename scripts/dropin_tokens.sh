@@ -8,11 +8,5 @@
 #        at most N requests a set, by default 200; how many tools a search is to find, by default as many as it does
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-program=${TOOLSCOUT:-target/debug/toolscout}
-[ -x "$program" ] || cargo build --quiet --locked --bin toolscout
-TOOLSCOUT=$(realpath "$program")
-export TOOLSCOUT
-[ -d target/dropin/node_modules ] || scripts/check_dropin.sh nothing
-cp tests/dropin/*.mjs target/dropin
+. scripts/dropin_modules.sh
 exec node target/dropin/tokens.mjs "$@"

@@ -30,9 +30,9 @@ use crate::agent::think::Piece;
 use crate::agent::turn_tools::TurnTools;
 use crate::agent::{AgentState, Question, RunningTurn, lock};
 use crate::clock::millis;
-use crate::finder::Style;
-use crate::finder::search::{Found, SearchRequest, UsedTool};
+use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
+use crate::finder::{Style, trail};
 use crate::gate::{
     Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Gate, GateContext, Ledger, Report,
 };
@@ -480,7 +480,7 @@ impl<'a> Turn<'a> {
             }
             results.push(result);
         }
-        self.teach(used_tools).await;
+        trail::teach(Arc::clone(self.tools.search()), used_tools).await;
         // After the calls of the same answer, which were made for what was found before.
         let mut found = Vec::with_capacity(search_results.len());
         for Searched { queries, hits } in search_results {
@@ -496,22 +496,6 @@ impl<'a> Turn<'a> {
     /// Who asks, and in which conversation.
     fn conversation(&self) -> (&str, &str) {
         (&self.caller.who, &self.caller.conversation)
-    }
-
-    /// Tells the catalog of calls that succeeded.
-    async fn teach(&self, used_tools: Vec<UsedTool>) {
-        if used_tools.is_empty() {
-            return;
-        }
-        let search = Arc::clone(self.tools.search());
-        let teaching = spawn_blocking(move || {
-            for used_tool in &used_tools {
-                search.used(used_tool);
-            }
-        });
-        if let Err(error) = teaching.await {
-            tracing::error!(%error, "remembering a call panicked");
-        }
     }
 
     /// Asks the model, with the hooks around it.

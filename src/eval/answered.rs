@@ -5,9 +5,11 @@
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use toolscout_index::Results;
 
 use super::bootstrap::{Interval, intervals, paired};
 use super::dataset::Fingerprint;
+use super::dataset::pasted::PastedQuery;
 use super::judge::Scores;
 use super::metrics::{Metric, mean};
 use super::report::{Means, headline};
@@ -30,6 +32,18 @@ pub struct AnsweredQuery {
     pub relevant: Option<Vec<String>>,
     /// In the order of the arms.
     pub answers: Vec<Answer>,
+}
+
+impl AnsweredQuery {
+    /// A query with these answers.
+    pub fn new(query: PastedQuery, answers: Vec<Answer>) -> Self {
+        AnsweredQuery {
+            id: query.id,
+            text: query.text,
+            relevant: query.relevant,
+            answers,
+        }
+    }
 }
 
 /// What an arm answered to a query.
@@ -62,6 +76,17 @@ impl Answer {
             no_match,
             degraded,
         }
+    }
+
+    /// What a search found for a query with these relevant tools.
+    pub fn of_results(results: &Results, relevant: Option<&[String]>) -> Self {
+        let hits: Vec<&str> = results.hits.iter().map(|hit| hit.id.as_str()).collect();
+        Answer::of(
+            &hits,
+            relevant,
+            results.no_match.is_some(),
+            results.degraded.is_some(),
+        )
     }
 
     /// Its value by a metric; `None` for a query without relevant tools.

@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
+use tokio::task::spawn_blocking;
 use toolscout_index::ToolId;
 
-use super::search::{Found, UsedTool};
+use super::search::{Found, ToolSearch, UsedTool};
 
 /// Searches of a conversation that are kept, the newest ones.
 const MAX_SEARCHES: usize = 32;
@@ -141,6 +142,21 @@ impl SearchTrails {
             tool: tool.clone(),
             who: who.to_owned(),
         })
+    }
+}
+
+/// Tells the catalog of calls that succeeded, and waits until it has learned of them.
+pub async fn teach(search: Arc<dyn ToolSearch>, used_tools: Vec<UsedTool>) {
+    if used_tools.is_empty() {
+        return;
+    }
+    let teaching = spawn_blocking(move || {
+        for used_tool in &used_tools {
+            search.used(used_tool);
+        }
+    });
+    if let Err(error) = teaching.await {
+        tracing::error!(%error, "remembering a call panicked");
     }
 }
 

@@ -46,7 +46,7 @@ use crate::finder::meta_tools::{self, FindConfig};
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
-use crate::finder::{SearchTrails, Style, ToolSearch};
+use crate::finder::{SearchTrails, Style, ToolSearch, trail};
 use crate::gate::{Approvals, Call, CallOutcome, Caller, Definition, Gate, GateContext};
 use crate::mcp::connection::{CallContext, Progress};
 use crate::mcp::implementation;
@@ -618,10 +618,7 @@ impl Session {
         let Some(used_tool) = self.shared.trails.called((&who, &conversation), tool) else {
             return;
         };
-        let search = Arc::clone(&self.shared.search);
-        if let Err(error) = spawn_blocking(move || search.used(&used_tool)).await {
-            tracing::error!(%error, "remembering a call panicked");
-        }
+        trail::teach(Arc::clone(&self.shared.search), vec![used_tool]).await;
     }
 
     /// Who asks, and in which conversation. Requests without a session are one conversation of their

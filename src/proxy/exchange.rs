@@ -14,7 +14,7 @@ use crate::finder::meta_tools::{self, FindConfig};
 use crate::finder::model_names;
 use crate::finder::search::{self, Found, SearchRequest, UsedTool};
 use crate::finder::snapshot::CurrentSnapshot;
-use crate::finder::{SearchTrail, ToolSearch as _};
+use crate::finder::{SearchTrail, ToolSearch as _, trail};
 use crate::proxy::dialect::{
     CallResult, Dialect, HiddenTools, Item, ModelCall, Protocol, Round, View,
 };
@@ -386,10 +386,7 @@ impl Exchange {
             tool: tool.clone(),
             who: self.request.owner.clone(),
         };
-        let teaching = tokio::task::spawn_blocking(move || extra.search.used(&used_tool));
-        if let Err(error) = teaching.await {
-            tracing::error!(%error, "remembering a call panicked");
-        }
+        trail::teach(Arc::clone(&extra.search), vec![used_tool]).await;
     }
 
     /// The result of a search. What it found is shown from now on.

@@ -415,7 +415,8 @@ async fn reported(peers: &Peers, world: &World, words: Vec<String>) -> Value {
         .env("TOOLSCOUT_CACHE", world.path("cache"));
     command
         .env("TOOLSCOUT_EMBEDDER", "none")
-        .env("NO_PROXY", "127.0.0.1");
+        .env("NO_PROXY", "127.0.0.1")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     let output = spawn_blocking(move || command.output())
         .await
         .unwrap()

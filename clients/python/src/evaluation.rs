@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use toolscout::eval::answered::{Answer, AnsweredQuery, DEPTH, figures};
-use toolscout::eval::dataset::pasted::{self, PastedQuery};
+use toolscout::eval::dataset::pasted;
 use toolscout::eval::latency::Latency;
 use toolscout::eval::metrics::{Metric, default_depths};
 use toolscout_index::{Query, Searcher, ToolId};
@@ -70,7 +70,8 @@ impl Evaluation {
             let query = query(&asked.text).k(DEPTH);
             let results = py.detach(|| searcher.search(&query)).or_raise(py)?;
             timings.push(results.timings);
-            queries.push(answered(asked, &results));
+            let answer = Answer::of_results(&results, asked.relevant.as_deref());
+            queries.push(AnsweredQuery::new(asked, vec![answer]));
         }
         let (depths, _) = default_depths(ids.len());
         let mut named = Vec::new();
@@ -103,22 +104,6 @@ impl Evaluation {
             "{queries} queries, {judged} judged, over {} tools",
             self.tools
         )
-    }
-}
-
-fn answered(query: PastedQuery, results: &toolscout_index::Results) -> AnsweredQuery {
-    let hits: Vec<&str> = results.hits.iter().map(|hit| hit.id.as_str()).collect();
-    let answer = Answer::of(
-        &hits,
-        query.relevant.as_deref(),
-        results.no_match.is_some(),
-        results.degraded.is_some(),
-    );
-    AnsweredQuery {
-        id: query.id,
-        text: query.text,
-        relevant: query.relevant,
-        answers: vec![answer],
     }
 }
 

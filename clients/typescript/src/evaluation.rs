@@ -5,7 +5,7 @@ use std::sync::Arc;
 use napi::Result;
 use serde_json::json;
 use toolscout::eval::answered::{Answer, AnsweredQuery, DEPTH, figures};
-use toolscout::eval::dataset::pasted::{self, PastedQuery};
+use toolscout::eval::dataset::pasted;
 use toolscout::eval::latency::Latency;
 use toolscout::eval::metrics::{Metric, default_depths};
 use toolscout_index::{Query, Searcher, ToolId};
@@ -30,7 +30,8 @@ pub fn evaluate(
         signal.check()?;
         let results = searcher.search(&query(&asked.text).k(DEPTH)).or_reject()?;
         timings.push(results.timings);
-        queries.push(answered(asked, &results));
+        let answer = Answer::of_results(&results, asked.relevant.as_deref());
+        queries.push(AnsweredQuery::new(asked, vec![answer]));
     }
     let (depths, _) = default_depths(ids.len());
     let mut metrics = serde_json::Map::new();
@@ -46,20 +47,4 @@ pub fn evaluate(
         "tools": ids.len(),
     });
     Ok(evaluation.to_string())
-}
-
-fn answered(query: PastedQuery, results: &toolscout_index::Results) -> AnsweredQuery {
-    let hits: Vec<&str> = results.hits.iter().map(|hit| hit.id.as_str()).collect();
-    let answer = Answer::of(
-        &hits,
-        query.relevant.as_deref(),
-        results.no_match.is_some(),
-        results.degraded.is_some(),
-    );
-    AnsweredQuery {
-        id: query.id,
-        text: query.text,
-        relevant: query.relevant,
-        answers: vec![answer],
-    }
 }

@@ -89,16 +89,11 @@ pub async fn run(app: App, catalog: Arc<OpenCatalog>, plan: Plan, task: &Task) -
             }
             require_catalog(&app, &catalog)?;
             let results = search(&app, &plan, arm, query).await?;
-            answers[arm] = answer_of(&results, query);
+            answers[arm] = Answer::of_results(&results, query.relevant.as_deref());
             timings[arm].push(results.timings);
             task.update(|body| body.done += 1);
         }
-        queries.push(AnsweredQuery {
-            id: query.id.clone(),
-            text: query.text.clone(),
-            relevant: query.relevant.clone(),
-            answers,
-        });
+        queries.push(AnsweredQuery::new(query.clone(), answers));
     }
     require_catalog(&app, &catalog)?;
     let keeping = app.clone();
@@ -141,16 +136,6 @@ async fn try_search(app: &App, plan: &Plan, query: toolscout_index::Query) -> Ap
     let searcher = Arc::clone(&plan.searcher);
     let results = app.cpu_pool.run(move || searcher.search(&query)).await?;
     Ok(results?)
-}
-
-fn answer_of(results: &Results, query: &PastedQuery) -> Answer {
-    let hits: Vec<&str> = results.hits.iter().map(|hit| hit.id.as_str()).collect();
-    Answer::of(
-        &hits,
-        query.relevant.as_deref(),
-        results.no_match.is_some(),
-        results.degraded.is_some(),
-    )
 }
 
 fn evaluated(

@@ -61,9 +61,7 @@ impl OpenCatalog {
             None => Ok(self.searcher().tool(id)),
         }
     }
-}
 
-impl OpenCatalog {
     /// A tool of the store, with what the owner says of it.
     fn with_owner_texts(&self, tool: Tool) -> Arc<Tool> {
         Arc::new(self.searcher().with_owner_texts(tool))

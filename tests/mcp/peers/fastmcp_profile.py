@@ -6,11 +6,11 @@ OWN is a server of the profile, OTHER one outside of it.
 """
 
 import asyncio
-import json
 import sys
 
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
+from profile_report import print_report
 
 
 async def main(url, key, own, other):
@@ -26,17 +26,7 @@ async def main(url, key, own, other):
         async def text(name, arguments):
             return (await client.call_tool(name, arguments, raise_on_error=False)).content[0].text
 
-        echo = {"text": f"hello {own}"}
-        report = {
-            "listed": [[tool.name, tool.description] for tool in await client.list_tools()],
-            "servers": await text("list_tools", {}),
-            "found": await text("tool_search", {"query": "says it again", "limit": 20}),
-            "called": await text("call_tool", {"name": f"{own}/echo", "arguments": echo}),
-            "other": await text("call_tool", {"name": f"{other}/echo", "arguments": echo}),
-            "missing": await text("call_tool", {"name": "none/echo", "arguments": echo}),
-            "asked": len(asked),
-        }
-    print(json.dumps(report))
+        await print_report(text, await client.list_tools(), own, other, asked)
 
 
 asyncio.run(main(*sys.argv[1:]))

@@ -7,13 +7,13 @@ one outside of it.
 """
 
 import asyncio
-import json
 import sys
 
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
+from profile_report import print_report
 
 
 async def main(mode, url, key, own, other):
@@ -30,17 +30,7 @@ async def main(mode, url, key, own, other):
         async def text(name, arguments):
             return (await client.call_tool(name, arguments)).content[0].text
 
-        echo = {"text": f"hello {own}"}
-        report = {
-            "listed": [[tool.name, tool.description] for tool in (await client.list_tools()).tools],
-            "servers": await text("list_tools", {}),
-            "found": await text("tool_search", {"query": "says it again", "limit": 20}),
-            "called": await text("call_tool", {"name": f"{own}/echo", "arguments": echo}),
-            "other": await text("call_tool", {"name": f"{other}/echo", "arguments": echo}),
-            "missing": await text("call_tool", {"name": "none/echo", "arguments": echo}),
-            "asked": len(asked),
-        }
-    print(json.dumps(report))
+        await print_report(text, (await client.list_tools()).tools, own, other, asked)
 
 
 asyncio.run(main(*sys.argv[1:]))
