@@ -35,21 +35,26 @@ pub enum LogFormat {
     Json,
 }
 
-/// Leaves out two things that the SDK for MCP logs: at its finest levels the codes and tokens of
-/// logins, and otherwise as an error each connection that fails, which this program reports itself.
+/// Leaves out what the SDK for MCP logs: at its finest levels the codes and tokens of logins, and
+/// otherwise, as errors and warnings, connections and logins that fail, which this program reports
+/// itself.
 pub fn without_sdk_noise(filter: EnvFilter) -> EnvFilter {
     let is_fine = filter
         .max_level_hint()
         .is_none_or(|finest| finest > LevelFilter::INFO);
-    let directive = if is_fine {
-        "rmcp::transport::auth=info"
+    let directives: &[&str] = if is_fine {
+        &["rmcp::transport::auth=info"]
     } else {
-        "rmcp::transport::worker=off"
+        &[
+            "rmcp::transport::auth=error",
+            "rmcp::transport::streamable_http_client=off",
+            "rmcp::transport::worker=off",
+        ]
     };
-    match directive.parse() {
-        Ok(directive) => filter.add_directive(directive),
-        Err(_) => filter,
-    }
+    directives
+        .iter()
+        .filter_map(|directive| directive.parse().ok())
+        .fold(filter, EnvFilter::add_directive)
 }
 
 /// Starts logging, and exports spans to `traces`. `filter` is a level or a list of `target=level`,

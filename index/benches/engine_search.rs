@@ -246,8 +246,14 @@ fn scorers(tools: usize) -> Scorers {
         .into_iter()
         .zip(0..)
         .collect();
-    let ours = LexicalIndex::open(&folder, &settings.stamp())
-        .and_then(|index| index.searcher(&ordinals, &settings));
+    let searcher = world.catalog.searcher();
+    let stamp = format!(
+        "{}, catalog {}",
+        settings.stamp(),
+        searcher.version().identity
+    );
+    let ours =
+        LexicalIndex::open(&folder, &stamp).and_then(|index| index.searcher(&ordinals, &settings));
     let index = tantivy::Index::open_in_dir(&folder).expect("a whole index");
     let body = index
         .schema()

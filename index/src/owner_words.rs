@@ -209,8 +209,14 @@ impl OwnerWords {
         self.aliases.keys().chain(self.descriptions.keys())
     }
 
-    /// The entries of tools that the catalog does not have, by their places in the document.
-    pub fn entries_without_tool(&self, has: impl Fn(&ToolId) -> bool) -> Vec<String> {
+    /// The entries of tools, servers and tags that the catalog does not have, by their places in the
+    /// document.
+    pub(crate) fn entries_without_tool(
+        &self,
+        has: impl Fn(&ToolId) -> bool,
+        has_server: impl Fn(&str) -> bool,
+        has_tag: impl Fn(&str) -> bool,
+    ) -> Vec<String> {
         let is_missing = |tool: &str| ToolId::parse(tool).is_ok_and(|id| !has(&id));
         let mut missing = Vec::new();
         let mut add = |kind: &str, name: &str, tool: &str| {
@@ -230,6 +236,10 @@ impl OwnerWords {
         for tool in self.descriptions.keys() {
             add("descriptions", tool, tool);
         }
+        let servers = self.boosts.servers.keys().filter(|name| !has_server(name));
+        missing.extend(servers.map(|name| format!("boosts.servers.{name}")));
+        let tags = self.boosts.tags.keys().filter(|name| !has_tag(name));
+        missing.extend(tags.map(|name| format!("boosts.tags.{name}")));
         missing
     }
 }
@@ -567,17 +577,25 @@ mod tests {
         let words = read(json!({
             "aliases": {"a/here": ["x"], "a/gone": ["y"]},
             "pins": {"p": {"query": "q", "tool": "a/gone"}},
-            "boosts": {"tools": {"a/gone": 2.0}, "servers": {"none": 2.0}},
+            "boosts": {
+                "tools": {"a/gone": 2.0}, "servers": {"a": 2.0, "gone": 2.0}, "tags": {"t": 2.0, "gone": 2.0}
+            },
             "descriptions": {"a/gone": "Text."}
         }))
         .unwrap();
         assert_eq!(
-            words.entries_without_tool(|id| id.as_str() == "a/here"),
+            words.entries_without_tool(
+                |id| id.as_str() == "a/here",
+                |server| server == "a",
+                |tag| tag == "t"
+            ),
             [
                 "aliases.a/gone",
                 "pins.p",
                 "boosts.tools.a/gone",
-                "descriptions.a/gone"
+                "descriptions.a/gone",
+                "boosts.servers.gone",
+                "boosts.tags.gone"
             ]
         );
     }

@@ -25,7 +25,7 @@ mod spelling;
 mod translation;
 pub(crate) mod words;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -450,6 +450,18 @@ impl Searcher {
     /// once for a snapshot; the tags of a tool are read once for all snapshots that have it.
     pub fn tags(&self) -> &[(String, usize)] {
         self.tags.get_or_init(|| count_tags(&self.rows))
+    }
+
+    /// The entries of an owner's words that are about tools, servers or tags that are not there, by
+    /// their places in the document.
+    pub fn entries_without_tool(&self, words: &OwnerWords) -> Vec<String> {
+        let servers: HashSet<&str> = self.rows.iter().map(|row| row.stored.id.server()).collect();
+        let tags: HashSet<&str> = self.tags().iter().map(|(tag, _)| tag.as_str()).collect();
+        words.entries_without_tool(
+            |id| self.has(id),
+            |server| servers.contains(server),
+            |tag| tags.contains(tag),
+        )
     }
 
     /// Number of tools.

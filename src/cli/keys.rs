@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Outcome;
 use super::context::Context;
+use super::exit::UsageError;
 use super::output::print_stderr;
 use super::store::StoreArgs;
 use super::suggest::did_you_mean;
@@ -91,7 +92,7 @@ impl Args {
                     lifetime: expires,
                 };
                 keys.warn_of_missing_catalogs(context, &new.catalogs)?;
-                warn_of_missing_profiles(context, &new.profiles);
+                check_profiles(context, &new.profiles)?;
                 create(&keys.keys, context, new)
             }
             Action::List { .. } => list(&keys.keys, context),
@@ -159,14 +160,20 @@ impl Keys {
     }
 }
 
-/// Warns about profiles that the settings of this machine do not have.
-fn warn_of_missing_profiles(context: &Context, profiles: &BTreeSet<String>) {
+/// Refuses profiles that the settings do not have. Where they have none at all, the server may have
+/// settings of its own.
+fn check_profiles(context: &Context, profiles: &BTreeSet<String>) -> Result<()> {
     let known = &context.settings.profiles;
     for name in profiles.iter().filter(|name| !known.contains_key(*name)) {
         let hint = did_you_mean(name, known.keys().map(String::as_str))
             .unwrap_or_else(|| format!("add [profiles.{name}] to the settings of the server"));
-        context.warn(format_args!("no profile {name:?} exists here; {hint}"));
+        let message = format!("no profile {name:?} exists here; {hint}");
+        if !known.is_empty() {
+            return Err(UsageError(message).into());
+        }
+        context.warn(message);
     }
+    Ok(())
 }
 
 fn create(store: &KeyStore, context: &Context, new: NewKey) -> Result<Outcome> {

@@ -21,7 +21,6 @@ use super::output::print_stderr;
 use super::policy::{PolicyArgs, warn_of_mistakes};
 use super::upstream::McpArgs;
 use crate::finder::Style;
-use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{AuditLog, Gate, audit};
 use crate::mcp::{CatalogSink, Detail, Gateway, GatewayConfig, Pool, SingleWriterSink};
 use crate::models::Patience;
@@ -150,16 +149,17 @@ fn serve(
     let mut policies = policy.preset(&context.settings)?.gate.unwrap_or_default();
     policy.apply_to(&mut policies);
     let sink = SingleWriterSink::new(context.open_or_create(Legs::All)?);
-    let search = {
-        let sink = sink.clone();
-        Arc::new(CurrentSnapshot(move || sink.searcher()))
-    };
     // Opened after the catalog, which creates the data directory if it is missing.
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
     let gate = Gate::new(policies).with_audit(Arc::new(audit));
     let settle = config.settle;
     let gate = Arc::new(gate);
-    let gateway = Gateway::new(search, pool.clone(), Arc::clone(&gate), config);
+    let gateway = Gateway::new(
+        Arc::new(sink.clone()),
+        pool.clone(),
+        Arc::clone(&gate),
+        config,
+    );
     let profile = profile.map(Arc::new);
     let gateway = match &profile {
         Some(profile) => gateway.with_profile(Arc::clone(profile), None),

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
@@ -16,6 +16,7 @@ use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Memory, Source, Swit
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::suggest::did_you_mean;
+use crate::clock::unix_ms;
 use crate::printable::counted;
 
 /// Remembers requests and the tools that were called for them, so that similar requests find these
@@ -134,13 +135,9 @@ fn add(context: &Context, tool: &str, query: &str) -> Result<()> {
             .unwrap_or_else(|| "`toolscout list` lists the tools".to_owned());
         bail!("no tool {tool:?} in {:?}; {hint}", context.settings.catalog);
     }
-    let at_ms = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis() as i64;
     let is_stored = catalog
         .memory()
-        .remember(query, &id, at_ms, &Source::command_line())?;
+        .remember(query, &id, now(), &Source::command_line())?;
     if !is_stored {
         bail!(
             "the memory of {:?} is off; `toolscout memory on` switches it on",
@@ -220,15 +217,30 @@ fn import(context: &Context, file: &Path) -> Result<()> {
     ))
 }
 
-/// An entry as `memory export` writes it.
+/// An entry as `memory export` writes it; one written by hand needs the query and the tool only.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportedEntry {
     query: String,
     tool: String,
+    #[serde(default = "once")]
     times: u64,
+    #[serde(default = "now")]
     at_ms: i64,
+    #[serde(default = "by_command_line")]
     taught_by: Vec<String>,
+}
+
+fn once() -> u64 {
+    1
+}
+
+fn now() -> i64 {
+    unix_ms(SystemTime::now())
+}
+
+fn by_command_line() -> Vec<String> {
+    vec![Source::command_line().to_string()]
 }
 
 fn read_entries(file: &Path) -> Result<Vec<Entry>> {

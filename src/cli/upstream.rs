@@ -13,6 +13,8 @@ use crate::mcp::config::{add_header, is_url, load, parse_server};
 use crate::mcp::login::Logins;
 use crate::mcp::{OnChange, PoolConfig, ServerConfig};
 
+/// The file of servers that `mcp add` writes by default.
+pub const DEFAULT_FILE: &str = "servers.json";
 /// The name of a server that is known by its URL only.
 const NAME_OF_URL: &str = "it";
 
@@ -40,6 +42,15 @@ impl McpArgs {
     /// True when no server is named.
     pub fn is_empty(&self) -> bool {
         self.mcp.is_empty() && self.mcp_server.is_empty()
+    }
+
+    /// The file that `mcp add` writes, where no server is named and there is one.
+    pub fn or_default_file(mut self) -> Self {
+        let file = PathBuf::from(DEFAULT_FILE);
+        if self.is_empty() && file.is_file() {
+            self.mcp.push(file);
+        }
+        self
     }
 
     /// The servers, how changed tools are treated, and the logins of the data directory. Of two

@@ -11,7 +11,10 @@ use toolscout_index::{Catalog, OwnerWords};
 
 use super::Outcome;
 use super::context::{Context, Legs};
+use super::embed;
 use super::exit::UsageError;
+use super::interrupt::Interrupt;
+use crate::models::Patience;
 use crate::printable::{self, counted};
 
 /// Says what tools are also called: aliases, synonyms, tools pinned to the first places of a query or
@@ -51,16 +54,17 @@ enum Action {
     Add(AddArgs),
     /// Remove an entry
     #[command(
-        after_help = "Examples:\n  toolscout words remove alias github/create_pull_request\n  toolscout words remove synonym pto\n  toolscout words remove pin deploy ci/deploy\n  toolscout words remove boost server:legacy"
+        after_help = "Examples:\n  toolscout words remove alias github/create_pull_request\n  toolscout words remove synonym pto\n  toolscout words remove alias github/create_pull_request \"gh pr\"\n  toolscout words remove pin deploy ci/deploy\n  toolscout words remove boost server:legacy"
     )]
     Remove {
         /// What it is
         kind: Kind,
         /// Its tool, its first word, its query, or what it boosts
         key: String,
-        /// The tool of a pin; without it all pins of the query are removed
-        #[arg(value_name = "TOOL")]
-        tool: Option<String>,
+        /// The tool of a pin, names of a tool, or words of synonyms; without any the whole entry is
+        /// removed, all pins of a query for example
+        #[arg(value_name = "VALUE")]
+        values: Vec<String>,
     },
 }
 
@@ -106,7 +110,8 @@ enum Kind {
 impl Args {
     /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let catalog = context.open(Legs::Lexical)?;
+        context.set_patience(Patience::of_adding());
+        let catalog = context.open(Legs::All)?;
         match self.action {
             Action::Get => get(context, &catalog)?,
             Action::Set { file } => {
@@ -118,10 +123,10 @@ impl Args {
                 args.add_to(&mut words)?;
                 write(context, &catalog, words)?;
             }
-            Action::Remove { kind, key, tool } => {
+            Action::Remove { kind, key, values } => {
                 let mut words = present(&catalog);
-                if !remove(&mut words, kind, &key, tool.as_deref())? {
-                    bail!("there is no such entry for {key:?}; `toolscout words get` lists them");
+                if !remove(&mut words, kind, &key, &values)? {
+                    bail!("{}", no_such_entry(&words, kind, &key));
                 }
                 write(context, &catalog, words)?;
             }
@@ -147,18 +152,28 @@ fn read(file: &Path) -> Result<OwnerWords> {
     OwnerWords::read(&json).with_context(|| file.display().to_string())
 }
 
+/// Stores the words, and embeds the tools whose texts they change.
 fn write(context: &Context, catalog: &Catalog, words: OwnerWords) -> Result<()> {
-    if words != present(catalog) {
+    let known = present(catalog);
+    let before = catalog.searcher().entries_without_tool(&known);
+    if words != known {
+        let interrupt = Interrupt::listen()?;
         let mut writer = catalog.writer()?;
         writer.set_owner_words(&words)?;
         writer.commit()?;
+        let embedded = embed::soon(catalog, writer, &interrupt)?;
+        if embedded.problem.is_some() {
+            embedded.print(context)?;
+        }
     }
-    let searcher = catalog.searcher();
-    for entry in words.entries_without_tool(|id| searcher.has(id)) {
-        context.warn(format_args!(
-            "{} is for a tool that the catalog does not have; it takes effect once it has it",
-            printable::line(&entry)
-        ));
+    for entry in catalog.searcher().entries_without_tool(&words) {
+        // What was there before was reported then.
+        if !before.contains(&entry) {
+            context.warn(format_args!(
+                "{} is for what the catalog does not have; it takes effect once it has it",
+                printable::line(&entry)
+            ));
+        }
     }
     context
         .printer
@@ -206,11 +221,10 @@ fn get(context: &Context, catalog: &Catalog) -> Result<()> {
         rows.push(row("description", tool, description.clone()));
     }
     context.printer.rows(&["kind", "of", "says"], rows)?;
-    let searcher = catalog.searcher();
-    let missing = words.entries_without_tool(|id| searcher.has(id));
+    let missing = catalog.searcher().entries_without_tool(&words);
     if !missing.is_empty() {
         context.printer.note(format_args!(
-            "without a tool in the catalog: {}",
+            "not in the catalog: {}",
             printable::line(&missing.join(", "))
         ))?;
     }
@@ -338,18 +352,29 @@ fn boosts_of<'a>(
     Ok((factors, name.to_owned()))
 }
 
-/// Removes an entry; false where there is none.
-fn remove(words: &mut OwnerWords, kind: Kind, key: &str, tool: Option<&str>) -> Result<bool> {
-    if tool.is_some() && kind != Kind::Pin {
-        let message = "only a pin has a tool besides its query";
+/// Removes an entry, or these values of it; false where there is none.
+fn remove(words: &mut OwnerWords, kind: Kind, key: &str, values: &[String]) -> Result<bool> {
+    if !values.is_empty() && matches!(kind, Kind::Boost | Kind::Description) {
+        let message = "a boost and a description have one value each, which goes with them";
         return Err(UsageError(message.to_owned()).into());
     }
     Ok(match kind {
-        Kind::Alias => words.aliases.remove(key).is_some(),
-        Kind::Synonym => words.synonyms.remove(key).is_some(),
+        Kind::Alias if values.is_empty() => words.aliases.remove(key).is_some(),
+        Kind::Alias => {
+            let names = words.aliases.get_mut(key);
+            let is_changed = names.is_some_and(|names| remove_all(names, values));
+            words.aliases.retain(|_, names| !names.is_empty());
+            is_changed
+        }
+        Kind::Synonym if values.is_empty() => words.synonyms.remove(key).is_some(),
+        Kind::Synonym => {
+            let entry = words.synonyms.get_mut(key);
+            entry.is_some_and(|entry| remove_all(&mut entry.words, values))
+        }
         Kind::Pin => {
             let before = words.pins.len();
-            let is_meant = |pin: &Pin| pin.query == key && tool.is_none_or(|tool| pin.tool == tool);
+            let is_meant =
+                |pin: &Pin| pin.query == key && (values.is_empty() || values.contains(&pin.tool));
             words.pins.retain(|_, pin| !is_meant(pin));
             words.pins.len() < before
         }
@@ -359,4 +384,25 @@ fn remove(words: &mut OwnerWords, kind: Kind, key: &str, tool: Option<&str>) -> 
         }
         Kind::Description => words.descriptions.remove(key).is_some(),
     })
+}
+
+/// Removes these; false unless all were there.
+fn remove_all(known: &mut Vec<String>, values: &[String]) -> bool {
+    let are_known = values.iter().all(|value| known.contains(value));
+    if are_known {
+        known.retain(|name| !values.contains(name));
+    }
+    are_known
+}
+
+/// The message for an entry that is not there, with what is there.
+fn no_such_entry(words: &OwnerWords, kind: Kind, key: &str) -> String {
+    let pin = words.pins.get(key).filter(|_| kind == Kind::Pin);
+    if let Some(pin) = pin {
+        return format!(
+            "{key:?} is the name of a pin in the document; `toolscout words remove pin {:?} {}` removes it",
+            pin.query, pin.tool
+        );
+    }
+    format!("there is no such entry for {key:?}; `toolscout words get` lists them")
 }

@@ -13,6 +13,7 @@ use super::error::{ApiError, ApiResult, not_ready};
 use super::registry::{OpenCatalog, ServedSnapshots};
 use super::threads::blocking;
 use crate::finder::ToolSearch;
+use crate::finder::search::UsedTool;
 use crate::finder::snapshot::SnapshotSource;
 use crate::profiles::{ProfiledSearch, ToolProfile};
 
@@ -74,6 +75,14 @@ impl SnapshotSource for CurrentCatalog {
 
     fn tool_count(&self) -> usize {
         self.open().tool_count()
+    }
+
+    fn has_memory(&self) -> bool {
+        ServedSnapshots(self.open()).has_memory()
+    }
+
+    fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
+        ServedSnapshots(self.open()).remember(used_tool)
     }
 }
 

@@ -171,7 +171,7 @@ async fn answer(app: &App, catalog: &Arc<OpenCatalog>) -> ApiResult<Json<WordsAn
 
 fn words_of(searcher: &Searcher, has_tools: bool) -> WordsAnswer {
     let words = searcher.owner_words().cloned().unwrap_or_default();
-    let without_tool = || words.entries_without_tool(|id| searcher.has(id));
+    let without_tool = || searcher.entries_without_tool(&words);
     WordsAnswer {
         without_tool: has_tools.then(without_tool),
         generation: searcher.generation(),

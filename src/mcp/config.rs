@@ -15,6 +15,17 @@ use serde_json::Value;
 /// Longest name of a server, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
+/// The keys of `oauth`.
+const OAUTH_KEYS: [&str; 5] = [
+    "client_id",
+    "client_secret",
+    "scopes",
+    "callback_port",
+    "private_hosts",
+];
+/// Most mistakes in a key that is meant to be another.
+const MAX_MISTAKES: usize = 2;
+
 /// Reads an environment variable. A parameter, so that tests do not depend on the environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
@@ -51,6 +62,11 @@ pub enum Transport {
         headers: Vec<(HeaderName, HeaderValue)>,
         /// How a login is made where it asks for one.
         oauth: OAuthSettings,
+    },
+    /// None: the entry takes values from the environment that are not there.
+    Incomplete {
+        /// Which, and what to do.
+        reason: String,
     },
 }
 
@@ -119,7 +135,34 @@ impl fmt::Debug for Transport {
                     .field("oauth", oauth)
                     .finish()
             }
+            Transport::Incomplete { reason } => f
+                .debug_struct("Incomplete")
+                .field("reason", reason)
+                .finish(),
         }
+    }
+}
+
+/// Why the entry of a server is no configuration.
+#[derive(Debug, thiserror::Error)]
+enum EntryError {
+    /// An environment variable that it names is not set.
+    #[error("the environment variable {0} is not set; set it, or write a value")]
+    Unset(String),
+    /// Anything else.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl From<String> for EntryError {
+    fn from(reason: String) -> Self {
+        EntryError::Invalid(reason)
+    }
+}
+
+impl From<&str> for EntryError {
+    fn from(reason: &str) -> Self {
+        EntryError::Invalid(reason.to_owned())
     }
 }
 
@@ -157,7 +200,8 @@ pub enum ConfigError {
 
 /// Reads an `mcpServers` file, or a `servers` file of VS Code, with or without comments. Entries with `"disabled": true` are
 /// skipped, and unknown keys are ignored. In every string `${NAME}`, `${env:NAME}` and
-/// `${NAME:-default}` are replaced by environment variables.
+/// `${NAME:-default}` are replaced by environment variables; a server for which one is missing is
+/// [`Transport::Incomplete`].
 ///
 /// # Errors
 /// [`ConfigError`] naming the file and the server.
@@ -186,13 +230,20 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
     for (name, value) in entries {
         let entry: Entry =
             serde_json::from_value(value).map_err(|error| named(&name, error.to_string()))?;
-        if !entry.disabled {
-            servers.push(
-                entry
-                    .complete(&name, environment)
-                    .map_err(|reason| named(&name, reason))?,
-            );
+        if entry.disabled {
+            continue;
         }
+        servers.push(match entry.complete(&name, environment) {
+            Ok(server) => server,
+            // The other servers of the file do not need it.
+            Err(error @ EntryError::Unset(_)) => ServerConfig {
+                name,
+                transport: Transport::Incomplete {
+                    reason: error.to_string(),
+                },
+            },
+            Err(EntryError::Invalid(reason)) => return Err(named(&name, reason)),
+        });
     }
     Ok(servers)
 }
@@ -230,7 +281,9 @@ pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerCo
         entry.command = words.next();
         entry.args = words.collect();
     }
-    entry.complete(name, environment)
+    entry
+        .complete(name, environment)
+        .map_err(|error| error.to_string())
 }
 
 /// Whether this names a server by its URL.
@@ -257,12 +310,14 @@ pub fn add_header(
     };
     match transport {
         Transport::Http { headers, .. } => {
-            headers.push(secret_header(name.trim(), &expand(value, environment)?)?);
+            let value = expand(value, environment).map_err(|error| error.to_string())?;
+            headers.push(secret_header(name.trim(), &value)?);
             Ok(())
         }
         Transport::Stdio { .. } => Err(format!(
             "server {server:?} is a process; only HTTP servers take headers"
         )),
+        Transport::Incomplete { reason } => Err(format!("server {server:?}: {reason}")),
     }
 }
 
@@ -308,6 +363,9 @@ struct OAuthEntry {
     callback_port: Option<u16>,
     #[serde(alias = "privateHosts")]
     private_hosts: Vec<String>,
+    /// Other clients have keys of their own.
+    #[serde(flatten)]
+    others: serde_json::Map<String, Value>,
 }
 
 /// Scopes as a list, or in one text as OAuth itself has them.
@@ -325,7 +383,15 @@ impl Default for Scopes {
 }
 
 impl OAuthEntry {
-    fn complete(&self, environment: Environment<'_>) -> Result<OAuthSettings, String> {
+    fn complete(&self, environment: Environment<'_>) -> Result<OAuthSettings, EntryError> {
+        for key in self.others.keys() {
+            if let Some(meant) = OAUTH_KEYS.iter().find(|known| is_misspelt(key, known)) {
+                return Err(format!(
+                    "its `oauth` has the unknown key {key:?}; did you mean {meant:?}?"
+                )
+                .into());
+            }
+        }
         let expanded = |text: &Option<String>| {
             text.as_deref()
                 .map(|text| expand(text, environment))
@@ -351,7 +417,11 @@ impl OAuthEntry {
 }
 
 impl Entry {
-    fn complete(self, name: &str, environment: Environment<'_>) -> Result<ServerConfig, String> {
+    fn complete(
+        self,
+        name: &str,
+        environment: Environment<'_>,
+    ) -> Result<ServerConfig, EntryError> {
         check_name(name)?;
         // Gemini uses both keys: `httpUrl` is streamable HTTP, and `url` the old SSE transport.
         let url = self.http_url.clone().or(self.url.clone());
@@ -369,7 +439,7 @@ impl Entry {
         })
     }
 
-    fn stdio(&self, command: &str, environment: Environment<'_>) -> Result<Transport, String> {
+    fn stdio(&self, command: &str, environment: Environment<'_>) -> Result<Transport, EntryError> {
         let command = expand(command, environment)?;
         if command.trim().is_empty() {
             return Err("its `command` is empty".into());
@@ -384,8 +454,8 @@ impl Entry {
                 .args
                 .iter()
                 .map(|arg| expand(arg, environment))
-                .collect::<Result<_, String>>()?,
-            env: env.collect::<Result<_, String>>()?,
+                .collect::<Result<_, EntryError>>()?,
+            env: env.collect::<Result<_, EntryError>>()?,
             cwd: self
                 .cwd
                 .as_deref()
@@ -395,7 +465,7 @@ impl Entry {
         })
     }
 
-    fn http(&self, url: &str, environment: Environment<'_>) -> Result<Transport, String> {
+    fn http(&self, url: &str, environment: Environment<'_>) -> Result<Transport, EntryError> {
         let protocol = match self.kind.as_deref() {
             Some("sse") => HttpProtocol::Sse,
             Some("http" | "streamable-http" | "streamableHttp" | "streamable_http") => {
@@ -403,7 +473,13 @@ impl Entry {
             }
             // Gemini's key for streamable HTTP, which it writes without a type.
             None if self.http_url.is_some() => HttpProtocol::Streamable,
-            _ => HttpProtocol::Either,
+            None | Some("remote") => HttpProtocol::Either,
+            Some(other) => {
+                return Err(format!(
+                    "its `type` is {other:?}; write \"http\", \"sse\", or nothing for a server of either kind"
+                )
+                .into());
+            }
         };
         let url = Url::parse(&expand(url, environment)?)
             .map_err(|error| format!("its `url` is invalid: {error}"))?;
@@ -411,13 +487,13 @@ impl Entry {
             return Err(format!(
                 "its `url` begins with {:?}, it must be http or https",
                 url.scheme()
-            ));
+            )
+            .into());
         }
-        let pairs = self
-            .headers
-            .iter()
-            .map(|(name, value)| secret_header(name, &expand(value, environment)?));
-        let mut headers = pairs.collect::<Result<Vec<_>, String>>()?;
+        let mut headers = Vec::with_capacity(self.headers.len());
+        for (name, value) in &self.headers {
+            headers.push(secret_header(name, &expand(value, environment)?)?);
+        }
         if let Some(variable) = &self.bearer_variable {
             let token = lookup(variable, environment)?;
             headers.push(secret_header(
@@ -456,7 +532,7 @@ fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), S
 }
 
 /// Replaces references to environment variables.
-fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
+fn expand(text: &str, environment: Environment<'_>) -> Result<String, EntryError> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -482,14 +558,17 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
     Ok(expanded)
 }
 
-fn lookup(name: &str, environment: Environment<'_>) -> Result<String, String> {
+fn lookup(name: &str, environment: Environment<'_>) -> Result<String, EntryError> {
     let value = environment(name).filter(|value| !value.is_empty());
-    let value = value.ok_or_else(|| {
-        format!("the environment variable {name} is not set; set it, or write a value")
-    })?;
+    let value = value.ok_or_else(|| EntryError::Unset(name.to_owned()))?;
     value
         .into_string()
-        .map_err(|_| format!("the environment variable {name} is not valid UTF-8"))
+        .map_err(|_| format!("the environment variable {name} is not valid UTF-8").into())
+}
+
+/// Whether a key is a known one with a mistake or two.
+fn is_misspelt(key: &str, known: &str) -> bool {
+    strsim::damerau_levenshtein(key, known) <= MAX_MISTAKES
 }
 
 /// Splits a command line into words.
@@ -603,6 +682,25 @@ mod tests {
     }
 
     #[test]
+    fn a_server_without_its_variable_leaves_the_others() {
+        let servers = read(
+            r#"{"mcpServers": {
+                "shop": {"command": "a", "args": ["${MISSING}"]},
+                "bank": {"url": "http://a", "bearerTokenEnvVar": "MISSING"},
+                "calendar": {"url": "http://a", "oauth": {"authServerMetadataUrl": "http://b"}}
+            }}"#,
+        );
+        let servers = servers.unwrap();
+        for server in &servers[..2] {
+            let Transport::Incomplete { reason } = &server.transport else {
+                panic!("{servers:?}")
+            };
+            assert!(reason.contains("MISSING is not set"), "{reason}");
+        }
+        assert!(matches!(servers[2].transport, Transport::Http { .. }));
+    }
+
+    #[test]
     fn a_file_with_comments_and_trailing_commas_is_read() {
         let servers = read(
             "// mine\n{\n  \"servers\": {\n    /* local */ \"fs\": { \"command\": \"x\", }, // keep\n  },\n}\n",
@@ -623,10 +721,6 @@ mod tests {
             ),
             (r#"{"command": " "}"#, "`command` is empty"),
             (r#"{"command": 3}"#, "invalid type: integer"),
-            (
-                r#"{"command": "a", "args": ["${MISSING}"]}"#,
-                "environment variable MISSING is not set",
-            ),
             (r#"{"command": "${OPEN"}"#, "without `}`"),
             (r#"{"url": "ftp://a/b"}"#, "must be http or https"),
             (r#"{"url": "nope"}"#, "its `url` is invalid"),
@@ -639,12 +733,16 @@ mod tests {
                 "no `client_id`",
             ),
             (
-                r#"{"url": "http://a", "headers": {"a b": "c"}}"#,
-                "invalid name",
+                r#"{"url": "http://a", "oauth": {"scops": ["s"]}}"#,
+                "did you mean \"scopes\"",
             ),
             (
-                r#"{"url": "http://a", "bearerTokenEnvVar": "NO"}"#,
-                "variable NO is not set",
+                r#"{"type": "ssse", "url": "http://a"}"#,
+                "\"http\", \"sse\"",
+            ),
+            (
+                r#"{"url": "http://a", "headers": {"a b": "c"}}"#,
+                "invalid name",
             ),
         ] {
             let message = read(&format!(r#"{{"mcpServers": {{"s": {entry}}}}}"#)).unwrap_err();

@@ -43,6 +43,9 @@ use crate::tools::Arguments;
 /// Most characters of a server's text in messages of this program.
 const QUOTED_CHARS: usize = 300;
 
+/// Where a login is made.
+const WHERE: &str = "on the machine of toolscout, with the --mcp FILE of the server";
+
 /// The reason for a server that exited before it answered, however that was noticed.
 const ENDED_EARLY: &str = "it ended before the handshake";
 
@@ -81,6 +84,9 @@ pub enum ListError {
     /// The answer is not a list, or the connection was lost.
     #[error("its list of tools cannot be read: {0}")]
     Failed(String),
+    /// Somebody has to log in.
+    #[error("{0}")]
+    NeedsLogin(String),
 }
 
 /// Why a call has no result.
@@ -103,6 +109,14 @@ pub enum CallError {
         /// The server's name in the settings.
         server: String,
         /// The reason, as far as it is known.
+        reason: String,
+    },
+    /// The server wants a login.
+    #[error("server {server} is not available: {reason}; until then use another tool")]
+    NeedsLogin {
+        /// The server's name in the settings.
+        server: String,
+        /// What a person has to do.
         reason: String,
     },
     /// The tool changed after it was approved.
@@ -296,14 +310,14 @@ impl Connection {
         cursor: Option<String>,
     ) -> Result<(Vec<Value>, Option<String>), ListError> {
         let failed = |reason: String| ListError::Failed(reason);
+        let refused = |error: ServiceError| match self.denied(&error) {
+            Some(reason) if !self.has_key => ListError::NeedsLogin(reason),
+            _ => failed(self.message(&error)),
+        };
         let mut params = PaginatedRequestParams::default();
         params.cursor = cursor;
         let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
-        let answered = self
-            .peer
-            .send_request(request)
-            .await
-            .map_err(|error| failed(self.message(&error)))?;
+        let answered = self.peer.send_request(request).await.map_err(refused)?;
         match answered {
             ServerResult::ListToolsResult(page) => {
                 // Back to JSON, so that every tool takes the same way through the parser for files.
@@ -407,9 +421,10 @@ impl Connection {
             ServiceError::Cancelled { .. } => CallError::Cancelled,
             // The call was not executed.
             ServiceError::TransportSend(failed) if lacks_token(failed.error.as_ref()) => {
-                CallError::Unavailable {
-                    server: self.server.to_string(),
-                    reason: self.message(error),
+                let (server, reason) = (self.server.to_string(), self.message(error));
+                match self.denied(error).is_some() && !self.has_key {
+                    true => CallError::NeedsLogin { server, reason },
+                    false => CallError::Unavailable { server, reason },
                 }
             }
             error => CallError::Lost {
@@ -487,14 +502,24 @@ fn denied(denial: &Denial, server: &str, has_key: bool) -> String {
                 .into()
         }
         Denial::Login => {
-            format!("it asks for a login; run `toolscout mcp login {server}`")
+            let server = quoted(server);
+            format!("it asks for a login; run `toolscout mcp login {server}` {WHERE}")
         }
         Denial::Scope(scope) => {
-            let scope = line(&excerpt(scope, QUOTED_CHARS));
+            let (server, scope) = (quoted(server), line(&excerpt(scope, QUOTED_CHARS)));
             format!(
-                "its login lacks the scope {scope:?}; run `toolscout mcp login {server} --scope {scope:?}`"
+                "its login lacks the scope {scope:?}; run `toolscout mcp login {server} --scope {scope:?}` {WHERE}"
             )
         }
+    }
+}
+
+/// A name as a word of a command line.
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.:".contains(c);
+    match name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', "'\\''")),
     }
 }
 
@@ -572,6 +597,7 @@ impl<'a> Attempt<'a> {
                     .handshake(transport)
                     .await
             }
+            Transport::Incomplete { reason } => Err(ConnectError::of(reason.clone())),
             Transport::Http { url, headers, .. } if lifecycle == Lifecycle::OverSse => {
                 let opening = SseTransport::open(
                     self.client()?,
@@ -582,8 +608,10 @@ impl<'a> Attempt<'a> {
                 );
                 let opened = timeout(limits.connect, opening).await;
                 let opened = opened.map_err(|_| no_handshake(limits))?;
-                let transport = opened
-                    .map_err(|error| ConnectError::of_http(&error, &self.server, self.has_key))?;
+                let transport = opened.map_err(|error| {
+                    let failed = ConnectError::of_http(&error, &self.server, self.has_key);
+                    self.with_other_transport(failed, HttpProtocol::Sse, "http")
+                })?;
                 self.opening(lifecycle, None).handshake(transport).await
             }
             Transport::Http { url, headers, .. } => {
@@ -601,17 +629,36 @@ impl<'a> Attempt<'a> {
 
     /// Leaves out the old transport where the settings name the other.
     fn without_other_transport(&self, error: ConnectError) -> ConnectError {
-        let is_open = matches!(
-            self.config.transport,
-            Transport::Http {
-                protocol: HttpProtocol::Either,
-                ..
-            }
+        if error.next != Some(Lifecycle::OverSse) || self.speaks(HttpProtocol::Either) {
+            return error;
+        }
+        let error = self.with_other_transport(error, HttpProtocol::Streamable, "sse");
+        ConnectError {
+            next: None,
+            ..error
+        }
+    }
+
+    /// Names the other transport where the settings chose this one.
+    fn with_other_transport(
+        &self,
+        error: ConnectError,
+        chosen: HttpProtocol,
+        other: &str,
+    ) -> ConnectError {
+        if error.needs_login || !self.speaks(chosen) {
+            return error;
+        }
+        let reason = format!(
+            "{}; if it speaks the other transport, write \"type\": {other:?}",
+            error.reason
         );
-        let next = error
-            .next
-            .filter(|next| is_open || *next != Lifecycle::OverSse);
-        ConnectError { next, ..error }
+        ConnectError { reason, ..error }
+    }
+
+    /// Whether the settings say so.
+    fn speaks(&self, wanted: HttpProtocol) -> bool {
+        matches!(&self.config.transport, Transport::Http { protocol, .. } if *protocol == wanted)
     }
 
     fn client(&self) -> Result<AuthorizedClient, ConnectError> {

@@ -38,6 +38,14 @@ pub enum LoginError {
         /// The server's name in the settings.
         server: String,
     },
+    /// Its settings lack something.
+    #[error("server {server:?}: {reason}")]
+    Incomplete {
+        /// The server's name in the settings.
+        server: String,
+        /// What, and what to do.
+        reason: String,
+    },
     /// Its settings have what a login would bring.
     #[error(
         "the settings of server {server:?} have an Authorization header, which is sent instead of a login; remove it first"
@@ -48,7 +56,7 @@ pub enum LoginError {
     },
     /// The server does not say where one logs in.
     #[error(
-        "{url} names no authorization server, so it has no login that can be found; if it wants a key, give it as a header"
+        "{url} names no authorization server, so it has no login that can be found; check the path of its URL, and if it wants a key, give it as a header"
     )]
     NoAuthorizationServer {
         /// The URL of the server.
@@ -128,6 +136,10 @@ pub fn remote(config: &ServerConfig) -> Result<(&Url, &OAuthSettings), LoginErro
     let server = config.name.clone();
     match &config.transport {
         Transport::Stdio { .. } => Err(LoginError::Process { server }),
+        Transport::Incomplete { reason } => Err(LoginError::Incomplete {
+            server,
+            reason: reason.clone(),
+        }),
         Transport::Http { headers, .. } if has_authorization(headers) => {
             Err(LoginError::FixedHeader { server })
         }
@@ -171,6 +183,9 @@ fn reason(error: &AuthError, secrets: &[&str]) -> String {
     }
     let text = excerpt(&line(&text), QUOTED_CHARS);
     match error {
+        AuthError::RegistrationFailed(_) if text.contains("scope") => {
+            format!("{text}; ask for other scopes with --scope")
+        }
         AuthError::RegistrationFailed(_) => format!(
             "{text}; register a client there and give it as `\"oauth\": {{\"client_id\": …}}` of the server"
         ),

@@ -21,8 +21,8 @@ use crate::mcp::Limits;
 use crate::mcp::approved::Approved;
 use crate::mcp::changes::{ApprovedBefore, ComparedTools, Flag, OnChange};
 use crate::mcp::config::{ServerConfig, Transport};
-use crate::mcp::connection::{CallContext, CallError, Connection, Connector};
-use crate::mcp::login::Logins;
+use crate::mcp::connection::{CallContext, CallError, Connection, Connector, ListError};
+use crate::mcp::login::{Logins, has_authorization};
 use crate::mcp::outcome::Outcome;
 use crate::mcp::sink::CatalogSink;
 use crate::mcp::sync::{self, Synced};
@@ -427,7 +427,9 @@ impl Server {
         // Listing the tools again finds out whether the connection is still usable.
         if matches!(
             called,
-            Err(CallError::Lost { .. } | CallError::Unavailable { .. })
+            Err(CallError::Lost { .. }
+                | CallError::NeedsLogin { .. }
+                | CallError::Unavailable { .. })
         ) {
             self.recheck.notify_one();
         }
@@ -456,12 +458,14 @@ impl Server {
         {
             return Ok(Arc::clone(connection));
         }
+        let server = self.config.name.clone();
+        let needs_login = self.connection_state() == ConnectionState::NeedsLogin;
         let reason = self
             .unavailable()
             .unwrap_or_else(|| "it was lost again".into());
-        Err(CallError::Unavailable {
-            server: self.config.name.clone(),
-            reason,
+        Err(match needs_login {
+            true => CallError::NeedsLogin { server, reason },
+            false => CallError::Unavailable { server, reason },
         })
     }
 
@@ -476,6 +480,21 @@ struct SyncedList {
     hash: u64,
     /// The last decision of a person that it was compared with.
     decision: i64,
+}
+
+/// Why a connection has ended, or was not made.
+struct End {
+    reason: String,
+    needs_login: bool,
+}
+
+impl End {
+    fn of(reason: String) -> Self {
+        End {
+            reason,
+            needs_login: false,
+        }
+    }
 }
 
 /// Maintains the connection to one server, and syncs its tools to the catalog.
@@ -495,10 +514,16 @@ impl ConnectionTask {
         loop {
             let started = Instant::now();
             let opening = Connection::open(&self.server.config, &self.connector);
-            let (reason, needs_login) = match stop.run_until_cancelled(opening).await {
+            let End {
+                reason,
+                needs_login,
+            } = match stop.run_until_cancelled(opening).await {
                 None => return,
-                Some(Err(error)) => (error.to_string(), error.needs_login()),
-                Some(Ok(connection)) => (self.serve(Arc::new(connection)).await, false),
+                Some(Err(error)) => End {
+                    reason: error.to_string(),
+                    needs_login: error.needs_login(),
+                },
+                Some(Ok(connection)) => self.serve(Arc::new(connection)).await,
             };
             if stop.is_cancelled() {
                 return;
@@ -541,6 +566,16 @@ impl ConnectionTask {
         }
     }
 
+    /// Returns once somebody has logged out.
+    async fn logged_out(&self) {
+        match &self.server.config.transport {
+            Transport::Http { url, headers, .. } if !has_authorization(headers) => {
+                self.connector.logins.ended(url).await;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
     /// Notes that the server went down now, unless it is down already.
     fn down_since_now(&self) {
         let state = self.server.connection_state();
@@ -552,24 +587,29 @@ impl ConnectionTask {
         }
     }
 
-    /// Syncs tools until the connection ends, and returns the reason.
-    async fn serve(&self, connection: Arc<Connection>) -> String {
-        let reason = self
+    /// Syncs tools until the connection ends.
+    async fn serve(&self, connection: Arc<Connection>) -> End {
+        let end = self
             .stop
             .run_until_cancelled(self.refresh_until_end(&connection))
             .await;
         connection.close().await;
-        reason.unwrap_or_else(|| "the program ends".into())
+        end.unwrap_or_else(|| End::of("the program ends".into()))
     }
 
-    /// Lists the tools at every change, and returns the reason when the connection ends.
-    async fn refresh_until_end(&self, connection: &Arc<Connection>) -> String {
+    /// Lists the tools at every change, until the connection ends.
+    async fn refresh_until_end(&self, connection: &Arc<Connection>) -> End {
         // `None` until a list was written to the catalog.
         let mut synced = None;
         loop {
             match connection.list_tools().await {
                 Ok(entries) => self.sync_if_changed(entries, &mut synced).await,
-                Err(error) => return error.to_string(),
+                Err(error) => {
+                    return End {
+                        reason: error.to_string(),
+                        needs_login: matches!(error, ListError::NeedsLogin(_)),
+                    };
+                }
             }
             // Also when the list could not be written: the tools in the catalog are those of the
             // last list, and can be called.
@@ -580,7 +620,9 @@ impl ConnectionTask {
                 SYNC_RETRY
             };
             tokio::select! {
-                () = connection.ended() => return connection.end_reason(),
+                () = connection.ended() => return End::of(connection.end_reason()),
+                // The next attempt finds no token.
+                () = self.logged_out() => return End::of("somebody has logged out".into()),
                 () = connection.list_changed() => {}
                 () = self.server.recheck.notified() => {}
                 () = self.decided_elsewhere(&synced) => {}

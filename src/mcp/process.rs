@@ -174,17 +174,27 @@ impl Drop for Process {
 }
 
 impl StderrTail {
-    /// The last three lines in one, `None` if there are none.
+    /// Three lines in one: the first two that speak of an error, and the last; without such lines the
+    /// last three. `None` if there are none.
     pub fn text(&self) -> Option<String> {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&tail);
-        let lines: Vec<&str> = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
-        let last = lines[lines.len().saturating_sub(3)..].join("; ");
-        (!last.is_empty()).then(|| crate::printable::excerpt(&last, 400))
+        let is_news = |line: &&str| !line.is_empty() && !line.starts_with("npm notice");
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(is_news).collect();
+        let errors = lines
+            .iter()
+            .filter(|line| line.to_lowercase().contains("error"))
+            .take(2);
+        let mut shown: Vec<&str> = errors.copied().collect();
+        let wanted = if shown.is_empty() { 3 } else { 1 };
+        let last = &lines[lines.len().saturating_sub(wanted)..];
+        shown.extend(
+            last.iter()
+                .filter(|line| !shown.contains(line))
+                .collect::<Vec<_>>(),
+        );
+        let shown = shown.join("; ");
+        (!shown.is_empty()).then(|| crate::printable::excerpt(&shown, 400))
     }
 
     fn push(&self, bytes: &[u8]) {

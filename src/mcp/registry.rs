@@ -272,6 +272,18 @@ fn some<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 impl Description {
+    /// What it can be taken from, as `only` of [`import`](Self::import) names it.
+    fn kinds(&self) -> Vec<&str> {
+        let packages = self
+            .packages
+            .iter()
+            .map(|package| package.registry_type.as_str());
+        let remote = (!self.remotes.is_empty()).then_some("remote");
+        let mut kinds: Vec<&str> = packages.chain(remote).collect();
+        kinds.dedup();
+        kinds
+    }
+
     /// The entry of this server: its first package that can be run here, or else its first remote.
     /// `only` names the kind to take: `remote`, or the type of a package's registry.
     ///
@@ -300,7 +312,10 @@ impl Description {
         }
         if reasons.is_empty() {
             reasons.push(match only {
-                Some(only) => format!("it offers no {only:?}"),
+                Some(only) => format!(
+                    "it offers no {only:?}, but {}",
+                    some(self.kinds().into_iter())
+                ),
                 None => "it names no packages and no remotes".into(),
             });
         }

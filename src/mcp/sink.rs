@@ -9,6 +9,8 @@ use tokio::sync::OnceCell;
 use toolscout_index::{Catalog, Changes, Searcher, Tool};
 
 use crate::catalog_writer::{CatalogWriter, Change};
+use crate::finder::search::UsedTool;
+use crate::finder::snapshot::SnapshotSource;
 use crate::mcp::approved::ApprovedPlace;
 
 /// Most syncs that wait for the writer.
@@ -60,6 +62,20 @@ impl SingleWriterSink {
             CatalogWriter::start("MCP tools", catalog, WRITE_QUEUE, Gauge::default())
         };
         self.writer.get_or_try_init(start).await
+    }
+}
+
+impl SnapshotSource for SingleWriterSink {
+    fn snapshot(&self) -> Arc<Searcher> {
+        self.searcher()
+    }
+
+    fn has_memory(&self) -> bool {
+        self.catalog.has_memory()
+    }
+
+    fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
+        self.catalog.remember(used_tool)
     }
 }
 

@@ -290,18 +290,30 @@ fn a_key_is_bound_to_profiles() {
         let args = ["--config", config, "keys", "create", "--scope", "call"];
         world.run(&[&args[..], more].concat())
     };
-    let made = create(&["--profile", "office,ofice"]);
-    assert_eq!(made.code, 0, "{}", made.stderr);
-    assert!(
-        made.stderr.contains("no profile \"ofice\" exists here"),
-        "{}",
-        made.stderr
+    let misspelt = create(&["--profile", "office,ofice"]);
+    misspelt.failed(
+        2,
+        &["no profile \"ofice\" exists here; did you mean \"office\"?"],
     );
+    let made = create(&["--profile", "office"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
     let keys = world.json(&["keys", "list"]);
     assert_eq!(
         (&keys[0]["profiles"], &keys[0]["catalogs"]),
-        (&json!(["office", "ofice"]), &json!("*"))
+        (&json!(["office"]), &json!("*"))
     );
-    create(&["--profile", "of fice"]).failed(1, &["cannot be the name of a profile"]);
     create(&[]).failed(2, &["--catalogs"]);
+    // Without any profiles here, the server may have settings of its own.
+    let args = ["keys", "create", "--scope", "call", "--profile"];
+    let elsewhere = world.run(&[&args[..], &["ofice"]].concat());
+    assert_eq!(elsewhere.code, 0, "{}", elsewhere.stderr);
+    assert!(
+        elsewhere
+            .stderr
+            .contains("no profile \"ofice\" exists here"),
+        "{}",
+        elsewhere.stderr
+    );
+    let misnamed = world.run(&[&args[..], &["of fice"]].concat());
+    misnamed.failed(1, &["cannot be the name of a profile"]);
 }

@@ -79,6 +79,29 @@ fn entries_are_added_applied_explained_and_removed() {
     let shown = world.ok(&["show", "hr/request_vacation"]);
     assert!(shown.contains("Asks for days"), "{shown}");
 
+    let one = ["words", "remove", "alias", "github/create_pull_request"];
+    world.ok(&[&one[..], &["open a PR"]].concat());
+    let words = world.ok(&["words", "get"]);
+    assert!(
+        words.contains("gh pr") && !words.contains("open a PR"),
+        "{words}"
+    );
+    let named = world.run(&["words", "remove", "pin", "build: legacy/deploy"]);
+    assert!(
+        named
+            .stderr
+            .contains("words remove pin \"build\" legacy/deploy"),
+        "{}",
+        named.stderr
+    );
+    let misspelt = world.run(&["words", "add", "boost", "server:lagecy", "2"]);
+    assert!(
+        misspelt.stderr.contains("boosts.servers.lagecy"),
+        "{}",
+        misspelt.stderr
+    );
+    let next = world.run(&["words", "remove", "boost", "server:lagecy"]);
+    assert_eq!(next.stderr.matches("warning").count(), 0, "{}", next.stderr);
     world.ok(&["words", "remove", "pin", "build"]);
     assert_eq!(first(&world, "a build"), "ci/deploy");
     world.ok(&["words", "remove", "boost", "server:legacy"]);
@@ -112,7 +135,7 @@ fn mistakes_are_named() {
         unknown.code == 0
             && unknown
                 .stderr
-                .contains("aliases.ci/delpoy is for a tool that"),
+                .contains("aliases.ci/delpoy is for what the catalog does not have"),
         "{}",
         unknown.stderr
     );

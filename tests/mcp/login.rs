@@ -91,7 +91,7 @@ async fn a_server_that_wants_a_login_says_so_and_is_connected_after_it() {
         assert_eq!(upstream.echo("other").await, "hello");
         let refused = upstream.call("s/echo", json!({})).await.unwrap_err();
         assert!(
-            matches!(&refused, CallError::Unavailable { reason, .. } if reason.contains("`toolscout mcp login s`")),
+            matches!(&refused, CallError::NeedsLogin { reason, .. } if reason.contains("`toolscout mcp login s`")),
             "{refused}"
         );
         scene.login().await.unwrap();
@@ -498,6 +498,30 @@ async fn a_logout_revokes_and_deletes() {
         "{ended:?}"
     );
     assert!(file.read().unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_logout_ends_the_calls_of_a_running_program() {
+    let scene = Scene::new(Behaviour::default()).await;
+    scene.login().await.unwrap();
+    let upstream = scene.upstream().await;
+    assert_eq!(upstream.echo("s").await, "hello");
+    let config = scene.server.config("s");
+    let (url, settings) = remote(&config).unwrap();
+    let file = scene.logins().file(url).unwrap();
+    logout(url, settings, &file).await.unwrap();
+    becomes("a login is asked for", || {
+        state(&upstream) == ConnectionState::NeedsLogin
+    })
+    .await;
+    let refused = upstream.call("s/echo", json!({})).await.unwrap_err();
+    assert!(matches!(refused, CallError::NeedsLogin { .. }), "{refused}");
+    scene.login().await.unwrap();
+    becomes("it is connected again", || {
+        state(&upstream) == ConnectionState::Connected
+    })
+    .await;
+    assert_eq!(upstream.echo("s").await, "hello");
 }
 
 #[tokio::test]

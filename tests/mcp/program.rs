@@ -572,3 +572,54 @@ async fn flags_and_profiles_narrow_what_a_client_sees_and_calls() {
         assert!(ended.stderr.contains(expected), "{}", ended.stderr);
     }
 }
+
+#[tokio::test]
+async fn calls_of_a_client_over_standard_streams_teach_the_memory() {
+    let world = World::new();
+    let servers = world.servers(&[double("a", &[])]);
+    world.ok(&["sync", "--mcp", &servers]).await;
+    world.ok(&["memory", "on"]).await;
+    let mut process = tokio::process::Command::from(
+        world.command(&["mcp", "--mcp", &servers, "--allow", "a/echo"]),
+    )
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::null())
+    .kill_on_drop(true)
+    .spawn()
+    .expect("the program starts");
+    let pipes = process.stdout.take().zip(process.stdin.take());
+    let client = ().serve(pipes.expect("pipes")).await.expect("a handshake");
+    let ask = async |name: &'static str, given: Value| {
+        let params = CallToolRequestParams::new(name).with_arguments(object(given));
+        text(client.call_tool(params).await.expect("a result"))
+    };
+    ask("tool_search", json!({ "query": "says it again" })).await;
+    let call = json!({ "name": "a/echo", "arguments": { "text": "hi" } });
+    assert_eq!(ask("call_tool", call).await, "hi");
+    client.cancel().await.expect("it ends");
+    process.wait().await.expect("it ends");
+    let listed = world.ok(&["memory", "list"]).await;
+    assert!(listed.contains("a/echo\tsays it again"), "{listed}");
+}
+
+#[tokio::test]
+async fn a_server_without_its_variable_holds_up_no_other() {
+    let world = World::new();
+    let mut servers = configuration(&[double("a", &[])]);
+    servers["mcpServers"]["shop"] = json!({ "command": "shop", "args": ["${SHOP_REGION}"] });
+    std::fs::write(world.path("servers.json"), servers.to_string()).expect("written");
+    // The file of `mcp add` is the one that is meant.
+    let listed = world.run(&["mcp", "servers"]).await;
+    assert_eq!(listed.code, 1, "{}", listed.stderr);
+    assert!(listed.stdout.contains("a\tstdio\tok"), "{}", listed.stdout);
+    let reason = "the environment variable SHOP_REGION is not set";
+    assert!(listed.stdout.contains(reason), "{}", listed.stdout);
+    let synced = world.run(&["sync", "--mcp", "servers.json"]).await;
+    assert!(
+        synced.stdout.contains("+ a/echo") && synced.stderr.contains(reason),
+        "{}{}",
+        synced.stdout,
+        synced.stderr
+    );
+}

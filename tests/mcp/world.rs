@@ -65,6 +65,7 @@ pub fn configuration(servers: &[ServerConfig]) -> Value {
             command, args, env, ..
         } => json!({ "command": command, "args": args, "env": env }),
         Transport::Http { url, .. } => json!({ "type": "http", "url": url.as_str() }),
+        Transport::Incomplete { reason } => panic!("{reason}"),
     };
     let servers: serde_json::Map<String, Value> = servers
         .iter()

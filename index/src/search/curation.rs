@@ -94,23 +94,24 @@ impl Search<'_> {
             };
             match pin.action {
                 PinAction::Hide => scores.hidden.push(tool),
-                PinAction::PutAt(place) => scores.pinned.push(Pinned {
+                PinAction::PutAt(place) if self.is_allowed(tool) => scores.pinned.push(Pinned {
                     tool,
                     place,
                     query: pin.query.to_owned(),
                 }),
+                PinAction::PutAt(_) => {}
             }
         }
     }
 
-    /// Puts the pinned tools that pass the filter at their places. Scores stay in order.
+    /// Puts the pinned tools at their places. Scores stay in order.
     pub(super) fn place_pinned(&self, found: &mut Vec<Found>, all_scores: &[RequestScores]) {
         let mut pins: Vec<(&Pinned, usize)> = Vec::new();
         for (number, scores) in all_scores.iter().enumerate() {
             for pinned in &scores.pinned {
                 // The first of several pins for a tool counts.
                 let is_new = pins.iter().all(|(other, _)| other.tool != pinned.tool);
-                if is_new && self.is_allowed(pinned.tool) && !scores.hidden.contains(&pinned.tool) {
+                if is_new && !scores.hidden.contains(&pinned.tool) {
                     pins.push((pinned, number));
                 }
             }

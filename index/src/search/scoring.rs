@@ -30,6 +30,8 @@ const FROM_ENGLISH_DENSE_WEIGHT: f32 = 0.75;
 const CJK_DENSE_WEIGHT: f32 = 0.5;
 /// The same for other languages.
 const OTHER_DENSE_WEIGHT: f32 = 0.6;
+/// The hits that the confidence is about.
+const FIRST_HITS: usize = 5;
 /// The highest confidence in an answer to a request without a single word.
 const NONSENSE_CONFIDENCE: f32 = 0.05;
 /// What a request that was asked before, word for word, adds to its tool's score; less, the less
@@ -68,7 +70,7 @@ pub(super) struct RequestScores {
     pub(super) memory_scores: HashMap<usize, f32>,
     /// One score per tool with the owner's boosts besides; `None` without any.
     pub(super) boosted: Option<Vec<f32>>,
-    /// The tools that the owner's pins put at a place.
+    /// The tools that the owner's pins put at a place, of those that pass the filter.
     pub(super) pinned: Vec<Pinned>,
     /// The tools that they hide.
     pub(super) hidden: Vec<usize>,
@@ -86,9 +88,12 @@ impl RequestScores {
     }
 
     /// The probability that one of the first five hits is right; 1 for a tool that was asked for by
-    /// name.
+    /// name, or that the owner's pins put among them.
     pub(super) fn confidence(&self) -> Option<f32> {
-        if self.named.values().any(|name| *name >= NameMatch::Alias) {
+        let is_first = |pinned: &Pinned| pinned.place <= FIRST_HITS;
+        if self.pinned.iter().any(is_first)
+            || self.named.values().any(|name| *name >= NameMatch::Alias)
+        {
             return Some(1.0);
         }
         let confidence = self.ranker_output.as_ref()?.confidence?;

@@ -10,6 +10,7 @@ use super::super::context::Context;
 use super::super::exit::UsageError;
 use super::super::input::document;
 use super::super::output::print_stderr;
+use super::super::upstream::DEFAULT_FILE;
 use super::install::Writing;
 use crate::mcp::config::parse_server;
 use crate::mcp::install::Plan;
@@ -37,7 +38,7 @@ pub struct Args {
     #[arg(long = "use", value_name = "KIND", value_parser = ["remote", "npm", "pypi", "oci"])]
     kind: Option<String>,
     /// The file of servers; it is created if it is missing
-    #[arg(long, value_name = "FILE", default_value = "servers.json")]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
     mcp: PathBuf,
     /// Print the new file, and change nothing
     #[arg(long)]

@@ -57,7 +57,8 @@ pub struct LogoutArgs {
 impl Args {
     /// Shows the page, waits for the person, and stores the tokens.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let config = self.mcp.config(&context.settings.data)?;
+        let mcp = self.mcp.or_default_file();
+        let config = mcp.config(&context.settings.data)?;
         let server = find(&self.server, &config)?;
         let (url, settings) = remote(&server)?;
         let file = file_of(&server, &config)?;
@@ -89,7 +90,8 @@ impl Args {
 impl LogoutArgs {
     /// Revokes and deletes the tokens.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let config = self.mcp.config(&context.settings.data)?;
+        let mcp = self.mcp.or_default_file();
+        let config = mcp.config(&context.settings.data)?;
         let server = find(&self.server, &config)?;
         let (url, settings) = remote(&server)?;
         let file = file_of(&server, &config)?;

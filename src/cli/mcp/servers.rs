@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::Outcome;
 use super::super::context::Context;
 use super::super::exit::UsageError;
-use super::super::upstream::McpArgs;
+use super::super::upstream::{DEFAULT_FILE, McpArgs};
 use crate::clock::unix_ms;
 use crate::mcp::config::{HttpProtocol, ServerConfig, Transport};
 use crate::mcp::login::{Login, Logins, has_authorization};
@@ -41,11 +41,14 @@ struct Row {
 impl Args {
     /// Asks all servers, several at a time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        if self.mcp.is_empty() {
-            let message = "name MCP servers with --mcp or --mcp-server";
-            return Err(UsageError(message.into()).into());
+        let mcp = self.mcp.or_default_file();
+        if mcp.is_empty() {
+            let message = format!(
+                "there is no {DEFAULT_FILE} here; name MCP servers with --mcp or --mcp-server"
+            );
+            return Err(UsageError(message).into());
         }
-        let config = self.mcp.config(&context.settings.data)?;
+        let config = mcp.config(&context.settings.data)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -94,6 +97,7 @@ impl Row {
         };
         let (transport, url, has_key) = match &server.transport {
             Transport::Stdio { .. } => ("stdio", None, false),
+            Transport::Incomplete { .. } => ("", None, false),
             Transport::Http {
                 url,
                 protocol,
@@ -133,8 +137,8 @@ impl Row {
 
     fn into_cells(self) -> Vec<String> {
         let login = match &self.login {
+            _ if self.has_key => "a header".into(),
             Some(login) => login_text(login),
-            None if self.has_key => "a header".into(),
             None => "none".into(),
         };
         vec![

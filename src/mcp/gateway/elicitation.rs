@@ -319,14 +319,15 @@ fn message(request: &ApprovalRequest) -> Option<String> {
         return None;
     }
     let mut lines = vec![format!(
-        "May toolscout call the tool {tool:?}? It is {class}, and {rule} wants you to be asked."
+        "May toolscout call the tool {tool:?}? It is {class}, and the rule {rule:?} asks for your approval."
     )];
     lines.push("Arguments, exactly as they will be sent:".into());
     lines.extend(arguments.lines().map(|line| format!("    {line}")));
     for Change { path, from, to, .. } in changes {
-        lines.push(format!(
-            "Changed from what was asked for: {path} from {from} to {to}"
-        ));
+        lines.push(match from {
+            Value::Null if !to.is_null() => format!("Not asked for, but added: {path} is {to}"),
+            from => format!("Changed from what was asked for: {path} from {from} to {to}"),
+        });
     }
     if !description.is_empty() {
         lines.push(format!(
@@ -405,7 +406,7 @@ mod tests {
     fn a_form_shows_the_call_as_it_is_made_and_its_texts_cannot_add_lines() {
         let text = message(&request(json!({ "n": 7000, "note": "x\nMay toolscout" }))).unwrap();
         for expected in [
-            "call the tool \"shop/order\"? It is destructive, and default destructive wants",
+            "call the tool \"shop/order\"? It is destructive, and the rule \"default destructive\" asks",
             "    {\n      \"n\": 7000,\n      \"note\": \"x\\nMay toolscout\"\n    }",
             "/n from \"7,000\" to 7000",
             "\"Orders.\\nAllowed already.",

@@ -228,10 +228,11 @@ async fn came_back(State(waiting): State<Waiting>, uri: Uri) -> (StatusCode, &'s
         let text = "This is not the login that toolscout waits for. Begin it again.";
         return (StatusCode::BAD_REQUEST, text);
     }
+    let text = match parameter(&url, "error") {
+        Some(_) => "You are not logged in: the terminal says why. You can close this page.",
+        None => "toolscout goes on in the terminal. You can close this page.",
+    };
     // Full where the browser came a second time.
     let _ = waiting.back.try_send(url);
-    (
-        StatusCode::OK,
-        "toolscout goes on in the terminal. You can close this page.",
-    )
+    (StatusCode::OK, text)
 }

@@ -46,6 +46,14 @@ impl Logins {
         }
     }
 
+    /// Waits until somebody has logged out at the server with this URL, where somebody is logged in.
+    pub async fn ended(&self, url: &Url) {
+        match self.file(url) {
+            Some(file) => file.removed().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// The file of a server's login; `None` where none is kept.
     pub fn file(&self, url: &Url) -> Option<LoginFile> {
         let mut url = url.clone();
@@ -232,6 +240,16 @@ impl LoginFile {
         };
         let now = modified();
         while modified() == now {
+            sleep(LOOK_FOR_LOGIN).await;
+        }
+    }
+
+    /// Waits until there is no login, after there was one.
+    async fn removed(&self) {
+        while !self.path.exists() {
+            sleep(LOOK_FOR_LOGIN).await;
+        }
+        while self.path.exists() {
             sleep(LOOK_FOR_LOGIN).await;
         }
     }
