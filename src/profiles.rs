@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use toolscout_index::query::{DEFAULT_K, MAX_K};
 use toolscout_index::{Tool, ToolId, Version};
 
 use crate::config::{ProfileClass, ProfileDetail, ProfileSettings};
@@ -10,6 +11,9 @@ use crate::finder::ToolSearch;
 use crate::finder::search::{Found, NoMatch, SearchRequest, UsedTool};
 use crate::gate::pattern::Folded;
 use crate::gate::{Class, Gate, Pattern, Policies};
+
+/// How many times the wanted hits are asked for where tools outside the profile may be among them.
+const UNLISTED_FACTOR: usize = 8;
 
 /// A part of a catalog.
 ///
@@ -272,10 +276,45 @@ impl ProfiledSearch {
         *cached = Some((version, Arc::clone(&ids)));
         ids
     }
+
+    /// Searches a catalog of which not all tools are known here: more hits are asked for than are
+    /// wanted, and those outside the profile are left out.
+    fn search_unlisted(&self, request: &SearchRequest) -> Found {
+        let mut request = request.clone();
+        let wanted = request
+            .limit
+            .or(self.profile.settings.limit)
+            .unwrap_or(DEFAULT_K);
+        request.limit = Some((wanted * UNLISTED_FACTOR).clamp(1, MAX_K));
+        let settings = &self.profile.settings;
+        for (filter, names) in [
+            (&mut request.filter.servers, &settings.servers),
+            (&mut request.filter.tags, &settings.tags),
+        ] {
+            if filter.is_empty() {
+                filter.extend(names.iter().flatten().filter(|_| are_exact(names)).cloned());
+            }
+        }
+        let mut found = self.catalog.search(&request);
+        found.hits.retain(|hit| self.has(&hit.tool));
+        found.hits.truncate(wanted);
+        if let Some(no_match) = &mut found.no_match {
+            no_match.nearest.retain(|id| self.tool(id).is_some());
+        }
+        found
+    }
+}
+
+/// Whether names are names, and no patterns.
+fn are_exact(names: &Option<Vec<String>>) -> bool {
+    names.iter().flatten().all(|name| !name.contains('*'))
 }
 
 impl ToolSearch for ProfiledSearch {
     fn search(&self, request: &SearchRequest) -> Found {
+        if !self.catalog.lists_tools() {
+            return self.search_unlisted(request);
+        }
         let ids = self.ids();
         let mut request = request.clone();
         if request.filter.ids.is_empty() {
@@ -313,8 +352,16 @@ impl ToolSearch for ProfiledSearch {
         tools
     }
 
+    fn lists_tools(&self) -> bool {
+        self.catalog.lists_tools()
+    }
+
     fn count(&self) -> usize {
-        self.ids().len()
+        match self.lists_tools() {
+            true => self.ids().len(),
+            // Those of the profile are among them.
+            false => self.catalog.count(),
+        }
     }
 
     fn version(&self) -> Version {
@@ -362,6 +409,56 @@ mod tests {
 
     fn ids(tools: &[Arc<Tool>]) -> Vec<&str> {
         tools.iter().map(|tool| tool.id.as_str()).collect()
+    }
+
+    /// A catalog whose tools are in a store.
+    struct Stored(ListedTools);
+
+    impl ToolSearch for Stored {
+        fn search(&self, request: &SearchRequest) -> Found {
+            self.0.search(request)
+        }
+
+        fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+            self.0.tool(id)
+        }
+
+        fn tools(&self) -> Vec<Arc<Tool>> {
+            Vec::new()
+        }
+
+        fn lists_tools(&self) -> bool {
+            false
+        }
+
+        fn count(&self) -> usize {
+            self.0.count()
+        }
+
+        fn version(&self) -> Version {
+            self.0.version()
+        }
+    }
+
+    #[test]
+    fn a_profile_of_a_catalog_in_a_store_finds_its_own_tools_only() {
+        let tools = (0..20).map(|n| tool(&format!("mail/read_{n:02}"), &[], n % 2 == 0));
+        let catalog = Stored(ListedTools(tools.map(Arc::new).collect()));
+        let settings = profile("servers = ['mail']\nclasses = ['read_only']");
+        let gate = Gate::new(Policies::default());
+        let search = ProfiledSearch::new(Arc::new(catalog), Arc::new(settings), Arc::new(gate));
+        let found = search.search(&SearchRequest {
+            queries: vec!["read".into()],
+            limit: Some(3),
+            ..SearchRequest::default()
+        });
+        let hits: Vec<&str> = found.hits.iter().map(|hit| hit.tool.id.as_str()).collect();
+        assert_eq!(hits, ["mail/read_00", "mail/read_02", "mail/read_04"]);
+        assert!(
+            search
+                .tool(&ToolId::parse("mail/read_01").unwrap())
+                .is_none()
+        );
     }
 
     #[test]

@@ -246,10 +246,14 @@ fn as_json(key: &Key) -> Value {
 
 fn as_row(key: &Key) -> Vec<String> {
     let state = key.state(SystemTime::now());
+    let catalogs = match key.profiles.is_empty() {
+        true => key.catalogs.to_string(),
+        false => "those of its profiles".to_owned(),
+    };
     vec![
         key.id.clone(),
         key.scopes.to_string(),
-        key.catalogs.to_string(),
+        catalogs,
         state.to_string(),
         keys::profiles_as_text(&key.profiles),
     ]

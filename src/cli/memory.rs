@@ -1,7 +1,7 @@
 //! `toolscout memory`: the usage memory of a catalog, which is requests and the tools called for
 //! them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -325,12 +325,20 @@ fn without_known(memory: &Memory, entries: Vec<Entry>) -> Result<Vec<Entry>> {
 }
 
 fn forget(context: &Context, args: ForgetArgs) -> Result<()> {
-    let what = match (args.tool, args.query) {
-        (Some(tool), _) => Deletion::Tool(ToolId::parse(&tool)?),
+    let what = match (&args.tool, args.query) {
+        (Some(tool), _) => Deletion::Tool(ToolId::parse(tool)?),
         (None, Some(query)) => Deletion::Query(query),
         (None, None) => Deletion::All,
     };
-    let forgotten = context.open(Legs::Lexical)?.memory().forget(&what)?;
+    let catalog = context.open(Legs::Lexical)?;
+    let forgotten = catalog.memory().forget(&what)?;
+    if let (0, Some(tool)) = (forgotten, &args.tool) {
+        let entries = catalog.memory().entries(None, MAX_ENTRIES)?;
+        let known = entries.iter().map(|entry| entry.tool.as_str());
+        if let Some(hint) = did_you_mean(tool, known.collect::<BTreeSet<_>>()) {
+            context.warn(format_args!("nothing is remembered for {tool:?}; {hint}"));
+        }
+    }
     if context.printer.is_json() {
         return context.printer.json(&json!({ "forgotten": forgotten }));
     }

@@ -18,6 +18,11 @@ pub trait ToolSearch: Send + Sync {
     /// All tools in the order of ids.
     fn tools(&self) -> Vec<Arc<Tool>>;
 
+    /// False where `tools` has none of them, since they are kept in a store.
+    fn lists_tools(&self) -> bool {
+        true
+    }
+
     /// Number of tools.
     fn count(&self) -> usize;
 

@@ -37,6 +37,11 @@ pub trait SnapshotSource: Send + Sync {
         self.snapshot().len()
     }
 
+    /// False where snapshots have no tools, since they are kept in a store.
+    fn has_tools(&self) -> bool {
+        true
+    }
+
     /// Whether its usage memory is on.
     fn has_memory(&self) -> bool {
         false
@@ -90,6 +95,10 @@ impl<S: SnapshotSource> ToolSearch for S {
 
     fn tools(&self) -> Vec<Arc<Tool>> {
         self.snapshot().tools().collect()
+    }
+
+    fn lists_tools(&self) -> bool {
+        self.has_tools()
     }
 
     fn count(&self) -> usize {

@@ -77,6 +77,10 @@ impl SnapshotSource for CurrentCatalog {
         self.open().tool_count()
     }
 
+    fn has_tools(&self) -> bool {
+        ServedSnapshots(self.open()).has_tools()
+    }
+
     fn has_memory(&self) -> bool {
         ServedSnapshots(self.open()).has_memory()
     }

@@ -156,6 +156,10 @@ impl SnapshotSource for ServedSnapshots {
         self.0.tool_count()
     }
 
+    fn has_tools(&self) -> bool {
+        self.0.pushed().is_none()
+    }
+
     fn has_memory(&self) -> bool {
         self.0.memory().is_active()
     }
