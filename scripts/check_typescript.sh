@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 package=$root/clients/typescript
 work=$root/target/typescript
-export CARGO_TARGET_DIR=$root/target NAPI_TYPE_DEF_TMP_FOLDER=$work/types
+export CARGO_TARGET_DIR=$root/target
 export npm_config_audit=false npm_config_fund=false npm_config_update_notifier=false npm_config_loglevel=error
 unset "${!TOOLSCOUT_TEST_@}"
 
@@ -26,33 +26,11 @@ if (other.length > 0) {
 }
 JS
 
-cd "$package"
-# Not `npm ci`, which wants packages of all platforms in the lock file.
-cmp --silent package-lock.json "$work/installed.json" || npm install --ignore-scripts --no-save
-mkdir -p "$work/types" && cp package-lock.json "$work/installed.json"
-profile=${TOOLSCOUT_NODE_PROFILE:-dev}
-[ -n "$(ls -A "$work/types")" ] || touch src/lib.rs
-cargo build --quiet --locked --profile "$profile"
-node generate_types.mjs binding "$work/types" >"$work/binding.d.ts"
-if ! diff --brief toolscout/binding.d.ts "$work/binding.d.ts"; then
-  echo "the native module has changed: generate_types.mjs writes its types anew" >&2
-  exit 1
-fi
-rm -rf dist
-npm run build
-folder=$root/target/${profile/dev/debug}
-module=$folder/libtoolscout_node.so
-[ -f "$module" ] || module=$folder/libtoolscout_node.dylib
-node make_packages.mjs "$module" "$work/packages"
-
 # Nothing but the packages.
 archives=$work/archives fresh=$work/fresh
-rm -rf "$archives" "$fresh" && mkdir -p "$archives" "$fresh"
-for made in "$work"/packages/*; do
-  # Those of other platforms have no module here.
-  [ "${made##*/}" = toolscout ] || [ -f "$made/toolscout.node" ] || continue
-  npm pack --silent --pack-destination "$archives" "$made" >/dev/null
-done
+rm -rf "$archives" "$fresh" && mkdir -p "$fresh"
+profile=${TOOLSCOUT_NODE_PROFILE:-dev}
+scripts/pack_typescript.sh "$profile" "$archives"
 cd "$fresh"
 npm init --yes >/dev/null
 npm install --offline "$archives"/*.tgz

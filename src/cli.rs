@@ -34,6 +34,7 @@ mod eval;
 mod export;
 mod keys;
 mod list;
+mod man;
 mod mcp;
 mod memory;
 mod models;
@@ -149,6 +150,8 @@ enum Verb {
     Tune(tune::Args),
     /// Print shell completions
     Completions(completions::Args),
+    /// Print the manual page
+    Man(man::Args),
 }
 
 impl Verb {
@@ -181,7 +184,8 @@ impl Verb {
             | Verb::Store(_)
             | Verb::Doctor(_)
             | Verb::Eval(_)
-            | Verb::Completions(_) => false,
+            | Verb::Completions(_)
+            | Verb::Man(_) => false,
         }
     }
 }
@@ -251,6 +255,7 @@ impl Cli {
             Verb::Eval(args) => args.run(&context()?),
             Verb::Tune(args) => args.run(&context()?),
             Verb::Completions(args) => args.run(),
+            Verb::Man(args) => args.run(),
         }
     }
 }

@@ -16,6 +16,7 @@ mod cli {
     pub mod install;
     pub mod language_model;
     pub mod manage;
+    pub mod manual;
     pub mod memory;
     pub mod model;
     pub mod run;

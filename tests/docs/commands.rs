@@ -31,6 +31,7 @@ pages! {
     evaluation_runs: "docs/evaluation.md",
     gate_runs: "docs/gate.md",
     http_api_runs: "docs/http-api.md",
+    install_runs: "docs/install.md",
     mcp_runs: "docs/mcp.md",
     models_run: "docs/models.md",
     operations_run: "docs/operations.md",

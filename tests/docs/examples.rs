@@ -13,7 +13,7 @@ use toolscout::mcp::config;
 use super::page::{self, Block, Page};
 
 /// The languages of blocks; `sh` is run, `rust` a doctest of the first page, `text` a drawing.
-const LANGUAGES: [&str; 7] = ["sh", "rust", "text", "json", "toml", "python", "ts"];
+const LANGUAGES: [&str; 8] = ["sh", "rust", "text", "json", "toml", "java", "python", "ts"];
 
 #[test]
 fn every_block_has_a_language_that_is_checked() {
@@ -70,8 +70,8 @@ fn toml_is_what_it_is_shown_as() {
 }
 
 #[test]
-fn python_and_typescript_are_parts_of_the_clients() {
-    for (language, extension) in [("python", "py"), ("ts", "ts")] {
+fn code_is_a_part_of_the_clients() {
+    for (language, extension) in [("python", "py"), ("ts", "ts"), ("java", "java")] {
         let clients = clients(extension);
         each(language, |page, block| {
             let part = clients.values().any(|text| text.contains(&block.text));
@@ -83,7 +83,7 @@ fn python_and_typescript_are_parts_of_the_clients() {
 #[test]
 fn every_drop_in_example_is_on_its_page() {
     let page = Page::read("docs/drop-in.md");
-    for (name, text) in clients("py").into_iter().chain(clients("ts")) {
+    for (name, text) in ["py", "ts", "java"].into_iter().flat_map(clients) {
         let shared = name.contains("/company.");
         if shared || !name.starts_with("clients/drop-in/") {
             continue;
@@ -103,6 +103,7 @@ fn clients(extension: &str) -> BTreeMap<String, String> {
         "clients/python/examples",
         "clients/typescript/examples",
         "clients/typescript/fetch",
+        "clients/drop-in/java/src/main/java",
         "clients/drop-in/python",
         "clients/drop-in/typescript",
     ];

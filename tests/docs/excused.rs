@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 29] = [
+const LIST: [Excused; 35] = [
     excused(
         "make ",
         Instead::Target,
@@ -44,6 +44,12 @@ const LIST: [Excused; 29] = [
     ),
     excused("cargo install", Instead::Nothing, "builds the program"),
     excused("npm install", Instead::Nothing, "needs a network"),
+    excused("tar --extract", Instead::Nothing, "needs a release"),
+    excused("cd toolscout-", Instead::Nothing, "needs a release"),
+    excused("sudo ", Instead::Nothing, "changes the system"),
+    excused("docker ", Instead::Nothing, "needs Docker"),
+    excused("scripts/release", Instead::Script, "takes half an hour"),
+    excused("scripts/check_release", Instead::Script, "needs a release"),
     excused("pip install", Instead::Nothing, "needs a network"),
     excused("toolscout models pull", Instead::Help, "needs a network"),
     excused(

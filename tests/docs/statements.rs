@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 39] = [
+const VERBS: [&str; 40] = [
     "add",
     "sync",
     "embed",
@@ -44,13 +44,20 @@ const VERBS: [&str; 39] = [
     "tune",
     "enrich",
     "completions",
+    "man",
     "catalogs",
     "keys",
     "words add",
 ];
 /// How commands begin that are not the program's.
-const FOREIGN: [&str; 6] = [
-    "cargo ", "docker ", "scripts/", "python3 ", "git ", "--output",
+const FOREIGN: [&str; 7] = [
+    "cargo ",
+    "docker ",
+    "scripts/",
+    "python3 ",
+    "git ",
+    "sha256sum ",
+    "--output",
 ];
 
 #[test]

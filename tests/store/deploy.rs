@@ -118,3 +118,63 @@ fn the_manifests_start_three_nodes() {
         labels
     );
 }
+
+#[test]
+fn the_unit_of_systemd_starts_a_server() {
+    let path = fixture("deploy/toolscout.service");
+    let unit = std::fs::read_to_string(&path).unwrap();
+    let values = |name: &str| -> Vec<&str> {
+        let lines = unit.lines();
+        lines
+            .filter_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+            .collect()
+    };
+    let started = values("ExecStart");
+    let words = started[0].split(' ').skip(1);
+    let words = words.map(Value::from).collect();
+    assert_understood(&Value::Sequence(words));
+    for variable in values("Environment")[0].split(' ') {
+        let name = variable.split('=').next().unwrap();
+        let known = [
+            "HOME",
+            "XDG_CONFIG_HOME",
+            "TOOLSCOUT_DATA",
+            "TOOLSCOUT_CACHE",
+        ];
+        assert!(known.contains(&name), "{name}");
+    }
+    // Its own check, where it is installed; it wants the program to be there.
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("toolscout.service");
+    let program = env!("CARGO_BIN_EXE_toolscout");
+    std::fs::write(&copy, unit.replace("/usr/local/bin/toolscout", program)).unwrap();
+    let mut check = Command::new("systemd-analyze");
+    check.args(["verify", "--man=no"]).arg(&copy);
+    match check.output() {
+        Ok(checked) => {
+            assert!(checked.status.success(), "{checked:?}");
+            assert_eq!(checked.stderr, b"", "{checked:?}");
+        }
+        Err(error) => eprintln!("systemd-analyze is not here ({error})"),
+    }
+}
+
+#[test]
+fn workflows_run_what_is_there() {
+    for (file, commands) in [
+        ("ci.yml", &[".ci/run"][..]),
+        ("release.yml", &["scripts/release", "scripts/check_release"]),
+    ] {
+        let path = format!(".github/workflows/{file}");
+        let workflow = &documents(&path)[0];
+        let text = std::fs::read_to_string(fixture(&path)).unwrap();
+        for command in commands {
+            assert!(text.contains(command), "{file} does not run {command}");
+            assert!(Path::new(&fixture(command)).exists(), "{command}");
+        }
+        for (name, job) in workflow["jobs"].as_mapping().unwrap() {
+            assert!(job["runs-on"].is_string(), "{name:?}");
+            assert!(job["steps"].is_sequence(), "{name:?}");
+        }
+    }
+}

@@ -3,12 +3,10 @@
     python bench.py speed SET [--engines toolscout,bm25s,ratel,callbus] [--queries 500]
     python bench.py overhead SET [--queries 500]
     python bench.py equality PROGRAM SET [SET ...] [--queries 2000]
-    python bench.py fresh WHEEL
 
 SET is a folder with tools.jsonl and queries.jsonl. `speed` needs the other packages installed, and
 measures each in a process of its own. `overhead` is the time of a call less the engine's own
 (`timings["total_ms"]`). `equality` compares with a server of PROGRAM: ids, order and scores.
-`fresh` installs a wheel into an environment of its own, and times what users do first.
 """
 
 from __future__ import annotations
@@ -254,79 +252,18 @@ def ask(url: str, text: str) -> list[tuple[str, float]]:
     raise SystemExit("the server does not answer")
 
 
-def fresh(wheel: Path) -> None:
-    """Install a wheel, and time what users do first with 1,000 tools."""
-    print(f"wheel: {wheel.stat().st_size / 1e6:.1f} MB")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        tools = [
-            {"name": f"{verb}_{thing}_{number}", "description": f"{verb}s a {thing}."}
-            for verb in ("create", "delete", "list", "export", "rename")
-            for thing in ("invoice", "ticket", "photo", "playlist", "server")
-            for number in range(40)
-        ]
-        (folder / "tools.json").write_text(json.dumps(tools))
-        query = {"id": "1", "query": "export a playlist", "relevant": ["export_playlist_0"]}
-        (folder / "tools.jsonl").write_text("\n".join(json.dumps(tool) for tool in tools))
-        (folder / "queries.jsonl").write_text(json.dumps(query))
-        python = str(folder / "venv/bin/python")
-        program = [str(folder / "venv/bin/toolscout"), "--data", str(folder / "data")]
-        code = (
-            "import toolscout\n"
-            f"with toolscout.Catalog.open({str(folder / 'data')!r}) as catalog:\n"
-            "    assert len(catalog) == 1000 and catalog.search('export a playlist').ids\n"
-        )
-        for what, command in (
-            ("new environment", [sys.executable, "-m", "venv", str(folder / "venv")]),
-            ("pip install", [python, "-m", "pip", "install", "-q", "--no-index", str(wheel)]),
-            ("toolscout --version", [*program, "--version"]),
-            ("add 1,000 tools", [*program, "add", str(folder / "tools.json")]),
-            ("search", [*program, "search", "export a playlist", "--json"]),
-            ("search from Python", [python, "-c", code]),
-            ("eval", [*program, "eval", str(folder), "--parts", ""]),
-        ):
-            start = time.perf_counter()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            print(f"{what}: {time.perf_counter() - start:.2f} s")
-        installed = folder.glob("venv/lib/*/site-packages/toolscout*/**/*")
-        print(f"installed: {sum(f.stat().st_size for f in installed if f.is_file()) / 1e6:.1f} MB")
-        start = time.perf_counter()
-        url, process = serve(Path(program[0]), program[2])
-        found = ask(url, "export a playlist")
-        print(f"serve, to the first answer: {time.perf_counter() - start:.2f} s, {len(found)} hits")
-        process.terminate()
-        process.wait()
-        start = time.perf_counter()
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
-        hello = {**hello, "clientInfo": {"name": "bench", "version": "1"}}
-        line = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        done = subprocess.run(
-            [*program, "mcp"],
-            input=json.dumps(line) + "\n",
-            text=True,
-            capture_output=True,
-            check=True,
-        )
-        assert "serverInfo" in done.stdout, done.stderr
-        print(
-            f"mcp, from start over the first answer to the end: {time.perf_counter() - start:.2f} s"
-        )
-
-
 def main() -> None:
     """Read the command line."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("what", choices=["speed", "overhead", "equality", "fresh", "one"])
+    options.add_argument("what", choices=["speed", "overhead", "equality", "one"])
     options.add_argument("paths", type=Path, nargs="+")
     options.add_argument("--engines", default=",".join(ENGINES))
     options.add_argument("--queries", type=int, default=None)
     given = options.parse_args()
     if given.what == "equality":
         equality(given.paths[0], given.paths[1:], given.queries or 2000)
-    elif given.what == "fresh":
-        fresh(given.paths[0].resolve())
     elif given.what == "overhead":
         overhead(given.paths[0], given.queries or 500)
     elif given.what == "speed":

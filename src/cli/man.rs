@@ -1,0 +1,37 @@
+//! `toolscout man`: the manual.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use super::{Cli, Outcome};
+
+/// Prints the manual page, or writes a page for each command.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout man > toolscout.1\n  toolscout man --folder ~/.local/share/man/man1"
+)]
+pub struct Args {
+    /// Write the pages of the program and of each command there, as files for man
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+impl Args {
+    /// Prints the page, or writes the pages.
+    pub fn run(self) -> Result<Outcome> {
+        let Some(folder) = self.folder else {
+            let mut page = Vec::new();
+            Man::new(Cli::command()).render(&mut page)?;
+            std::io::stdout().write_all(&page)?;
+            return Ok(Outcome::Success);
+        };
+        let place = || format!("the manual cannot be written to {}", folder.display());
+        std::fs::create_dir_all(&folder).with_context(place)?;
+        clap_mangen::generate_to(Cli::command(), &folder).with_context(place)?;
+        Ok(Outcome::Success)
+    }
+}
