@@ -40,7 +40,7 @@ for (const { os, cpu, libc } of PLATFORMS) {
   const description = `The native module of the package toolscout for ${platform}.`;
   const only = { os: [os], cpu: [cpu], ...(libc && { libc: [libc] }) };
   const folder = join(target, platform);
-  await write(folder, { name, version, description, license, engines, ...only, main: MODULE, files: [MODULE] });
+  await write(folder, { name, version, description, license, engines, ...only, main: MODULE, files: [MODULE, "LICENSE-*"] });
   const isHere = os === process.platform && cpu === process.arch && libc !== "musl";
   if (isHere) await copyFile(module, join(folder, MODULE));
 }

@@ -150,6 +150,18 @@ impl Batch {
     }
 }
 
+impl Batch {
+    /// Why nothing could be read at all.
+    pub fn whole_input_rejected(&self) -> Option<&Rejected> {
+        let is_input =
+            |rejected: &&Rejected| rejected.position.is_none() && rejected.name.is_none();
+        self.rejected
+            .iter()
+            .find(is_input)
+            .filter(|_| self.tools.is_empty())
+    }
+}
+
 impl Rejected {
     fn item(location: &Location, skipped: Skipped) -> Self {
         let error = match skipped.error {

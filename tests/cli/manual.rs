@@ -19,6 +19,8 @@ fn the_manual_has_a_page_for_each_command() {
         let page = world.path(&format!("new/man1/{name}.1"));
         let page = std::fs::read_to_string(page).expect("a page");
         assert!(page.contains(".SH SYNOPSIS"), "{page}");
+        // The short help leaves this flag out.
+        assert!(page.contains("Directory of models"), "{page}");
     }
 }
 

@@ -580,7 +580,7 @@ fn check_unique(py: Python<'_>, ids: &mut HashSet<ToolId>, tools: &[EngineTool])
                  another server",
                 tool.id
             );
-            return Err(error(py, "duplicate_tool", message));
+            return Err(error(py, "invalid_tool", message));
         }
     }
     Ok(())

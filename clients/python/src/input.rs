@@ -184,6 +184,9 @@ fn read(py: Python<'_>, location: String, server: Option<&str>, fetch: &Fetch) -
     let batch = py
         .detach(|| reading.read(&[location], fetch))
         .map_err(|failure| error(py, "unreadable_tools", format!("{failure:#}")))?;
+    if let Some(unreadable) = batch.whole_input_rejected() {
+        return Err(error(py, "unreadable_tools", unreadable.to_string()));
+    }
     let skipped = batch.rejected.into_iter();
     Ok(Batch {
         tools: batch.tools,

@@ -104,7 +104,9 @@ impl Opening {
 
     fn open_in(self, py: Python<'_>, folder: Option<TempDir>) -> PyResult<Open> {
         process::claim(py)?;
-        let settings = self.settings().or_raise(py)?;
+        let mut settings = self.settings().or_raise(py)?;
+        // The process may change its working directory.
+        settings.data = std::path::absolute(&settings.data).unwrap_or(settings.data);
         let opened = py.detach(|| -> toolscout_index::Result<Catalog> {
             let data = DataDir::new(&settings.data);
             if !self.create && !data.may_have(&settings.catalog)? {

@@ -50,6 +50,22 @@ def test_pydantic_ai() -> None:
     assert f"{WANTED} of 7" in results
 
 
+def test_a_given_catalog_is_searched_for_the_tools_of_the_agent_alone() -> None:
+    from toolscout.adapters._index import ToolIndex
+
+    ours = [{"name": "cancel_meeting", "description": "Cancels a meeting."}]
+    with toolscout.Catalog.temporary(embedder="table") as catalog:
+        index = ToolIndex(catalog, limit=1)
+        with pytest.raises(LookupError, match="has none of the 1 tools, such as 'cancel_meeting'"):
+            index.find("cancel a meeting", ours)
+        others = [{**ours[0], "name": f"cancel_meeting_{number}"} for number in range(60)]
+        catalog.add([*others, *ours], server="calendar")
+        assert index.find("somebody wants to cancel a meeting", ours) == ["cancel_meeting"]
+    for limit in (0, 51, "5"):
+        with pytest.raises(ValueError, match="from 1 to 50"):
+            ToolIndex(limit=limit)  # type: ignore[arg-type]
+
+
 def test_langchain() -> None:
     from langchain.agents import create_agent
     from langchain_core.tools import StructuredTool

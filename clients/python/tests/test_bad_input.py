@@ -34,7 +34,7 @@ def code_of(raised: pytest.ExceptionInfo[toolscout.Error]) -> str:
         ([["a"]], "invalid_tool", "item 1"),
         ("{", "unreadable_tools", "tools"),
         ("", "unreadable_tools", "empty"),
-        ("no/such/file.json", "invalid_tool", "no such file"),
+        ("no/such/file.json", "unreadable_tools", "no such file"),
         ([{"name": "a", "description": math.nan}], "unreadable_tools", "items 1 to 1"),
         ({"name": "a" * 600}, "invalid_tool", "512"),
         ({"mcpServers": {"files": {"command": "x"}}}, "unreadable_tools", "files"),
@@ -66,6 +66,24 @@ def test_invalid_items_can_be_left_out(catalog: toolscout.Catalog) -> None:
     assert "Skipped(position=2" in repr(changes.skipped[0])
 
 
+def test_a_file_that_is_not_there_is_no_invalid_item(catalog: toolscout.Catalog) -> None:
+    for skip_invalid in (False, True):
+        with pytest.raises(toolscout.Error, match=r"nope.json: no such file") as raised:
+            catalog.add("nope.json", skip_invalid=skip_invalid)
+        assert code_of(raised) == "unreadable_tools"
+
+
+def test_a_relative_folder_stays_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with toolscout.Catalog.open("here", embedder="none") as catalog:
+        monkeypatch.chdir("/")
+        catalog.add([tool("a")])
+        assert catalog.search("a").ids == ["a"]
+        assert catalog.path.is_absolute()
+
+
 def test_positions_and_ids_are_those_of_the_whole_input(catalog: toolscout.Catalog) -> None:
     tools = many(1500)
     with pytest.raises(toolscout.Error, match="item 1251:") as raised:
@@ -73,7 +91,7 @@ def test_positions_and_ids_are_those_of_the_whole_input(catalog: toolscout.Catal
     assert code_of(raised) == "invalid_tool"
     with pytest.raises(toolscout.Error, match="occurs twice") as raised:
         catalog.add([*tools, tools[0]])
-    assert code_of(raised) == "duplicate_tool"
+    assert code_of(raised) == "invalid_tool"
     assert len(catalog) == 0
 
 

@@ -49,6 +49,19 @@ def test_tools_are_written_and_found(client: toolscout.Client) -> None:
         client.get("office/create_issue")
     assert (raised.value.code, raised.value.status) == ("unknown_tool", 404)
     assert raised.value.request_id
+    # Of a list the valid ones are kept.
+    mixed: Any = client.add([tool("y"), {"nome": "z"}], server="mixed")
+    assert (mixed["result"]["added"], mixed["result"]["failed"]) == (1, 1)
+    with pytest.raises(toolscout.ApiError, match="items") as raised:
+        client.add([{"nome": "z"}])
+    assert "name" in str(raised.value.items[0]["error"])
+    client.sync("mixed", [])
+
+
+def test_an_address_has_a_scheme() -> None:
+    for address in ("127.0.0.1:7700", "localhost:7700"):
+        with pytest.raises(ValueError, match="http://"):
+            toolscout.Client(address)
 
 
 def test_a_large_load_is_waited_for(client: toolscout.Client) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Error(Exception):
     """What the engine, a server, or a client of it reports.
@@ -36,6 +38,8 @@ class ApiError(Error):
     """The id of the request in the server's log."""
     retry_after: float | None
     """Seconds after which the server wants the request again."""
+    items: list[dict[str, Any]]
+    """Where a bulk request was refused as a whole: each item with its error."""
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class ApiError(Error):
         kind: str = "internal",
         request_id: str | None = None,
         retry_after: float | None = None,
+        items: list[dict[str, Any]] | None = None,
     ) -> None:
         """Make an error with the fields of the answer."""
         super().__init__(code, message)
@@ -53,6 +58,7 @@ class ApiError(Error):
         self.kind = kind
         self.request_id = request_id
         self.retry_after = retry_after
+        self.items = items or []
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the fields when the exception goes to another process."""

@@ -209,6 +209,7 @@ def error_of(answer: httpx.Response) -> ApiError:
         kind=fields.get("type", "internal"),
         request_id=fields.get("request_id"),
         retry_after=_seconds(answer.headers.get("retry-after")),
+        items=fields.get("items"),
     )
 
 

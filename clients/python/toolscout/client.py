@@ -331,8 +331,11 @@ class AsyncClient:
 
 def _options(url: str | None, key: str | None, timeout: float) -> dict[str, Any]:
     key = key or os.environ.get("TOOLSCOUT_KEY")
+    url = url or os.environ.get("TOOLSCOUT_URL") or DEFAULT_URL
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"the address {url!r} does not begin with http:// or https://")
     return {
-        "base_url": url or os.environ.get("TOOLSCOUT_URL") or DEFAULT_URL,
+        "base_url": url,
         "headers": {"Authorization": f"Bearer {key}"} if key else {},
         "timeout": timeout,
     }

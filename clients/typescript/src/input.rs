@@ -160,6 +160,9 @@ impl Read {
         let batch = reading
             .read(&[location], &options.fetch)
             .map_err(|failure| error("unreadable_tools", format!("{failure:#}")))?;
+        if let Some(unreadable) = batch.whole_input_rejected() {
+            return Err(error("unreadable_tools", unreadable.to_string()));
+        }
         let mut skipped = Vec::new();
         for item in batch.rejected {
             skipped.push(Skipped {
@@ -190,7 +193,7 @@ impl Read {
                      it another server",
                     tool.id
                 );
-                return Err(error("duplicate_tool", message));
+                return Err(error("invalid_tool", message));
             }
         }
         self.tools.extend(tools);

@@ -65,7 +65,9 @@ impl Opening {
         if let Some(folder) = &folder {
             self.data = Some(folder.path().display().to_string());
         }
-        let settings = self.settings().or_reject()?;
+        let mut settings = self.settings().or_reject()?;
+        // The process may change its working directory.
+        settings.data = std::path::absolute(&settings.data).unwrap_or(settings.data);
         Ok(Open {
             catalog: self.catalog(&settings).or_reject()?,
             settings,

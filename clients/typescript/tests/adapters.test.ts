@@ -98,6 +98,21 @@ for (const given of [false, true]) {
   });
 }
 
+test("a given catalog is searched for the tools of the agent alone", async () => {
+  await using catalog = await Catalog.temporary({ embedder: "table" });
+  const tools = { cancel_meeting: vercelTools()[WANTED]! };
+  const found = (query: string) =>
+    toolSearch(tools, { catalog, limit: 1 }).tools["tool_search"]!.execute!({ query }, {} as never);
+  await assert.rejects(async () => await found("cancel a meeting"), /has none of the 1 tools, such as cancel_meeting/);
+  const definition = { name: "cancel_meeting", description: "Cancels a meeting." };
+  const others = Array.from({ length: 60 }, (_, n) => ({ ...definition, name: `cancel_meeting_${n}` }));
+  await catalog.add([...others, definition], { server: "calendar" });
+  assert.deepEqual(await found("somebody wants to cancel a meeting"), { found: ["cancel_meeting"] });
+  for (const options of [{ limit: 0 }, { limt: 3 }, { catalog: "x" }]) {
+    assert.throws(() => toolSearch(tools, options as object), /limit|no option "limt"|must be a Catalog/);
+  }
+});
+
 test("OpenAI Agents", async () => {
   const seen = new Conversation();
   const model: Model = {

@@ -33,7 +33,7 @@ const wrongTools: [string | object, string, RegExp][] = [
   [[null], "invalid_tool", /item 1/],
   ["{", "unreadable_tools", /tools/],
   ["", "unreadable_tools", /empty/],
-  ["no/such/file.json", "invalid_tool", /no such file/],
+  ["no/such/file.json", "unreadable_tools", /no such file/],
   [{ name: "a".repeat(600) }, "invalid_tool", /512/],
   [{ mcpServers: { files: { command: "x" } } }, "unreadable_tools", /files/],
   [[{ name: "a\ud800" }], "invalid_tool", /item 1/],
@@ -95,11 +95,17 @@ test("invalid items can be left out", async () => {
   assert.equal(changes.skipped[0]?.position, 2);
 });
 
+test("a file that is not there is no invalid item", async () => {
+  for (const skipInvalid of [false, true]) {
+    await failsWith(catalog.add("nope.json", { skipInvalid }), "unreadable_tools", /nope.json: no such file/);
+  }
+});
+
 test("positions and ids are those of the whole input", async () => {
   const tools: object[] = many(1500);
   const broken = [...tools.slice(0, 1250), { nome: "x" }, ...tools.slice(1250)];
   await failsWith(catalog.add(broken), "invalid_tool", /item 1251:/);
-  await failsWith(catalog.add([...tools, tools[0] ?? {}]), "duplicate_tool", /occurs twice/);
+  await failsWith(catalog.add([...tools, tools[0] ?? {}]), "invalid_tool", /occurs twice/);
   assert.equal((await catalog.stats()).tools, 3);
 });
 

@@ -80,6 +80,9 @@ export class Client {
   /** Connects to `url`, or in Node to that of `TOOLSCOUT_URL`. */
   constructor(url?: string, options: ClientOptions = {}) {
     this.url = (url ?? variable("TOOLSCOUT_URL") ?? DEFAULT_URL).replace(/\/+$/, "");
+    if (!/^https?:\/\/./.test(this.url)) {
+      throw new TypeError(`the address ${JSON.stringify(this.url)} does not begin with http:// or https://`);
+    }
     this.catalog = options.catalog ?? "default";
     this.#key = options.key ?? variable("TOOLSCOUT_KEY");
     this.#timeoutMs = options.timeoutMs ?? 30_000;
@@ -346,18 +349,18 @@ async function errorOf(answer: Response): Promise<ApiError> {
   const seconds = Number.parseFloat(answer.headers.get("retry-after") ?? "");
   const retryAfter = seconds >= 0 ? seconds : undefined;
   const status = answer.status;
-  let fields: { code?: unknown; message?: unknown; type?: string; request_id?: string } = {};
+  let fields: { code?: unknown; message?: unknown; type?: string; request_id?: string; items?: object[] } = {};
   try {
     fields = (JSON.parse(text) as { error?: typeof fields }).error ?? {};
   } catch {
     // Not of a server of ours.
   }
-  const { code, message, type, request_id: requestId } = fields;
+  const { code, message, type, request_id: requestId, items } = fields;
   if (typeof code !== "string" || typeof message !== "string") {
     const start = `${answer.url} answered ${status}: ${text.slice(0, 200)}`;
     return new ApiError("unreadable_answer", start, { status, retryAfter });
   }
-  return new ApiError(code, message, { status, kind: type, requestId, retryAfter });
+  return new ApiError(code, message, { status, kind: type, requestId, retryAfter, items });
 }
 
 async function* eventsOf(answer: Response): AsyncGenerator<AgentEvent, void, undefined> {

@@ -23,17 +23,20 @@ export class ApiError extends ToolscoutError {
   readonly requestId: string | undefined;
   /** Seconds after which the server wants the request again. */
   readonly retryAfter: number | undefined;
+  /** Where a bulk request was refused as a whole: each item with its error. */
+  readonly items: readonly object[];
 
   constructor(
     code: string,
     message: string,
-    fields: { status: number; kind?: string; requestId?: string; retryAfter?: number },
+    fields: { status: number; kind?: string; requestId?: string; retryAfter?: number; items?: object[] },
   ) {
     super(code, message);
     this.status = fields.status;
     this.kind = fields.kind ?? "internal";
     this.requestId = fields.requestId;
     this.retryAfter = fields.retryAfter;
+    this.items = fields.items ?? [];
   }
 }
 

@@ -44,7 +44,11 @@ pub fn check(server: &Url) -> Check {
         Ok(answer) => {
             let status = answer.status().as_u16();
             let detail = format!("{asked} answered {status}: {}", message(answer));
-            Check::broken(NAME, detail, "wait until it is ready, or read its log")
+            let remedy = match status {
+                404 => "give the address without a path, such as http://127.0.0.1:7700",
+                _ => "wait until it is ready, or read its log",
+            };
+            Check::broken(NAME, detail, remedy)
         }
         Err(error) => {
             let detail = format!("{asked} cannot be reached: {}", root_cause(&error));

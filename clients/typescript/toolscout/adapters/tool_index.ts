@@ -1,5 +1,6 @@
 // The tools of a framework, found by what they do.
 
+import { checkOptions } from "../checks.js";
 import { Catalog, type JsonObject } from "../index.js";
 
 export interface ToolSearchOptions {
@@ -24,8 +25,8 @@ const MOST = 50;
 /**
  * Finds tools by name, among those that it was given.
  *
- * A given catalog is searched as it is: its tools have the names of the framework's, alone or with their
- * server.
+ * A given catalog is searched as it is, among those of its tools that have the names of the framework's,
+ * alone or with their server.
  */
 export class ToolIndex {
   readonly #names: Set<string>;
@@ -34,12 +35,17 @@ export class ToolIndex {
   readonly #embedder: string | undefined;
   readonly #definitions: () => Promise<Definition[]>;
   #own: Promise<Catalog> | undefined;
+  #named: { generation: number; byId: Map<string, string> } | undefined;
 
-  constructor(
-    names: string[],
-    definitions: () => Promise<Definition[]>,
-    { catalog, limit = 5, embedder }: ToolSearchOptions,
-  ) {
+  constructor(names: string[], definitions: () => Promise<Definition[]>, options: ToolSearchOptions) {
+    checkOptions("toolSearch", options, ["catalog", "limit", "embedder"]);
+    const { catalog, limit = 5, embedder } = options;
+    if (!Number.isInteger(limit) || limit < 1 || limit > MOST) {
+      throw new RangeError(`limit is ${String(limit)}, and must be a whole number from 1 to ${MOST}`);
+    }
+    if (catalog !== undefined && !(catalog instanceof Catalog)) {
+      throw new TypeError("catalog must be a Catalog; open one with Catalog.open");
+    }
     this.#names = new Set(names);
     this.#definitions = definitions;
     this.#given = catalog;
@@ -54,13 +60,31 @@ export class ToolIndex {
       this.#own ??= this.#indexed();
       return (await (await this.#own).search(query, { limit: this.#limit })).ids;
     }
-    const found = new Set<string>();
-    for (const hit of await this.#given.search(query, { limit: MOST })) {
-      const names = [hit.id, hit.name, hit.modelName];
-      const name = names.find((name) => this.#names.has(name));
-      if (name !== undefined) found.add(name);
-    }
+    const named = await this.#namedIn(this.#given);
+    const { ids } = await this.#given.search(query, { limit: MOST, ids: [...named.keys()] });
+    const found = new Set(ids.map((id) => named.get(id) ?? id));
     return [...found].slice(0, this.#limit);
+  }
+
+  /** The names of the framework's tools, by their ids in a given catalog. */
+  async #namedIn(catalog: Catalog): Promise<Map<string, string>> {
+    const { generation } = await catalog.stats();
+    if (this.#named?.generation !== generation) {
+      const byId = new Map<string, string>();
+      for await (const { id, name, modelName } of catalog) {
+        const ours = [id, name, modelName].find((name) => this.#names.has(name));
+        if (ours !== undefined) byId.set(id, ours);
+      }
+      this.#named = { generation, byId };
+    }
+    const { byId } = this.#named;
+    if (byId.size === 0) {
+      const [first] = this.#names;
+      throw new Error(
+        `the catalog has none of the ${this.#names.size} tools, such as ${first}; add them to it, or pass no catalog`,
+      );
+    }
+    return byId;
   }
 
   async #indexed(): Promise<Catalog> {
