@@ -153,7 +153,9 @@ fn the_unit_of_systemd_starts_a_server() {
     match check.output() {
         Ok(checked) => {
             assert!(checked.status.success(), "{checked:?}");
-            assert_eq!(checked.stderr, b"", "{checked:?}");
+            // Other units of the machine may be complained about.
+            let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+            assert!(!said.contains("toolscout.service"), "{said}");
         }
         Err(error) => eprintln!("systemd-analyze is not here ({error})"),
     }
