@@ -291,8 +291,8 @@ impl ProfiledSearch {
             (&mut request.filter.servers, &settings.servers),
             (&mut request.filter.tags, &settings.tags),
         ] {
-            if filter.is_empty() {
-                filter.extend(names.iter().flatten().filter(|_| are_exact(names)).cloned());
+            if filter.is_empty() && are_exact(names) {
+                filter.extend(names.iter().flatten().cloned());
             }
         }
         let mut found = self.catalog.search(&request);

@@ -5,10 +5,11 @@ mod server;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use reqwest::Url;
+use reqwest::blocking::Client;
 use serde::Serialize;
 use toolscout_index::Embedder;
 use toolscout_index::embed::{MultilingualTable, StaticTable};
@@ -22,8 +23,11 @@ use crate::config::EmbedderKind;
 use crate::models::{self, MODEL_DIMENSIONS, Part, Patience};
 use crate::printable::counted;
 use crate::store::CatalogPage;
+use crate::tls::{blocking_client, is_loopback};
 
 const PULL: &str = "toolscout models pull";
+/// Longest wait for the answer of a server, which has it at hand.
+const WAIT: Duration = Duration::from_secs(5);
 
 /// Checks settings, data directory, catalogs, ONNX Runtime, embedding and language model, and
 /// prints a remedy for each problem. The exit code is 1 when something present or configured does
@@ -139,6 +143,16 @@ impl Args {
         checks.push(language_model::check(&self.llm));
         checks
     }
+}
+
+/// A client for a server that is asked. One on this machine is asked directly, even if the environment
+/// sets a proxy.
+fn client_for(url: &str) -> reqwest::Result<Client> {
+    let mut client = blocking_client().timeout(WAIT);
+    if Url::parse(url).is_ok_and(|url| is_loopback(&url)) {
+        client = client.no_proxy();
+    }
+    client.build()
 }
 
 fn print(context: &Context, checks: &[Check]) -> Result<()> {

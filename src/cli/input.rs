@@ -148,9 +148,7 @@ impl Batch {
             }
         }
     }
-}
 
-impl Batch {
     /// Why nothing could be read at all.
     pub fn whole_input_rejected(&self) -> Option<&Rejected> {
         let is_input =

@@ -110,8 +110,13 @@ enum Kind {
 impl Args {
     /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        let legs = match self.action {
+            Action::Get => Legs::Lexical,
+            // Tools with other texts are embedded anew.
+            _ => Legs::All,
+        };
         context.set_patience(Patience::of_adding());
-        let catalog = context.open(Legs::All)?;
+        let catalog = context.open(legs)?;
         match self.action {
             Action::Get => get(context, &catalog)?,
             Action::Set { file } => {

@@ -310,9 +310,9 @@ impl Connection {
         cursor: Option<String>,
     ) -> Result<(Vec<Value>, Option<String>), ListError> {
         let failed = |reason: String| ListError::Failed(reason);
-        let refused = |error: ServiceError| match self.denied(&error) {
-            Some(reason) if !self.has_key => ListError::NeedsLogin(reason),
-            _ => failed(self.message(&error)),
+        let refused = |error: ServiceError| match self.login_wanted(&error) {
+            Some(reason) => ListError::NeedsLogin(reason),
+            None => failed(self.message(&error)),
         };
         let mut params = PaginatedRequestParams::default();
         params.cursor = cursor;
@@ -421,10 +421,13 @@ impl Connection {
             ServiceError::Cancelled { .. } => CallError::Cancelled,
             // The call was not executed.
             ServiceError::TransportSend(failed) if lacks_token(failed.error.as_ref()) => {
-                let (server, reason) = (self.server.to_string(), self.message(error));
-                match self.denied(error).is_some() && !self.has_key {
-                    true => CallError::NeedsLogin { server, reason },
-                    false => CallError::Unavailable { server, reason },
+                let server = self.server.to_string();
+                match self.login_wanted(error) {
+                    Some(reason) => CallError::NeedsLogin { server, reason },
+                    None => CallError::Unavailable {
+                        server,
+                        reason: self.message(error),
+                    },
                 }
             }
             error => CallError::Lost {
@@ -441,6 +444,11 @@ impl Connection {
         };
         let denial = denial(error.error.as_ref())?;
         Some(denied(&denial, &self.server, self.has_key))
+    }
+
+    /// What a person has to do, where that is to log in.
+    fn login_wanted(&self, error: &ServiceError) -> Option<String> {
+        self.denied(error).filter(|_| !self.has_key)
     }
 
     fn message(&self, error: &ServiceError) -> String {

@@ -181,18 +181,12 @@ impl StderrTail {
         let text = String::from_utf8_lossy(&tail);
         let is_news = |line: &&str| !line.is_empty() && !line.starts_with("npm notice");
         let lines: Vec<&str> = text.lines().map(str::trim).filter(is_news).collect();
-        let errors = lines
-            .iter()
-            .filter(|line| line.to_lowercase().contains("error"))
-            .take(2);
-        let mut shown: Vec<&str> = errors.copied().collect();
-        let wanted = if shown.is_empty() { 3 } else { 1 };
-        let last = &lines[lines.len().saturating_sub(wanted)..];
-        shown.extend(
-            last.iter()
-                .filter(|line| !shown.contains(line))
-                .collect::<Vec<_>>(),
-        );
+        let is_error = |line: &&&str| line.to_lowercase().contains("error");
+        let errors: Vec<&str> = lines.iter().filter(is_error).take(2).copied().collect();
+        let wanted = if errors.is_empty() { 3 } else { 1 };
+        let last = lines[lines.len().saturating_sub(wanted)..].iter();
+        let others = last.filter(|line| !errors.contains(line));
+        let shown: Vec<&str> = errors.iter().chain(others).copied().collect();
         let shown = shown.join("; ");
         (!shown.is_empty()).then(|| crate::printable::excerpt(&shown, 400))
     }

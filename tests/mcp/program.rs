@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use rmcp::ServiceExt;
 use rmcp::model::CallToolRequestParams;
+use rmcp::service::RunningService;
+use rmcp::{RoleClient, ServiceExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
@@ -464,32 +465,49 @@ async fn a_server_of_the_registry_is_added_to_a_file_and_listed() {
     assert!(said.contains("install Docker or Podman"), "{said}");
 }
 
-/// The program as a client's server, and what it says about its settings at the end.
+/// The program as a client's server.
+struct Served {
+    process: tokio::process::Child,
+    client: RunningService<RoleClient, ()>,
+}
+
+impl Served {
+    async fn start(world: &World, args: &[&str], stderr: Stdio) -> Self {
+        let mut process = tokio::process::Command::from(world.command(args))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the program starts");
+        let pipes = process.stdout.take().zip(process.stdin.take());
+        let client = ().serve(pipes.expect("pipes")).await.expect("a handshake");
+        Served { process, client }
+    }
+
+    async fn ask(&self, name: &'static str, given: Value) -> String {
+        let params = CallToolRequestParams::new(name).with_arguments(object(given));
+        text(self.client.call_tool(params).await.expect("a result"))
+    }
+
+    async fn end(mut self) {
+        self.client.cancel().await.expect("it ends");
+        self.process.wait().await.expect("it ends");
+    }
+}
+
+/// What the program answers as a client's server, and what it says about its settings at the end.
 async fn narrowed(world: &World, args: &[&str], calls: &[&str]) -> (String, Vec<String>, String) {
-    let mut command = tokio::process::Command::from(world.command(args));
     let stderr = world.path("stderr");
     let file = std::fs::File::create(&stderr).expect("a file");
-    let mut process = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(file)
-        .kill_on_drop(true)
-        .spawn()
-        .expect("the program starts");
-    let pipes = process.stdout.take().zip(process.stdin.take());
-    let client = ().serve(pipes.expect("pipes")).await.expect("a handshake");
-    let ask = async |name: &'static str, given: Value| {
-        let params = CallToolRequestParams::new(name).with_arguments(object(given));
-        text(client.call_tool(params).await.expect("a result"))
-    };
+    let served = Served::start(world, args, file.into()).await;
     // It waits for servers that start.
-    let listed = ask("list_tools", json!({ "server": "s" })).await;
+    let listed = served.ask("list_tools", json!({ "server": "s" })).await;
     let mut answers = Vec::new();
     for call in calls {
-        answers.push(ask("call_tool", json!({ "name": call })).await);
+        answers.push(served.ask("call_tool", json!({ "name": call })).await);
     }
-    client.cancel().await.expect("it ends");
-    process.wait().await.expect("it ends");
+    served.end().await;
     let said = std::fs::read_to_string(&stderr).expect("its messages");
     (listed, answers, said)
 }
@@ -579,26 +597,13 @@ async fn calls_of_a_client_over_standard_streams_teach_the_memory() {
     let servers = world.servers(&[double("a", &[])]);
     world.ok(&["sync", "--mcp", &servers]).await;
     world.ok(&["memory", "on"]).await;
-    let mut process = tokio::process::Command::from(
-        world.command(&["mcp", "--mcp", &servers, "--allow", "a/echo"]),
-    )
-    .stdin(Stdio::piped())
-    .stdout(Stdio::piped())
-    .stderr(Stdio::null())
-    .kill_on_drop(true)
-    .spawn()
-    .expect("the program starts");
-    let pipes = process.stdout.take().zip(process.stdin.take());
-    let client = ().serve(pipes.expect("pipes")).await.expect("a handshake");
-    let ask = async |name: &'static str, given: Value| {
-        let params = CallToolRequestParams::new(name).with_arguments(object(given));
-        text(client.call_tool(params).await.expect("a result"))
-    };
-    ask("tool_search", json!({ "query": "says it again" })).await;
+    let args = ["mcp", "--mcp", &servers, "--allow", "a/echo"];
+    let served = Served::start(&world, &args, Stdio::null()).await;
+    let query = json!({ "query": "says it again" });
+    served.ask("tool_search", query).await;
     let call = json!({ "name": "a/echo", "arguments": { "text": "hi" } });
-    assert_eq!(ask("call_tool", call).await, "hi");
-    client.cancel().await.expect("it ends");
-    process.wait().await.expect("it ends");
+    assert_eq!(served.ask("call_tool", call).await, "hi");
+    served.end().await;
     let listed = world.ok(&["memory", "list"]).await;
     assert!(listed.contains("a/echo\tsays it again"), "{listed}");
 }

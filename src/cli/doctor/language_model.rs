@@ -1,19 +1,14 @@
 //! The check of the language model: is its server there, which models has it, can they call tools?
 
-use std::time::Duration;
-
-use reqwest::Url;
 use reqwest::blocking::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::Check;
+use super::{Check, client_for};
 use crate::cli::llm::LlmArgs;
 use crate::llm::provider::WORDS;
 use crate::printable::{counted, excerpt, line};
-use crate::tls::{blocking_client, is_loopback, root_cause};
+use crate::tls::root_cause;
 
-/// Longest wait for an answer. A server that lists its models has it at hand.
-const WAIT: Duration = Duration::from_secs(5);
 /// Most models that are named, and that Ollama is asked about.
 const MAX_NAMED: usize = 12;
 /// Most bytes of a list of models.
@@ -139,13 +134,7 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn new(llm: &'a LlmArgs) -> Result<Self, Problem> {
         let url = llm.base_url().unwrap_or_default().trim_end_matches('/');
-        let mut client = blocking_client().timeout(WAIT);
-        if Url::parse(url).is_ok_and(|url| is_loopback(&url)) {
-            client = client.no_proxy();
-        }
-        let client = client
-            .build()
-            .map_err(|error| Problem::Unreachable(error.to_string()))?;
+        let client = client_for(url).map_err(|error| Problem::Unreachable(error.to_string()))?;
         Ok(Server { llm, client, url })
     }
 

@@ -1,18 +1,16 @@
 //! The check of a running server: does it take requests?
 
 use std::io::Read as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use reqwest::Url;
 use reqwest::blocking::Response;
 use serde_json::Value;
 
-use super::Check;
+use super::{Check, client_for};
 use crate::printable::{excerpt, line};
-use crate::tls::{blocking_client, is_loopback, root_cause};
+use crate::tls::root_cause;
 
-/// Longest wait for an answer.
-const WAIT: Duration = Duration::from_secs(5);
 /// Most bytes of an answer that are read.
 const MAX_BYTES: u64 = 64 << 10;
 /// Most characters of an answer that are printed.
@@ -31,11 +29,7 @@ pub fn check(server: &Url) -> Check {
     const NAME: &str = "server";
     let asked = format!("{}/readyz", server.as_str().trim_end_matches('/'));
     let start = Instant::now();
-    let mut client = blocking_client().timeout(WAIT);
-    if is_loopback(server) {
-        client = client.no_proxy();
-    }
-    let answer = client.build().and_then(|client| client.get(&asked).send());
+    let answer = client_for(&asked).and_then(|client| client.get(&asked).send());
     match answer {
         Ok(answer) if answer.status().is_success() => {
             let ms = start.elapsed().as_secs_f64() * 1e3;

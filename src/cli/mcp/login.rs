@@ -13,7 +13,6 @@ use super::super::output::print_stderr;
 use super::super::upstream::{McpArgs, find};
 use super::servers::login_text;
 use crate::clock::unix_ms;
-use crate::mcp::PoolConfig;
 use crate::mcp::ServerConfig;
 use crate::mcp::login::{LoggedOut, LoginFile, begin, logout, public, remote};
 
@@ -57,11 +56,8 @@ pub struct LogoutArgs {
 impl Args {
     /// Shows the page, waits for the person, and stores the tokens.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let mcp = self.mcp.or_default_file();
-        let config = mcp.config(&context.settings.data)?;
-        let server = find(&self.server, &config)?;
+        let (server, file) = chosen(&self.server, self.mcp, context)?;
         let (url, settings) = remote(&server)?;
-        let file = file_of(&server, &config)?;
         let patience = Duration::from_secs(self.timeout);
         let login = runtime()?.block_on(async {
             let page = begin(url, settings, &self.scope, file).await?;
@@ -90,11 +86,8 @@ impl Args {
 impl LogoutArgs {
     /// Revokes and deletes the tokens.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let mcp = self.mcp.or_default_file();
-        let config = mcp.config(&context.settings.data)?;
-        let server = find(&self.server, &config)?;
+        let (server, file) = chosen(&self.server, self.mcp, context)?;
         let (url, settings) = remote(&server)?;
-        let file = file_of(&server, &config)?;
         let ended = runtime()?.block_on(logout(url, settings, &file))?;
         if context.printer.is_json() {
             let (deleted, reason) = match &ended {
@@ -124,12 +117,14 @@ impl LogoutArgs {
     }
 }
 
-fn file_of(server: &ServerConfig, config: &PoolConfig) -> Result<LoginFile> {
-    let (url, _) = remote(server)?;
-    config
-        .logins
-        .file(url)
-        .context("there is no data directory for the login")
+/// The server of this name or URL, and where its login is kept.
+fn chosen(name: &str, mcp: McpArgs, context: &Context) -> Result<(ServerConfig, LoginFile)> {
+    let config = mcp.or_default_file().config(&context.settings.data)?;
+    let server = find(name, &config)?.into_owned();
+    let (url, _) = remote(&server)?;
+    let file = config.logins.file(url);
+    let file = file.context("there is no data directory for the login")?;
+    Ok((server, file))
 }
 
 fn runtime() -> Result<Runtime> {
