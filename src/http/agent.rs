@@ -242,11 +242,11 @@ pub async fn question_tools(
         return Ok(None);
     };
     let open = chosen.open(app, grant).await?;
-    let is_other = open.catalog.open().name != app.default_catalog;
+    let is_other = open.snapshots.catalog().name != app.default_catalog;
     Ok(Some(QuestionTools {
         profile: open.profile,
         search: open.search,
-        other_catalog: is_other.then(|| Arc::new(open.catalog) as Arc<dyn ToolSearch>),
+        other_catalog: is_other.then(|| Arc::new(open.snapshots) as Arc<dyn ToolSearch>),
     }))
 }
 

@@ -327,7 +327,7 @@ impl TrialDirectory {
 
 impl Directory for TrialDirectory {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        ServedSnapshots(Arc::clone(&self.catalog)).find_tool(id)
+        ServedSnapshots::of(Arc::clone(&self.catalog)).find_tool(id)
     }
 
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {

@@ -139,7 +139,7 @@ impl McpServices {
 
     fn of(&self, app: &App, profile: Option<OpenProfile>) -> Arc<McpService> {
         let Some(OpenProfile {
-            profile, catalog, ..
+            profile, snapshots, ..
         }) = profile
         else {
             return Arc::clone(&self.whole);
@@ -151,8 +151,8 @@ impl McpServices {
         let made = of_profiles
             .entry(profile.name().to_owned())
             .or_insert_with(|| {
-                let is_other = catalog.open().name != app.default_catalog;
-                let counted = || app.token_savings.counting(catalog);
+                let is_other = snapshots.catalog().name != app.default_catalog;
+                let counted = || app.token_savings.counting(snapshots);
                 let other = is_other.then(|| Arc::new(counted()) as Arc<dyn ToolSearch>);
                 let gateway = self.gateway.with_profile(profile, other);
                 let service = McpService::new(gateway, self.max_body_bytes, self.stop.clone());

@@ -1,20 +1,17 @@
 //! The profiles of a server: which of them a request uses, and their catalogs.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use tokio::sync::OnceCell;
-use toolscout_index::{Query, Searcher, Tool, ToolId};
 
 use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult, not_ready};
-use super::registry::{OpenCatalog, ServedSnapshots};
+use super::registry::ServedSnapshots;
 use super::threads::blocking;
 use crate::finder::ToolSearch;
-use crate::finder::search::UsedTool;
-use crate::finder::snapshot::SnapshotSource;
 use crate::profiles::{ProfiledSearch, ToolProfile};
 
 /// Names the profile of a request.
@@ -36,58 +33,9 @@ pub struct OpenProfile {
     /// The profile.
     pub profile: Arc<ToolProfile>,
     /// The whole catalog.
-    pub catalog: CurrentCatalog,
+    pub snapshots: ServedSnapshots,
     /// The tools of the profile.
     pub search: Arc<dyn ToolSearch>,
-}
-
-/// A catalog as the last request found it: it may be deleted and made anew. Cheap to clone.
-#[derive(Clone)]
-pub struct CurrentCatalog(Arc<RwLock<Arc<OpenCatalog>>>);
-
-impl CurrentCatalog {
-    fn of(catalog: Arc<OpenCatalog>) -> Self {
-        CurrentCatalog(Arc::new(RwLock::new(catalog)))
-    }
-
-    fn renew(&self, catalog: Arc<OpenCatalog>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = catalog;
-    }
-
-    /// The catalog itself.
-    pub fn open(&self) -> Arc<OpenCatalog> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl SnapshotSource for CurrentCatalog {
-    fn snapshot(&self) -> Arc<Searcher> {
-        self.open().searcher()
-    }
-
-    fn snapshot_for(&self, query: &Query) -> Result<Arc<Searcher>, String> {
-        ServedSnapshots(self.open()).snapshot_for(query)
-    }
-
-    fn find_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        ServedSnapshots(self.open()).find_tool(id)
-    }
-
-    fn tool_count(&self) -> usize {
-        self.open().tool_count()
-    }
-
-    fn has_tools(&self) -> bool {
-        ServedSnapshots(self.open()).has_tools()
-    }
-
-    fn has_memory(&self) -> bool {
-        ServedSnapshots(self.open()).has_memory()
-    }
-
-    fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
-        ServedSnapshots(self.open()).remember(used_tool)
-    }
 }
 
 impl Profiles {
@@ -172,17 +120,17 @@ impl ServedProfile {
         let opened = self
             .opened
             .get_or_init(async || {
-                let current = CurrentCatalog::of(Arc::clone(&catalog));
-                let whole = Arc::new(current.clone());
+                let snapshots = ServedSnapshots::of(Arc::clone(&catalog));
+                let whole = Arc::new(snapshots.clone());
                 let profile = Arc::clone(&self.profile);
                 OpenProfile {
                     search: Arc::new(ProfiledSearch::new(whole, profile, Arc::clone(gate))),
                     profile: Arc::clone(&self.profile),
-                    catalog: current,
+                    snapshots,
                 }
             })
             .await;
-        opened.catalog.renew(catalog);
+        opened.snapshots.renew(catalog);
         Ok(opened.clone())
     }
 }

@@ -360,7 +360,7 @@ async fn extra_catalog(
     let catalog = app.catalogs.get(name).await?;
     let caller = calls::caller(app, proxy, grant, Arc::clone(&catalog), None)?;
     Ok(Some(ExtraCatalog {
-        search: Arc::new(ServedSnapshots(catalog)),
+        search: Arc::new(ServedSnapshots::of(catalog)),
         caller,
     }))
 }
@@ -381,7 +381,7 @@ async fn extra_profile(
         return Ok(None);
     };
     let open = chosen.open(app, grant).await?;
-    let caller = calls::caller(app, proxy, grant, open.catalog.open(), Some(&open))?;
+    let caller = calls::caller(app, proxy, grant, open.snapshots.catalog(), Some(&open))?;
     Ok(Some(ExtraCatalog {
         search: open.search,
         caller,

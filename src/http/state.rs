@@ -326,7 +326,7 @@ impl App {
             return Ok(());
         };
         let catalog = Arc::clone(catalog);
-        let agent = source(Arc::new(ServedSnapshots(catalog)))?;
+        let agent = source(Arc::new(ServedSnapshots::of(catalog)))?;
         // The catalogs are opened once, so nothing is set yet.
         let _ = self.agent.set(agent);
         Ok(())
@@ -349,7 +349,7 @@ impl App {
         // Connecting continues in the background; a slow server does not delay the start.
         self.upstream
             .start(Arc::clone(catalog) as Arc<dyn CatalogSink>);
-        let searched = ServedSnapshots(Arc::clone(catalog));
+        let searched = ServedSnapshots::of(Arc::clone(catalog));
         let search = self.token_savings.counting(searched);
         let gateway = Gateway::of_server(
             Arc::new(search),

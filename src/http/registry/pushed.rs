@@ -1,6 +1,6 @@
 //! A catalog that is pushed down: its tools are looked for in the store.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use tokio::task::block_in_place;
@@ -121,9 +121,26 @@ fn answered<T>(answer: Result<T, StoreError>) -> ApiResult<T> {
 }
 
 /// Snapshots of a served catalog for those who cannot wait asynchronously: the agent, the gateway.
-pub struct ServedSnapshots(pub Arc<OpenCatalog>);
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct ServedSnapshots(Arc<RwLock<Arc<OpenCatalog>>>);
 
 impl ServedSnapshots {
+    /// The snapshots of this catalog.
+    pub fn of(catalog: Arc<OpenCatalog>) -> Self {
+        ServedSnapshots(Arc::new(RwLock::new(catalog)))
+    }
+
+    /// Takes the catalog as the last request found it: it may have been deleted and made anew.
+    pub fn renew(&self, catalog: Arc<OpenCatalog>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+    }
+
+    /// The catalog itself.
+    pub fn catalog(&self) -> Arc<OpenCatalog> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Waits for the store, on a thread that may block or on one of the server's runtime.
     fn wait<T>(pushed: &Pushed<'_>, work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
         block_in_place(|| pushed.store.block_on(work))
@@ -132,45 +149,48 @@ impl ServedSnapshots {
 
 impl SnapshotSource for ServedSnapshots {
     fn snapshot(&self) -> Arc<Searcher> {
-        self.0.searcher()
+        self.catalog().searcher()
     }
 
     fn snapshot_for(&self, query: &Query) -> Result<Arc<Searcher>, String> {
-        let Some(pushed) = self.0.pushed() else {
-            return Ok(self.snapshot());
+        let catalog = self.catalog();
+        let base = catalog.searcher();
+        let Some(pushed) = catalog.pushed() else {
+            return Ok(base);
         };
-        let base = self.snapshot();
         Self::wait(&pushed, pushed.searcher_for(&base, query)).map_err(|error| error.message)
     }
 
     fn find_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        let Some(pushed) = self.0.pushed() else {
-            return self.snapshot().tool(id);
+        let catalog = self.catalog();
+        let Some(pushed) = catalog.pushed() else {
+            return catalog.searcher().tool(id);
         };
         // Without the store it is as if there were none.
         let tool = Self::wait(&pushed, pushed.tool(id)).ok().flatten()?;
-        Some(self.0.with_owner_texts(tool))
+        Some(catalog.with_owner_texts(tool))
     }
 
     fn tool_count(&self) -> usize {
-        self.0.tool_count()
+        self.catalog().tool_count()
     }
 
     fn has_tools(&self) -> bool {
-        self.0.pushed().is_none()
+        self.catalog().pushed().is_none()
     }
 
     fn has_memory(&self) -> bool {
-        self.0.memory().is_active()
+        self.catalog().memory().is_active()
     }
 
     fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
-        if let Some(problem) = self.0.store_problem() {
+        let catalog = self.catalog();
+        if let Some(problem) = catalog.store_problem() {
             return Err(problem);
         }
         let UsedTool { query, tool, .. } = used_tool;
         let at_ms = unix_ms(SystemTime::now());
-        let remembered = self.0.remember(query, tool, at_ms, &used_tool.source());
+        let remembered = catalog.remember(query, tool, at_ms, &used_tool.source());
         remembered.map(drop).map_err(|error| error.message)
     }
 }
