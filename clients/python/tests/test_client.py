@@ -58,6 +58,21 @@ def test_tools_are_written_and_found(client: toolscout.Client) -> None:
     client.sync("mixed", [])
 
 
+def test_catalogs_are_created_listed_and_deleted(server: str, client: toolscout.Client) -> None:
+    assert client.create_catalog("team-a")["tools"] == 0
+    with toolscout.Client(server, catalog="team-a") as team:
+        team.add(OFFICE[:2])
+        assert team.search("send a mail")["hits"]
+    # Creating it again changes nothing.
+    assert client.create_catalog("team-a")["tools"] == 2
+    assert {catalog["name"] for catalog in client.catalogs()} >= {"default", "team-a"}
+    client.delete_catalog("team-a")
+    assert "team-a" not in {catalog["name"] for catalog in client.catalogs()}
+    with pytest.raises(toolscout.ApiError) as raised:
+        client.delete_catalog("team-a")
+    assert (raised.value.code, raised.value.status) == ("unknown_catalog", 404)
+
+
 def test_an_address_has_a_scheme() -> None:
     for address in ("127.0.0.1:7700", "localhost:7700"):
         with pytest.raises(ValueError, match="http://"):
@@ -108,6 +123,9 @@ def test_the_same_in_asyncio(server: str) -> None:
             assert {event["type"] for event in events} == {"text", "done"}
             with pytest.raises(toolscout.ApiError):
                 await client.get("office/nothing")
+            await client.create_catalog("team-b")
+            assert "team-b" in [catalog["name"] async for catalog in client.catalogs()]
+            await client.delete_catalog("team-b")
 
     asyncio.run(talk())
 

@@ -136,6 +136,16 @@ def tool(method: str, catalog: str, id: str) -> Request[api_types.ToolBody]:
     return Request(method, _path("catalogs", catalog, "tools", id))
 
 
+def catalogs(cursor: str | None) -> Request[api_types.CatalogList]:
+    """List a page of catalogs."""
+    return Request("GET", _path("catalogs"), params={"cursor": cursor})
+
+
+def catalog(method: str, name: str) -> Request[api_types.Catalog]:
+    """Read, create or delete a catalog."""
+    return Request(method, _path("catalogs", name))
+
+
 def task(id: str) -> Request[api_types.Task]:
     """Read the state of a task."""
     return Request("GET", _path("tasks", id))

@@ -116,6 +116,24 @@ class Client:
         """Remove one tool; `unknown_tool` where there is none."""
         self.request(_requests.tool("DELETE", self.catalog, id))
 
+    def catalogs(self) -> Iterator[api_types.Catalog]:
+        """Iterate over the catalogs of the server that the key may see, page by page."""
+        cursor = None
+        while True:
+            page = self.request(_requests.catalogs(cursor))
+            yield from page["catalogs"]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    def create_catalog(self, name: str) -> api_types.Catalog:
+        """Create a catalog, or read the one of this name. A client with `catalog=name` uses it."""
+        return self.request(_requests.catalog("PUT", name))
+
+    def delete_catalog(self, name: str) -> None:
+        """Delete a catalog with all its tools; `unknown_catalog` where there is none."""
+        self.request(_requests.catalog("DELETE", name))
+
     def feedback(self, answer: api_types.SearchAnswer, tool: str, **fields: Any) -> None:
         """Report that a tool of the answer was used, from which the catalog learns."""
         self.request(_requests.feedback(self.catalog, answer, tool, fields))
@@ -263,6 +281,25 @@ class AsyncClient:
     async def remove(self, id: str) -> None:
         """Remove one tool; `unknown_tool` where there is none."""
         await self.request(_requests.tool("DELETE", self.catalog, id))
+
+    async def catalogs(self) -> AsyncIterator[api_types.Catalog]:
+        """Iterate over the catalogs of the server that the key may see, page by page."""
+        cursor = None
+        while True:
+            page = await self.request(_requests.catalogs(cursor))
+            for catalog in page["catalogs"]:
+                yield catalog
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    async def create_catalog(self, name: str) -> api_types.Catalog:
+        """Create a catalog, or read the one of this name. A client with `catalog=name` uses it."""
+        return await self.request(_requests.catalog("PUT", name))
+
+    async def delete_catalog(self, name: str) -> None:
+        """Delete a catalog with all its tools; `unknown_catalog` where there is none."""
+        await self.request(_requests.catalog("DELETE", name))
 
     async def feedback(self, answer: api_types.SearchAnswer, tool: str, **fields: Any) -> None:
         """Report that a tool of the answer was used, from which the catalog learns."""

@@ -45,6 +45,20 @@ test("tools are written and found", async () => {
   });
 });
 
+test("catalogs are created, listed and deleted", async () => {
+  assert.equal((await client.createCatalog("team-a")).tools, 0);
+  const team = new Client(running.url, { catalog: "team-a" });
+  await team.add(OFFICE.slice(0, 2));
+  assert.ok((await team.search("send a mail")).hits.length > 0);
+  // Creating it again changes nothing.
+  assert.equal((await client.createCatalog("team-a")).tools, 2);
+  const names = async () => (await list(client.catalogs())).map(({ name }) => name);
+  assert.ok((await names()).includes("team-a"));
+  await client.deleteCatalog("team-a");
+  assert.ok(!(await names()).includes("team-a"));
+  await assert.rejects(client.deleteCatalog("team-a"), { code: "unknown_catalog", status: 404 });
+});
+
 test("answers are those of the engine", async () => {
   await using catalog = await Catalog.temporary({ embedder: "table" });
   await catalog.add(OFFICE, { server: "office" });

@@ -165,6 +165,27 @@ export class Client {
     await this.request({ method: "DELETE", path: this.#of("tools", id) });
   }
 
+  /** The catalogs of the server that the key may see, page by page. */
+  async *catalogs(): AsyncGenerator<Schemas["Catalog"], void, undefined> {
+    let cursor: string | null | undefined;
+    do {
+      const call: Call = { method: "GET", path: route("catalogs"), params: { cursor } };
+      const page = await this.request<Schemas["CatalogList"]>(call);
+      yield* page.catalogs;
+      cursor = page.next_cursor;
+    } while (cursor);
+  }
+
+  /** Creates a catalog, or reads the one of this name. A client with `{ catalog: name }` uses it. */
+  createCatalog(name: string): Promise<Schemas["Catalog"]> {
+    return this.request({ method: "PUT", path: route("catalogs", name) });
+  }
+
+  /** Deletes a catalog with all its tools; `unknown_catalog` where there is none. */
+  async deleteCatalog(name: string): Promise<void> {
+    await this.request({ method: "DELETE", path: route("catalogs", name) });
+  }
+
   /** Reports that a tool of the answer was used, from which the catalog learns. */
   async feedback(answer: SearchAnswer, tool: string, fields: object = {}): Promise<void> {
     const body = { feedback_token: answer.feedback_token, tool, ...fields };
