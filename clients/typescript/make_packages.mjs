@@ -3,6 +3,7 @@
 //
 // node make_packages.mjs MODULE FOLDER    after `npm run build`
 
+import { existsSync } from "node:fs";
 import { chmod, copyFile, cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
@@ -42,7 +43,11 @@ for (const { os, cpu, libc } of PLATFORMS) {
   const folder = join(target, platform);
   await write(folder, { name, version, description, license, engines, ...only, main: MODULE, files: [MODULE, "LICENSE-*"] });
   const isHere = os === process.platform && cpu === process.arch && libc !== "musl";
-  if (isHere) await copyFile(module, join(folder, MODULE));
+  if (!isHere) continue;
+  await copyFile(module, join(folder, MODULE));
+  // Of what the module is made of, where `scripts/release` has written them.
+  const notices = new URL("LICENSE-THIRD-PARTY", import.meta.url);
+  if (existsSync(notices)) await copyFile(notices, join(folder, "LICENSE-THIRD-PARTY"));
 }
 
 const folder = join(target, "toolscout");
