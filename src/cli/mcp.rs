@@ -165,7 +165,10 @@ fn serve(
         Some(profile) => gateway.with_profile(Arc::clone(profile), None),
         None => gateway,
     };
+    // One client's calls wait for their servers: with more threads each call would take longer, as it
+    // would wake one after another. Searches have threads of their own.
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build()
         .context("start the runtime")?;

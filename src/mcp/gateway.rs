@@ -505,6 +505,10 @@ impl Session {
     }
 
     async fn look_up(&self, call: resolve::NamedCall) -> Result<Arc<Tool>, String> {
+        // Without the way to another thread and back, which takes longer than this.
+        if let Some(tool) = call.by_key(self.shared.search.as_ref()) {
+            return Ok(tool);
+        }
         let search = Arc::clone(&self.shared.search);
         spawn_blocking(move || call.resolve(search.as_ref()))
             .await

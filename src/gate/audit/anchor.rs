@@ -97,8 +97,8 @@ impl Anchor {
     }
 
     fn read_from(&self, mut file: impl Read) -> Result<Link, AnchorError> {
-        let mut text = String::new();
-        // A number, two hashes and the blanks between them are 150 bytes.
+        // A number, two hashes and the blanks between them are 150 bytes. Read at once.
+        let mut text = String::with_capacity(256);
         file.by_ref()
             .take(256)
             .read_to_string(&mut text)

@@ -55,22 +55,33 @@ impl NamedCall {
         Ok(NamedCall { name, arguments })
     }
 
+    /// The tool whose id this name is, or whose name as shown to models. Finds it by its key.
+    pub fn by_key(&self, search: &dyn ToolSearch) -> Option<Arc<Tool>> {
+        let [by_id, of_shown] = self.ids();
+        let found = |id: Option<ToolId>| id.and_then(|id| search.tool(&id));
+        found(by_id).or_else(|| found(of_shown))
+    }
+
+    /// The ids that this name may stand for. Models see `server__name`.
+    fn ids(&self) -> [Option<ToolId>; 2] {
+        let shown = self.name.split_once("__");
+        [
+            ToolId::parse(&self.name).ok(),
+            shown.and_then(|(server, name)| ToolId::new(server, name).ok()),
+        ]
+    }
+
     /// The tool with this name: an id, a name as shown to models, or a bare name that only one tool
     /// has.
     ///
     /// # Errors
     /// A message with the names that may have been meant.
     pub fn resolve(&self, search: &dyn ToolSearch) -> Result<Arc<Tool>, String> {
-        let name = self.name.as_str();
-        let by_id = ToolId::parse(name).ok().and_then(|id| search.tool(&id));
-        // Models see `server__name`. A server's name may contain `__` too, which is tried below.
-        let shown = || {
-            name.split_once("__")
-                .and_then(|(server, name)| search.tool(&ToolId::new(server, name).ok()?))
-        };
-        if let Some(tool) = by_id.or_else(shown) {
+        if let Some(tool) = self.by_key(search) {
             return Ok(tool);
         }
+        // The name of a server may contain `__` too, so every tool is looked at.
+        let name = self.name.as_str();
         let tools = search.tools();
         let named: Vec<&Arc<Tool>> = tools
             .iter()
@@ -105,10 +116,7 @@ impl NamedCall {
     /// Why the tool with this name is kept out of the catalog; `None` where it is not, or may not be
     /// told of.
     pub fn blocked(&self, pool: &Pool, may_tell: impl Fn(&ToolId) -> bool) -> Option<String> {
-        let shown = self.name.split_once("__");
-        let by_id = ToolId::parse(&self.name).ok();
-        let of_shown = shown.and_then(|(server, name)| ToolId::new(server, name).ok());
-        let ids = [by_id, of_shown].into_iter().flatten();
+        let ids = self.ids().into_iter().flatten();
         ids.filter(|id| may_tell(id)).find_map(|id| {
             let reason = pool.blocked(&id)?;
             Some(format!(
