@@ -43,7 +43,8 @@ rm -rf "$wheels"
 profile=${TOOLSCOUT_PYTHON_PROFILE:-dev}
 (cd $package && "$venv/bin/maturin" build --quiet --locked --profile "$profile" --interpreter python3 --out "../../$wheels")
 if [ "$profile" = dev ]; then
-  (cd $package && cargo clippy --quiet --locked -- -D warnings && cargo fmt --check)
+  (cd $package && cargo clippy --quiet --locked --workspace -- -D warnings &&
+    cargo fmt --check --package toolscout-python --package toolscout-native)
 fi
 for python in "$venv" "$bigtool"; do
   "$python/bin/pip" install --quiet --no-deps --force-reinstall "$wheels"/*.whl

@@ -1,6 +1,6 @@
 //! An open catalog.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,21 +8,23 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyType};
 use toolscout_index::query::MAX_K;
 use toolscout_index::{
-    Changes as EngineChanges, EmbedProgress, Filter, Query, SearchOptions, Searcher,
-    Tool as EngineTool, ToolId, Writer,
+    Changes as EngineChanges, EmbedProgress, Filter, Query, SearchOptions, Searcher, ToolId, Writer,
 };
+use toolscout_native::input::{self, Invalid, Reader};
+use toolscout_native::opening::Opening;
 
+use crate::argument::{self, wrong_type};
 use crate::changes::{Changes, Skipped};
 use crate::convert::{quoted, to_python, tool_id};
 use crate::errors::{CLOSED, OrRaise, error, invalid_query};
 use crate::evaluation::Evaluation;
 use crate::input::Input;
-use crate::opening::{Open, Opening};
+use crate::opening::Open;
 use crate::process;
 use crate::results::Results;
 use crate::tool::{Tool, ToolIterator};
@@ -31,6 +33,8 @@ use crate::tool::{Tool, ToolIterator};
 const TURN: Duration = Duration::from_millis(20);
 /// Tools that are stored between two looks for Ctrl-C.
 const STORE_BATCH: usize = 200;
+/// Nothing is added if a tool is invalid.
+const REFUSE: Invalid = Invalid::Refuse("skip_invalid=True");
 
 /// An open catalog: tools on disk, and search in them.
 ///
@@ -54,11 +58,11 @@ impl Catalog {
     #[pyo3(signature = (path=None, *, name=None, embedder=None, config=None, create=true))]
     fn open(
         py: Python<'_>,
-        path: Option<PathBuf>,
-        name: Option<String>,
-        embedder: Option<String>,
-        config: Option<PathBuf>,
-        create: bool,
+        #[pyo3(from_py_with = argument::path)] path: Option<PathBuf>,
+        #[pyo3(from_py_with = argument::name)] name: Option<String>,
+        #[pyo3(from_py_with = argument::embedder)] embedder: Option<String>,
+        #[pyo3(from_py_with = argument::config)] config: Option<PathBuf>,
+        #[pyo3(from_py_with = argument::create)] create: bool,
     ) -> PyResult<Self> {
         let opening = Opening {
             data: path,
@@ -66,8 +70,9 @@ impl Catalog {
             embedder,
             config,
             create,
+            temporary: false,
         };
-        Ok(Catalog::of(opening.open(py)?))
+        Ok(Catalog::of(Open::new(py, opening)?))
     }
 
     /// Opens an empty catalog in a folder of its own, which is deleted when the catalog is closed.
@@ -75,8 +80,8 @@ impl Catalog {
     #[pyo3(signature = (*, embedder=None, config=None))]
     fn temporary(
         py: Python<'_>,
-        embedder: Option<String>,
-        config: Option<PathBuf>,
+        #[pyo3(from_py_with = argument::embedder)] embedder: Option<String>,
+        #[pyo3(from_py_with = argument::config)] config: Option<PathBuf>,
     ) -> PyResult<Self> {
         let opening = Opening {
             data: None,
@@ -84,8 +89,9 @@ impl Catalog {
             embedder,
             config,
             create: true,
+            temporary: true,
         };
-        Ok(Catalog::of(opening.temporary(py)?))
+        Ok(Catalog::of(Open::new(py, opening)?))
     }
 
     /// The catalog's name.
@@ -141,23 +147,23 @@ impl Catalog {
         &self,
         py: Python<'py>,
         tools: &Bound<'py, PyAny>,
-        server: Option<String>,
-        skip_invalid: bool,
-        embed: bool,
+        #[pyo3(from_py_with = argument::server)] server: Option<String>,
+        #[pyo3(from_py_with = argument::skip_invalid)] skip_invalid: bool,
+        #[pyo3(from_py_with = argument::embed)] embed: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Changes> {
         let open = self.opened(py)?;
         let mut input = Input::of(tools)?;
         let progress = callable(py, progress)?;
         let mut writing = self.begin(py, &open)?;
-        let mut ids = HashSet::new();
+        let invalid = match skip_invalid {
+            true => Invalid::Skip,
+            false => REFUSE,
+        };
+        let mut reader = Reader::new(server, invalid, open.settings.fetch);
         let mut changes = EngineChanges::default();
-        let mut skipped = Vec::new();
-        while let Some(batch) = input.next(py, server.as_deref(), &open.settings.fetch)? {
-            check_skipped(py, &batch.skipped, skip_invalid)?;
-            skipped.extend(batch.skipped);
-            check_unique(py, &mut ids, &batch.tools)?;
-            for tools in batch.tools.chunks(STORE_BATCH) {
+        while input.next(py, &mut reader)? {
+            for tools in std::mem::take(&mut reader.tools).chunks(STORE_BATCH) {
                 py.check_signals()?;
                 let writer = &mut writing.writer;
                 let now = py.detach(|| writer.upsert(tools)).or_raise(py)?;
@@ -166,7 +172,7 @@ impl Catalog {
                 changes.unchanged += now.unchanged;
             }
         }
-        let skipped = in_python(py, skipped)?;
+        let skipped = in_python(py, reader.skipped)?;
         let generation = writing.commit(py)?;
         let changes = Changes::new(changes, skipped, generation);
         if !embed {
@@ -181,22 +187,21 @@ impl Catalog {
     fn sync<'py>(
         &self,
         py: Python<'py>,
-        server: String,
+        #[pyo3(from_py_with = argument::server)] server: String,
         tools: &Bound<'py, PyAny>,
-        embed: bool,
+        #[pyo3(from_py_with = argument::embed)] embed: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Changes> {
         let open = self.opened(py)?;
         let mut input = Input::of(tools)?;
         let progress = callable(py, progress)?;
-        let mut all = Vec::new();
-        while let Some(batch) = input.next(py, Some(&server), &open.settings.fetch)? {
-            check_skipped(py, &batch.skipped, false)?;
-            all.extend(batch.tools);
-        }
+        let mut reader = Reader::new(Some(server.clone()), REFUSE, open.settings.fetch);
+        while input.next(py, &mut reader)? {}
         let mut writing = self.begin(py, &open)?;
         let writer = &mut writing.writer;
-        let changes = py.detach(|| writer.sync(&server, &all)).or_raise(py)?;
+        let changes = py
+            .detach(|| writer.sync(&server, &reader.tools))
+            .or_raise(py)?;
         let changes = Changes::new(changes, Vec::new(), writing.commit(py)?);
         if !embed {
             return Ok(changes);
@@ -243,22 +248,22 @@ impl Catalog {
         &self,
         py: Python<'_>,
         query: &Bound<'_, PyAny>,
-        limit: Option<i64>,
-        mode: Option<&str>,
+        #[pyo3(from_py_with = argument::limit)] limit: Option<i64>,
+        #[pyo3(from_py_with = argument::mode)] mode: Option<String>,
         servers: Option<&Bound<'_, PyAny>>,
         tags: Option<&Bound<'_, PyAny>>,
         ids: Option<&Bound<'_, PyAny>>,
-        read_only: Option<bool>,
-        destructive: Option<bool>,
-        explain: bool,
-        fold_duplicates: bool,
-        whole: bool,
-        ranker: bool,
-        budget_ms: Option<f64>,
-        min_confidence: Option<f32>,
-        min_score: Option<f32>,
-        fusion: Option<&str>,
-        dense_weight: Option<f32>,
+        #[pyo3(from_py_with = argument::read_only)] read_only: Option<bool>,
+        #[pyo3(from_py_with = argument::destructive)] destructive: Option<bool>,
+        #[pyo3(from_py_with = argument::explain)] explain: bool,
+        #[pyo3(from_py_with = argument::fold_duplicates)] fold_duplicates: bool,
+        #[pyo3(from_py_with = argument::whole)] whole: bool,
+        #[pyo3(from_py_with = argument::ranker)] ranker: bool,
+        #[pyo3(from_py_with = argument::budget_ms)] budget_ms: Option<f64>,
+        #[pyo3(from_py_with = argument::min_confidence)] min_confidence: Option<f32>,
+        #[pyo3(from_py_with = argument::min_score)] min_score: Option<f32>,
+        #[pyo3(from_py_with = argument::fusion)] fusion: Option<String>,
+        #[pyo3(from_py_with = argument::dense_weight)] dense_weight: Option<f32>,
     ) -> PyResult<Results> {
         let options = SearchOptions {
             k: limit.map(|limit| checked_limit(py, limit)).transpose()?,
@@ -295,7 +300,7 @@ impl Catalog {
         if !ranker {
             query = query.without_ranker();
         }
-        let answer = py.detach(|| newest(&open)?.search(&query)).or_raise(py)?;
+        let answer = py.detach(|| open.newest()?.search(&query)).or_raise(py)?;
         Results::new(py, texts, answer)
     }
 
@@ -307,28 +312,17 @@ impl Catalog {
         &self,
         py: Python<'_>,
         queries: &Bound<'_, PyAny>,
-        mode: Option<&str>,
-        ranker: bool,
+        #[pyo3(from_py_with = argument::mode)] mode: Option<String>,
+        #[pyo3(from_py_with = argument::ranker)] ranker: bool,
     ) -> PyResult<Evaluation> {
-        let options = SearchOptions {
-            mode: named(py, mode)?,
-            ..SearchOptions::default()
-        };
+        let mode = named(py, mode)?;
         let open = self.opened(py)?;
-        let options = options.or(open.search_defaults());
         let module = py.import("toolscout._input")?;
         let text: String = module
             .getattr("query_lines")?
             .call1((queries,))?
             .extract()?;
-        let searcher = py.detach(|| newest(&open)).or_raise(py)?;
-        Evaluation::of(py, &searcher, &text, &|text| {
-            let query = Query::new(text).options(options);
-            match ranker {
-                true => query,
-                false => query.without_ranker(),
-            }
-        })
+        Evaluation::of(py, &open, &text, mode, ranker)
     }
 
     /// The tools, in the order of their ids, as the catalog is now: all, or those of servers and with
@@ -349,8 +343,12 @@ impl Catalog {
     }
 
     /// The tool with this id; `None` where there is none.
-    fn get(&self, py: Python<'_>, id: &str) -> PyResult<Option<Tool>> {
-        let id = tool_id(py, id)?;
+    fn get(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = argument::id)] id: String,
+    ) -> PyResult<Option<Tool>> {
+        let id = tool_id(py, &id)?;
         Ok(self.searcher(py)?.tool(&id).map(Tool::new))
     }
 
@@ -358,7 +356,7 @@ impl Catalog {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let open = self.opened(py)?;
         let stats = py.detach(|| {
-            newest(&open)?;
+            open.newest()?;
             open.catalog.stats()
         });
         let stats = to_python(py, &stats.or_raise(py)?)?;
@@ -371,10 +369,14 @@ impl Catalog {
         Ok(stats)
     }
 
-    fn __getitem__(&self, py: Python<'_>, id: &str) -> PyResult<Tool> {
-        match self.get(py, id)? {
+    fn __getitem__(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = argument::id)] id: String,
+    ) -> PyResult<Tool> {
+        match self.get(py, id.clone())? {
             Some(tool) => Ok(tool),
-            None => Err(PyKeyError::new_err(id.to_owned())),
+            None => Err(PyKeyError::new_err(id)),
         }
     }
 
@@ -452,7 +454,7 @@ impl Catalog {
     /// The newest snapshot.
     fn searcher(&self, py: Python<'_>) -> PyResult<Arc<Searcher>> {
         let open = self.opened(py)?;
-        py.detach(|| newest(&open)).or_raise(py)
+        py.detach(|| open.newest()).or_raise(py)
     }
 
     /// Begins to write, when other threads have written.
@@ -463,14 +465,6 @@ impl Catalog {
             writer,
             _turn: turn,
         })
-    }
-}
-
-/// The newest snapshot: what other processes have written is read.
-fn newest(open: &Open) -> toolscout_index::Result<Arc<Searcher>> {
-    match open.catalog.may_be_behind() {
-        true => open.catalog.refresh(),
-        false => Ok(open.catalog.searcher()),
     }
 }
 
@@ -548,49 +542,16 @@ impl Writing<'_> {
 fn callable(py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
     match progress {
         Some(progress) if !progress.bind(py).is_callable() => {
-            let kind = progress.bind(py).get_type().name()?;
-            let message = format!("progress must be callable with (done, total), not {kind}");
-            Err(PyTypeError::new_err(message))
+            let expected = "callable with (done, total)";
+            Err(wrong_type("progress", expected, progress.bind(py)))
         }
         progress => Ok(progress),
     }
 }
 
-fn check_skipped(py: Python<'_>, skipped: &[Skipped], skip_invalid: bool) -> PyResult<()> {
-    let Some(first) = skipped.first().filter(|_| !skip_invalid) else {
-        return Ok(());
-    };
-    let others = match skipped.len() - 1 {
-        0 => String::new(),
-        others => format!(", and {others} more are invalid"),
-    };
-    let message = format!(
-        "{}{others} (nothing was added; skip_invalid=True adds the others)",
-        first.error()
-    );
-    Err(error(py, "invalid_tool", message))
-}
-
-/// The parser has compared the tools of this batch with each other.
-fn check_unique(py: Python<'_>, ids: &mut HashSet<ToolId>, tools: &[EngineTool]) -> PyResult<()> {
-    for tool in tools {
-        if !ids.insert(tool.id.clone()) {
-            let message = format!(
-                "tool id {} occurs twice in the input (nothing was added); ids must be unique, rename one or give it \
-                 another server",
-                tool.id
-            );
-            return Err(error(py, "invalid_tool", message));
-        }
-    }
-    Ok(())
-}
-
-fn in_python(py: Python<'_>, skipped: Vec<Skipped>) -> PyResult<Vec<Py<Skipped>>> {
-    skipped
-        .into_iter()
-        .map(|skipped| Py::new(py, skipped))
-        .collect()
+fn in_python(py: Python<'_>, skipped: Vec<input::Skipped>) -> PyResult<Vec<Py<Skipped>>> {
+    let skipped = skipped.into_iter().map(Skipped::from);
+    skipped.map(|skipped| Py::new(py, skipped)).collect()
 }
 
 /// One text, or several.
@@ -598,15 +559,7 @@ fn texts(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(vec![text.to_str()?.to_owned()]);
     }
-    let wrong = |value: &Bound<'_, PyAny>| {
-        let kind = value.get_type().name();
-        kind.map_or_else(
-            |failed| failed,
-            |kind| {
-                PyTypeError::new_err(format!("{what} must be a str or a list of str, not {kind}"))
-            },
-        )
-    };
+    let wrong = |value: &Bound<'_, PyAny>| wrong_type(what, "a str or a list of str", value);
     if value.is_instance_of::<PyDict>() {
         return Err(wrong(value));
     }
@@ -637,7 +590,7 @@ fn checked_limit(py: Python<'_>, limit: i64) -> PyResult<usize> {
 
 fn named<T: FromStr<Err = toolscout_index::Error>>(
     py: Python<'_>,
-    name: Option<&str>,
+    name: Option<String>,
 ) -> PyResult<Option<T>> {
-    name.map(str::parse::<T>).transpose().or_raise(py)
+    name.map(|name| name.parse()).transpose().or_raise(py)
 }

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use toolscout_index::{Changes as EngineChanges, ToolId};
+use toolscout_native::input;
 
 use crate::convert::quoted;
 
@@ -16,19 +17,13 @@ pub struct Skipped {
     error: String,
 }
 
-impl Skipped {
-    /// An item that was left out.
-    pub fn new(position: Option<usize>, name: Option<String>, error: String) -> Self {
+impl From<input::Skipped> for Skipped {
+    fn from(skipped: input::Skipped) -> Self {
         Skipped {
-            position,
-            name,
-            error,
+            position: skipped.position,
+            name: skipped.name,
+            error: skipped.error,
         }
-    }
-
-    /// Why it is no valid tool.
-    pub fn error(&self) -> &str {
-        &self.error
     }
 }
 

@@ -6,7 +6,7 @@ use pyo3::types::PyString;
 use serde::Serialize;
 use toolscout_index::ToolId;
 
-use crate::errors::{OrRaise, error};
+use crate::errors::OrRaise;
 
 /// The dicts, lists and values that this is in JSON.
 pub fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
@@ -14,8 +14,7 @@ pub fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound
     let loads = LOADS.get_or_try_init(py, || {
         PyResult::Ok(py.import("json")?.getattr("loads")?.unbind())
     })?;
-    let text = serde_json::to_string(value)
-        .map_err(|failure| error(py, "internal", failure.to_string()))?;
+    let text = serde_json::to_string(value).or_raise(py)?;
     loads.bind(py).call1((text,))
 }
 

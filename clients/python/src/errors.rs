@@ -2,8 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use toolscout::eval::EvalError;
-use toolscout_index::Error;
+use toolscout_native::Error;
 
 /// The exception of a closed catalog.
 pub const CLOSED: &str = "catalog_closed";
@@ -36,21 +35,11 @@ pub trait OrRaise<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
 
-impl<T> OrRaise<T> for Result<T, Error> {
+impl<T, E: Into<Error>> OrRaise<T> for Result<T, E> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
-        self.map_err(|failure| error(py, failure.code(), failure.to_string()))
-    }
-}
-
-impl<T> OrRaise<T> for Result<T, EvalError> {
-    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
-        self.map_err(|failure| error(py, "invalid_queries", failure.to_string()))
-    }
-}
-
-/// Settings that cannot be read.
-impl<T> OrRaise<T> for anyhow::Result<T> {
-    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
-        self.map_err(|failure| error(py, "invalid_settings", format!("{failure:#}")))
+        self.map_err(|failure| {
+            let Error { code, message } = failure.into();
+            error(py, code, message)
+        })
     }
 }

@@ -1,19 +1,14 @@
 //! Judged queries, and how well a catalog answers them.
 
-use std::sync::Arc;
-
 use pyo3::prelude::*;
-use toolscout::eval::answered::{Answer, AnsweredQuery, DEPTH, figures};
-use toolscout::eval::dataset::pasted;
-use toolscout::eval::latency::Latency;
-use toolscout::eval::metrics::{Metric, default_depths};
-use toolscout_index::{Query, Searcher, ToolId};
+use toolscout::eval::answered::AnsweredQuery;
+use toolscout_index::Mode;
+use toolscout_native::evaluation::{self, evaluate};
+use toolscout_native::opening::Open;
 
+use crate::argument;
 use crate::convert::{html_table, to_python};
 use crate::errors::OrRaise;
-
-/// Queries between two looks for Ctrl-C.
-const STEP: usize = 20;
 
 /// A metric over all judged queries.
 #[pyclass(module = "toolscout", frozen, get_all)]
@@ -44,50 +39,44 @@ impl Figure {
 #[pyclass(module = "toolscout", frozen)]
 pub struct Evaluation {
     figures: Vec<(String, Py<Figure>)>,
-    queries: Vec<AnsweredQuery>,
-    latency: Latency,
-    tools: usize,
+    evaluation: evaluation::Evaluation,
 }
 
 impl Evaluation {
-    /// Searches for each query of a text, as `toolscout eval` does in the mode of the query.
+    /// Measures with the queries of a text.
     ///
     /// # Errors
-    /// `invalid_queries` that names the line, errors of the engine, and what `signals` raises.
+    /// `invalid_queries` that names the line, errors of the engine, and what a signal raises.
     pub fn of(
         py: Python<'_>,
-        searcher: &Arc<Searcher>,
+        open: &Open,
         text: &str,
-        query: &dyn Fn(&str) -> Query,
+        mode: Option<Mode>,
+        ranker: bool,
     ) -> PyResult<Self> {
-        let ids: Vec<ToolId> = searcher.ids_after(None).cloned().collect();
-        let pasted = py.detach(|| pasted::read(text, None, &ids)).or_raise(py)?;
-        let (mut queries, mut timings) = (Vec::new(), Vec::new());
-        for (number, asked) in pasted.into_iter().enumerate() {
-            if number % STEP == 0 {
-                py.check_signals()?;
-            }
-            let query = query(&asked.text).k(DEPTH);
-            let results = py.detach(|| searcher.search(&query)).or_raise(py)?;
-            timings.push(results.timings);
-            let answer = Answer::of_results(&results, asked.relevant.as_deref());
-            queries.push(AnsweredQuery::new(asked, vec![answer]));
+        let mut raised = None;
+        let mut is_ended = || {
+            raised = Python::attach(|py| py.check_signals()).err();
+            raised.is_some()
+        };
+        let evaluated = py.detach(|| evaluate(open, text, mode, ranker, &mut is_ended));
+        if let Some(error) = raised {
+            return Err(error);
         }
-        let (depths, _) = default_depths(ids.len());
+        let evaluation = evaluated.or_raise(py)?;
         let mut named = Vec::new();
-        for figure in py.detach(|| figures(&queries, 0, &Metric::all(&depths))) {
+        for figure in &evaluation.figures {
+            let [low, high] = figure.ci95;
             let of_metric = Figure {
                 mean: figure.mean,
-                low: figure.ci95[0],
-                high: figure.ci95[1],
+                low,
+                high,
             };
-            named.push((figure.metric, Py::new(py, of_metric)?));
+            named.push((figure.metric.clone(), Py::new(py, of_metric)?));
         }
         Ok(Evaluation {
             figures: named,
-            queries,
-            latency: Latency::over(&timings),
-            tools: ids.len(),
+            evaluation,
         })
     }
 
@@ -95,15 +84,13 @@ impl Evaluation {
     fn judged(&self) -> usize {
         let is_judged =
             |query: &&AnsweredQuery| query.relevant.as_ref().is_some_and(|ids| !ids.is_empty());
-        self.queries.iter().filter(is_judged).count()
+        self.evaluation.queries.iter().filter(is_judged).count()
     }
 
     fn caption(&self) -> String {
-        let (queries, judged) = (self.queries.len(), self.judged());
-        format!(
-            "{queries} queries, {judged} judged, over {} tools",
-            self.tools
-        )
+        let (queries, judged) = (self.evaluation.queries.len(), self.judged());
+        let tools = self.evaluation.tools;
+        format!("{queries} queries, {judged} judged, over {tools} tools")
     }
 }
 
@@ -120,24 +107,28 @@ impl Evaluation {
     }
 
     /// The figure of one metric.
-    fn __getitem__(&self, py: Python<'_>, metric: &str) -> PyResult<Py<Figure>> {
-        let found = self.figures.iter().find(|(name, _)| name == metric);
+    fn __getitem__(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = argument::metric)] metric: String,
+    ) -> PyResult<Py<Figure>> {
+        let found = self.figures.iter().find(|(name, _)| *name == metric);
         found
             .map(|(_, figure)| figure.clone_ref(py))
-            .ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(metric.to_owned()))
+            .ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(metric))
     }
 
     /// Each query with its answer: id, text, relevant, and answers with hits, ranks, no_match and
     /// degraded.
     #[getter]
     fn queries<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(py, &self.queries)
+        to_python(py, &self.evaluation.queries)
     }
 
     /// Percentiles of the time of a search by stage, in milliseconds.
     #[getter]
     fn latency<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(py, &self.latency)
+        to_python(py, &self.evaluation.latency)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

@@ -4,6 +4,7 @@
 //! released while the engine works.
 
 mod errors;
+mod argument;
 mod process;
 mod convert;
 mod tool;

@@ -10,6 +10,7 @@ use toolscout::printable::short_floats;
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{ToolId, hit};
 
+use crate::argument;
 use crate::convert::{decimal, html_table, quoted, to_python};
 use crate::errors::{OrRaise, invalid_query};
 use crate::tool::Tool;
@@ -220,8 +221,8 @@ impl Results {
     fn tools<'py>(
         &self,
         py: Python<'py>,
-        format: &str,
-        max_tokens: Option<i64>,
+        #[pyo3(from_py_with = argument::format)] format: String,
+        #[pyo3(from_py_with = argument::max_tokens)] max_tokens: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let emit = format.parse::<Emit>().or_raise(py)?;
         let tools: Vec<_> = self

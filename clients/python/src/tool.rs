@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Filter, Searcher, ToolId};
 
+use crate::argument;
 use crate::convert::{quoted, to_python};
 use crate::errors::OrRaise;
 
@@ -94,7 +95,11 @@ impl Tool {
 
     /// The definition in a provider's format: openai, openai_responses, anthropic,
     /// anthropic_reference, mcp, names or signature.
-    fn to<'py>(&self, py: Python<'py>, format: &str) -> PyResult<Bound<'py, PyAny>> {
+    fn to<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = argument::format)] format: String,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let emit = format.parse::<Emit>().or_raise(py)?;
         let name = formats::model_name(&self.tool.id);
         to_python(py, &formats::emit_tool(&self.tool, &name, emit))

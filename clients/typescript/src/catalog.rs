@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use napi::bindgen_prelude::{AsyncTask, FnArgs};
@@ -13,13 +13,17 @@ use napi::{Result, Status};
 use napi_derive::napi;
 use serde_json::json;
 use toolscout_index::query::MAX_K;
-use toolscout_index::{EmbedProgress, Filter, Query, SearchOptions, Searcher, ToolId, Writer};
+use toolscout_index::{
+    EmbedProgress, Filter, Query, SearchOptions, Tool as EngineTool, ToolId, Writer,
+};
+use toolscout_native::evaluation::evaluate;
+use toolscout_native::input::{self, Invalid, Reader};
+use toolscout_native::opening::Open;
 
 use crate::environment::Slot;
 use crate::errors::{OrReject, error, invalid_query};
-use crate::evaluation::evaluate;
-use crate::input::{Input, Read, Skipped, locked};
-use crate::opening::Open;
+use crate::evaluation;
+use crate::input::{Input, Skipped, locked};
 use crate::results::Results;
 use crate::tool::{Tool, ToolPages};
 use crate::work::{Cancellation, Signal, Work, promise};
@@ -173,7 +177,11 @@ impl Catalog {
     #[napi]
     pub fn input(&self, server: Option<String>, skip_invalid: bool) -> Result<Input> {
         let fetch = self.opened()?.settings.fetch;
-        Ok(Input::new(server, skip_invalid, fetch))
+        let invalid = match skip_invalid {
+            true => Invalid::Skip,
+            false => Invalid::Refuse("skipInvalid"),
+        };
+        Ok(Input::new(Reader::new(server, invalid, fetch)))
     }
 
     /// Adds what was read, or replaces what has the same ids.
@@ -185,12 +193,12 @@ impl Catalog {
         cancellation: &Cancellation,
         #[napi(ts_arg_type = "(done: number, total: number) => boolean")] progress: Progress,
     ) -> Result<AsyncTask<Work<Changes>>> {
-        let (open, state, signal) = (self.opened()?, input.state(), cancellation.signal());
+        let (open, reader, signal) = (self.opened()?, input.reader(), cancellation.signal());
         Ok(promise(move || {
-            let read = std::mem::take(&mut *locked(&state));
+            let (tools, skipped) = taken(&reader);
             let mut writing = Writing::begin(&open, signal)?;
-            let changes = writing.upsert(read)?;
-            writing.finish(changes, embed.then_some(&progress))
+            let changes = writing.upsert(&tools)?;
+            writing.finish(Changes::of(changes, skipped), embed.then_some(&progress))
         }))
     }
 
@@ -204,15 +212,12 @@ impl Catalog {
         cancellation: &Cancellation,
         #[napi(ts_arg_type = "(done: number, total: number) => boolean")] progress: Progress,
     ) -> Result<AsyncTask<Work<Changes>>> {
-        let (open, state, signal) = (self.opened()?, input.state(), cancellation.signal());
+        let (open, reader, signal) = (self.opened()?, input.reader(), cancellation.signal());
         Ok(promise(move || {
-            let read = std::mem::take(&mut *locked(&state));
+            let (tools, skipped) = taken(&reader);
             let mut writing = Writing::begin(&open, signal)?;
-            let changes = writing.writer.sync(&server, &read.tools).or_reject()?;
-            writing.finish(
-                Changes::of(changes, read.skipped),
-                embed.then_some(&progress),
-            )
+            let changes = writing.writer.sync(&server, &tools).or_reject()?;
+            writing.finish(Changes::of(changes, skipped), embed.then_some(&progress))
         }))
     }
 
@@ -253,7 +258,7 @@ impl Catalog {
         let open = self.opened()?;
         let query = request.query(&open)?;
         Ok(promise(move || {
-            let answer = newest(&open)?.search(&query).or_reject()?;
+            let answer = open.newest().or_reject()?.search(&query).or_reject()?;
             Results::new(answer)
         }))
     }
@@ -268,19 +273,11 @@ impl Catalog {
         cancellation: &Cancellation,
     ) -> Result<AsyncTask<Work<String>>> {
         let (open, signal) = (self.opened()?, cancellation.signal());
-        let options = SearchOptions {
-            mode: named(mode.as_deref())?,
-            ..SearchOptions::default()
-        };
-        let options = options.or(open.search_defaults());
+        let mode = named(mode.as_deref())?;
         Ok(promise(move || {
-            evaluate(&newest(&open)?, &queries, &signal, &|text| {
-                let query = Query::new(text).options(options);
-                match ranker {
-                    true => query,
-                    false => query.without_ranker(),
-                }
-            })
+            let mut is_ended = || signal.is_set();
+            let evaluation = evaluate(&open, &queries, mode, ranker, &mut is_ended);
+            Ok(evaluation::json(&evaluation.or_reject()?))
         }))
     }
 
@@ -297,7 +294,9 @@ impl Catalog {
             tags: set(tags),
             ..Filter::default()
         };
-        Ok(promise(move || Ok(ToolPages::new(newest(&open)?, filter))))
+        Ok(promise(move || {
+            Ok(ToolPages::new(open.newest().or_reject()?, filter))
+        }))
     }
 
     /// The tool with this id.
@@ -305,7 +304,9 @@ impl Catalog {
     pub fn get(&self, id: String) -> Result<AsyncTask<Work<Option<Tool>>>> {
         let open = self.opened()?;
         let id = ToolId::parse(&id).or_reject()?;
-        Ok(promise(move || Ok(newest(&open)?.tool(&id).map(Tool::new))))
+        Ok(promise(move || {
+            Ok(open.newest().or_reject()?.tool(&id).map(Tool::new))
+        }))
     }
 
     /// Sizes, as JSON.
@@ -313,7 +314,7 @@ impl Catalog {
     pub fn stats(&self) -> Result<AsyncTask<Work<String>>> {
         let open = self.opened()?;
         Ok(promise(move || {
-            newest(&open)?;
+            open.newest().or_reject()?;
             let stats = open.catalog.stats().or_reject()?;
             let text = json!({
                 "tools": stats.tools,
@@ -325,14 +326,6 @@ impl Catalog {
             });
             Ok(text.to_string())
         }))
-    }
-}
-
-/// The newest snapshot: what other processes have written is read.
-fn newest(open: &Open) -> Result<Arc<Searcher>> {
-    match open.catalog.may_be_behind() {
-        true => open.catalog.refresh().or_reject(),
-        false => Ok(open.catalog.searcher()),
     }
 }
 
@@ -376,17 +369,24 @@ impl SearchRequest {
 }
 
 impl Changes {
-    fn of(changes: toolscout_index::Changes, skipped: Vec<Skipped>) -> Self {
+    fn of(changes: toolscout_index::Changes, skipped: Vec<input::Skipped>) -> Self {
         Changes {
             added: texts(changes.added),
             changed: texts(changes.changed),
             removed: texts(changes.removed),
             unchanged: count(changes.unchanged),
-            skipped,
+            skipped: skipped.into_iter().map(Skipped::from).collect(),
             embedded: 0,
             generation: 0,
         }
     }
+}
+
+/// What was read, which is written once.
+fn taken(reader: &Mutex<Reader>) -> (Vec<EngineTool>, Vec<input::Skipped>) {
+    let mut reader = locked(reader);
+    let tools = std::mem::take(&mut reader.tools);
+    (tools, std::mem::take(&mut reader.skipped))
 }
 
 fn texts(mut ids: Vec<ToolId>) -> Vec<String> {
@@ -415,16 +415,16 @@ impl<'c> Writing<'c> {
         })
     }
 
-    fn upsert(&mut self, read: Read) -> Result<Changes> {
+    fn upsert(&mut self, tools: &[EngineTool]) -> Result<toolscout_index::Changes> {
         let mut changes = toolscout_index::Changes::default();
-        for tools in read.tools.chunks(STORE_BATCH) {
+        for tools in tools.chunks(STORE_BATCH) {
             self.signal.check()?;
             let now = self.writer.upsert(tools).or_reject()?;
             changes.added.extend(now.added);
             changes.changed.extend(now.changed);
             changes.unchanged += now.unchanged;
         }
-        Ok(Changes::of(changes, read.skipped))
+        Ok(changes)
     }
 
     /// Commits, and then embeds where there is somebody to report to.

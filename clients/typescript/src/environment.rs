@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use napi::bindgen_prelude::AsyncTask;
 use napi::{Env, Result};
 use napi_derive::napi;
+use toolscout_native::opening::Open;
 
 use crate::catalog::Catalog;
-use crate::opening::{Open, Opening};
+use crate::opening::Opening;
 use crate::work::{Cancellation, Work, promise};
 
 /// A catalog until it is closed.

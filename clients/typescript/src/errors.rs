@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use napi::{Error, Result, Status};
-use toolscout::eval::EvalError;
+use napi::{Error, Status};
+use toolscout_native::Error as NativeError;
 
 /// An error with a code and a message.
 pub fn error(code: &str, message: impl Display) -> Error {
@@ -18,30 +18,14 @@ pub fn invalid_query(message: impl Display) -> Error {
 /// Turns an error into one of JavaScript.
 pub trait OrReject<T> {
     /// The value, or the error.
-    fn or_reject(self) -> Result<T>;
+    fn or_reject(self) -> napi::Result<T>;
 }
 
-impl<T> OrReject<T> for toolscout_index::Result<T> {
-    fn or_reject(self) -> Result<T> {
-        self.map_err(|failure| error(failure.code(), &failure))
-    }
-}
-
-impl<T> OrReject<T> for std::result::Result<T, EvalError> {
-    fn or_reject(self) -> Result<T> {
-        self.map_err(|failure| error("invalid_queries", failure))
-    }
-}
-
-/// Settings that cannot be read.
-impl<T> OrReject<T> for anyhow::Result<T> {
-    fn or_reject(self) -> Result<T> {
-        self.map_err(|failure| error("invalid_settings", format!("{failure:#}")))
-    }
-}
-
-impl<T> OrReject<T> for serde_json::Result<T> {
-    fn or_reject(self) -> Result<T> {
-        self.map_err(|failure| error("internal", failure))
+impl<T, E: Into<NativeError>> OrReject<T> for Result<T, E> {
+    fn or_reject(self) -> napi::Result<T> {
+        self.map_err(|failure| {
+            let NativeError { code, message } = failure.into();
+            error(code, message)
+        })
     }
 }

@@ -1,38 +1,10 @@
-//! An open catalog, with the embedders and the settings that the command line opens it with.
-
-use std::path::PathBuf;
+//! What a script says of a catalog that it opens.
 
 use napi::Result;
 use napi_derive::napi;
-use tempfile::TempDir;
-use toolscout::config::{EmbedderKind, EmbedderLayer, Layer, Settings};
-use toolscout::models::{self, Patience};
-use toolscout_index::{Catalog, DataDir, Mode, SearchOptions};
+use toolscout_native::opening::{self, Open};
 
-use crate::errors::{OrReject, error};
-
-/// What is open.
-pub struct Open {
-    /// The catalog.
-    pub catalog: Catalog,
-    /// Its settings.
-    pub settings: Settings,
-    /// Deletes its folder when it is dropped.
-    _folder: Option<TempDir>,
-}
-
-impl Open {
-    /// The defaults of a search: those of the settings, and of the catalog for what they leave open.
-    pub fn search_defaults(&self) -> SearchOptions {
-        let mut options = self.settings.search;
-        if self.settings.embedder == EmbedderKind::None {
-            // The user chose words alone, so the answer is not degraded.
-            let mode = options.mode.filter(|mode| *mode != Mode::Auto);
-            options.mode = Some(mode.unwrap_or(Mode::Lexical));
-        }
-        options
-    }
-}
+use crate::errors::OrReject;
 
 /// Where a catalog is, and how it is opened.
 #[napi(object)]
@@ -57,60 +29,15 @@ impl Opening {
     /// # Errors
     /// `invalid_settings`, `unknown_catalog`, `io_failed` where no folder can be created, and others
     /// of the engine.
-    pub fn open(mut self) -> Result<Open> {
-        let folder = match self.temporary {
-            true => Some(temporary_folder()?),
-            false => None,
+    pub fn open(self) -> Result<Open> {
+        let opening = opening::Opening {
+            data: self.data.map(Into::into),
+            name: self.name,
+            embedder: self.embedder,
+            config: self.config.map(Into::into),
+            create: self.create,
+            temporary: self.temporary,
         };
-        if let Some(folder) = &folder {
-            self.data = Some(folder.path().display().to_string());
-        }
-        let mut settings = self.settings().or_reject()?;
-        // The process may change its working directory.
-        settings.data = std::path::absolute(&settings.data).unwrap_or(settings.data);
-        Ok(Open {
-            catalog: self.catalog(&settings).or_reject()?,
-            settings,
-            _folder: folder,
-        })
+        opening.resolve().or_reject()?.open().or_reject()
     }
-
-    fn catalog(&self, settings: &Settings) -> toolscout_index::Result<Catalog> {
-        let data = DataDir::new(&settings.data);
-        if !self.create && !data.may_have(&settings.catalog)? {
-            // Before a model is loaded.
-            return data.open(&settings.catalog, toolscout_index::Options::default());
-        }
-        let embedders = models::embedders_of(&settings.embedder, settings, Patience::of_server());
-        match self.create {
-            true => data.open_or_create(&settings.catalog, embedders.options()),
-            false => data.open(&settings.catalog, embedders.options()),
-        }
-    }
-
-    fn settings(&self) -> anyhow::Result<Settings> {
-        let embedder: Option<EmbedderKind> =
-            self.embedder.as_deref().map(str::parse).transpose()?;
-        let flags = Layer {
-            data: self.data.clone().map(PathBuf::from),
-            catalog: self.name.clone(),
-            embedder: embedder.map(EmbedderLayer::Named),
-            ..Layer::default()
-        };
-        let config = self.config.as_deref().map(PathBuf::from);
-        let mut settings =
-            Settings::resolve(flags, config.as_deref(), &|name| std::env::var_os(name))?;
-        if let Some(own) = settings.embedder_of_catalog() {
-            settings.embedder = own;
-        }
-        Ok(settings)
-    }
-}
-
-fn temporary_folder() -> Result<TempDir> {
-    TempDir::with_prefix("toolscout-").map_err(|failure| {
-        let parent = std::env::temp_dir();
-        let message = format!("create a folder in {}: {failure}", parent.display());
-        error("io_failed", message)
-    })
 }

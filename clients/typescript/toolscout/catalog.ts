@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 
 import type * as Binding from "./binding.js";
-import { checkOptions, someTexts, texts } from "./checks.js";
+import { check, checkOptions, someTexts, texts } from "./checks.js";
 import { calling, callingNow, ending, environment, type LongCall } from "./environment.js";
 import type { Evaluation } from "./evaluation.js";
 import { queryLines, readTools, type Queries, type Tools } from "./input.js";
@@ -75,18 +75,30 @@ export interface Stats {
   diskBytes: number;
 }
 
-const OPEN = ["name", "embedder", "config", "create"];
-const TEMPORARY = ["embedder", "config"];
-const LONG = ["signal", "progress"];
-const SYNC = ["embed", ...LONG];
-const ADD = ["server", "skipInvalid", ...SYNC];
-const EVAL = ["mode", "ranker", "signal"];
-const LIST = ["servers", "tags"];
-const SEARCH = [
-  ...["limit", "mode", "servers", "tags", "ids", "readOnly", "destructive", "explain"],
-  ...["foldDuplicates", "whole", "ranker", "budgetMs", "minConfidence", "minScore", "fusion"],
-  "denseWeight",
-];
+const TEMPORARY = { embedder: "string", config: "string or URL" };
+const OPEN = { name: "string", ...TEMPORARY, create: "boolean" };
+const LONG = { signal: "object or null", progress: "function or null" };
+const SYNC = { embed: "boolean", ...LONG };
+const ADD = { server: "string or null", skipInvalid: "boolean", ...SYNC };
+const EVAL = { mode: "string or null", ranker: "boolean", signal: LONG.signal };
+const LIST = { servers: "any", tags: "any" };
+const SEARCH = {
+  limit: "number",
+  mode: "string",
+  ...LIST,
+  ids: "any",
+  readOnly: "boolean",
+  destructive: "boolean",
+  explain: "boolean",
+  foldDuplicates: "boolean",
+  whole: "boolean",
+  ranker: "boolean",
+  budgetMs: "number",
+  minConfidence: "number",
+  minScore: "number",
+  fusion: "string",
+  denseWeight: "number",
+};
 /** Tools that are read at a time. */
 const PAGE = 256;
 
@@ -109,6 +121,7 @@ export class Catalog {
    * comes from the environment, the file and the defaults of the program.
    */
   static async open(path?: string | URL, options: OpenOptions = {}): Promise<Catalog> {
+    if (path !== undefined) check("path", path, "string or URL");
     checkOptions("open", options, OPEN);
     const { name, embedder, config, create = true } = options;
     const opening = { data: file(path), name, embedder, config: file(config), create };
@@ -169,6 +182,7 @@ export class Catalog {
 
   /** Replaces all tools of a server by these. */
   async sync(server: string, tools: Tools, options: WriteOptions = {}): Promise<Changes> {
+    check("server", server, "string");
     checkOptions("sync", options, SYNC);
     const { embed = true } = options;
     const input = await this.#read(tools, server, false);
@@ -253,6 +267,7 @@ export class Catalog {
 
   /** The tool with this id; `undefined` where there is none. */
   async get(id: string): Promise<Tool | undefined> {
+    check("id", id, "string");
     const tool = await calling(() => this.#native.get(id));
     return tool ? new Tool(tool) : undefined;
   }

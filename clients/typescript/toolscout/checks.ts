@@ -1,12 +1,27 @@
 // What is passed without types, or against them.
 
-/** Throws where an option is not known, so that a misspelt one is noticed. */
-export function checkOptions(method: string, options: object, known: readonly string[]): void {
-  for (const name of Object.keys(options)) {
-    if (!known.includes(name)) {
-      throw new TypeError(`${method} has no option ${JSON.stringify(name)}; it has ${known.join(", ")}`);
+/** The options of a method, and what each may be, such as `string or URL`; `any` is checked elsewhere. */
+export type Known = Readonly<Record<string, string>>;
+
+/** Throws where an option is not known, so that a misspelt one is noticed, or of a wrong type. */
+export function checkOptions(method: string, options: object, known: Known): void {
+  check("options", options, "object");
+  for (const [name, value] of Object.entries(options)) {
+    const expected = Object.hasOwn(known, name) ? known[name] : undefined;
+    if (expected === undefined) {
+      const names = Object.keys(known).join(", ");
+      throw new TypeError(`${method} has no option ${JSON.stringify(name)}; it has ${names}`);
     }
+    if (value !== undefined) check(name, value, expected);
   }
+}
+
+/** Throws where an argument is of a wrong type. */
+export function check(what: string, value: unknown, expected: string): void {
+  const found = value instanceof URL ? "URL" : kind(value);
+  if (expected === "any" || expected.split(" or ").includes(found)) return;
+  const article = expected.startsWith("o") ? "an" : "a";
+  throw new TypeError(`${what} must be ${article} ${expected}, not ${found}`);
 }
 
 /** One text, or several. */

@@ -1,4 +1,5 @@
 import type * as Binding from "./binding.js";
+import { check, checkOptions } from "./checks.js";
 import { callingNow } from "./environment.js";
 import { Tool, type JsonObject, type ToolFormat } from "./tool.js";
 
@@ -41,6 +42,8 @@ interface AnswerFields {
   timings: Record<string, number>;
   generation: number;
 }
+
+const TOOLS = { maxTokens: "number or null" };
 
 /** One found tool. */
 export class Hit {
@@ -153,7 +156,10 @@ export class Results implements Iterable<Hit> {
     format: "openai" | "openai_responses" | "anthropic" | "anthropic_reference",
     options?: { maxTokens?: number },
   ): JsonObject[];
-  tools(format: ToolFormat, { maxTokens }: { maxTokens?: number } = {}): unknown {
+  tools(format: ToolFormat, options: { maxTokens?: number } = {}): unknown {
+    check("format", format, "string");
+    checkOptions("tools", options, TOOLS);
+    const { maxTokens } = options;
     return JSON.parse(callingNow(() => this.#native.tools(format, maxTokens))) as unknown;
   }
 

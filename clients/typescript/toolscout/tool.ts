@@ -1,4 +1,5 @@
 import type * as Binding from "./binding.js";
+import { check } from "./checks.js";
 import { callingNow } from "./environment.js";
 
 /** The formats of tools that providers of models take. */
@@ -81,6 +82,7 @@ export class Tool {
   to(format: Exclude<ToolFormat, "names" | "signature">): JsonObject;
   to(format: ToolFormat): string | JsonObject;
   to(format: ToolFormat): string | JsonObject {
+    check("format", format, "string");
     return JSON.parse(callingNow(() => this.#native.to(format))) as string | JsonObject;
   }
 }

@@ -38,7 +38,7 @@ export class ToolIndex {
   #named: { generation: number; byId: Map<string, string> } | undefined;
 
   constructor(names: string[], definitions: () => Promise<Definition[]>, options: ToolSearchOptions) {
-    checkOptions("toolSearch", options, ["catalog", "limit", "embedder"]);
+    checkOptions("toolSearch", options, { catalog: "any", limit: "any", embedder: "string" });
     const { catalog, limit = 5, embedder } = options;
     if (!Number.isInteger(limit) || limit < 1 || limit > MOST) {
       throw new RangeError(`limit is ${String(limit)}, and must be a whole number from 1 to ${MOST}`);

@@ -1,0 +1,169 @@
+//! Tools of one write, read part by part by the engine's parser.
+
+use std::collections::HashSet;
+
+use toolscout::cli::input::Reading;
+use toolscout::config::Fetch;
+use toolscout_index::formats::{self, ReadOptions};
+use toolscout_index::{Tool, ToolId};
+
+use crate::error::{Error, Result};
+
+/// How the input is called in messages.
+pub const NAME: &str = "tools";
+/// Most items of one call. Their ids are held until its end, and they are committed together.
+const MAX_ITEMS: usize = 1_000_000;
+
+/// An item that is no valid tool, and was left out.
+pub struct Skipped {
+    /// Its position in the input, from 1.
+    pub position: Option<usize>,
+    /// Its name, where it has one.
+    pub name: Option<String>,
+    /// Why it is no valid tool.
+    pub error: String,
+}
+
+/// What to do with items that are no valid tools.
+#[derive(Clone, Copy)]
+pub enum Invalid {
+    /// They are left out.
+    Skip,
+    /// They are an error, which names the option that leaves them out.
+    Refuse(&'static str),
+}
+
+/// Reads the tools of one write, and holds what was read until it is taken.
+pub struct Reader {
+    /// The valid tools.
+    pub tools: Vec<Tool>,
+    /// The items that are none.
+    pub skipped: Vec<Skipped>,
+    server: Option<String>,
+    invalid: Invalid,
+    fetch: Fetch,
+    ids: HashSet<ToolId>,
+    items: usize,
+}
+
+impl Reader {
+    /// A reader of tools that are of this server, if it names one.
+    pub fn new(server: Option<String>, invalid: Invalid, fetch: Fetch) -> Self {
+        Reader {
+            tools: Vec::new(),
+            skipped: Vec::new(),
+            server,
+            invalid,
+            fetch,
+            ids: HashSet::new(),
+            items: 0,
+        }
+    }
+
+    /// Counts the next items of a list, and returns how many were before them.
+    ///
+    /// # Errors
+    /// `too_many_tools`.
+    pub fn count(&mut self, items: usize) -> Result<usize> {
+        let before = self.items;
+        self.items += items;
+        if self.items > MAX_ITEMS {
+            let message = format!(
+                "more than {MAX_ITEMS} tools, and nothing was added; add them in several calls"
+            );
+            return Err(Error::new("too_many_tools", message));
+        }
+        Ok(before)
+    }
+
+    /// Reads JSON, NDJSON or YAML: all of the input, or the part of it after so many items.
+    ///
+    /// # Errors
+    /// `unreadable_tools` and `invalid_tool`, which name the place.
+    pub fn parse(&mut self, text: &[u8], before: usize) -> Result<()> {
+        let options = ReadOptions {
+            source_name: NAME.to_owned(),
+            server: self.server.clone(),
+            ..ReadOptions::default()
+        };
+        let parsed = formats::parse(text, &options)?;
+        let is_empty = parsed.tools.is_empty() && parsed.skipped.is_empty();
+        if is_empty && !parsed.servers_to_connect.is_empty() {
+            let message = format!(
+                "{NAME}: it names the MCP servers {} and has no tools itself; `toolscout sync --mcp FILE` imports them",
+                parsed.servers_to_connect.join(", ")
+            );
+            return Err(Error::new("unreadable_tools", message));
+        }
+        let skipped = parsed.skipped.into_iter().map(|item| {
+            let position = before + item.index;
+            let reason = match item.error {
+                // A tool without a name is called by its position, which is that in the part.
+                toolscout_index::Error::InvalidTool { tool, reason }
+                    if tool.starts_with("item ") =>
+                {
+                    reason
+                }
+                failure => failure.to_string(),
+            };
+            Skipped {
+                position: Some(position),
+                name: item.name,
+                error: format!("{NAME}, item {position}: {reason}"),
+            }
+        });
+        self.take(parsed.tools, skipped.collect())
+    }
+
+    /// Reads a file, a folder or a URL.
+    ///
+    /// # Errors
+    /// `unreadable_tools` and `invalid_tool`.
+    pub fn open(&mut self, location: String) -> Result<()> {
+        let reading = Reading {
+            server: self.server.clone(),
+            ..Reading::default()
+        };
+        let unreadable = |message: String| Error::new("unreadable_tools", message);
+        let batch = reading
+            .read(&[location], &self.fetch)
+            .map_err(|failure| unreadable(format!("{failure:#}")))?;
+        if let Some(rejected) = batch.whole_input_rejected() {
+            return Err(unreadable(rejected.to_string()));
+        }
+        let skipped = batch.rejected.into_iter().map(|item| Skipped {
+            position: item.position,
+            error: item.to_string(),
+            name: item.name,
+        });
+        self.take(batch.tools, skipped.collect())
+    }
+
+    fn take(&mut self, tools: Vec<Tool>, skipped: Vec<Skipped>) -> Result<()> {
+        if let (Invalid::Refuse(option), Some(first)) = (self.invalid, skipped.first()) {
+            let others = match skipped.len() - 1 {
+                0 => String::new(),
+                others => format!(", and {others} more are invalid"),
+            };
+            let message = format!(
+                "{}{others} (nothing was added; {option} adds the others)",
+                first.error
+            );
+            return Err(Error::new("invalid_tool", message));
+        }
+        // The parser has compared the tools of this part with each other.
+        for tool in &tools {
+            if !self.ids.insert(tool.id.clone()) {
+                let message = format!(
+                    "tool id {} occurs twice in the input (nothing was added); ids must be unique, rename one or give \
+                     it another server",
+                    tool.id
+                );
+                return Err(Error::new("invalid_tool", message));
+            }
+        }
+        self.tools.extend(tools);
+        self.skipped.extend(skipped);
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! What the native modules of the packages for Python and Node share: opening a catalog, reading
+//! tools, and measuring with judged queries.
+//!
+//! Nothing here knows a language. The modules convert values and errors, and say when work ends
+//! early.
+
+pub mod error;
+pub mod opening;
+pub mod input;
+pub mod evaluation;
+
+pub use error::{Error, Result};
