@@ -24,6 +24,8 @@ use crate::store::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often it looks at a catalog for which there seems to be nothing to do.
 const LOOK: Duration = Duration::from_secs(10);
+/// Most tools that come between two looks at a large catalog without being taken for a load.
+const FEW_TOOLS: i64 = 200;
 /// Tools of one page, under one lock.
 const PAGE: i64 = 1000;
 /// Embedders of one catalog whose vectors are kept.
@@ -360,9 +362,10 @@ fn is_at_rest(looks: &mut Looks, catalog: i64, tools: i64) -> bool {
     now - since >= LOOK
 }
 
-/// Whether many tools were added to so many.
+/// Whether many tools were added to so many. Of a large catalog a hundredth is still a load: a vector
+/// that is added to an index takes some milliseconds.
 fn has_grown(before: i64, now: i64) -> bool {
-    now - before > before / 100
+    now - before > (before / 100).min(FEW_TOOLS)
 }
 
 /// A tool without vectors.
@@ -609,4 +612,17 @@ async fn store_vectors(
         .collect();
     put_vectors(&mut transaction, tables, embedder, &wanted).await?;
     Ok(transaction.commit().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_load_of_a_large_catalog_is_a_load() {
+        let grows = [(0, 1), (1_000, 1_011), (20_000, 20_201), (800_000, 803_000)];
+        assert!(grows.iter().all(|(before, now)| has_grown(*before, *now)));
+        let small = [(0, 0), (1_000, 1_010), (800_000, 800_200), (1_000, 900)];
+        assert!(!small.iter().any(|(before, now)| has_grown(*before, *now)));
+    }
 }
