@@ -29,11 +29,20 @@ pub fn describe(error: &Error) -> String {
 
 /// The reason for a degraded answer with its next step.
 pub fn degraded_reason(degraded: &Degraded) -> String {
+    degraded_reason_with(degraded, "`toolscout embed` continues")
+}
+
+/// As [`degraded_reason`], of a server's answer.
+pub fn degraded_reason_of_server(degraded: &Degraded) -> String {
+    degraded_reason_with(degraded, "the server embeds them in the background")
+}
+
+fn degraded_reason_with(degraded: &Degraded, about_embedding: &'static str) -> String {
     let hint = match &degraded.cause {
         DegradedCause::NoEmbedder => Some("`embedder = \"auto\"` uses what is built in"),
         DegradedCause::DamagedVectors { .. } => Some("`toolscout embed` computes them again"),
         DegradedCause::PartlyEmbedded { .. } | DegradedCause::NotEmbedded { .. } => {
-            Some("`toolscout embed` continues")
+            Some(about_embedding)
         }
         DegradedCause::Ranker(_) => Some("`toolscout tune --ranker --apply` makes a new one"),
         _ => None,

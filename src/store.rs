@@ -169,6 +169,12 @@ impl SharedStore {
             let identity: String = sqlx::query_scalar("SELECT identity FROM cluster")
                 .fetch_one(&mut connection)
                 .await?;
+            if let Some(problem) = status::write_problem(&mut connection).await? {
+                tracing::warn!(
+                    problem,
+                    "searches work, and nothing can be written to the store"
+                );
+            }
             let _ = connection.close().await;
             Ok::<_, StoreError>(identity)
         };
@@ -205,8 +211,8 @@ impl SharedStore {
         self.servers.ensure().await?;
         let options = self.servers.options();
         match timeout(CONNECT_LIMIT, PgConnection::connect_with(options)).await {
-            Ok(connected) => Ok(connected?),
-            Err(_) => Err(StoreError::no_answer(CONNECT_LIMIT)),
+            Ok(connected) => connected.map_err(|error| StoreError::from(error).at(&self.address)),
+            Err(_) => Err(StoreError::no_answer(CONNECT_LIMIT).at(&self.address)),
         }
     }
 

@@ -22,7 +22,7 @@ use super::models::describe_part;
 use crate::config::EmbedderKind;
 use crate::models::{self, MODEL_DIMENSIONS, Part, Patience};
 use crate::printable::counted;
-use crate::store::CatalogPage;
+use crate::store::{CatalogPage, StoreStatus};
 use crate::tls::{blocking_client, is_loopback};
 
 const PULL: &str = "toolscout models pull";
@@ -224,6 +224,14 @@ fn store(context: &Context) -> Option<Check> {
     };
     let status = super::store::on_runtime(settings, async |store| Ok(store.status(&page).await?));
     Some(match status {
+        Ok(StoreStatus {
+            write_problem: Some(problem),
+            ..
+        }) => Check::broken(
+            "store",
+            format!("nothing can be written: {problem}"),
+            "`toolscout store status` shows its servers and standbys",
+        ),
         Ok(status) => Check::ok(
             "store",
             format!(

@@ -182,6 +182,10 @@ impl ServerArgs {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
+        let is_node = store.store.is_some();
+        let _claim = is_node
+            .then(|| store::claim(&context.settings.data))
+            .transpose()?;
         let store = store::open(&store, runtime.handle())?;
         let settings = self.settings(admission, context, store)?;
         runtime.block_on(serve(address, settings, context, listening))?;

@@ -3,10 +3,12 @@
 mod copy;
 mod transfer;
 
-use std::path::PathBuf;
+use std::fs::{File, TryLockError};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use tokio::runtime::{Builder, Handle};
 
@@ -145,6 +147,9 @@ impl StoreArgs {
     }
 }
 
+/// Seconds after which a node that has not been seen is called gone; it tells of itself every few.
+const GONE_S: f64 = 60.0;
+
 /// The store of these settings, if they name one. Its tables are brought up to this version; a store
 /// that is away is tried again later, and one that cannot be used is an error.
 pub fn open(settings: &StoreSettings, runtime: &Handle) -> Result<Option<Arc<SharedStore>>> {
@@ -158,12 +163,43 @@ pub fn open(settings: &StoreSettings, runtime: &Handle) -> Result<Option<Arc<Sha
             tracing::warn!(
                 store = store.address(),
                 reason,
-                "the store is away; searching what this node has until it is back"
+                "the store is away; the catalogs that this node has copies of are searched until it is back"
             );
         }
         Err(error) => return Err(error.into()),
     }
     Ok(Some(store))
+}
+
+/// Makes this process the only node with this data directory, until the file is closed: two of them
+/// would write to the same copies.
+pub fn claim(data: &Path) -> Result<File> {
+    let path = data.join("node.lock");
+    let open = || {
+        std::fs::create_dir_all(data)?;
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        options.open(&path)
+    };
+    let mut file = open().with_context(|| format!("open {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.take(20).read_to_string(&mut holder);
+            bail!(
+                "{} is the data directory of another node, process {}; give each node one of its own with --data",
+                data.display(),
+                holder.trim()
+            );
+        }
+        Err(TryLockError::Error(error)) => {
+            return Err(error).with_context(|| format!("lock {}", path.display()));
+        }
+    }
+    file.set_len(0)?;
+    write!(file, "{}", std::process::id())?;
+    Ok(file)
 }
 
 /// Runs work with the store on a runtime of its own.
@@ -259,6 +295,9 @@ fn print(context: &Context, status: &StoreStatus) -> Result<()> {
     }
     print_nodes(context, status)?;
     print_servers(context, status)?;
+    if let Some(problem) = &status.write_problem {
+        print_stderr(format_args!("nothing can be written: {problem}"));
+    }
     print_stderr(format_args!(
         "{}, PostgreSQL {}, schema {}: {:.1} MB of {:.1} MB of the database",
         status.store,
@@ -324,6 +363,7 @@ fn print_nodes(context: &Context, status: &StoreStatus) -> Result<()> {
             .map(|(name, lag)| format!("{name} {lag}"))
             .collect();
         let behind = match behind.is_empty() {
+            _ if node.seen_s > GONE_S => "gone, or cannot reach the store".to_owned(),
             true => format!("0 in {} open catalogs", node.open),
             false => behind.join(", "),
         };

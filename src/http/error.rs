@@ -252,7 +252,8 @@ pub fn store_unavailable(detail: impl ToString) -> ApiError {
         ..ApiError::busy(
             StatusCode::SERVICE_UNAVAILABLE,
             "store_unavailable",
-            "the store of the catalogs cannot be reached now; send the same request again in a moment (searches go on)",
+            "the store of the catalogs cannot be written to or reached now; send the same request again in a moment (searches go \
+             on); the server's log says why",
         )
     }
 }

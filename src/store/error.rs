@@ -39,6 +39,16 @@ impl StoreError {
         StoreError::Unreachable(format!("no answer within {} s", limit.as_secs()))
     }
 
+    /// With the address of what cannot be reached.
+    pub fn at(self, address: &str) -> Self {
+        match self {
+            StoreError::Unreachable(reason) => {
+                StoreError::Unreachable(format!("{address}: {reason}"))
+            }
+            other => other,
+        }
+    }
+
     fn of_code(code: &str, message: &str) -> Self {
         let next_step = match code {
             "28P01" | "28000" => {

@@ -138,6 +138,8 @@ pub async fn read(connection: &mut PgConnection, schema: &str) -> Result<Migrati
     // Read from the tables: what `to_regclass` says is remembered, also while another process migrates.
     let row = sqlx::query(
         "SELECT count(*) > 0 AS has_schema,
+                coalesce(bool_and(has_schema_privilege(pg_namespace.oid, 'USAGE')), true) AS may_use,
+                current_user::text AS who,
                 count(*) FILTER (WHERE relname = 'migrations') > 0 AS has_record,
                 count(*) FILTER (WHERE relname = 'catalogs') > 0 AS has_catalogs
          FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid
@@ -147,6 +149,13 @@ pub async fn read(connection: &mut PgConnection, schema: &str) -> Result<Migrati
     .fetch_one(&mut *connection)
     .await?;
     let has_schema = row.try_get("has_schema")?;
+    if !row.try_get::<bool, _>("may_use")? {
+        let who: String = row.try_get("who")?;
+        return refused(format!(
+            "the user {who} may not use the schema {schema:?} of the store; its owner gives the rights with `GRANT USAGE ON \
+             SCHEMA {schema} TO {who}` and those on its tables, or name another user in the address"
+        ));
+    }
     if !row.try_get::<bool, _>("has_record")? {
         if row.try_get::<bool, _>("has_catalogs")? {
             return refused(format!(

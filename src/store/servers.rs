@@ -160,8 +160,11 @@ impl Servers {
         self.choose().await
     }
 
-    /// Notes a failure that another server may not have.
+    /// Notes a failure that another server may not have, or another session with the same one.
     pub(super) fn suspect(&self, error: &StoreError) {
+        if matches!(error, StoreError::ReadOnly(_)) {
+            self.writing.renew();
+        }
         if matches!(error, StoreError::Unreachable(_) | StoreError::ReadOnly(_)) {
             self.is_suspect.store(true, Ordering::Release);
         }
@@ -292,6 +295,15 @@ impl Door {
             })
             .connect_lazy_with(all[0].options.clone());
         Door { pool, leads }
+    }
+
+    /// Lets go of the connections there are. A session that began while the server only read goes on
+    /// that way when the server writes again.
+    fn renew(&self) {
+        let mut leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        if leads.since.elapsed() >= PAUSE {
+            leads.since = Instant::now();
+        }
     }
 
     fn lead_to(&self, place: usize, all: &[Server]) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use sqlx::Row;
+use sqlx::{PgConnection, Row};
 
 use super::error::StoreError;
 use super::hub::OPEN;
@@ -22,6 +22,9 @@ pub struct StoreStatus {
     pub store: String,
     /// The version of PostgreSQL.
     pub server: String,
+    /// Why nothing can be written now, as far as the server tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_problem: Option<String>,
     /// The servers of the address.
     pub servers: Vec<ServerStatus>,
     /// The standbys that the primary knows, as far as its user may see them.
@@ -133,6 +136,7 @@ impl SharedStore {
         Ok(StoreStatus {
             store: self.address.clone(),
             server: about.try_get("server")?,
+            write_problem: write_problem(&mut *self.pool.acquire().await?).await?,
             servers: self.servers.status().await,
             standbys: self.read_standbys().await?,
             database_bytes: about.try_get("database_bytes")?,
@@ -215,7 +219,7 @@ impl SharedStore {
         let rows = sqlx::query(
             "SELECT name, version, followed,
                     extract(epoch FROM now() - seen_at)::double precision AS seen_s
-             FROM nodes ORDER BY name, started_at LIMIT $1",
+             FROM nodes WHERE seen_at > now() - interval '10 minutes' ORDER BY name, started_at LIMIT $1",
         )
         .bind(MOST_NODES)
         .fetch_all(&self.pool)
@@ -253,6 +257,45 @@ impl SharedStore {
         let by_id = |(id, name, generation)| (id, (name, generation));
         Ok(heads.into_iter().map(by_id).collect())
     }
+}
+
+/// Why nothing can be written on this connection, as far as the server tells.
+///
+/// # Errors
+/// [`StoreError`].
+pub(super) async fn write_problem(
+    connection: &mut PgConnection,
+) -> Result<Option<String>, StoreError> {
+    let row = sqlx::query(
+        "SELECT pg_is_in_recovery() AS is_standby,
+                current_setting('transaction_read_only')::boolean AS is_read_only,
+                NOT has_table_privilege('catalogs', 'UPDATE') AS has_no_right,
+                current_user::text AS who,
+                current_setting('synchronous_standby_names') <> ''
+                    AND current_setting('synchronous_commit') NOT IN ('off', 'local')
+                    AND NOT EXISTS (SELECT FROM pg_stat_replication) AS waits",
+    )
+    .fetch_one(connection)
+    .await?;
+    let is = |what: &str| row.try_get::<bool, _>(what);
+    let problem = if is("is_standby")? {
+        "this server is a standby, which only reads; name the primary in the address".to_owned()
+    } else if is("is_read_only")? {
+        "the database only reads (default_transaction_read_only); look at its disk and its settings"
+            .to_owned()
+    } else if is("has_no_right")? {
+        let who: String = row.try_get("who")?;
+        format!(
+            "the user {who} may not write to the tables; give it the rights, or name another user"
+        )
+    } else if is("waits")? {
+        "commits wait for a synchronous standby, and none is connected; start one, or take it out of \
+         synchronous_standby_names"
+            .to_owned()
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(problem))
 }
 
 /// By the number of a catalog as text, the generation that a node has of it.

@@ -44,6 +44,59 @@ impl Drop for SmallDisk {
 
 #[test]
 #[ignore = "needs PostgreSQL: scripts/postgres.sh"]
+fn a_node_writes_again_once_the_database_does() {
+    let postgres = Postgres::start();
+    let data = tempfile::tempdir().unwrap();
+    let node = Node::start(&postgres, data.path());
+    node.write("default", &[tool("s", "before", "Was there before.")]);
+    let only_reads = "ALTER DATABASE tools SET default_transaction_read_only = on";
+    let writes =
+        "SET transaction_read_only = off; ALTER DATABASE tools RESET default_transaction_read_only";
+    let ends_sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+        WHERE application_name = 'toolscout'";
+    let list = json!([tool("s", "after", "Came after it.")]);
+    postgres.query(only_reads);
+    postgres.query(ends_sessions);
+    let refused = node.post("/v1/catalogs/default/tools", &list);
+    assert_eq!((refused.status, refused.code()), (503, "store_unavailable"));
+    let status = run(
+        data.path(),
+        &["store", "status", "--store", &postgres.address()],
+    );
+    let said = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert!(said.contains("the database only reads"), "{said}");
+    postgres.query(writes);
+    let begun = Instant::now();
+    while node.post("/v1/catalogs/default/tools", &list).status != 200 {
+        assert!(begun.elapsed() < PATIENCE, "the node goes on reading only");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: scripts/postgres.sh"]
+fn two_nodes_have_two_data_directories() {
+    let postgres = Postgres::start();
+    let data = tempfile::tempdir().unwrap();
+    let node = Node::start(&postgres, data.path());
+    let store = ["--store", &postgres.address()];
+    let second = run(
+        data.path(),
+        &[&["serve", "--listen", "127.0.0.1:0"], &store[..]].concat(),
+    );
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success(), "{said}");
+    assert!(
+        said.contains("the data directory of another node"),
+        "{said}"
+    );
+    node.kill();
+    // The lock ends with the process.
+    Node::start(&postgres, data.path());
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: scripts/postgres.sh"]
 fn a_full_disk_of_the_database_refuses_writes_and_loses_none() {
     let folder = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(folder.path()) else {

@@ -389,7 +389,7 @@ impl From<&toolscout_index::Degraded> for DegradedReport {
         DegradedReport {
             code: degraded.cause.code(),
             // Clients need not know where the server's models are.
-            reason: models::without_address(&hints::degraded_reason(degraded)),
+            reason: models::without_address(&hints::degraded_reason_of_server(degraded)),
             pending_embeddings: degraded.pending_embeddings,
         }
     }
