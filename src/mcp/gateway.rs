@@ -510,7 +510,7 @@ impl Session {
             return Ok(tool);
         }
         let search = Arc::clone(&self.shared.search);
-        spawn_blocking(move || call.resolve(search.as_ref()))
+        spawn_blocking(move || call.by_name(search.as_ref()))
             .await
             .unwrap_or_else(|error| {
                 tracing::error!(%error, "looking up a tool panicked");

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 try:
     import httpx
@@ -22,13 +23,15 @@ from toolscout import _requests
 from toolscout._requests import Answered, EventReader, Request, Resumption, Retries
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from typing_extensions import Self, Unpack
 
     from toolscout import api_types
     from toolscout._requests import SearchParameters
+
+Page = TypeVar("Page", "api_types.ToolPage", "api_types.CatalogList")
 
 DEFAULT_URL = "http://127.0.0.1:7700"
 """Where `toolscout serve` listens unless it is told otherwise."""
@@ -100,13 +103,9 @@ class Client:
         self, *, server: str | None = None, tag: str | None = None, name: str | None = None
     ) -> Iterator[api_types.ToolBody]:
         """Iterate over the tools, page by page."""
-        cursor = None
-        while True:
-            page = self.request(_requests.tools(self.catalog, server, tag, name, cursor))
+        pages = self._pages(partial(_requests.tools, self.catalog, server, tag, name))
+        for page in pages:
             yield from page["tools"]
-            cursor = page.get("next_cursor")
-            if cursor is None:
-                return
 
     def get(self, id: str) -> api_types.ToolBody:
         """Read one tool; `unknown_tool` where there is none."""
@@ -118,10 +117,14 @@ class Client:
 
     def catalogs(self) -> Iterator[api_types.Catalog]:
         """Iterate over the catalogs of the server that the key may see, page by page."""
+        for page in self._pages(_requests.catalogs):
+            yield from page["catalogs"]
+
+    def _pages(self, request: Callable[[str | None], Request[Page]]) -> Iterator[Page]:
         cursor = None
         while True:
-            page = self.request(_requests.catalogs(cursor))
-            yield from page["catalogs"]
+            page = self.request(request(cursor))
+            yield page
             cursor = page.get("next_cursor")
             if cursor is None:
                 return
@@ -265,14 +268,10 @@ class AsyncClient:
         self, *, server: str | None = None, tag: str | None = None, name: str | None = None
     ) -> AsyncIterator[api_types.ToolBody]:
         """Iterate over the tools, page by page."""
-        cursor = None
-        while True:
-            page = await self.request(_requests.tools(self.catalog, server, tag, name, cursor))
+        pages = self._pages(partial(_requests.tools, self.catalog, server, tag, name))
+        async for page in pages:
             for tool in page["tools"]:
                 yield tool
-            cursor = page.get("next_cursor")
-            if cursor is None:
-                return
 
     async def get(self, id: str) -> api_types.ToolBody:
         """Read one tool; `unknown_tool` where there is none."""
@@ -284,11 +283,15 @@ class AsyncClient:
 
     async def catalogs(self) -> AsyncIterator[api_types.Catalog]:
         """Iterate over the catalogs of the server that the key may see, page by page."""
-        cursor = None
-        while True:
-            page = await self.request(_requests.catalogs(cursor))
+        async for page in self._pages(_requests.catalogs):
             for catalog in page["catalogs"]:
                 yield catalog
+
+    async def _pages(self, request: Callable[[str | None], Request[Page]]) -> AsyncIterator[Page]:
+        cursor = None
+        while True:
+            page = await self.request(request(cursor))
+            yield page
             cursor = page.get("next_cursor")
             if cursor is None:
                 return

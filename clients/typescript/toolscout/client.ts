@@ -145,14 +145,8 @@ export class Client {
   async *tools(
     filter: { server?: string; tag?: string; name?: string } = {},
   ): AsyncGenerator<Schemas["ToolBody"], void, undefined> {
-    let cursor: string | null | undefined;
-    do {
-      const params = { ...filter, cursor };
-      const call: Call = { method: "GET", path: this.#of("tools"), params };
-      const page = await this.request<Schemas["ToolPage"]>(call);
-      yield* page.tools;
-      cursor = page.next_cursor;
-    } while (cursor);
+    const pages = this.#pages<Schemas["ToolPage"]>(this.#of("tools"), filter);
+    for await (const page of pages) yield* page.tools;
   }
 
   /** One tool; `unknown_tool` where there is none. */
@@ -167,11 +161,19 @@ export class Client {
 
   /** The catalogs of the server that the key may see, page by page. */
   async *catalogs(): AsyncGenerator<Schemas["Catalog"], void, undefined> {
+    const pages = this.#pages<Schemas["CatalogList"]>(route("catalogs"));
+    for await (const page of pages) yield* page.catalogs;
+  }
+
+  async *#pages<Page extends { next_cursor?: string | null }>(
+    path: string,
+    filter: object = {},
+  ): AsyncGenerator<Page, void, undefined> {
     let cursor: string | null | undefined;
     do {
-      const call: Call = { method: "GET", path: route("catalogs"), params: { cursor } };
-      const page = await this.request<Schemas["CatalogList"]>(call);
-      yield* page.catalogs;
+      const params = { ...filter, cursor };
+      const page: Page = await this.request<Page>({ method: "GET", path, params });
+      yield page;
       cursor = page.next_cursor;
     } while (cursor);
   }

@@ -71,16 +71,12 @@ impl NamedCall {
         ]
     }
 
-    /// The tool with this name: an id, a name as shown to models, or a bare name that only one tool
-    /// has.
+    /// The tool with this name where it has no such id: a bare name that only one tool has, or a
+    /// name as shown to models of a server whose own name contains `__`. Looks at every tool.
     ///
     /// # Errors
     /// A message with the names that may have been meant.
-    pub fn resolve(&self, search: &dyn ToolSearch) -> Result<Arc<Tool>, String> {
-        if let Some(tool) = self.by_key(search) {
-            return Ok(tool);
-        }
-        // The name of a server may contain `__` too, so every tool is looked at.
+    pub fn by_name(&self, search: &dyn ToolSearch) -> Result<Arc<Tool>, String> {
         let name = self.name.as_str();
         let tools = search.tools();
         let named: Vec<&Arc<Tool>> = tools
@@ -110,9 +106,7 @@ impl NamedCall {
             }
         }
     }
-}
 
-impl NamedCall {
     /// Why the tool with this name is kept out of the catalog; `None` where it is not, or may not be
     /// told of.
     pub fn blocked(&self, pool: &Pool, may_tell: impl Fn(&ToolId) -> bool) -> Option<String> {
@@ -156,7 +150,9 @@ mod tests {
             name: name.into(),
             arguments: Arguments::new(),
         };
-        call.resolve(&listed_tools).map(|tool| tool.id.to_string())
+        let found = call.by_key(&listed_tools).ok_or(());
+        let found = found.or_else(|()| call.by_name(&listed_tools));
+        found.map(|tool| tool.id.to_string())
     }
 
     #[test]
