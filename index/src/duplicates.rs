@@ -5,10 +5,11 @@
 //! share is estimated from sixteen minima of hashes (Broder, "On the resemblance and containment of
 //! documents", 1997), so that a fingerprint takes 48 bytes and comparing two takes nanoseconds.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 use crate::document::{Field, field_text};
-use crate::text;
+use crate::text::{self, WordCache};
 use crate::tool::{Tool, ToolId};
 
 /// Minima in a fingerprint. Sixteen distinguish shares of four fifths and a half in 97 of 100
@@ -166,28 +167,31 @@ fn bare_name(id: &ToolId) -> String {
     rest.join(" ")
 }
 
-/// Hashes of the words of the description and of the parameters' names.
-fn features(tool: &Tool) -> BTreeSet<u64> {
+/// Hashes of the words of the description and of the parameters' names, repeats included.
+fn features(tool: &Tool) -> Vec<u64> {
+    let mut features = Vec::new();
     // The server's own description: what the owner says of one tool makes it no other one.
-    let described = text::terms(&tool.description)
-        .into_iter()
-        .map(|term| term.term);
+    text::for_each_term(&tool.description, |_, term| features.push(hashed(term)));
     let names = field_text(tool, Field::ParameterNames);
     // Marked, so that a parameter is not the same feature as a word of the description.
     let parameters = names
         .split_whitespace()
-        .map(|name| format!("parameter {}", text::name_key(name)));
-    described
-        .chain(parameters)
-        .map(|feature| hashed(&feature))
-        .collect()
+        .map(|name| hashed(&format!("parameter {}", text::name_key(name))));
+    features.extend(parameters);
+    features
 }
 
 fn hashed(feature: &str) -> u64 {
-    let mut low = [0; 8];
-    // Not std's hasher, whose values may change with the version of Rust.
-    low.copy_from_slice(&blake3::hash(feature.as_bytes()).as_bytes()[..8]);
-    u64::from_le_bytes(low)
+    thread_local! {
+        static HASHES: RefCell<WordCache<u64>> = RefCell::default();
+    }
+    let computed = || {
+        let mut low = [0; 8];
+        // Not std's hasher, whose values may change with the version of Rust.
+        low.copy_from_slice(&blake3::hash(feature.as_bytes()).as_bytes()[..8]);
+        u64::from_le_bytes(low)
+    };
+    HASHES.with_borrow_mut(|hashes| hashes.get(feature, computed, |hash| *hash))
 }
 
 /// The finalizer of SplitMix64 over a hash and a seed: each seed gives an independent order of the

@@ -2,6 +2,7 @@
 //!
 //! All fields of a tool are indexed into one `body`, in which an occurrence counts as often as its
 //! field's weight, so that term frequency and length are both weighted (BM25F with one length).
+//! `frequencies` says how a weighted frequency is stored.
 //! tantivy stores the postings. The scorer is our own (`bm25`), since tantivy's fixes k1 = 1.2 and
 //! rounds lengths to a byte.
 //!
@@ -9,15 +10,17 @@
 //! stamp of its settings, and rebuilt otherwise.
 
 mod bm25;
+mod frequencies;
 mod fuzzy;
 mod manifest;
 mod statistics;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use tantivy::directory::{Directory, RamDirectory};
 use tantivy::merge_policy::{LogMergePolicy, MergePolicy, NoMergePolicy};
@@ -28,6 +31,7 @@ use tantivy::tokenizer::{Token, TokenStream, Tokenizer, TokenizerManager, Whites
 use tantivy::{Index, IndexSettings, IndexWriter, ReloadPolicy, TantivyDocument};
 
 pub use bm25::{Added, LexicalSearcher, Origin, QueryTerms, Scored};
+pub use frequencies::Frequencies;
 pub use statistics::{CatalogStatistics, NearWord};
 
 use crate::document::{Field, Weights, field_text};
@@ -39,7 +43,7 @@ use crate::tool::Tool;
 pub const STEPS_PER_WEIGHT: f32 = 10.0;
 
 /// Must change whenever the layout below changes.
-const LAYOUT_VERSION: u32 = 1;
+const LAYOUT_VERSION: u32 = 2;
 
 /// Memory of the index writer before it writes a segment; 19,000 tools fit.
 const WRITER_MEMORY_BYTES: usize = 64 << 20;
@@ -101,34 +105,58 @@ pub struct Analysis {
 impl Analysis {
     /// Analyzes a tool.
     pub fn of(tool: &Tool, weights: &Weights) -> Self {
-        let mut analysis = Analysis::default();
+        let mut length = 0;
+        // Hashed first, as most words of a tool occur several times.
+        let mut terms: HashMap<String, u32, RandomState> = HashMap::default();
+        let mut name_words = DistinctWords::default();
+        let mut other_words = DistinctWords::default();
         for field in Field::ALL {
             let steps = steps(weights.of(field));
-            for term in text::terms(&field_text(tool, field)) {
-                analysis.length += u64::from(steps);
-                *analysis.terms.entry(term.term).or_default() += steps;
-                // Apart, since a misspelt word is looked for among the words of names first.
-                if field == Field::Name {
-                    &mut analysis.name_words
-                } else {
-                    &mut analysis.words
+            // Apart, since a misspelt word is looked for among the words of names first.
+            let words = match field {
+                Field::Name => &mut name_words,
+                _ => &mut other_words,
+            };
+            text::for_each_term(&field_text(tool, field), |word, term| {
+                length += u64::from(steps);
+                match terms.get_mut(term) {
+                    Some(known) => *known += steps,
+                    None => drop(terms.insert(term.to_owned(), steps)),
                 }
-                .push(term.word);
-            }
+                words.add(word);
+            });
         }
-        analysis.terms.retain(|_, count| *count > 0);
-        for words in [&mut analysis.name_words, &mut analysis.words] {
-            words.sort_unstable();
-            words.dedup();
+        terms.retain(|_, steps| *steps > 0);
+        Analysis {
+            terms: terms.into_iter().collect(),
+            length,
+            name_words: name_words.sorted(),
+            words: other_words.sorted(),
         }
-        analysis
+    }
+}
+
+#[derive(Default)]
+struct DistinctWords(HashSet<String, RandomState>);
+
+impl DistinctWords {
+    fn add(&mut self, word: &str) {
+        if !self.0.contains(word) {
+            self.0.insert(word.to_owned());
+        }
+    }
+
+    fn sorted(self) -> Vec<String> {
+        let mut words: Vec<String> = self.0.into_iter().collect();
+        words.sort_unstable();
+        words
     }
 }
 
 /// An analyzed tool. Analysis runs in parallel; one thread writes to the index.
 pub struct Entry {
     key: u64,
-    /// `term count` pairs, for [`WeightedTokenizer`].
+    /// Pairs of a term and a number of [`Frequencies`], for [`RepeatingTokenizer`].
     body: String,
     length: u64,
     name_words: String,
@@ -136,16 +164,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Analyzes a tool; `key` is its row in the store.
-    pub fn new(key: u64, tool: &Tool, weights: &Weights) -> Self {
-        Entry::of(key, &Analysis::of(tool, weights))
-    }
-
-    /// The entry of a tool that is analyzed already.
-    pub fn of(key: u64, analysis: &Analysis) -> Self {
+    /// The entry of a tool; `key` is its row in the store.
+    pub fn new(key: u64, analysis: &Analysis, frequencies: &Frequencies) -> Self {
         let mut body = String::new();
-        for (term, count) in &analysis.terms {
-            body.extend([term.as_str(), " ", &count.to_string(), " "]);
+        for (term, steps) in &analysis.terms {
+            let stored = frequencies.stored(*steps);
+            body.extend([term.as_str(), " ", &stored.to_string(), " "]);
         }
         Entry {
             key,
@@ -177,7 +201,7 @@ struct Fields {
     key: TantivyField,
     /// Weighted length in steps.
     length: TantivyField,
-    /// Weighted terms.
+    /// Terms, as often as [`Frequencies`] says.
     body: TantivyField,
     /// Words of the name as written, for fuzzy matching.
     name_words: TantivyField,
@@ -496,14 +520,14 @@ fn schema() -> (Schema, Fields) {
         key: schema.add_u64_field("key", INDEXED | FAST),
         // A column of its own, since tantivy rounds a field's length to a byte.
         length: schema.add_u64_field("length", FAST),
-        body: schema.add_text_field("body", text(WEIGHTED, IndexRecordOption::WithFreqs)),
+        body: schema.add_text_field("body", text(REPEATING, IndexRecordOption::WithFreqs)),
         name_words: schema.add_text_field("name_words", text(WORDS, IndexRecordOption::Basic)),
         words: schema.add_text_field("words", text(WORDS, IndexRecordOption::Basic)),
     };
     (schema.build(), fields)
 }
 
-const WEIGHTED: &str = "weighted";
+const REPEATING: &str = "repeating";
 const WORDS: &str = "words";
 
 fn with_tokenizers(mut index: Index) -> Index {
@@ -514,26 +538,26 @@ fn with_tokenizers(mut index: Index) -> Index {
 fn tokenizers() -> TokenizerManager {
     // The default ones too: tantivy looks them up for fields without text.
     let tokenizers = TokenizerManager::default();
-    tokenizers.register(WEIGHTED, WeightedTokenizer);
+    tokenizers.register(REPEATING, RepeatingTokenizer);
     tokenizers.register(WORDS, WhitespaceTokenizer::default());
     tokenizers
 }
 
 /// Reads `term count` pairs and emits each term `count` times.
 #[derive(Clone)]
-struct WeightedTokenizer;
+struct RepeatingTokenizer;
 
-struct WeightedTokens<'a> {
+struct RepeatedTokens<'a> {
     pairs: std::str::SplitWhitespace<'a>,
     token: Token,
     left: u32,
 }
 
-impl Tokenizer for WeightedTokenizer {
-    type TokenStream<'a> = WeightedTokens<'a>;
+impl Tokenizer for RepeatingTokenizer {
+    type TokenStream<'a> = RepeatedTokens<'a>;
 
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> WeightedTokens<'a> {
-        WeightedTokens {
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> RepeatedTokens<'a> {
+        RepeatedTokens {
             pairs: text.split_whitespace(),
             token: Token::default(),
             left: 0,
@@ -541,7 +565,7 @@ impl Tokenizer for WeightedTokenizer {
     }
 }
 
-impl TokenStream for WeightedTokens<'_> {
+impl TokenStream for RepeatedTokens<'_> {
     fn advance(&mut self) -> bool {
         // The same token again, which tantivy counts as a further occurrence.
         if self.left > 1 {

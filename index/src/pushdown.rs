@@ -20,7 +20,7 @@ use crate::embed::Embedder;
 use crate::error::Result;
 use crate::exact_names::{Names, name_keys};
 use crate::language::Language;
-use crate::lexical::{Analysis, Entry, LexicalIndex, LexicalSearcher};
+use crate::lexical::{Analysis, Entry, Frequencies, LexicalIndex, LexicalSearcher};
 use crate::query::{Filter, Query};
 use crate::ranker::features::Sample;
 use crate::search::{DenseLeg, Row, Searcher, ToolLanguages, Words, words};
@@ -241,7 +241,9 @@ impl Part {
     ) -> Result<Searcher> {
         let statistics = Arc::new(statistics);
         let entries = self.rows.iter().zip(&self.analyses);
-        let entries = entries.map(|(row, analysis)| Entry::of(row.stored.key, analysis));
+        let frequencies = Frequencies::new(&base.settings.lexical.weights);
+        let entries =
+            entries.map(|(row, analysis)| Entry::new(row.stored.key, analysis, &frequencies));
         let lexical = LexicalIndex::of_entries(entries)?.searcher_within(
             &words::ordinals(&self.rows),
             &base.settings.lexical,

@@ -14,8 +14,10 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use rayon::prelude::*;
@@ -43,6 +45,9 @@ const SCHEMA_VERSION: u32 = 1;
 
 /// How long a connection waits for another's short lock before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Tools that are prepared at once, while those before them are written.
+const CHUNK: usize = 512;
 
 // `vectors` has row ids: in a table without them, rows over about 1,000 bytes spill to a page each,
 // which takes five times the disk space and read time.
@@ -536,40 +541,43 @@ impl Store {
     /// [`Error::Store`].
     pub fn upsert(&self, tools: &[Tool]) -> Result<Vec<Upserted>> {
         let words = self.owner_words()?;
-        // What takes time is done in parallel; the database has one writer.
-        let definitions: Vec<Definition<'_>> = tools
-            .par_iter()
-            .map(Definition::new)
-            .collect::<Result<_>>()?;
-        let mut upserted = vec![Upserted::Unchanged; tools.len()];
-        let mut changed = Vec::new();
-        for (place, definition) in definitions.iter().enumerate() {
-            let known = self.key_and_hash(&definition.tool.id)?;
-            if known.is_none_or(|(_, known)| known != *definition.hash.as_bytes()) {
-                changed.push((place, known));
+        let known = tools.iter().map(|tool| self.key_and_hash(&tool.id));
+        let known: Vec<Option<Stored>> = known.collect::<Result<_>>()?;
+        let prepare = |(tools, known)| changes(tools, known, words.as_ref());
+        let mut chunks = tools.chunks(CHUNK).zip(known.chunks(CHUNK));
+        let mut upserted = Vec::with_capacity(tools.len());
+        // The database has one writer. The next tools are prepared meanwhile, in parallel.
+        thread::scope(|scope| {
+            let mut prepared = chunks.next().map(prepare).transpose()?;
+            while let Some(changes) = prepared {
+                let next = chunks
+                    .next()
+                    .map(|chunk| scope.spawn(move || prepare(chunk)));
+                for change in changes {
+                    upserted.push(self.apply(change)?);
+                }
+                let next =
+                    next.map(|next| next.join().unwrap_or_else(|panic| resume_unwind(panic)));
+                prepared = next.transpose()?;
             }
-        }
-        let texts: Vec<Vec<u8>> = changed
-            .par_iter()
-            .map(|(place, _)| checked_texts(&searched(&tools[*place], words.as_ref())))
-            .collect();
-        for ((place, known), texts) in changed.into_iter().zip(texts) {
-            upserted[place] = self.replace(known, &definitions[place], &texts)?;
-        }
-        Ok(upserted)
+            Ok(upserted)
+        })
     }
 
-    /// Writes a tool in place of the one with this key and hash.
-    fn replace(
-        &self,
-        known: Option<(u64, [u8; 32])>,
-        Definition { tool, json, hash }: &Definition<'_>,
-        texts: &[u8],
-    ) -> Result<Upserted> {
+    fn apply(&self, change: Change<'_>) -> Result<Upserted> {
+        let Change {
+            id,
+            known,
+            hash,
+            new: Some((texts, json)),
+        } = change
+        else {
+            return Ok(Upserted::Unchanged);
+        };
         if let Some((key, hash)) = &known {
             self.delete(*key, hash)?;
         }
-        let key = self.insert(&tool.id, hash.as_bytes(), texts, json)?;
+        let key = self.insert(id, hash.as_bytes(), &texts, &json)?;
         Ok(known.map_or(Upserted::Added(key), |(old, _)| Upserted::Changed(old, key)))
     }
 
@@ -787,7 +795,7 @@ impl Store {
         }
     }
 
-    fn key_and_hash(&self, id: &ToolId) -> Result<Option<(u64, [u8; 32])>> {
+    fn key_and_hash(&self, id: &ToolId) -> Result<Option<Stored>> {
         let mut statement = self.sql("SELECT key, hash FROM tools WHERE id = ?1")?;
         let found = statement
             .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -877,19 +885,43 @@ fn texts_version() -> String {
     format!("{TEMPLATE_VERSION} {TEXTS_FORMAT}")
 }
 
-/// A tool as it is written.
-struct Definition<'a> {
-    tool: &'a Tool,
-    json: String,
-    hash: blake3::Hash,
+/// The key and the hash of a stored tool.
+type Stored = (u64, [u8; 32]);
+
+/// What has to be written for these tools, in whose place others may be stored.
+fn changes<'a>(
+    tools: &'a [Tool],
+    known: &[Option<Stored>],
+    words: Option<&OwnerWords>,
+) -> Result<Vec<Change<'a>>> {
+    let pairs = tools.par_iter().zip(known);
+    pairs
+        .map(|(tool, known)| Change::of(tool, *known, words))
+        .collect()
 }
 
-impl<'a> Definition<'a> {
-    fn new(tool: &'a Tool) -> Result<Self> {
+/// What has to be written for a tool.
+struct Change<'a> {
+    id: &'a ToolId,
+    /// The tool that has its id now.
+    known: Option<Stored>,
+    hash: blake3::Hash,
+    /// The texts and the JSON of another tool than that; `None` where it is the same.
+    new: Option<(Vec<u8>, String)>,
+}
+
+impl<'a> Change<'a> {
+    fn of(tool: &'a Tool, known: Option<Stored>, words: Option<&OwnerWords>) -> Result<Self> {
         let json = serde_json::to_string(tool)
             .map_err(|e| Error::invalid_tool(tool.id.to_string(), e.to_string()))?;
         let hash = blake3::hash(json.as_bytes());
-        Ok(Definition { tool, json, hash })
+        let is_new = known.is_none_or(|(_, known)| known != *hash.as_bytes());
+        Ok(Change {
+            id: &tool.id,
+            known,
+            hash,
+            new: is_new.then(|| (checked_texts(&searched(tool, words)), json)),
+        })
     }
 }
 

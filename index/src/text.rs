@@ -51,20 +51,22 @@ pub struct Term {
 /// The scored terms of a text, in order, repeats included.
 pub fn terms(text: &str) -> Vec<Term> {
     let mut terms = Vec::new();
-    for_each_word(text, |word| match word {
-        Word::Plain(word) if is_stop_word(word) => {}
-        Word::Plain(word) => terms.push(Term {
+    for_each_term(text, |word, term| {
+        terms.push(Term {
             word: word.to_owned(),
-            term: stem(word),
-        }),
-        Word::Cjk(run) => cjk_terms(run, |gram| {
-            terms.push(Term {
-                word: gram.to_owned(),
-                term: gram.to_owned(),
-            })
-        }),
+            term: term.to_owned(),
+        })
     });
     terms
+}
+
+/// Calls `emit` with the word and the term of each of [`terms`]. It must not call [`stem`].
+pub fn for_each_term(text: &str, mut emit: impl FnMut(&str, &str)) {
+    for_each_word(text, |word| match word {
+        Word::Plain(word) if is_stop_word(word) => {}
+        Word::Plain(word) => with_stem(word, |stem| emit(word, stem)),
+        Word::Cjk(run) => cjk_terms(run, |gram| emit(gram, gram)),
+    });
 }
 
 /// The words of a text as written, lowercased, without stop-list and stemming.
@@ -145,11 +147,15 @@ pub fn is_stop_word(word: &str) -> bool {
 
 /// The stem of a lowercase word.
 pub fn stem(word: &str) -> String {
+    with_stem(word, str::to_owned)
+}
+
+fn with_stem<T>(word: &str, read: impl FnOnce(&str) -> T) -> T {
     thread_local! {
         static STEMS: RefCell<WordCache<String>> = RefCell::default();
     }
     let computed = || Stemmer::create(Algorithm::English).stem(word).into_owned();
-    STEMS.with_borrow_mut(|stems| stems.get(word, computed, String::clone))
+    STEMS.with_borrow_mut(|stems| stems.get(word, computed, |stem| read(stem)))
 }
 
 /// What was computed for words, since few words make up most of a text.
@@ -266,8 +272,9 @@ fn split(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)) {
     let mut chars = chars.peekable();
     while let Some(c) = chars.next() {
         let kind_now = kind(c);
-        let continues = previous.is_some_and(|p| kind(p) == kind_now)
-            && !starts_word(previous, c, chars.peek().copied());
+        let continues = previous.is_some_and(|(previous, its_kind)| {
+            its_kind == kind_now && !is_hump(previous, c, chars.peek().copied())
+        });
         if !continues {
             flush(&mut word, &mut run, &mut emit);
             length = 0;
@@ -281,7 +288,7 @@ fn split(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)) {
             Kind::Letter | Kind::Digit => word.extend(c.to_lowercase()),
             _ => {}
         }
-        previous = Some(c);
+        previous = Some((c, kind_now));
     }
     flush(&mut word, &mut run, &mut emit);
 }
@@ -306,6 +313,11 @@ fn starts_word(previous: Option<char>, c: char, next: Option<char>) -> bool {
     if kind(previous) != kind(c) && matches!(kind(c), Kind::Letter | Kind::Digit) {
         return matches!(kind(previous), Kind::Letter | Kind::Digit);
     }
+    is_hump(previous, c, next)
+}
+
+/// True for the capital letter of a hump.
+fn is_hump(previous: char, c: char, next: Option<char>) -> bool {
     c.is_uppercase()
         && (previous.is_lowercase()
             || (previous.is_uppercase() && next.is_some_and(char::is_lowercase)))

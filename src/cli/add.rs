@@ -1,5 +1,6 @@
 //! `toolscout add`: registers tools.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -19,7 +20,7 @@ use crate::models::Patience;
 /// Most bad items that are listed one by one.
 const MAX_LISTED: usize = 50;
 /// Tools stored between two checks for Ctrl-C.
-const STORE_BATCH: usize = 200;
+const STORE_BATCH: usize = 4096;
 
 /// Adds tools from files, folders, URLs or stdin. A tool with the id of an existing one replaces
 /// it. The format is detected: OpenAI (chat, Responses, namespaces), Anthropic, MCP tools/list,
@@ -91,9 +92,13 @@ impl Args {
         let catalog = self.write.open(context)?;
         let mut writer = catalog.writer()?;
         let changes = upsert(&mut writer, &batch.tools, &interrupt)?;
-        // Parsed tools take five times the memory of their text, and the commit needs that room.
-        batch.tools = Vec::new();
-        allocator::release_freed();
+        // Parsed tools take five times the memory of their text, and the commit needs that room. Freeing
+        // it takes as long as writing to the disk.
+        let tools = std::mem::take(&mut batch.tools);
+        thread::spawn(move || {
+            drop(tools);
+            allocator::release_freed();
+        });
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
         AddReport {

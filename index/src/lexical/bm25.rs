@@ -11,7 +11,9 @@ use tantivy::postings::BlockSegmentPostings;
 use tantivy::schema::{Field as TantivyField, IndexRecordOption, Term as TantivyTerm};
 use tantivy::{InvertedIndexReader, SegmentReader};
 
-use super::{CatalogStatistics, Fields, LexicalSettings, NearWord, STEPS_PER_WEIGHT, fuzzy};
+use super::{
+    CatalogStatistics, Fields, Frequencies, LexicalSettings, NearWord, STEPS_PER_WEIGHT, fuzzy,
+};
 use crate::everyday::Phrase;
 use crate::hit::FuzzyEdit;
 use crate::owner_words::FoundSynonyms;
@@ -41,6 +43,7 @@ pub(super) const MAX_TERMS_TO_CORRECT: usize = 12;
 pub struct LexicalSearcher {
     segments: Vec<Segment>,
     fields: Fields,
+    frequencies: Frequencies,
     k1: f32,
     /// k1 times the length normalisation, by tool.
     norms: Vec<f32>,
@@ -176,6 +179,7 @@ impl LexicalSearcher {
             norms: norms(&lengths, settings, whole.as_deref()),
             segments,
             fields,
+            frequencies: Frequencies::new(&settings.weights),
             k1: settings.k1,
             rarities: OnceLock::new(),
             whole,
@@ -188,6 +192,7 @@ impl LexicalSearcher {
         LexicalSearcher {
             segments: Vec::new(),
             fields: super::schema().1,
+            frequencies: Frequencies::new(&settings.weights),
             k1: settings.k1,
             norms: Vec::new(),
             rarities: OnceLock::new(),
@@ -503,9 +508,9 @@ impl LexicalSearcher {
         for segment in &self.segments {
             segment.for_each_block(self.fields.body, term, |block| {
                 let documents = block.docs().iter().zip(block.freqs());
-                let tools = documents.map(|(&document, &steps)| {
+                let tools = documents.map(|(&document, &stored)| {
                     let tool = segment.ordinals[document as usize];
-                    (tool, steps as f32 / STEPS_PER_WEIGHT)
+                    (tool, self.frequencies.read(stored))
                 });
                 if segment.has_deletes {
                     postings.extend(tools.filter(|(tool, _)| *tool != DEAD));

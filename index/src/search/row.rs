@@ -7,6 +7,9 @@ use crate::ranker::ToolProfile;
 use crate::store::StoredTool;
 use crate::tool::{Tool, ToolId};
 
+/// Bytes of a text that are asked at once whether they are ASCII.
+const ASCII_PART: usize = 64;
+
 /// A tool as it was stored; parsed and profiled on first use.
 pub(crate) struct Row {
     pub(crate) stored: StoredTool,
@@ -106,5 +109,15 @@ fn language(tool: &Tool) -> Language {
 
 /// True for a text with letters such as "é" and "查", and not only with dashes and quotation marks.
 fn has_letters_beyond_ascii(text: &str) -> bool {
-    !text.is_ascii() && text.chars().any(|c| !c.is_ascii() && c.is_alphabetic())
+    // Parts of ASCII are recognised many bytes at a time, and asked of every tool when a catalog is opened.
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (part, after) = rest.split_at(rest.ceil_char_boundary(ASCII_PART));
+        let is_letter = |c: char| !c.is_ascii() && c.is_alphabetic();
+        if !part.is_ascii() && part.chars().any(is_letter) {
+            return true;
+        }
+        rest = after;
+    }
+    false
 }

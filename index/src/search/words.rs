@@ -10,7 +10,8 @@ use super::{Row, Searcher};
 use crate::document::Weights;
 use crate::error::Result;
 use crate::lexical::{
-    CatalogStatistics, Entry, LexicalIndex, LexicalSearcher, LexicalSettings, LexicalWriter,
+    Analysis, CatalogStatistics, Entry, Frequencies, LexicalIndex, LexicalSearcher,
+    LexicalSettings, LexicalWriter,
 };
 
 /// Rows analyzed at once, in parallel; only these are in memory twice.
@@ -124,12 +125,10 @@ pub(crate) fn add(
 
 /// Analyzes tools in parallel.
 fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
+    let frequencies = Frequencies::new(weights);
     let analyzed = rows.par_iter().filter_map(|row| {
-        Some(Entry::new(
-            row.stored.key,
-            &row.stored.parse().ok()?,
-            weights,
-        ))
+        let analysis = Analysis::of(&row.stored.parse().ok()?, weights);
+        Some(Entry::new(row.stored.key, &analysis, &frequencies))
     });
     analyzed.collect()
 }
