@@ -42,7 +42,7 @@ use crate::tool::Tool;
 /// Weights are indexed in steps of a tenth: term frequencies in postings are whole numbers.
 pub const STEPS_PER_WEIGHT: f32 = 10.0;
 
-/// Must change whenever the layout below changes.
+/// Must change whenever the layout below changes, or the numbers of [`Frequencies`].
 const LAYOUT_VERSION: u32 = 2;
 
 /// Memory of the index writer before it writes a segment; 19,000 tools fit.
@@ -543,7 +543,7 @@ fn tokenizers() -> TokenizerManager {
     tokenizers
 }
 
-/// Reads `term count` pairs and emits each term `count` times.
+/// Reads pairs of a term and a number, and emits each term so many times.
 #[derive(Clone)]
 struct RepeatingTokenizer;
 

@@ -14,10 +14,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::{Deref, Range};
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use rayon::prelude::*;
@@ -546,22 +544,22 @@ impl Store {
         let prepare = |(tools, known)| changes(tools, known, words.as_ref());
         let mut chunks = tools.chunks(CHUNK).zip(known.chunks(CHUNK));
         let mut upserted = Vec::with_capacity(tools.len());
-        // The database has one writer. The next tools are prepared meanwhile, in parallel.
-        thread::scope(|scope| {
-            let mut prepared = chunks.next().map(prepare).transpose()?;
-            while let Some(changes) = prepared {
-                let next = chunks
-                    .next()
-                    .map(|chunk| scope.spawn(move || prepare(chunk)));
+        let mut prepared = chunks.next().map(prepare).transpose()?;
+        while let Some(changes) = prepared {
+            let (chunk, mut next) = (chunks.next(), None);
+            // The database has one writer. The next tools are prepared meanwhile, in parallel.
+            rayon::in_place_scope(|scope| {
+                if chunk.is_some() {
+                    scope.spawn(|_| next = chunk.map(prepare));
+                }
                 for change in changes {
                     upserted.push(self.apply(change)?);
                 }
-                let next =
-                    next.map(|next| next.join().unwrap_or_else(|panic| resume_unwind(panic)));
-                prepared = next.transpose()?;
-            }
-            Ok(upserted)
-        })
+                Ok(())
+            })?;
+            prepared = next.transpose()?;
+        }
+        Ok(upserted)
     }
 
     fn apply(&self, change: Change<'_>) -> Result<Upserted> {
@@ -574,8 +572,8 @@ impl Store {
         else {
             return Ok(Upserted::Unchanged);
         };
-        if let Some((key, hash)) = &known {
-            self.delete(*key, hash)?;
+        if let Some((key, old_hash)) = &known {
+            self.delete(*key, old_hash)?;
         }
         let key = self.insert(id, hash.as_bytes(), &texts, &json)?;
         Ok(known.map_or(Upserted::Added(key), |(old, _)| Upserted::Changed(old, key)))

@@ -35,7 +35,7 @@ const LONGEST_STOP_WORD: usize = 6;
 /// is longer.
 const MAX_WORD_CHARS: usize = 64;
 
-/// Words of a cache, about half a MB. Each thread has one, and servers have dozens of threads, so a
+/// Words of a cache, about half a MB. Each thread has some, and servers have dozens of threads, so a
 /// larger one would add up.
 const CACHED_WORDS: usize = 1 << 12;
 
@@ -60,7 +60,7 @@ pub fn terms(text: &str) -> Vec<Term> {
     terms
 }
 
-/// Calls `emit` with the word and the term of each of [`terms`]. It must not call [`stem`].
+/// Calls `emit` with the word and the term of each of [`terms`]. It must not analyse a text itself.
 pub fn for_each_term(text: &str, mut emit: impl FnMut(&str, &str)) {
     for_each_word(text, |word| match word {
         Word::Plain(word) if is_stop_word(word) => {}

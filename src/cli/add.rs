@@ -92,13 +92,14 @@ impl Args {
         let catalog = self.write.open(context)?;
         let mut writer = catalog.writer()?;
         let changes = upsert(&mut writer, &batch.tools, &interrupt)?;
-        // Parsed tools take five times the memory of their text, and the commit needs that room. Freeing
-        // it takes as long as writing to the disk.
+        // Parsed tools take five times the memory of their text, and the commit needs that room. They
+        // are freed beside the writes to the disk; without a thread for it, here.
         let tools = std::mem::take(&mut batch.tools);
-        thread::spawn(move || {
+        let free = move || {
             drop(tools);
             allocator::release_freed();
-        });
+        };
+        let _ = thread::Builder::new().spawn(free);
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
         AddReport {

@@ -52,7 +52,8 @@ fn in_weights(steps: u32) -> f32 {
 }
 
 /// The numbers from 0 to [`LIMIT`], each once: first the sums of one of these weights, then those of two,
-/// and so on, and at last those that are no sum.
+/// and so on, and at last those that are no sum. Indexes hold these places: another order is another
+/// layout.
 fn sums_of(weights: &[u32]) -> Vec<u32> {
     let mut sums = vec![0u32];
     let mut is_known = vec![false; LIMIT as usize + 1];

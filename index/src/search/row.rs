@@ -109,7 +109,7 @@ fn language(tool: &Tool) -> Language {
 
 /// True for a text with letters such as "é" and "查", and not only with dashes and quotation marks.
 fn has_letters_beyond_ascii(text: &str) -> bool {
-    // Parts of ASCII are recognised many bytes at a time, and asked of every tool when a catalog is opened.
+    // ASCII is recognised many bytes at a time, and every tool is asked when a catalog is opened.
     let mut rest = text;
     while !rest.is_empty() {
         let (part, after) = rest.split_at(rest.ceil_char_boundary(ASCII_PART));
