@@ -1015,7 +1015,7 @@ impl Writer {
             else {
                 continue;
             };
-            Graph::build(&leg.vectors).save(
+            Graph::build(leg.vectors.get()).save(
                 &graph_dir(&self.catalog.shared.dir, model),
                 leg.embedder.id(),
             )?;

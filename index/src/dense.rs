@@ -89,11 +89,13 @@ impl Vectors {
 
     /// Bytes in memory.
     pub fn memory_bytes(&self) -> usize {
-        self.leads.len()
-            + self.rests.len()
-            + size_of::<f32>() * self.scales.len()
-            + size_of::<TextHash>() * self.hashes.len()
-            + size_of::<u32>() * self.starts.len()
+        Vectors::bytes_of(self.tools(), self.len(), self.dimensions)
+    }
+
+    /// Bytes in memory of so many vectors of so many tools.
+    pub fn bytes_of(tools: usize, vectors: usize, dimensions: usize) -> usize {
+        let of_vector = dimensions + size_of::<f32>() + size_of::<TextHash>();
+        vectors * of_vector + (tools + 1) * size_of::<u32>()
     }
 
     /// Adds a view of the tool under construction.

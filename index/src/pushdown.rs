@@ -302,15 +302,10 @@ fn sample(is_chosen: Vec<bool>, tools: u64) -> Option<Sample> {
 }
 
 fn leg_without_vectors(embedder: &Arc<dyn Embedder>) -> DenseLeg {
-    DenseLeg {
-        vectors: Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions()),
-        embedder: Arc::clone(embedder),
-        graph: None,
-        pending: 0,
-        damaged: 0,
-        unsaved: 0,
-        is_elsewhere: false,
-    }
+    DenseLeg::new(
+        embedder,
+        Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions()),
+    )
 }
 
 #[cfg(test)]

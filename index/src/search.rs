@@ -13,6 +13,7 @@ mod deadline;
 mod explain;
 mod hits;
 mod languages;
+mod leg_vectors;
 mod legs;
 mod needs;
 mod no_match;
@@ -52,6 +53,7 @@ use crate::variant::{InstantLeg, Parts, Variant};
 pub(crate) use curation::Boosted;
 use deadline::Deadline;
 pub(crate) use languages::ToolLanguages;
+pub(crate) use leg_vectors::{LegVectors, SavedVectors};
 pub(crate) use legs::DenseLeg;
 pub use probe::{Probe, ProbeTerm, ProbeVector, TextTerms};
 use request::{QueryVectors, RequestTexts};
@@ -645,7 +647,9 @@ impl Searcher {
                 .filter(|request| self.scores_any(leg, request.language, parts))
                 .map(|request| self.texts_for(leg, request, parts).len())
                 .sum();
-            work.compared_bytes += leg.vectors.rough_bytes() * texts;
+            if texts > 0 {
+                work.compared_bytes += leg.vectors.get().rough_bytes() * texts;
+            }
             // An instant leg embeds in microseconds, which the model leaves out.
             work.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
         }

@@ -13,13 +13,15 @@ use crate::cost::CostModel;
 use crate::dense::{Graph, RowsByText, TextHash, VectorFile, Vectors};
 use crate::document::{self, View};
 use crate::duplicates::{Duplicates, Fingerprint};
-use crate::embed::Embedder;
+use crate::embed::{Embedder, Languages};
 use crate::error::{Error, Result};
 use crate::exact_names::Names;
 use crate::lexical::LexicalSearcher;
 use crate::owner_words::WordIndex;
 use crate::ranker::{self, Ranker};
-use crate::search::{DenseLeg, OwnRanker, Row, Searcher, ToolLanguages, Words, words};
+use crate::search::{
+    DenseLeg, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, words,
+};
 use crate::settings::{Options, Settings};
 use crate::store::{Followed, Store, StoredTool, Version, text_hash, tool_file};
 use crate::tool::ToolId;
@@ -151,6 +153,9 @@ impl Loaded {
             .zip(files)
             .enumerate()
             .map(|(number, (embedder, file))| {
+                if previous.is_none() && is_for_other_languages(embedder.as_ref()) {
+                    return leg_for_other_languages(dir, embedder, &rows, &languages);
+                }
                 let previous = previous
                     .and_then(|previous| previous.legs.get(number))
                     // The catalog may have got other embedders since.
@@ -215,7 +220,7 @@ impl Loaded {
     pub(crate) fn pending_texts(&self) -> Vec<(PendingTexts, Arc<dyn Embedder>)> {
         let slow = self.legs.iter().filter(|leg| !leg.embedder.is_instant());
         let texts_of = |leg: &DenseLeg| {
-            let embedded: HashSet<TextHash> = leg.vectors.hashes().iter().copied().collect();
+            let embedded: HashSet<TextHash> = leg.vectors.get().hashes().iter().copied().collect();
             pending_texts(&self.rows, leg.embedder.views(), &embedded)
         };
         slow.map(|leg| (texts_of(leg), Arc::clone(&leg.embedder)))
@@ -244,7 +249,7 @@ impl Loaded {
         }
         for leg in self.legs.iter_mut().filter(|leg| leg.has_unsaved_vectors()) {
             let path = vector_file_path(dir, leg.embedder.as_ref());
-            if leg.vectors.save(&path, leg.embedder.id()).is_ok() {
+            if leg.vectors.get().save(&path, leg.embedder.id()).is_ok() {
                 leg.unsaved = 0;
             }
         }
@@ -546,14 +551,79 @@ enum Known<'a> {
     Nothing,
 }
 
-/// Reads the files of these embedders' vectors at the same time.
+/// Reads the files of these embedders' vectors at the same time, apart from those that
+/// [`leg_for_other_languages`] reads.
 fn vector_files(dir: &Path, embedders: &[Arc<dyn Embedder>]) -> Vec<Option<VectorFile>> {
-    let load = |embedder: &Arc<dyn Embedder>| {
-        let path = vector_file_path(dir, embedder.as_ref());
-        let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
-        VectorFile::load(&path, embedder.id(), dimensions, leading).ok()
+    let load = |embedder: &Arc<dyn Embedder>| match is_for_other_languages(embedder.as_ref()) {
+        true => None,
+        false => vector_file(&vector_file_path(dir, embedder.as_ref()), embedder.as_ref()),
     };
     embedders.par_iter().map(load).collect()
+}
+
+fn vector_file(path: &Path, embedder: &dyn Embedder) -> Option<VectorFile> {
+    let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
+    VectorFile::load(path, embedder.id(), dimensions, leading).ok()
+}
+
+fn is_for_other_languages(embedder: &dyn Embedder) -> bool {
+    embedder.is_instant() && embedder.languages() == Languages::OtherThanEnglish
+}
+
+/// The leg of such an embedder. Requests in English over English tools do without it, so that its
+/// vectors then stay in their file until another request comes.
+fn leg_for_other_languages(
+    dir: &Path,
+    embedder: &Arc<dyn Embedder>,
+    rows: &[Arc<Row>],
+    languages: &ToolLanguages,
+) -> Result<DenseLeg> {
+    let path = vector_file_path(dir, embedder.as_ref());
+    let count = || {
+        let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
+        let texts = rows
+            .iter()
+            .flat_map(|row| row.stored.embedded_texts(embedder.views()));
+        VectorFile::count_of_same(&path, embedder.id(), dimensions, leading, texts).ok()
+    };
+    match languages.are_english().then(count).flatten() {
+        Some(len) => {
+            let saved = SavedVectors {
+                embedder: Arc::clone(embedder),
+                rows: rows.to_vec(),
+                len,
+                path,
+            };
+            Ok(DenseLeg::new(embedder, saved))
+        }
+        None => {
+            let (vectors, unsaved) = vectors_of_file(&path, embedder.as_ref(), rows)?;
+            Ok(DenseLeg {
+                unsaved,
+                ..DenseLeg::new(embedder, vectors)
+            })
+        }
+    }
+}
+
+/// The vectors of these rows by an instant embedder, from a file as far as it has them. The others
+/// are computed; gives their number too.
+pub(crate) fn vectors_of_file(
+    path: &Path,
+    embedder: &dyn Embedder,
+    rows: &[Arc<Row>],
+) -> Result<(Vectors, usize)> {
+    let texts_of_rows = rows
+        .iter()
+        .map(|row| row.stored.embedded_texts(embedder.views()));
+    let known = match vector_file(path, embedder) {
+        Some(file) => match file.into_vectors_of(texts_of_rows) {
+            Ok(vectors) => return Ok((vectors, 0)),
+            Err(file) => Known::Saved(*file),
+        },
+        None => Known::Nothing,
+    };
+    instant_vectors(embedder, rows, &known)
 }
 
 fn leg(
@@ -622,13 +692,8 @@ fn leg_without_graph(
         .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
         .count();
     DenseLeg {
-        embedder: Arc::clone(embedder),
-        vectors,
-        graph: None,
         pending,
-        damaged: 0,
-        unsaved: 0,
-        is_elsewhere: false,
+        ..DenseLeg::new(embedder, vectors)
     }
 }
 
@@ -640,7 +705,20 @@ fn instant_leg(
     rows: &[Arc<Row>],
     known: &Known<'_>,
 ) -> Result<DenseLeg> {
-    let lookup = Lookup::new(embedder.as_ref(), known);
+    let (vectors, unsaved) = instant_vectors(embedder.as_ref(), rows, known)?;
+    Ok(DenseLeg {
+        unsaved,
+        ..DenseLeg::new(embedder, vectors)
+    })
+}
+
+/// The vectors of [`instant_leg`], and how many of them are not in the file.
+fn instant_vectors(
+    embedder: &dyn Embedder,
+    rows: &[Arc<Row>],
+    known: &Known<'_>,
+) -> Result<(Vectors, usize)> {
+    let lookup = Lookup::new(embedder, known);
     let mut vectors = lookup.empty();
     let mut unsaved = lookup.unsaved();
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
@@ -650,7 +728,7 @@ fn instant_leg(
             .filter(|(position, row)| !lookup.has(*position, row))
             .map(|(_, row)| row)
             .collect();
-        let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
+        let mut computed = compute(embedder, &missing)?.into_iter();
         for (position, row) in (first..).zip(chunk) {
             if lookup.has(position, row) {
                 lookup.push_onto(&mut vectors, position, row);
@@ -664,15 +742,7 @@ fn instant_leg(
             vectors.end_tool();
         }
     }
-    Ok(DenseLeg {
-        embedder: Arc::clone(embedder),
-        vectors,
-        graph: None,
-        pending: 0,
-        damaged: 0,
-        unsaved,
-        is_elsewhere: false,
-    })
+    Ok((vectors, unsaved))
 }
 
 /// The leg of rows that are some of a catalog's: an instant embedder embeds them, and a slow one has
@@ -718,7 +788,7 @@ impl<'a> Lookup<'a> {
     /// No vectors yet, with room for those of the previous snapshot.
     fn empty(&self) -> Vectors {
         match self.previous {
-            Some((leg, _)) => Vectors::with_capacity_of(&leg.vectors),
+            Some((leg, _)) => Vectors::with_capacity_of(leg.vectors.get()),
             None => Vectors::with_leading(
                 self.embedder.dimensions(),
                 self.embedder.leading_dimensions(),
@@ -736,7 +806,7 @@ impl<'a> Lookup<'a> {
         if let Some((leg, positions)) = self.previous {
             let wanted = row.stored.embedded_texts(self.embedder.views()).count();
             return positions[position]
-                .is_some_and(|previous| leg.vectors.rows_of(previous).len() == wanted);
+                .is_some_and(|previous| leg.vectors.get().rows_of(previous).len() == wanted);
         }
         let Some((_, by_text)) = &self.saved else {
             return false;
@@ -750,7 +820,7 @@ impl<'a> Lookup<'a> {
         if let Some((leg, positions)) = self.previous
             && let Some(previous) = positions[position]
         {
-            return vectors.push_tool(&leg.vectors, previous);
+            return vectors.push_tool(leg.vectors.get(), previous);
         }
         if let Some((file, by_text)) = &self.saved {
             for text in row.stored.embedded_texts(self.embedder.views()) {

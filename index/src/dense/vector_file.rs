@@ -22,7 +22,7 @@ use std::hash::BuildHasherDefault;
 use std::path::Path;
 
 use super::{TextHash, Vectors};
-use crate::checked_file::Kind;
+use crate::checked_file::{CheckedFile, Kind};
 use crate::error::{Error, Result};
 use crate::text::TermHasher;
 
@@ -59,6 +59,29 @@ impl VectorFile {
         // Read and not mapped: the checksum covers every byte anyway, and a mapped file can change.
         read(path, embedder, &mut vectors).map_err(|reason| derived(path, reason))?;
         Ok(VectorFile { vectors })
+    }
+
+    /// Number of vectors of a file that has exactly those of tools with these texts, in this order.
+    /// Its vectors are not read, so they may be damaged.
+    ///
+    /// # Errors
+    /// Why it has others, or cannot be used.
+    pub fn count_of_same(
+        path: &Path,
+        embedder: &str,
+        dimensions: usize,
+        leading: usize,
+        mut texts: impl Iterator<Item = TextHash>,
+    ) -> Result<usize, String> {
+        let vectors = Vectors::with_leading(dimensions, leading);
+        let (mut file, rows) = open(path, embedder, &vectors)?;
+        let hashes = file.next(rows * size_of::<TextHash>())?;
+        let mut saved = hashes.as_chunks().0.iter();
+        let is_same = saved.all(|hash| texts.next().as_ref() == Some(hash));
+        if !is_same || texts.next().is_some() {
+            return Err("it has vectors of other texts".to_owned());
+        }
+        Ok(rows)
     }
 
     /// Number of vectors.
@@ -162,9 +185,9 @@ impl Vectors {
     }
 }
 
-/// Reads a file into vectors without tools, or says why it cannot be used.
-fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), String> {
-    let (mut file, numbers) = KIND.open(path, embedder)?;
+/// Opens a file of vectors like these and gives its number of rows, or says why it cannot be used.
+fn open(path: &Path, embedder: &str, vectors: &Vectors) -> Result<(CheckedFile, usize), String> {
+    let (file, numbers) = KIND.open(path, embedder)?;
     let [dimensions, leading, rows] = numbers.map(|number: u32| number as usize);
     if (dimensions, leading) != (vectors.dimensions, vectors.leading) {
         return Err(format!(
@@ -178,10 +201,16 @@ fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), String
         format_args!("{rows} rows"),
         rows as u128 * (ROW_HEAD + dimensions) as u128,
     )?;
+    Ok((file, rows))
+}
+
+/// Reads a file into vectors without tools, or says why it cannot be used.
+fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), String> {
+    let (mut file, rows) = open(path, embedder, vectors)?;
     let hashes = file.next(rows * size_of::<TextHash>())?;
     let scales = file.next(rows * size_of::<f32>())?;
-    let leads = file.next(rows * leading)?;
-    let rests = file.next(rows * (dimensions - leading))?;
+    let leads = file.next(rows * vectors.leading)?;
+    let rests = file.next(rows * (vectors.dimensions - vectors.leading))?;
     if !file.is_intact() {
         return Err(format!(
             "it is damaged or of another embedder than {embedder}"

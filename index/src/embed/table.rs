@@ -20,6 +20,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use toolscout_encoder::{Vocabulary, to_unit_length};
@@ -59,8 +60,9 @@ pub struct StaticTable {
     vocabulary: Vocabulary,
     /// The scale of each row, by token.
     scales: Vec<f32>,
-    /// The length of each row of codes, as a vector.
-    lengths: Vec<f32>,
+    /// The bits of the length of each row of codes, as a vector; 0 until it is asked for, since a
+    /// process that searches once needs a hundredth of them.
+    lengths: Vec<AtomicU32>,
     // The bundled table is read where it lies in the program and not copied.
     bytes: Cow<'static, [u8]>,
     /// Offset of the codes.
@@ -105,9 +107,8 @@ impl StaticTable {
             .iter()
             .map(|scale| f32::from_le_bytes(*scale));
         let scales = scales.collect();
-        let lengths = bytes[codes..]
-            .chunks_exact(header.dimensions)
-            .map(length)
+        let lengths = std::iter::repeat_with(AtomicU32::default)
+            .take(header.tokens)
             .collect();
         Ok(StaticTable {
             id: header.id,
@@ -158,7 +159,7 @@ impl StaticTable {
 
     /// The weight of a token in a text: the length of its row. Frequent tokens have short rows.
     pub fn weight(&self, token: u32) -> f32 {
-        self.scales[token as usize] * self.lengths[token as usize]
+        self.scales[token as usize] * self.length(token)
     }
 
     /// The cosine of each of the others with each of these tokens; negative ones are 0. `emit` gets the
@@ -174,23 +175,38 @@ impl StaticTable {
             .map(|&token| codes(token).map(i16::from).collect())
             .collect();
         let mut rows = Vec::with_capacity(ROWS_PER_COPY * self.dimensions);
+        let mut lengths = Vec::with_capacity(ROWS_PER_COPY);
         for (number, others) in others.chunks(ROWS_PER_COPY).enumerate() {
             // Copied to consecutive memory, so that a token is multiplied with several rows at a time.
             rows.clear();
             others.iter().for_each(|&other| rows.extend(codes(other)));
+            lengths.clear();
+            lengths.extend(others.iter().map(|&other| self.length(other)));
             for (place, (query, &token)) in queries.iter().zip(tokens).enumerate() {
                 let mut products = [0; ROWS_PER_COPY];
                 let products = &mut products[..others.len()];
                 add_dots(&rows, query, products);
-                let of_token = self.lengths[token as usize];
-                for (offset, (&product, &other)) in products.iter().zip(others).enumerate() {
+                let of_token = self.length(token);
+                for (offset, (&product, &length)) in products.iter().zip(&lengths).enumerate() {
                     // A row of whole numbers has length 0 or at least 1, so this only keeps zeros
                     // from dividing.
-                    let lengths = (of_token * self.lengths[other as usize]).max(1.0);
-                    let cosine = (product as f32 / lengths).max(0.0);
+                    let cosine = (product as f32 / (of_token * length).max(1.0)).max(0.0);
                     emit(number * ROWS_PER_COPY + offset, place, cosine);
                 }
             }
+        }
+    }
+
+    /// The length of a row of codes.
+    fn length(&self, token: u32) -> f32 {
+        let known = &self.lengths[token as usize];
+        match known.load(Ordering::Relaxed) {
+            0 => {
+                let length = length(self.row(token as usize));
+                known.store(length.to_bits(), Ordering::Relaxed);
+                length
+            }
+            bits => f32::from_bits(bits),
         }
     }
 
@@ -283,7 +299,6 @@ impl Header {
     }
 }
 
-/// The length of a row of codes.
 fn length(row: &[u8]) -> f32 {
     let squares = row
         .iter()

@@ -30,6 +30,13 @@ impl ToolLanguages {
         ToolLanguages { by_tool, present }
     }
 
+    /// True if every tool is in English.
+    pub(crate) fn are_english(&self) -> bool {
+        self.present
+            .iter()
+            .all(|language| *language == Language::English)
+    }
+
     /// The same for some tools of a catalog that has these languages.
     pub(crate) fn within(rows: &[Arc<Row>], present: &[Language]) -> Self {
         let mut languages = ToolLanguages::of(rows);

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::dense::{ALL_VIEWS, Graph, Vectors};
+use super::LegVectors;
+use crate::dense::{ALL_VIEWS, Graph};
 use crate::embed::Embedder;
 use crate::fuse;
 use crate::variant::Parts;
@@ -10,7 +11,7 @@ use crate::variant::Parts;
 /// One embedder's vectors.
 pub(crate) struct DenseLeg {
     pub(crate) embedder: Arc<dyn Embedder>,
-    pub(crate) vectors: Vectors,
+    pub(crate) vectors: LegVectors,
     pub(crate) graph: Option<Graph>,
     /// Tools without all of their vectors.
     pub(crate) pending: usize,
@@ -64,6 +65,19 @@ pub(super) struct LegScores {
 }
 
 impl DenseLeg {
+    /// A leg that has every vector of its tools, in its file too, and no graph.
+    pub(crate) fn new(embedder: &Arc<dyn Embedder>, vectors: impl Into<LegVectors>) -> Self {
+        DenseLeg {
+            embedder: Arc::clone(embedder),
+            vectors: vectors.into(),
+            graph: None,
+            pending: 0,
+            damaged: 0,
+            unsaved: 0,
+            is_elsewhere: false,
+        }
+    }
+
     /// Scores every tool for each of these vectors.
     ///
     /// A filtered search scans even where there is a graph: the graph returns the nearest of all
@@ -79,11 +93,11 @@ impl DenseLeg {
         let views = if parts.views { ALL_VIEWS } else { 1 };
         let (scores, is_rough) = match &self.graph {
             Some(graph) if parts.views && allowed.is_none() => {
-                (self.vectors.scores_by(graph, queries), false)
+                (self.vectors.get().scores_by(graph, queries), false)
             }
             _ => (
-                self.vectors.rough_scores(queries, views),
-                self.vectors.is_rough(),
+                self.vectors.get().rough_scores(queries, views),
+                self.vectors.get().is_rough(),
             ),
         };
         LegScan {
@@ -113,6 +127,7 @@ impl LegScan<'_> {
     pub(super) fn refine(&mut self, tools: &[usize]) {
         self.leg
             .vectors
+            .get()
             .refine(self.queries, self.views, tools, &mut self.scores);
         self.is_rough = false;
     }

@@ -306,7 +306,11 @@ fn cosine<'a>(
 ) -> impl Fn(usize) -> f32 + use<'a> {
     let views = leg.embedder.views();
     let number = views.iter().position(|other| *other == view);
-    let cosine = number.map(|number| leg.vectors.view_cosine(&result.query, number, views.len()));
+    let cosine = number.map(|number| {
+        leg.vectors
+            .get()
+            .view_cosine(&result.query, number, views.len())
+    });
     move |tool| {
         cosine
             .as_ref()

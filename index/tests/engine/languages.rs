@@ -184,12 +184,79 @@ fn vectors_of_both_tables_survive_reopening() {
     let options = Options::new(tables());
     let reopened = DataDir::new(dir.path()).open("c", options).unwrap();
     let after = ask(&reopened.searcher(), Query::new(request)).hits;
-    let scores = |hits: &[toolscout_index::hit::Hit]| -> Vec<(String, f32)> {
-        hits.iter()
-            .map(|hit| (hit.id.to_string(), hit.score))
-            .collect()
-    };
     assert_eq!(scores(&before), scores(&after));
+}
+
+/// Vectors for other languages stay in their file until a request needs them.
+#[test]
+fn what_happens_to_the_file_before_a_request_needs_it_changes_no_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let request = || Query::new("明天北京的天气怎么样");
+    let describe = |number| format!("Counts the sheep of meadow {number}.");
+    let names: Vec<(String, String)> = (0..200)
+        .map(|number| (format!("count_{number}"), describe(number)))
+        .collect();
+    let many = names
+        .iter()
+        .map(|(name, description)| ("sheep", name.as_str(), description.as_str()));
+    let tools: Vec<(&str, &str, &str)> = ENGLISH.iter().copied().chain(many).collect();
+    let written = catalog(&dir, &tools);
+    let file = written.path().join("languages-table.vectors");
+    let expected = scores(&ask(&written.searcher(), request()).hits);
+    let good = std::fs::read(&file).unwrap();
+    let mut damaged = good.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    let cases: [(&str, Option<&[u8]>); 4] = [
+        ("intact", Some(&good)),
+        ("damaged", Some(&damaged)),
+        ("cut short", Some(&good[..good.len() / 2])),
+        ("removed", None),
+    ];
+    for (case, left) in cases {
+        std::fs::write(&file, &good).unwrap();
+        let reopened = DataDir::new(dir.path())
+            .open("c", Options::new(tables()))
+            .unwrap();
+        match left {
+            Some(bytes) => std::fs::write(&file, bytes).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        let searcher = reopened.searcher();
+        // In English none is needed.
+        assert_eq!(first(&searcher, "weather forecast"), "weather/get_forecast");
+        assert_eq!(
+            scores(&ask(&searcher, request()).hits),
+            expected,
+            "{case} before the request"
+        );
+        // Opened anew without a good file, all is computed at once.
+        let anew = DataDir::new(dir.path())
+            .open("c", Options::new(tables()))
+            .unwrap();
+        let found = ask(&anew.searcher(), request()).hits;
+        assert_eq!(scores(&found), expected, "{case} before opening");
+    }
+    // A commit takes over what the former snapshot has not read yet.
+    std::fs::write(&file, &good).unwrap();
+    let reopened = DataDir::new(dir.path())
+        .open("c", Options::new(tables()))
+        .unwrap();
+    let mut writer = reopened.writer().unwrap();
+    let tool = json!({"server": "sheep", "name": "shear", "description": "Shears a sheep."});
+    writer
+        .upsert(&[serde_json::from_value(tool).unwrap()])
+        .unwrap();
+    writer.commit().unwrap();
+    assert_eq!(
+        first(&reopened.searcher(), "天气预报"),
+        "weather/get_forecast"
+    );
+}
+
+fn scores(hits: &[toolscout_index::hit::Hit]) -> Vec<(String, f32)> {
+    hits.iter()
+        .map(|hit| (hit.id.to_string(), hit.score))
+        .collect()
 }
 
 #[test]
