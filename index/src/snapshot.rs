@@ -153,9 +153,6 @@ impl Loaded {
             .zip(files)
             .enumerate()
             .map(|(number, (embedder, file))| {
-                if previous.is_none() && is_for_other_languages(embedder.as_ref()) {
-                    return leg_for_other_languages(dir, embedder, &rows, &languages);
-                }
                 let previous = previous
                     .and_then(|previous| previous.legs.get(number))
                     // The catalog may have got other embedders since.
@@ -163,6 +160,14 @@ impl Loaded {
                 let known = match (previous, file) {
                     (Some(leg), _) => Known::Previous((leg, &positions)),
                     (None, Some(file)) => Known::Saved(file),
+                    (None, None) if is_for_other_languages(embedder.as_ref()) => {
+                        let path = vector_file_path(dir, embedder.as_ref());
+                        match vectors_left_in_file(&path, embedder, &rows, &languages) {
+                            Some(vectors) => return Ok(DenseLeg::new(embedder, vectors)),
+                            None => vector_file(&path, embedder.as_ref())
+                                .map_or(Known::Nothing, Known::Saved),
+                        }
+                    }
                     (None, None) => Known::Nothing,
                 };
                 leg(store, dir, embedder, &rows, &settings, known)
@@ -551,8 +556,8 @@ enum Known<'a> {
     Nothing,
 }
 
-/// Reads the files of these embedders' vectors at the same time, apart from those that
-/// [`leg_for_other_languages`] reads.
+/// Reads the files of these embedders' vectors at the same time, apart from those that may stay in
+/// their files.
 fn vector_files(dir: &Path, embedders: &[Arc<dyn Embedder>]) -> Vec<Option<VectorFile>> {
     let load = |embedder: &Arc<dyn Embedder>| match is_for_other_languages(embedder.as_ref()) {
         true => None,
@@ -561,7 +566,8 @@ fn vector_files(dir: &Path, embedders: &[Arc<dyn Embedder>]) -> Vec<Option<Vecto
     embedders.par_iter().map(load).collect()
 }
 
-fn vector_file(path: &Path, embedder: &dyn Embedder) -> Option<VectorFile> {
+/// The vectors of an intact file of this embedder.
+pub(crate) fn vector_file(path: &Path, embedder: &dyn Embedder) -> Option<VectorFile> {
     let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
     VectorFile::load(path, embedder.id(), dimensions, leading).ok()
 }
@@ -570,60 +576,28 @@ fn is_for_other_languages(embedder: &dyn Embedder) -> bool {
     embedder.is_instant() && embedder.languages() == Languages::OtherThanEnglish
 }
 
-/// The leg of such an embedder. Requests in English over English tools do without it, so that its
-/// vectors then stay in their file until another request comes.
-fn leg_for_other_languages(
-    dir: &Path,
+/// The vectors of such an embedder if they can stay in their file until a request needs them:
+/// requests in English over English tools do without.
+fn vectors_left_in_file(
+    path: &Path,
     embedder: &Arc<dyn Embedder>,
     rows: &[Arc<Row>],
     languages: &ToolLanguages,
-) -> Result<DenseLeg> {
-    let path = vector_file_path(dir, embedder.as_ref());
-    let count = || {
-        let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
-        let texts = rows
-            .iter()
-            .flat_map(|row| row.stored.embedded_texts(embedder.views()));
-        VectorFile::count_of_same(&path, embedder.id(), dimensions, leading, texts).ok()
-    };
-    match languages.are_english().then(count).flatten() {
-        Some(len) => {
-            let saved = SavedVectors {
-                embedder: Arc::clone(embedder),
-                rows: rows.to_vec(),
-                len,
-                path,
-            };
-            Ok(DenseLeg::new(embedder, saved))
-        }
-        None => {
-            let (vectors, unsaved) = vectors_of_file(&path, embedder.as_ref(), rows)?;
-            Ok(DenseLeg {
-                unsaved,
-                ..DenseLeg::new(embedder, vectors)
-            })
-        }
+) -> Option<SavedVectors> {
+    if !languages.are_english() {
+        return None;
     }
-}
-
-/// The vectors of these rows by an instant embedder, from a file as far as it has them. The others
-/// are computed; gives their number too.
-pub(crate) fn vectors_of_file(
-    path: &Path,
-    embedder: &dyn Embedder,
-    rows: &[Arc<Row>],
-) -> Result<(Vectors, usize)> {
-    let texts_of_rows = rows
+    let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
+    let texts = rows
         .iter()
-        .map(|row| row.stored.embedded_texts(embedder.views()));
-    let known = match vector_file(path, embedder) {
-        Some(file) => match file.into_vectors_of(texts_of_rows) {
-            Ok(vectors) => return Ok((vectors, 0)),
-            Err(file) => Known::Saved(*file),
-        },
-        None => Known::Nothing,
-    };
-    instant_vectors(embedder, rows, &known)
+        .flat_map(|row| row.stored.embedded_texts(embedder.views()));
+    let count = VectorFile::count_of_same(path, embedder.id(), dimensions, leading, texts);
+    Some(SavedVectors {
+        len: count.ok()?,
+        embedder: Arc::clone(embedder),
+        rows: rows.to_vec(),
+        path: path.to_owned(),
+    })
 }
 
 fn leg(
@@ -834,26 +808,28 @@ impl<'a> Lookup<'a> {
 }
 
 /// A row's texts with their vectors.
-type Computed = Vec<(TextHash, Vec<f32>)>;
+pub(crate) type Computed = Vec<(TextHash, Vec<f32>)>;
 
 /// The vectors of these rows' texts, row by row.
 fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>> {
-    let of_row = |row: &&Arc<Row>| {
-        let Ok(tool) = row.stored.parse() else {
-            return Ok(Vec::new());
-        };
-        let texts = document::views(&tool);
-        let views = embedder
-            .views()
-            .iter()
-            // A catalog of an earlier version may lack some.
-            .filter(|&&view| row.stored.texts.len() > view as usize)
-            .map(|&view| texts[view as usize].as_str());
-        let wanted: Vec<&str> = views.chain(row.stored.further_texts()).collect();
-        let hashes = row.stored.embedded_texts(embedder.views());
-        Ok(hashes.zip(embedder.embed_tools(&wanted)?).collect())
+    rows.par_iter().map(|row| computed(embedder, row)).collect()
+}
+
+/// The vectors of a row's texts.
+pub(crate) fn computed(embedder: &dyn Embedder, row: &Row) -> Result<Computed> {
+    let Ok(tool) = row.stored.parse() else {
+        return Ok(Vec::new());
     };
-    rows.par_iter().map(of_row).collect()
+    let texts = document::views(&tool);
+    let views = embedder
+        .views()
+        .iter()
+        // A catalog of an earlier version may lack some.
+        .filter(|&&view| row.stored.texts.len() > view as usize)
+        .map(|&view| texts[view as usize].as_str());
+    let wanted: Vec<&str> = views.chain(row.stored.further_texts()).collect();
+    let hashes = row.stored.embedded_texts(embedder.views());
+    Ok(hashes.zip(embedder.embed_tools(&wanted)?).collect())
 }
 
 /// Vectors of a slow embedder.

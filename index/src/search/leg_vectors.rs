@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::Row;
 use crate::dense::Vectors;
 use crate::embed::Embedder;
-use crate::snapshot::vectors_of_file;
+use crate::snapshot::{computed, vector_file};
 
 /// The vectors of a leg.
 pub(crate) enum LegVectors {
@@ -28,7 +28,7 @@ pub(crate) struct SavedVectors {
 
 impl LegVectors {
     /// The vectors, read now if they have not been. Where the file has since been damaged, or
-    /// replaced by that of another commit, what it lacks is computed.
+    /// replaced by that of another commit, they are computed.
     pub(crate) fn get(&self) -> &Vectors {
         match self {
             LegVectors::InMemory(vectors) => vectors,
@@ -62,17 +62,32 @@ impl LegVectors {
 
 impl SavedVectors {
     fn read(&self) -> Vectors {
+        let texts = self
+            .rows
+            .iter()
+            .map(|row| row.stored.embedded_texts(self.embedder.views()));
+        let Some(file) = vector_file(&self.path, self.embedder.as_ref()) else {
+            // A damaged file looks good until it is read; without one the next opening writes it.
+            let _ = std::fs::remove_file(&self.path);
+            return self.computed();
+        };
+        file.into_vectors_of(texts)
+            .unwrap_or_else(|_| self.computed())
+    }
+
+    /// The vectors computed anew, by this thread alone: those of the pool may all be waiting for them.
+    fn computed(&self) -> Vectors {
         let embedder = self.embedder.as_ref();
-        match vectors_of_file(&self.path, embedder, &self.rows) {
-            Ok((vectors, _)) => vectors,
-            // No instant embedder is known to fail. Without vectors the tools are found by words.
-            Err(_) => {
-                let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
-                let mut vectors = Vectors::with_leading(dimensions, leading);
-                self.rows.iter().for_each(|_| vectors.end_tool());
-                vectors
+        let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
+        let mut vectors = Vectors::with_leading(dimensions, leading);
+        for row in &self.rows {
+            // No instant embedder is known to fail. A tool without vectors is found by words.
+            for (text, vector) in computed(embedder, row).unwrap_or_default() {
+                let _ = vectors.push(embedder.id(), text, &vector);
             }
+            vectors.end_tool();
         }
+        vectors
     }
 }
 

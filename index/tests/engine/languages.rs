@@ -235,6 +235,7 @@ fn what_happens_to_the_file_before_a_request_needs_it_changes_no_answer() {
             .unwrap();
         let found = ask(&anew.searcher(), request()).hits;
         assert_eq!(scores(&found), expected, "{case} before opening");
+        assert!(std::fs::read(&file).unwrap() == good, "{case}: written");
     }
     // A commit takes over what the former snapshot has not read yet.
     std::fs::write(&file, &good).unwrap();
