@@ -567,7 +567,7 @@ fn vector_files(dir: &Path, embedders: &[Arc<dyn Embedder>]) -> Vec<Option<Vecto
 }
 
 /// The vectors of an intact file of this embedder.
-pub(crate) fn vector_file(path: &Path, embedder: &dyn Embedder) -> Option<VectorFile> {
+fn vector_file(path: &Path, embedder: &dyn Embedder) -> Option<VectorFile> {
     let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
     VectorFile::load(path, embedder.id(), dimensions, leading).ok()
 }
@@ -592,12 +592,37 @@ fn vectors_left_in_file(
         .iter()
         .flat_map(|row| row.stored.embedded_texts(embedder.views()));
     let count = VectorFile::count_of_same(path, embedder.id(), dimensions, leading, texts);
+    let len = count.ok()?;
+    let (path, embedder, rows) = (path.to_owned(), Arc::clone(embedder), rows.to_vec());
     Some(SavedVectors {
-        len: count.ok()?,
-        embedder: Arc::clone(embedder),
-        rows: rows.to_vec(),
-        path: path.to_owned(),
+        len,
+        memory_bytes: Vectors::bytes_of(rows.len(), len, dimensions),
+        read: Box::new(move || vectors_of_file(&path, embedder.as_ref(), &rows)),
     })
+}
+
+/// The vectors of a file that had exactly those of these rows. Where it has since been damaged, or
+/// replaced by that of another commit, they are computed.
+fn vectors_of_file(path: &Path, embedder: &dyn Embedder, rows: &[Arc<Row>]) -> Vectors {
+    let texts = rows
+        .iter()
+        .map(|row| row.stored.embedded_texts(embedder.views()));
+    match vector_file(path, embedder).map(|file| file.into_vectors_of(texts)) {
+        Some(Ok(vectors)) => return vectors,
+        Some(Err(_)) => {}
+        // A damaged file looks good until it is read; without one the next opening writes it.
+        None => drop(std::fs::remove_file(path)),
+    }
+    let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
+    let mut vectors = Vectors::with_leading(dimensions, leading);
+    for row in rows {
+        // No instant embedder is known to fail. A tool without vectors is found by words.
+        for (text, vector) in computed(embedder, row).unwrap_or_default() {
+            let _ = vectors.push(embedder.id(), text, &vector);
+        }
+        vectors.end_tool();
+    }
+    vectors
 }
 
 fn leg(
@@ -808,7 +833,7 @@ impl<'a> Lookup<'a> {
 }
 
 /// A row's texts with their vectors.
-pub(crate) type Computed = Vec<(TextHash, Vec<f32>)>;
+type Computed = Vec<(TextHash, Vec<f32>)>;
 
 /// The vectors of these rows' texts, row by row.
 fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>> {
@@ -816,7 +841,7 @@ fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>>
 }
 
 /// The vectors of a row's texts.
-pub(crate) fn computed(embedder: &dyn Embedder, row: &Row) -> Result<Computed> {
+fn computed(embedder: &dyn Embedder, row: &Row) -> Result<Computed> {
     let Ok(tool) = row.stored.parse() else {
         return Ok(Vec::new());
     };
