@@ -212,13 +212,14 @@ impl Loaded {
         words::ordinals(&self.rows)
     }
 
-    /// The legs that are large enough for a graph and have no usable one.
+    /// The legs that are large enough for a graph and have no usable one. Those of instant embedders
+    /// never have one.
     pub(crate) fn legs_without_graph(&self) -> impl Iterator<Item = &DenseLeg> {
         let large = |leg: &&DenseLeg| leg.vectors.len() >= self.settings.graph_min_vectors;
         self.legs
             .iter()
             .filter(large)
-            .filter(|leg| leg.graph.is_none())
+            .filter(|leg| leg.graph.is_none() && !leg.embedder.is_instant())
     }
 
     /// The texts without an intact vector, for each slow embedder.
