@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use crate::dense::{TextHash, Vectors};
+use crate::dense::TextHash;
 use crate::document::{self, Weights};
 use crate::embed::Embedder;
 use crate::error::Result;
@@ -302,10 +302,7 @@ fn sample(is_chosen: Vec<bool>, tools: u64) -> Option<Sample> {
 }
 
 fn leg_without_vectors(embedder: &Arc<dyn Embedder>) -> DenseLeg {
-    DenseLeg::new(
-        embedder,
-        Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions()),
-    )
+    DenseLeg::new(embedder, snapshot::no_vectors(embedder.as_ref()))
 }
 
 #[cfg(test)]

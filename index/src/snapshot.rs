@@ -573,6 +573,20 @@ fn vector_file(path: &Path, embedder: &dyn Embedder) -> Option<VectorFile> {
     VectorFile::load(path, embedder.id(), dimensions, leading).ok()
 }
 
+/// Vectors of this embedder, without tools yet.
+pub(crate) fn no_vectors(embedder: &dyn Embedder) -> Vectors {
+    Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions())
+}
+
+/// The texts that an embedder embeds of each row.
+fn texts_of<'a>(
+    rows: &'a [Arc<Row>],
+    embedder: &'a dyn Embedder,
+) -> impl Iterator<Item = impl Iterator<Item = TextHash>> {
+    rows.iter()
+        .map(|row| row.stored.embedded_texts(embedder.views()))
+}
+
 fn is_for_other_languages(embedder: &dyn Embedder) -> bool {
     embedder.is_instant() && embedder.languages() == Languages::OtherThanEnglish
 }
@@ -589,9 +603,7 @@ fn vectors_left_in_file(
         return None;
     }
     let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
-    let texts = rows
-        .iter()
-        .flat_map(|row| row.stored.embedded_texts(embedder.views()));
+    let texts = texts_of(rows, embedder.as_ref()).flatten();
     let count = VectorFile::count_of_same(path, embedder.id(), dimensions, leading, texts);
     let len = count.ok()?;
     let (path, embedder, rows) = (path.to_owned(), Arc::clone(embedder), rows.to_vec());
@@ -605,17 +617,14 @@ fn vectors_left_in_file(
 /// The vectors of a file that had exactly those of these rows. Where it has since been damaged, or
 /// replaced by that of another commit, they are computed.
 fn vectors_of_file(path: &Path, embedder: &dyn Embedder, rows: &[Arc<Row>]) -> Vectors {
-    let texts = rows
-        .iter()
-        .map(|row| row.stored.embedded_texts(embedder.views()));
+    let texts = texts_of(rows, embedder);
     match vector_file(path, embedder).map(|file| file.into_vectors_of(texts)) {
         Some(Ok(vectors)) => return vectors,
         Some(Err(_)) => {}
         // A damaged file looks good until it is read; without one the next opening writes it.
         None => drop(std::fs::remove_file(path)),
     }
-    let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
-    let mut vectors = Vectors::with_leading(dimensions, leading);
+    let mut vectors = no_vectors(embedder);
     for row in rows {
         // No instant embedder is known to fail. A tool without vectors is found by words.
         for (text, vector) in computed(embedder, row).unwrap_or_default() {
@@ -634,9 +643,6 @@ fn leg(
     settings: &Settings,
     known: Known<'_>,
 ) -> Result<DenseLeg> {
-    let texts_of_rows = rows
-        .iter()
-        .map(|row| row.stored.embedded_texts(embedder.views()));
     let finished = |vectors, model| finished_leg(dir, embedder, rows, settings, vectors, model);
     // Vectors of instant embedders are not in the database, and have no graph.
     let model = match embedder.is_instant() {
@@ -644,7 +650,7 @@ fn leg(
         false => store.model(embedder.id(), embedder.dimensions())?,
     };
     let known = match known {
-        Known::Saved(file) => match file.into_vectors_of(texts_of_rows) {
+        Known::Saved(file) => match file.into_vectors_of(texts_of(rows, embedder.as_ref())) {
             Ok(vectors) => return Ok(finished(vectors, model)),
             Err(file) => Known::Saved(*file),
         },
@@ -705,20 +711,7 @@ fn instant_leg(
     rows: &[Arc<Row>],
     known: &Known<'_>,
 ) -> Result<DenseLeg> {
-    let (vectors, unsaved) = instant_vectors(embedder.as_ref(), rows, known)?;
-    Ok(DenseLeg {
-        unsaved,
-        ..DenseLeg::new(embedder, vectors)
-    })
-}
-
-/// The vectors of [`instant_leg`], and how many of them are not in the file.
-fn instant_vectors(
-    embedder: &dyn Embedder,
-    rows: &[Arc<Row>],
-    known: &Known<'_>,
-) -> Result<(Vectors, usize)> {
-    let lookup = Lookup::new(embedder, known);
+    let lookup = Lookup::new(embedder.as_ref(), known);
     let mut vectors = lookup.empty();
     let mut unsaved = lookup.unsaved();
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
@@ -728,7 +721,7 @@ fn instant_vectors(
             .filter(|(position, row)| !lookup.has(*position, row))
             .map(|(_, row)| row)
             .collect();
-        let mut computed = compute(embedder, &missing)?.into_iter();
+        let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
         for (position, row) in (first..).zip(chunk) {
             if lookup.has(position, row) {
                 lookup.push_onto(&mut vectors, position, row);
@@ -742,7 +735,10 @@ fn instant_vectors(
             vectors.end_tool();
         }
     }
-    Ok((vectors, unsaved))
+    Ok(DenseLeg {
+        unsaved,
+        ..DenseLeg::new(embedder, vectors)
+    })
 }
 
 /// The leg of rows that are some of a catalog's: an instant embedder embeds them, and a slow one has
@@ -789,10 +785,7 @@ impl<'a> Lookup<'a> {
     fn empty(&self) -> Vectors {
         match self.previous {
             Some((leg, _)) => Vectors::with_capacity_of(leg.vectors.get()),
-            None => Vectors::with_leading(
-                self.embedder.dimensions(),
-                self.embedder.leading_dimensions(),
-            ),
+            None => no_vectors(self.embedder),
         }
     }
 

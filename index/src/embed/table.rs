@@ -197,12 +197,12 @@ impl StaticTable {
         }
     }
 
-    /// The length of a row of codes.
+    /// The length of a token's row of codes, computed the first time.
     fn length(&self, token: u32) -> f32 {
         let known = &self.lengths[token as usize];
         match known.load(Ordering::Relaxed) {
             0 => {
-                let length = length(self.row(token as usize));
+                let length = length_of(self.row(token as usize));
                 known.store(length.to_bits(), Ordering::Relaxed);
                 length
             }
@@ -299,7 +299,8 @@ impl Header {
     }
 }
 
-fn length(row: &[u8]) -> f32 {
+/// The length of codes, as a vector.
+fn length_of(row: &[u8]) -> f32 {
     let squares = row
         .iter()
         .map(|code| i32::from(code.cast_signed()).pow(2))

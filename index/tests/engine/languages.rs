@@ -33,6 +33,11 @@ fn catalog(dir: &tempfile::TempDir, tools: &[(&str, &str, &str)]) -> Catalog {
     catalog
 }
 
+fn open(dir: &tempfile::TempDir) -> Catalog {
+    let options = Options::new(tables());
+    DataDir::new(dir.path()).open("c", options).unwrap()
+}
+
 const ENGLISH: &[(&str, &str, &str)] = &[
     (
         "weather",
@@ -181,9 +186,7 @@ fn vectors_of_both_tables_survive_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let request = "明天北京的天气怎么样";
     let before = ask(&catalog(&dir, ENGLISH).searcher(), Query::new(request)).hits;
-    let options = Options::new(tables());
-    let reopened = DataDir::new(dir.path()).open("c", options).unwrap();
-    let after = ask(&reopened.searcher(), Query::new(request)).hits;
+    let after = ask(&open(&dir).searcher(), Query::new(request)).hits;
     assert_eq!(scores(&before), scores(&after));
 }
 
@@ -214,9 +217,7 @@ fn what_happens_to_the_file_before_a_request_needs_it_changes_no_answer() {
     ];
     for (case, left) in cases {
         std::fs::write(&file, &good).unwrap();
-        let reopened = DataDir::new(dir.path())
-            .open("c", Options::new(tables()))
-            .unwrap();
+        let reopened = open(&dir);
         match left {
             Some(bytes) => std::fs::write(&file, bytes).unwrap(),
             None => std::fs::remove_file(&file).unwrap(),
@@ -230,18 +231,14 @@ fn what_happens_to_the_file_before_a_request_needs_it_changes_no_answer() {
             "{case} before the request"
         );
         // Opened anew without a good file, all is computed at once.
-        let anew = DataDir::new(dir.path())
-            .open("c", Options::new(tables()))
-            .unwrap();
+        let anew = open(&dir);
         let found = ask(&anew.searcher(), request()).hits;
         assert_eq!(scores(&found), expected, "{case} before opening");
         assert!(std::fs::read(&file).unwrap() == good, "{case}: written");
     }
     // A commit takes over what the former snapshot has not read yet.
     std::fs::write(&file, &good).unwrap();
-    let reopened = DataDir::new(dir.path())
-        .open("c", Options::new(tables()))
-        .unwrap();
+    let reopened = open(&dir);
     let mut writer = reopened.writer().unwrap();
     let tool = json!({"server": "sheep", "name": "shear", "description": "Shears a sheep."});
     writer
