@@ -880,7 +880,7 @@ impl Writer {
         };
         let mut result = Ok(());
         'legs: for (texts, embedder) in &work {
-            for batch in texts.chunks(embedder.batch().max(1)) {
+            for batch in spread(texts.chunks(embedder.batch().max(1))) {
                 if progress(state).is_break() {
                     break 'legs;
                 }
@@ -1218,4 +1218,14 @@ fn disk_bytes(dir: &Path) -> u64 {
         Err(_) => 0,
     });
     bytes.sum()
+}
+
+/// Orders batches, which are sorted by the length of their texts, so that any stretch has long and
+/// short ones: the rate so far then tells the time left.
+fn spread<T>(batches: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    // Multiples of the golden ratio, in 64 bits, are spread evenly.
+    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut numbered: Vec<(u64, T)> = (0..).zip(batches).collect();
+    numbered.sort_unstable_by_key(|(number, _)| number.wrapping_mul(GOLDEN));
+    numbered.into_iter().map(|(_, batch)| batch)
 }

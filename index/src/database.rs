@@ -67,9 +67,9 @@ impl DatabaseError {
         };
         match code {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                "; restore it from a backup, or move it away and add the tools again"
+                "; restore it from a backup, or delete the catalog and add the tools again"
             }
-            Some(ErrorCode::DiskFull) => "; free some space, nothing was changed",
+            Some(ErrorCode::DiskFull) => DISK_FULL,
             _ if self.is_permission_denied() => "; make its folder readable and writable",
             _ => "",
         }
@@ -83,13 +83,14 @@ pub(crate) fn is_permission_denied(error: &io::Error) -> bool {
     )
 }
 
+/// What was committed before the disk was full stays, such as the vectors made so far.
+const DISK_FULL: &str = "; free some space and run it again, what was committed is kept";
+
 /// What to do about an I/O error; empty where nothing helps in general.
 pub(crate) fn next_step(source: &io::Error) -> &'static str {
     match source.kind() {
         _ if is_permission_denied(source) => "; make its folder readable and writable",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; free some space, nothing was changed"
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DISK_FULL,
         _ => "",
     }
 }

@@ -265,7 +265,7 @@ pub enum EnrichmentProblem {
 pub enum StoreProblem {
     /// It holds data that was never written to it.
     #[error(
-        "{found}, it is damaged; restore it from a backup, or move it away and add the tools again"
+        "{found}, it is damaged; restore it from a backup, or delete the catalog and add the tools again"
     )]
     Damaged {
         /// What was found.

@@ -37,7 +37,7 @@ use crate::embed::{StaticTable, encoder};
 use crate::enrichment::Enrichment;
 use crate::error::Result;
 use crate::exact_names::Names;
-use crate::hit::{Degraded, DegradedCause, Results, Timings};
+use crate::hit::{Degraded, DegradedCause, NoMatchReason, Results, Timings};
 use crate::language::Language;
 use crate::lexical::LexicalSearcher;
 use crate::memory::Memory;
@@ -179,6 +179,11 @@ impl Searcher {
             }
         });
         let (hits, no_match) = timed(&mut timings.fuse_ms, || search.rank(&requests, &scores));
+        let confidence = match &no_match {
+            // The scores are those of tools that the filter leaves out.
+            Some(no_match) if matches!(no_match.reason, NoMatchReason::Filter) => None,
+            _ => scoring::highest_confidence(&scores),
+        };
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
         let mut work = self.work(search.parts, &requests);
         if matches!(&degraded, Some(degraded) if degraded.cause.is_failed_embedder()) {
@@ -197,7 +202,7 @@ impl Searcher {
             degraded,
             no_match,
             signals: scoring::strongest_signals(&scores),
-            confidence: scoring::highest_confidence(&scores),
+            confidence,
             timings,
             generation: self.generation(),
         })
