@@ -272,7 +272,9 @@ fn catalogs(context: &Context) -> Vec<Check> {
 fn catalog(context: &Context, name: &str) -> Check {
     let title = format!("catalog {name}");
     // With every embedder, as `stats` does: vectors of the table are counted by its leg.
-    let stats = context.open_named(name, Legs::All).and_then(|catalog| {
+    let opened = context.open_named(name, Legs::All);
+    let is_readable = opened.is_ok();
+    let stats = opened.and_then(|catalog| {
         catalog.verify()?;
         Ok(catalog.stats()?)
     });
@@ -291,8 +293,13 @@ fn catalog(context: &Context, name: &str) -> Check {
             )
         }
         Err(error) => {
+            let keep = if is_readable {
+                format!("keep what `toolscout export --catalog {name}` still gives; ")
+            } else {
+                String::new()
+            };
             let remedy = format!(
-                "keep what `toolscout export --catalog {name}` still gives; restore its folder from a backup, or run `toolscout catalogs delete {name} --yes` and add the tools again"
+                "{keep}restore its folder from a backup, or run `toolscout catalogs delete {name} --yes` and add the tools again"
             );
             Check::broken(title, error_message(&error), remedy)
         }

@@ -168,7 +168,7 @@ impl fmt::Display for Embedded {
             ),
             (texts, left) => write!(
                 f,
-                "interrupted with {} embedded and {left} left; `toolscout embed` continues",
+                "interrupted with {} embedded and {left} left, a tool having one or more; `toolscout embed` continues",
                 counted(texts, "text")
             ),
         }

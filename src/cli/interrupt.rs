@@ -1,5 +1,6 @@
 //! Ctrl-C as a flag that long operations check between two steps.
 
+use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use std::task::Poll;
 
 use anyhow::{Context, Result};
 
+use super::output::print_stderr;
 use crate::models;
 use crate::shutdown::EXIT_INTERRUPTED;
 
@@ -60,6 +62,10 @@ async fn wait_twice(raised: &AtomicBool, installed: &SyncSender<()>) {
         return;
     }
     raised.store(true, Ordering::Relaxed);
+    let line_end = if io::stderr().is_terminal() { "\n" } else { "" };
+    print_stderr(format_args!(
+        "{line_end}stopping once what has begun is stored or undone; Ctrl-C again ends at once"
+    ));
     // An endpoint that is asked again and again would hold up the end.
     models::stop_waiting();
     if tokio::signal::ctrl_c().await.is_ok() {

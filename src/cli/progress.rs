@@ -17,9 +17,11 @@ const WINDOW: Duration = Duration::from_secs(5);
 
 /// A progress bar in a template of indicatif; hidden when stderr is not a terminal.
 pub fn bar(message: impl Into<String>, template: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+    // Hidden at first, so that it is not drawn before its length is known.
+    let bar = ProgressBar::hidden();
     bar.set_style(style(template));
     bar.set_message(printable::line(&message.into()));
+    bar.set_draw_target(ProgressDrawTarget::stderr());
     bar
 }
 
