@@ -233,7 +233,16 @@ fn json_error(path: &str, error: &serde_json::Error) -> ApiError {
     // `.` is the body as a whole.
     match path {
         "." => data_error("body", &message),
-        _ => data_error(&format!("field `{path}`"), &message),
+        _ => {
+            let name = path.rsplit('.').next().unwrap_or(path);
+            match message.strip_prefix(&format!("unknown field `{name}`")) {
+                Some(expected) => ApiError::unprocessable(
+                    "unknown_field",
+                    format!("unknown field `{path}`{expected}"),
+                ),
+                None => data_error(&format!("field `{path}`"), &message),
+            }
+        }
     }
 }
 
@@ -246,6 +255,10 @@ fn data_error(place: &str, message: &str) -> ApiError {
     } else {
         "invalid_value"
     };
+    let mut message = message.replace("invalid digit found in string", "not a whole number");
+    for integer in ["expected usize", "expected u64"] {
+        message = message.replace(integer, "expected a whole number, 0 or more");
+    }
     ApiError::unprocessable(code, format!("{place}: {message}"))
 }
 
@@ -315,7 +328,7 @@ mod tests {
                 r#"{"inner":[{"k":1,"q":2}]}"#,
                 422,
                 "unknown_field",
-                "unknown field `q`",
+                "unknown field `inner[0].q`, expected `k`",
             ),
             ("[[]]", 422, "invalid_value", "expected an object"),
             (r#"{}"#, 422, "missing_field", "missing field `inner`"),

@@ -51,7 +51,7 @@ async fn every_bad_search_has_the_one_shape_and_names_what_is_wrong() {
             r#"{"query":"x","filter":{"server":"s"}}"#,
             422,
             "unknown_field",
-            "unknown field `server`",
+            "unknown field `filter.server`",
         ),
         (
             r#"{"query":"x","filter":{"servers":"s"}}"#,

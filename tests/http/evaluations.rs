@@ -293,7 +293,7 @@ async fn mistakes_are_named_before_anything_runs() {
         (
             json!({ "queries": "x", "search": { "k": 5 } }),
             "unknown_field",
-            "`k`",
+            "unknown field `search.k`",
         ),
         (
             json!({ "queries": "x", "search": { "filter": { "servers": [ "s".repeat(20_000) ] } } }),

@@ -124,6 +124,13 @@ async fn filters_queries_and_k_hold() {
         .get("/v1/catalogs/default/search?q=create&server=forge")
         .await;
     assert_eq!(ids(&by_query), ["forge/create_issue"]);
+    let nowhere = json!({ "query": "create", "filter": { "servers": ["nowhere"] } });
+    let nothing = server.post("/v1/search", &nowhere).await.body;
+    assert_eq!(
+        nothing["no_match"]["reason"], "no tool passes the filter",
+        "{nothing}"
+    );
+    assert!(nothing["confidence"].is_null(), "{nothing}");
     let both = server
         .post(
             "/v1/search",
