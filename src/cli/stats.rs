@@ -1,10 +1,15 @@
 //! `toolscout stats`: statistics of a catalog.
 
+use std::cmp::Reverse;
+
 use anyhow::Result;
 
 use super::Outcome;
 use super::context::{Context, Legs};
 use crate::printable::counted;
+
+/// Of servers these many are listed, those of most tools first.
+const LISTED_SERVERS: usize = 20;
 
 /// Shows tools, servers, vectors and size on disk of a catalog.
 #[derive(clap::Args, Debug)]
@@ -35,12 +40,20 @@ impl Args {
             "not embedded yet",
             stats.pending_embeddings.to_string(),
         ));
-        for (server, count) in &stats.servers {
+        let mut servers: Vec<&(String, usize)> = stats.servers.iter().collect();
+        servers.sort_by_key(|(_, count)| Reverse(*count));
+        for (server, count) in servers.iter().take(LISTED_SERVERS) {
             let count = counted(*count, "tool");
             rows.push(match server.as_str() {
                 "" => row("without server", count),
                 server => row("server", format!("{server}: {count}")),
             });
+        }
+        if let Some(more @ 1..) = servers.len().checked_sub(LISTED_SERVERS) {
+            rows.push(row(
+                "more servers",
+                format!("{more}; `toolscout stats --json` has them all"),
+            ));
         }
         context.printer.rows(&["", ""], rows)?;
         Ok(Outcome::Success)

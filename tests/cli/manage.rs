@@ -157,6 +157,22 @@ fn stats_count_tools_and_servers() {
 }
 
 #[test]
+fn stats_list_the_largest_of_many_servers() {
+    let mut tools: Vec<Value> = (0..30)
+        .map(|number| tool(&format!("server{number:02}"), "one", "text"))
+        .collect();
+    tools.push(tool("server29", "two", "text"));
+    let printed = World::with_tools(&tools).ok(&["stats"]);
+    let servers: Vec<&str> = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("server\t"))
+        .collect();
+    assert_eq!(servers.len(), 20, "{printed}");
+    assert_eq!(servers[..2], ["server29: 2 tools", "server00: 1 tool"]);
+    assert!(printed.contains("more servers\t10; "), "{printed}");
+}
+
+#[test]
 fn catalogs_are_separate_and_can_be_deleted() {
     let world = World::with_tools(&four_tools());
     let file = world.file("one.json", json!([tool("s", "t", "x")]).to_string());
