@@ -374,14 +374,19 @@ impl From<&Fitted> for BudgetReport {
 impl From<&toolscout_index::Timings> for TookMs {
     fn from(timings: &toolscout_index::Timings) -> Self {
         TookMs {
-            embed: timings.embed_ms,
-            lexical: timings.lexical_ms,
-            dense: timings.dense_ms,
-            fuse: timings.fuse_ms,
-            rank: timings.rank_ms,
-            total: timings.total_ms,
+            embed: whole_microseconds(timings.embed_ms),
+            lexical: whole_microseconds(timings.lexical_ms),
+            dense: whole_microseconds(timings.dense_ms),
+            fuse: whole_microseconds(timings.fuse_ms),
+            rank: whole_microseconds(timings.rank_ms),
+            total: whole_microseconds(timings.total_ms),
         }
     }
+}
+
+/// Rounds milliseconds to what their clock resolves.
+fn whole_microseconds(ms: f64) -> f64 {
+    (ms * 1000.0).round() / 1000.0
 }
 
 impl From<&toolscout_index::Degraded> for DegradedReport {
