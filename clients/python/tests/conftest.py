@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,8 @@ for variable in list(os.environ):
     if variable.startswith("TOOLSCOUT_"):
         del os.environ[variable]
 os.environ["TOOLSCOUT_CONFIG"] = os.devnull
+# A shell's job in the background ignores SIGINT, and so would the programs that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
