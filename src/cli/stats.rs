@@ -42,18 +42,17 @@ impl Args {
         ));
         let mut servers: Vec<&(String, usize)> = stats.servers.iter().collect();
         servers.sort_by_key(|(_, count)| Reverse(*count));
-        for (server, count) in servers.iter().take(LISTED_SERVERS) {
+        let (listed, more) = servers.split_at(servers.len().min(LISTED_SERVERS));
+        for (server, count) in listed {
             let count = counted(*count, "tool");
             rows.push(match server.as_str() {
                 "" => row("without server", count),
                 server => row("server", format!("{server}: {count}")),
             });
         }
-        if let Some(more @ 1..) = servers.len().checked_sub(LISTED_SERVERS) {
-            rows.push(row(
-                "more servers",
-                format!("{more}; `toolscout stats --json` has them all"),
-            ));
+        if !more.is_empty() {
+            let all = "`toolscout stats --json` has them all";
+            rows.push(row("more servers", format!("{}; {all}", more.len())));
         }
         context.printer.rows(&["", ""], rows)?;
         Ok(Outcome::Success)
