@@ -4,15 +4,15 @@
     python bench.py overhead SET [--queries 500]
     python bench.py equality PROGRAM SET [SET ...] [--queries 2000]
 
-SET is a folder with tools.jsonl and queries.jsonl. `speed` needs the other packages installed, and
-measures each in a process of its own. `overhead` is the time of a call less the engine's own
-(`timings["total_ms"]`). `equality` compares with a server of PROGRAM: ids, order and scores.
+SET is a folder with tools.jsonl and queries.jsonl. `speed` needs the packages of
+benches/peers/requirements.txt, and measures each engine in a process of its own. `overhead` is the
+time of a call less the engine's own (`timings["total_ms"]`). `equality` compares with a server of
+PROGRAM: ids, order and scores.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import statistics
@@ -26,6 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import toolscout
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benches/peers"))
+import peers  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,82 +50,24 @@ def queries_of(folder: Path, count: int) -> list[str]:
     return texts[::step][:count]
 
 
-def text_of(tool: dict[str, Any]) -> str:
-    """Write what other packages index of a tool."""
-    return f"{tool['name']} {tool.get('description', '')}"
-
-
-def with_toolscout(folder: Path) -> Callable[[str], Any]:
+def with_toolscout(tools: Path, hits: int) -> Callable[[str], Any]:
     """Index with this package and its default embedders."""
     catalog = toolscout.Catalog.temporary()
-    catalog.add(folder / "tools.jsonl")
-    return lambda query: catalog.search(query, limit=LIMIT)
+    catalog.add(tools)
+    return lambda query: catalog.search(query, limit=hits)
 
 
-def with_table(folder: Path) -> Callable[[str], Any]:
+def with_table(tools: Path, hits: int) -> Callable[[str], Any]:
     """Index with this package and the built-in tables alone."""
     catalog = toolscout.Catalog.temporary(embedder="table")
-    catalog.add(folder / "tools.jsonl")
-    return lambda query: catalog.search(query, limit=LIMIT)
-
-
-def with_bm25s(folder: Path) -> Callable[[str], Any]:
-    """Index with bm25s, as its first page shows."""
-    import bm25s  # type: ignore[import-not-found]
-
-    corpus = [text_of(tool) for tool in lines(folder / "tools.jsonl")]
-    index = bm25s.BM25(corpus=corpus)
-    index.index(bm25s.tokenize(corpus, stopwords="en", show_progress=False), show_progress=False)
-
-    def search(query: str) -> Any:
-        tokens = bm25s.tokenize(query, stopwords="en", show_progress=False)
-        return index.retrieve(tokens, k=LIMIT, show_progress=False)
-
-    return search
-
-
-def with_ratel(folder: Path) -> Callable[[str], Any]:
-    """Index with ratel-ai, by words."""
-    from ratel_ai import ExecutableTool, ToolCatalog  # type: ignore[import-not-found]
-
-    catalog = ToolCatalog()
-    tools = [
-        ExecutableTool(
-            id=tool["id"],
-            name=tool["name"],
-            description=tool.get("description", ""),
-            input_schema=tool.get("inputSchema") or {},
-            output_schema={},
-            execute=lambda arguments: arguments,
-        )
-        for tool in lines(folder / "tools.jsonl")
-    ]
-    asyncio.run(register(catalog, tools))
-    return lambda query: catalog.search(query, LIMIT)
-
-
-async def register(catalog: Any, tools: list[Any]) -> None:
-    """Await the registration."""
-    await catalog.register(tools)
-
-
-def with_callbus(folder: Path) -> Callable[[str], Any]:
-    """Index with callbus, by words."""
-    from callbus.adapters.bm25 import BM25Scorer  # type: ignore[import-not-found]
-    from callbus.domain import Query, Tool  # type: ignore[import-not-found]
-
-    scorer = BM25Scorer()
-    tools = lines(folder / "tools.jsonl")
-    scorer.index(Tool(id=tool["id"], documentation=text_of(tool)) for tool in tools)
-    return lambda query: scorer.rank([Query(id="q", text=query, qrels={})], LIMIT)
+    catalog.add(tools)
+    return lambda query: catalog.search(query, limit=hits)
 
 
 ENGINES = {
     "toolscout": with_toolscout,
     "toolscout-table": with_table,
-    "bm25s": with_bm25s,
-    "ratel": with_ratel,
-    "callbus": with_callbus,
+    **peers.ENGINES,
 }
 
 
@@ -142,7 +87,7 @@ def measure(engine: str, folder: Path, count: int) -> dict[str, float]:
     """Measure one engine in this process."""
     texts = queries_of(folder, count)
     before, start = resident(), time.perf_counter()
-    search = ENGINES[engine](folder)
+    search = ENGINES[engine](folder / "tools.jsonl", LIMIT)
     search(texts[0])
     indexed = time.perf_counter() - start
     for text in texts[:WARM_UP]:

@@ -1,0 +1,102 @@
+"""Other engines for Python, each used as its documentation shows, and what they take.
+
+    python peers.py ENGINE TOOLS QUERIES WARM_UP HITS
+
+TOOLS is JSONL as `toolscout export` writes it, with an "id" in each line, QUERIES a JSONL file with a "query" in each line, of
+which the first WARM_UP are not measured. Prints one line of JSON.
+"""
+
+import asyncio
+import importlib
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+
+def lines(path):
+    """Reads a file of JSON lines."""
+    with Path(path).open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.strip()]
+
+
+def text_of(tool):
+    """What is indexed of a tool: its name with its server, its description, the names of its parameters."""
+    parameters = (tool.get("inputSchema") or {}).get("properties") or {}
+    return " ".join([tool["id"], tool.get("description", ""), *parameters])
+
+
+def with_bm25s(tools, hits):
+    import bm25s
+
+    corpus = [text_of(tool) for tool in lines(tools)]
+    hits = min(hits, len(corpus))
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(corpus, stopwords="en", show_progress=False), show_progress=False)
+
+    def search(query):
+        # Words in place of numbers: a third less time, and the same answers.
+        tokens = bm25s.tokenize(query, stopwords="en", show_progress=False, return_ids=False)
+        return index.retrieve(tokens, k=hits, show_progress=False).documents[0]
+
+    return search
+
+
+def with_callbus(tools, hits):
+    from callbus.adapters.bm25 import BM25Scorer
+    from callbus.domain import Query, Tool
+
+    scorer = BM25Scorer()
+    scorer.index(Tool(id=tool["id"], documentation=text_of(tool)) for tool in lines(tools))
+    return lambda query: scorer.rank([Query(id="q", text=query, qrels={})], hits)[0].tool_ids
+
+
+def with_ratel(tools, hits):
+    from ratel_ai import ExecutableTool, ToolCatalog
+
+    catalog = ToolCatalog()
+    executable = [
+        ExecutableTool(
+            id=tool["id"],
+            name=tool["name"],
+            description=tool.get("description", ""),
+            input_schema=tool.get("inputSchema") or {},
+            output_schema={},
+            execute=lambda arguments: arguments,
+        )
+        for tool in lines(tools)
+    ]
+
+    # It wants to be called within an event loop.
+    async def register():
+        await catalog.register(executable)
+
+    asyncio.run(register())
+    return lambda query: catalog.search(query, hits)
+
+
+ENGINES = {"bm25s": with_bm25s, "callbus": with_callbus, "ratel": with_ratel}
+MODULES = {"bm25s": ["bm25s"], "callbus": ["callbus.adapters.bm25", "callbus.domain"], "ratel": ["ratel_ai"]}
+
+
+def measure(engine, tools, queries, warm_up, hits):
+    """What an engine takes in this process."""
+    # Loading the engine is not part of indexing.
+    for module in MODULES[engine]:
+        importlib.import_module(module)
+    start = time.perf_counter()
+    search = ENGINES[engine](tools, hits)
+    built = time.perf_counter() - start
+    times, found = [], 0
+    for query in lines(queries):
+        start = time.perf_counter()
+        answer = search(query["query"])
+        times.append((time.perf_counter() - start) * 1e3)
+        found += len(answer)
+    return {"build_s": built, "search_ms": statistics.median(times[warm_up:]), "found": found}
+
+
+if __name__ == "__main__":
+    engine, tools, queries, warm_up, hits = sys.argv[1:]
+    print(json.dumps(measure(engine, tools, queries, int(warm_up), int(hits))))
