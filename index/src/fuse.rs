@@ -97,14 +97,14 @@ by_processor! {
     /// Scaled scores: `floor` becomes 0, `best` becomes 1, values outside are clamped. The floor is
     /// the score of a tool without any similarity, not the worst of the tools that pass a filter: the
     /// only tool that passes is still a match. If all scores are at the floor, all become 0.
-    pub fn min_max(scores: &[f32], floor: f32, best: f32) -> Vec<f32> {
+    pub fn min_max(scores: &[f32], floor: f32, best: f32, scaled: &mut Vec<f32>) {
         // Where all scores are at the floor, dividing would give NaN.
         let scale = if best > floor {
             1.0 / (best - floor)
         } else {
             0.0
         };
-        let mut scaled = vec![0.0; scores.len()];
+        scaled.resize(scores.len(), 0.0);
         for (scaled, &score) in scaled.iter_mut().zip(scores) {
             // An unknown score stays unknown: a tool without a vector is scored by its words instead.
             *scaled = if score.is_finite() {
@@ -113,7 +113,6 @@ by_processor! {
                 score
             };
         }
-        scaled
     }
 }
 
@@ -200,12 +199,17 @@ mod tests {
 
     #[test]
     fn min_max_scales_from_the_floor_to_the_best() {
+        let scaled = |scores: &[f32], floor: f32, best: f32| {
+            let mut scaled = vec![9.0];
+            min_max(scores, floor, best, &mut scaled);
+            scaled
+        };
         let scores = [1.0, 3.0, 9.0, f32::NEG_INFINITY];
         assert_eq!(
-            min_max(&scores, 1.0, 3.0),
+            scaled(&scores, 1.0, 3.0),
             [0.0, 1.0, 1.0, f32::NEG_INFINITY]
         );
-        assert_eq!(min_max(&[0.0, 0.0], 0.0, f32::NEG_INFINITY), [0.0, 0.0]);
+        assert_eq!(scaled(&[0.0, 0.0], 0.0, f32::NEG_INFINITY), [0.0, 0.0]);
     }
 
     #[test]

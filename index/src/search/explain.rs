@@ -85,9 +85,9 @@ fn memory_moved(search: &Search<'_>, tool: usize, scores: &RequestScores) -> Opt
 }
 
 fn leg_score(search: &Search<'_>, tool: usize, leg: &LegScores) -> Option<LegScore> {
-    let raw = leg.raw[tool];
+    let raw = leg.raw()[tool];
     raw.is_finite().then(|| LegScore {
-        rank: search.rank_of(&leg.raw, tool),
+        rank: search.rank_of(leg.raw(), tool),
         raw,
         normalised: leg.by_text[0][tool],
     })

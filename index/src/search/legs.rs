@@ -23,18 +23,13 @@ pub(crate) struct DenseLeg {
     pub(crate) is_elsewhere: bool,
 }
 
-/// A scan of one dense leg: the query vectors and their scores.
-#[derive(Clone)]
+/// A scan of one dense leg, by which its scores are refined.
 pub(super) struct LegScan<'a> {
     leg: &'a DenseLeg,
     queries: &'a [Vec<f32>],
-    /// True by position for the tools that the leg scores for the request; `None` for all.
-    scored: Option<Vec<bool>>,
     /// Views of each tool that are scored.
     views: usize,
-    /// By text, then by tool.
-    scores: Vec<Vec<f32>>,
-    /// True while the scores are by the leading dimensions only.
+    /// True where the scores are by the leading dimensions only.
     pub(super) is_rough: bool,
 }
 
@@ -54,9 +49,9 @@ pub(super) struct LegResult {
 /// One leg's scores for one request.
 #[derive(Default)]
 pub(super) struct LegScores {
-    /// Unscaled, for the whole request.
-    pub(super) raw: Vec<f32>,
-    /// The best of these among the tools that pass the filter.
+    /// Unscaled, by text, the whole request first.
+    raws: Vec<Vec<f32>>,
+    /// The best of those of the whole request among the tools that pass the filter.
     pub(super) best: f32,
     /// The best scaled score over the clauses; `None` where the leg did not score any.
     pub(super) clauses: Option<Vec<f32>>,
@@ -89,7 +84,7 @@ impl DenseLeg {
         scored: Option<Vec<bool>>,
         parts: Parts,
         allowed: Option<&[bool]>,
-    ) -> LegScan<'a> {
+    ) -> (LegScan<'a>, LegResult) {
         let views = if parts.views { ALL_VIEWS } else { 1 };
         let (scores, is_rough) = match &self.graph {
             Some(graph) if parts.views && allowed.is_none() => {
@@ -100,14 +95,20 @@ impl DenseLeg {
                 self.vectors.get().is_rough(),
             ),
         };
-        LegScan {
+        let result = LegResult {
+            id: self.embedder.id().to_owned(),
+            share: self.embedder.share(),
+            query: queries.first().cloned().unwrap_or_default(),
+            scores: LegScores::new(scores, farthest, allowed),
+            scored,
+        };
+        let scan = LegScan {
             leg: self,
             queries,
-            scored,
             views,
-            scores,
             is_rough,
-        }
+        };
+        (scan, result)
     }
 
     /// True when these parts of the pipeline include the leg and it has vectors.
@@ -124,24 +125,10 @@ impl DenseLeg {
 
 impl LegScan<'_> {
     /// Replaces the rough scores of these tools by exact ones.
-    pub(super) fn refine(&mut self, tools: &[usize]) {
-        self.leg
-            .vectors
-            .get()
-            .refine(self.queries, self.views, tools, &mut self.scores);
-        self.is_rough = false;
-    }
-
-    /// The leg's result, scaled over the tools that pass the filter.
-    pub(super) fn result(self, allowed: Option<&[bool]>) -> LegResult {
-        let embedder = &self.leg.embedder;
-        LegResult {
-            id: embedder.id().to_owned(),
-            share: embedder.share(),
-            query: self.queries.first().cloned().unwrap_or_default(),
-            scores: LegScores::new(self.scores, farthest, allowed),
-            scored: self.scored,
-        }
+    pub(super) fn refine(&self, tools: &[usize], scores: &mut LegScores, allowed: Option<&[bool]>) {
+        let vectors = self.leg.vectors.get();
+        vectors.refine(self.queries, self.views, tools, &mut scores.raws);
+        scores.scale(farthest, allowed);
     }
 }
 
@@ -156,7 +143,7 @@ impl LegResult {
         match &self.scored {
             // The best of the tools that pass the filter.
             None => self.scores.best,
-            Some(scored) => best_allowed(&self.scores.raw, scored).min(self.scores.best),
+            Some(scored) => best_allowed(self.scores.raw(), scored).min(self.scores.best),
         }
     }
 
@@ -170,26 +157,37 @@ impl LegScores {
     /// From raw scores by text, the whole request first. `floor` gives the score of a tool without
     /// any similarity, from the lowest and the highest score.
     pub(super) fn new(
-        mut raw: Vec<Vec<f32>>,
+        raws: Vec<Vec<f32>>,
         floor: impl Fn((f32, f32)) -> f32,
         allowed: Option<&[bool]>,
     ) -> Self {
-        let mut by_text = Vec::with_capacity(raw.len());
-        let mut bests = Vec::new();
-        for scores in &raw {
+        let mut scores = LegScores {
+            by_text: vec![Vec::new(); raws.len()],
+            raws,
+            ..LegScores::default()
+        };
+        scores.scale(floor, allowed);
+        scores
+    }
+
+    /// Scales the raw scores, over the tools that pass the filter.
+    fn scale(&mut self, floor: impl Fn((f32, f32)) -> f32, allowed: Option<&[bool]>) {
+        for (text, (raw, scaled)) in self.raws.iter().zip(&mut self.by_text).enumerate() {
             // The floor is that of all tools, filtered or not: the only tool that passes a filter
             // is still a match. The best is that of the tools that pass.
-            let bounds = fuse::bounds(scores);
-            let best = allowed.map_or(bounds.1, |allowed| best_allowed(scores, allowed));
-            by_text.push(fuse::min_max(scores, floor(bounds), best));
-            bests.push(best);
+            let bounds = fuse::bounds(raw);
+            let best = allowed.map_or(bounds.1, |allowed| best_allowed(raw, allowed));
+            fuse::min_max(raw, floor(bounds), best, scaled);
+            if text == 0 {
+                self.best = best;
+            }
         }
-        LegScores {
-            raw: raw.swap_remove(0),
-            best: bests[0],
-            clauses: best_of_each(&by_text[1..]),
-            by_text,
-        }
+        self.clauses = best_of_each(&self.by_text[1..]);
+    }
+
+    /// The unscaled scores of the request as a whole.
+    pub(super) fn raw(&self) -> &[f32] {
+        self.raws.first().map_or(&[], Vec::as_slice)
     }
 
     /// The scaled scores of the request as a whole.

@@ -322,7 +322,7 @@ fn cosine<'a>(
 impl LegScores {
     fn view(&self) -> LegView<'_> {
         LegView {
-            raw: &self.raw,
+            raw: self.raw(),
             by_text: &self.by_text,
         }
     }

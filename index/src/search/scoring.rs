@@ -159,8 +159,7 @@ impl Search<'_> {
     ) -> RequestScores {
         let lexical = timed(&mut timings.lexical_ms, || self.score_words(request));
         let dense = timed(&mut timings.dense_ms, || {
-            let scans = self.dense_scans(request, number, vectors);
-            self.score_dense(request.language, scans, &lexical.scores)
+            self.score_dense(request, number, vectors, &lexical.scores)
         });
         timed(&mut timings.fuse_ms, || {
             let searcher = self.searcher;
@@ -196,13 +195,37 @@ impl Search<'_> {
         }
     }
 
+    /// The results of the dense legs that have vectors of the request and score its language. Where
+    /// one has scored roughly, the tools that may become hits by all scores so far are scored again
+    /// exactly.
+    fn score_dense(
+        &self,
+        request: &RequestTexts,
+        number: usize,
+        vectors: &QueryVectors,
+        lexical: &LegScores,
+    ) -> Vec<LegResult> {
+        let allowed = self.allowed.as_deref();
+        let (scans, mut results) = self.dense_scans(request, number, vectors);
+        if scans.iter().any(|scan| scan.is_rough) {
+            let fused = self.fuse(request.language, lexical, &results);
+            let likely = self.likely(&fused, &results);
+            for (scan, result) in scans.iter().zip(&mut results) {
+                if scan.is_rough {
+                    scan.refine(&likely, &mut result.scores, allowed);
+                }
+            }
+        }
+        results
+    }
+
     /// Scans the dense legs that have vectors of the request and score its language.
     fn dense_scans<'a>(
         &'a self,
         request: &RequestTexts,
         number: usize,
         vectors: &'a QueryVectors,
-    ) -> Vec<LegScan<'a>> {
+    ) -> (Vec<LegScan<'a>>, Vec<LegResult>) {
         let mut scans = Vec::new();
         for (place, leg) in self.searcher.legs.iter().enumerate() {
             let Some(queries) = vectors.of(place, number) else {
@@ -215,29 +238,7 @@ impl Search<'_> {
             let scored = searcher.scored_tools(leg, request.language, parts);
             scans.push(leg.scan(queries, scored, parts, self.allowed.as_deref()));
         }
-        scans
-    }
-
-    /// The results of the dense legs. Where one has scored roughly, the tools that may become hits
-    /// by all scores so far are scored again exactly.
-    fn score_dense(
-        &self,
-        request: Language,
-        mut scans: Vec<LegScan<'_>>,
-        lexical: &LegScores,
-    ) -> Vec<LegResult> {
-        let allowed = self.allowed.as_deref();
-        let results = |scans: Vec<LegScan<'_>>| -> Vec<LegResult> {
-            scans.into_iter().map(|scan| scan.result(allowed)).collect()
-        };
-        if scans.iter().any(|scan| scan.is_rough) {
-            let rough = results(scans.clone());
-            let likely = self.likely(&self.fuse(request, lexical, &rough), &rough);
-            for scan in scans.iter_mut().filter(|scan| scan.is_rough) {
-                scan.refine(&likely);
-            }
-        }
-        results(scans)
+        scans.into_iter().unzip()
     }
 
     /// The tools that may become hits by these scores: the best of the formula and of each dense
@@ -251,7 +252,7 @@ impl Search<'_> {
         };
         add_best(fused, LIKELY);
         for result in results {
-            add_best(&result.scores.raw, LIKELY_BY_LEG);
+            add_best(result.scores.raw(), LIKELY_BY_LEG);
         }
         likely.sort_unstable();
         likely.dedup();
