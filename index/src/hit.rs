@@ -2,12 +2,15 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::query::Mode;
+use crate::search::Row;
+use crate::store::StoredTool;
 use crate::tool::{Tool, ToolId};
 use crate::variant::Variant;
 
@@ -26,7 +29,7 @@ pub struct Hit {
     /// The tool as registered.
     #[serde(skip)]
     // Callers write it in the format that their client wants.
-    pub tool: Arc<Tool>,
+    pub tool: HitTool,
     /// The tool's id, `server/name`.
     pub id: ToolId,
     /// The fused score; comparable within one answer only. A match by content reaches at most 1;
@@ -43,6 +46,66 @@ pub struct Hit {
     /// How it got its score, if the query asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<Explain>,
+}
+
+/// The tool of a hit, read as a [`Tool`] when it is first asked for: most searches want no more than the
+/// description.
+#[derive(Clone)]
+pub struct HitTool {
+    row: Arc<Row>,
+    tool: OnceLock<Arc<Tool>>,
+}
+
+impl HitTool {
+    pub(crate) fn new(row: Arc<Row>) -> Self {
+        HitTool {
+            row,
+            tool: OnceLock::new(),
+        }
+    }
+
+    /// The tool, to be kept longer than the hit.
+    pub fn shared(&self) -> Arc<Tool> {
+        Arc::clone(self.get())
+    }
+
+    /// As [`Tool::shown_description`], without reading the rest of the tool.
+    pub fn shown_description(&self) -> String {
+        match self.tool.get() {
+            Some(tool) => tool.shown_description().to_owned(),
+            None => self.row.shown_description(),
+        }
+    }
+
+    fn get(&self) -> &Arc<Tool> {
+        self.tool.get_or_init(|| {
+            // The store's writer rules out that stored JSON is not a tool.
+            let tool = self.row.tool();
+            tool.unwrap_or_else(|| Arc::new(Tool::of_id(self.row.stored.id.clone())))
+        })
+    }
+}
+
+impl From<Arc<Tool>> for HitTool {
+    fn from(tool: Arc<Tool>) -> Self {
+        // No row is stored under this key, and nothing reads the JSON of a tool that is parsed.
+        let stored = StoredTool::new(0, &tool, String::new());
+        HitTool::new(Arc::new(Row::of_tool(stored, tool)))
+    }
+}
+
+impl Deref for HitTool {
+    type Target = Tool;
+
+    fn deref(&self) -> &Tool {
+        self.get()
+    }
+}
+
+impl fmt::Debug for HitTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.get(), f)
+    }
 }
 
 /// A leg's score of one hit.

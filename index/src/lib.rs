@@ -94,8 +94,8 @@ pub use error::{
     EnrichmentProblem, Error, MemoryEntryProblem, OutOfRange, QueryProblem, Result, StoreProblem,
 };
 pub use hit::{
-    Degraded, DegradedCause, Explain, Hit, Moved, NoMatch, NoMatchReason, OwnerEffect, Reranked,
-    Results, Signals, Timings,
+    Degraded, DegradedCause, Explain, Hit, HitTool, Moved, NoMatch, NoMatchReason, OwnerEffect,
+    Reranked, Results, Signals, Timings,
 };
 pub use lexical::LexicalSettings;
 pub use memory::Memory;

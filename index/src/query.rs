@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, OutOfRange, QueryProblem, Result};
-use crate::tool::{Tool, ToolId};
+use crate::tool::{Labels, Tool, ToolId};
 use crate::variant::{Parts, Variant};
 
 /// Default number of hits.
@@ -126,7 +126,7 @@ impl Filter {
 
     /// True when this tool may be a hit.
     pub fn accepts(&self, tool: &Tool) -> bool {
-        self.accepts_id(&tool.id) && self.accepts_content(tool)
+        self.accepts_id(&tool.id) && self.accepts_labels(&Labels::of(tool))
     }
 
     /// The part of the filter that needs only the id, not the tool.
@@ -143,10 +143,11 @@ impl Filter {
         !self.tags.is_empty() || self.read_only.is_some() || self.destructive.is_some()
     }
 
-    pub(crate) fn accepts_content(&self, tool: &Tool) -> bool {
-        let read_only = tool.annotations.read_only_hint.unwrap_or(false);
-        let destructive = !read_only && tool.annotations.destructive_hint.unwrap_or(true);
-        (self.tags.is_empty() || tool.tags.iter().any(|tag| self.tags.contains(tag)))
+    pub(crate) fn accepts_labels(&self, labels: &Labels) -> bool {
+        let hints = &labels.annotations;
+        let read_only = hints.read_only_hint.unwrap_or(false);
+        let destructive = !read_only && hints.destructive_hint.unwrap_or(true);
+        (self.tags.is_empty() || labels.tags.iter().any(|tag| self.tags.contains(tag)))
             && self.read_only.is_none_or(|wanted| wanted == read_only)
             && self.destructive.is_none_or(|wanted| wanted == destructive)
     }

@@ -545,7 +545,7 @@ impl Searcher {
         if filter.is_empty() {
             return None;
         }
-        // Parsing every tool is slow, so a filter by id alone parses none.
+        // Reading every tool's labels is slow, so a filter by id alone reads none.
         let reads_content = filter.reads_content();
         // Rows and ids are in the same order, so one pass over both finds those that are in both.
         let mut ids = filter.ids.iter().peekable();
@@ -554,11 +554,10 @@ impl Searcher {
             let id = row.stored.id.as_str();
             while ids.next_if(|listed| listed.as_str() < id).is_some() {}
             let is_listed = filter.ids.is_empty() || ids.peek().is_some_and(|listed| *listed == id);
-            let accepts_content = || row.tool().is_some_and(|tool| filter.accepts_content(&tool));
             allowed.push(
                 is_listed
                     && filter.accepts_server(&row.stored.id)
-                    && (!reads_content || accepts_content()),
+                    && (!reads_content || filter.accepts_labels(row.labels())),
             );
         }
         Some(allowed)
@@ -769,7 +768,7 @@ fn requested_parts(query: &Query, mode: Mode) -> Parts {
 
 fn count_tags(rows: &[Arc<Row>]) -> Vec<(String, usize)> {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
-    for tag in rows.iter().flat_map(|row| row.tags()) {
+    for tag in rows.iter().flat_map(|row| &row.labels().tags) {
         *numbers.entry(tag).or_default() += 1;
     }
     let mut tags: Vec<(String, usize)> = numbers

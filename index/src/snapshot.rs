@@ -55,7 +55,7 @@ const MIN_UNSAVED: usize = 1024;
 const MIN_UNSAVED_INSTANT: usize = 128;
 /// What a tool takes in memory beside its texts and vectors, about: the row, its place in lists, and
 /// the ranker's view of it.
-const TOOL_BYTES: usize = 1600;
+const TOOL_BYTES: usize = 1000;
 /// What a catalog takes beside its tools, about.
 const CATALOG_BYTES: usize = 64 << 10;
 
@@ -415,7 +415,7 @@ fn rows(
             stored.owner_texts = words.texts_of(&stored.id);
         }
         if enrichments.contains_key(&stored.key) {
-            stored.enrichment = store.enrichment(stored.key)?;
+            stored.enrichment = store.enrichment(stored.key)?.map(Box::new);
         }
         Ok(Arc::new(Row::new(stored)))
     };

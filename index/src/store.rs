@@ -29,7 +29,7 @@ use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result, StoreProblem};
 use crate::files::{self, CHECKSUM_BYTES};
 use crate::owner_words::OwnerWords;
-use crate::tool::{OwnerTexts, Tool, ToolId};
+use crate::tool::{Labels, OwnerTexts, Tool, ToolId};
 
 pub use crate::files::{opened_vector, sealed_vector};
 pub use enrichments::{EnrichmentSum, StoredEnrichment};
@@ -99,7 +99,8 @@ pub struct StoredTool {
     /// earlier version wrote.
     pub fingerprint: Option<Fingerprint>,
     /// What a model wrote about when to use it; `None` until it is read by [`Store::enrichment`].
-    pub enrichment: Option<StoredEnrichment>,
+    // Few tools have one, and it is larger than all the rest.
+    pub enrichment: Option<Box<StoredEnrichment>>,
     /// What the owner says of it. Its texts are those of this and of the definition together: where the
     /// owner says something else, the tool gets another key. Empty until a snapshot fills it in.
     pub owner_texts: OwnerTexts,
@@ -965,7 +966,7 @@ impl StoredTool {
 
     fn embedded_beside_views(&self) -> (Option<&StoredEnrichment>, &[String]) {
         match self.texts.len() {
-            VIEWS => (self.enrichment.as_ref(), self.owner_texts.aliases()),
+            VIEWS => (self.enrichment.as_deref(), self.owner_texts.aliases()),
             _ => (None, &[]),
         }
     }
@@ -988,15 +989,25 @@ impl StoredTool {
         })
     }
 
-    /// The tool's tags, without the rest of it; none where the stored JSON is not a tool.
-    pub fn tags(&self) -> Vec<String> {
-        #[derive(Default, Deserialize)]
-        struct Tagged {
+    /// The description for models and people: the owner's, or else the tool's own. Reads no more of the
+    /// tool; empty where the stored JSON is not a tool.
+    pub fn shown_description(&self) -> String {
+        #[derive(Deserialize)]
+        struct Described {
             #[serde(default)]
-            tags: Vec<String>,
+            description: String,
         }
-        let tagged: Tagged = serde_json::from_str(&self.json).unwrap_or_default();
-        tagged.tags
+        let own = || {
+            serde_json::from_str(&self.json)
+                .map_or_else(|_| String::new(), |read: Described| read.description)
+        };
+        let of_owner = self.owner_texts.description();
+        of_owner.map_or_else(own, str::to_owned)
+    }
+
+    /// The tool's labels, without the rest of it; none where the stored JSON is not a tool.
+    pub(crate) fn labels(&self) -> Labels {
+        serde_json::from_str(&self.json).unwrap_or_default()
     }
 }
 

@@ -206,6 +206,23 @@ impl PartialEq for OwnerTexts {
     }
 }
 
+/// What filters read of a tool.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Labels {
+    pub(crate) tags: Box<[String]>,
+    pub(crate) annotations: Annotations,
+}
+
+impl Labels {
+    pub(crate) fn of(tool: &Tool) -> Self {
+        Labels {
+            tags: tool.tags.clone().into(),
+            annotations: tool.annotations,
+        }
+    }
+}
+
 /// The definition of a tool.
 ///
 /// - Guarantee: every tool of a catalog is valid, as [`Writer::upsert`](crate::Writer::upsert)
@@ -244,8 +261,13 @@ impl Tool {
     /// # Errors
     /// As [`ToolId::new`].
     pub fn new(server: &str, name: &str) -> Result<Self> {
-        Ok(Tool {
-            id: ToolId::new(server, name)?,
+        Ok(Tool::of_id(ToolId::new(server, name)?))
+    }
+
+    /// As [`Tool::new`], with this id.
+    pub(crate) fn of_id(id: ToolId) -> Self {
+        Tool {
+            id,
             title: None,
             description: String::new(),
             input_schema: empty_schema(),
@@ -254,7 +276,7 @@ impl Tool {
             tags: Vec::new(),
             metadata: Map::new(),
             owner_texts: OwnerTexts::default(),
-        })
+        }
     }
 
     /// The same tool with this description.

@@ -180,7 +180,7 @@ pub(crate) mod testing {
             scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
             scored.truncate(depth);
             let hit = |(score, tool): (f32, &Arc<Tool>)| Hit {
-                tool: tool.clone(),
+                tool: tool.clone().into(),
                 id: tool.id.clone(),
                 score,
                 matched_queries: vec![0],

@@ -155,7 +155,7 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
         match results {
             Ok(results) => {
                 let hits = results.hits.into_iter().map(|hit| FoundTool {
-                    tool: hit.tool,
+                    tool: hit.tool.shared(),
                     score: hit.score,
                     query: hit.matched_queries.first().copied(),
                 });

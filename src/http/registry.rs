@@ -28,6 +28,7 @@ use super::embedders::EmbeddersOf;
 use super::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog};
 use super::settings;
 use super::threads::blocking;
+use crate::allocator;
 use crate::catalog_writer::{CatalogStore, CatalogWriter, LocalStore, Watch};
 use crate::embed_cache::{CachedEmbedder, QueryVectors};
 use crate::mcp::approved::ApprovedPlace;
@@ -635,7 +636,11 @@ async fn close(unused: Evicted) -> ApiResult<()> {
 async fn prepare(searcher: Arc<Searcher>) -> ApiResult<()> {
     let warmed = Arc::clone(&searcher);
     blocking(move || warmed.warm_up()).await?;
-    tokio::task::spawn_blocking(move || searcher.prepare_ranking());
+    tokio::task::spawn_blocking(move || {
+        searcher.prepare_ranking();
+        // Opening and preparing take memory for some moments.
+        allocator::release_freed();
+    });
     Ok(())
 }
 

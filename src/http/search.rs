@@ -69,7 +69,7 @@ pub async fn search(
     }
     app.metrics.search(&results);
     if let Some(format) = format {
-        let tools = results.hits.iter().map(|hit| Arc::clone(&hit.tool));
+        let tools = results.hits.iter().map(|hit| hit.tool.shared());
         let shown = answer.budget.as_ref().map(|budget| budget.tokens);
         app.token_savings.count(
             Source::Search,
@@ -234,7 +234,7 @@ impl Output {
     }
 
     fn write(self, hits: &[Hit]) -> (Value, Vec<ToolName>, Option<BudgetReport>) {
-        let tools: Vec<Arc<Tool>> = hits.iter().map(|hit| Arc::clone(&hit.tool)).collect();
+        let tools: Vec<Arc<Tool>> = hits.iter().map(|hit| hit.tool.shared()).collect();
         let emit = Emit::from(self.format);
         let Some(max_tokens) = self.max_tokens else {
             let all: Vec<&Tool> = tools.iter().map(Arc::as_ref).collect();

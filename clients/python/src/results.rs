@@ -49,7 +49,7 @@ impl Hit {
 
     /// What the tool does.
     #[getter]
-    fn description(&self) -> &str {
+    fn description(&self) -> String {
         self.hit.tool.shown_description()
     }
 
@@ -87,7 +87,7 @@ impl Hit {
     /// The whole definition.
     #[getter]
     fn tool(&self) -> Tool {
-        Tool::new(Arc::clone(&self.hit.tool))
+        Tool::new(self.hit.tool.shared())
     }
 
     /// Its fields, as the HTTP API writes them.
@@ -228,7 +228,7 @@ impl Results {
         let tools: Vec<_> = self
             .hits
             .iter()
-            .map(|hit| Arc::clone(&hit.get().hit.tool))
+            .map(|hit| hit.get().hit.tool.shared())
             .collect();
         let Some(max_tokens) = max_tokens else {
             let all: Vec<_> = tools.iter().map(Arc::as_ref).collect();
@@ -288,7 +288,7 @@ impl Results {
                 (index + 1).to_string(),
                 format!("{:.3}", hit.hit.score),
                 hit.id().to_owned(),
-                formats::first_sentence(hit.hit.tool.shown_description()),
+                formats::first_sentence(&hit.hit.tool.shown_description()),
             ]);
         }
         let mut caption = format!("{} · {}", self.texts.join(" · "), self.answer.mode);

@@ -7,7 +7,7 @@ use napi_derive::napi;
 use serde::Serialize;
 use toolscout::budget;
 use toolscout_index::formats::{self, Emit};
-use toolscout_index::hit;
+use toolscout_index::hit::{self, HitTool};
 
 use crate::errors::{OrReject, error, invalid_query};
 use crate::tool::Tool;
@@ -15,7 +15,7 @@ use crate::tool::Tool;
 /// The answer to a search.
 #[napi]
 pub struct Results {
-    tools: Vec<Arc<toolscout_index::Tool>>,
+    tools: Vec<HitTool>,
     answer: String,
     hits: String,
 }
@@ -27,7 +27,7 @@ struct HitWithTool<'a> {
     hit: &'a hit::Hit,
     name: &'a str,
     server: &'a str,
-    description: &'a str,
+    description: String,
     model_name: String,
 }
 
@@ -74,7 +74,7 @@ impl Results {
     /// The tool of a hit, by its position from 0.
     #[napi]
     pub fn tool(&self, position: u32) -> Result<Tool> {
-        let tool = self.tools.get(position as usize).map(Arc::clone);
+        let tool = self.tools.get(position as usize).map(HitTool::shared);
         tool.map(Tool::new)
             .ok_or_else(|| error("internal", format!("there is no hit {position}")))
     }
@@ -84,7 +84,7 @@ impl Results {
     pub fn tools(&self, format: String, max_tokens: Option<f64>) -> Result<String> {
         let emit = format.parse::<Emit>().or_reject()?;
         let Some(max_tokens) = max_tokens else {
-            let all: Vec<_> = self.tools.iter().map(Arc::as_ref).collect();
+            let all: Vec<_> = self.tools.iter().map(|tool| &**tool).collect();
             return Ok(formats::emit(&all, emit).to_string());
         };
         let (least, most) = (budget::MIN_TOKENS, budget::MAX_TOKENS);
@@ -94,7 +94,8 @@ impl Results {
             );
             return Err(invalid_query(message));
         }
-        let fitted = budget::fit(&self.tools, emit, max_tokens as usize);
+        let tools: Vec<Arc<_>> = self.tools.iter().map(HitTool::shared).collect();
+        let fitted = budget::fit(&tools, emit, max_tokens as usize);
         Ok(fitted.value.to_string())
     }
 }

@@ -17,11 +17,14 @@ const REQUEST_TOKENS: usize = 32;
 const MAX_TOKENS: [usize; 3] = [24, 64, 32];
 
 /// The distinct tokens of a tool, by part.
+// A catalog has one for each tool, so it is kept small: numbers of 16 bits, which the static table's
+// tokens have, in one piece of memory.
 #[derive(Debug, Default)]
 pub struct ToolTokens {
-    name: Box<[u32]>,
-    description: Box<[u32]>,
-    parameters: Box<[u32]>,
+    /// Those of the name, then those of the description, then those of the parameters.
+    all: Box<[u16]>,
+    name: u8,
+    description: u8,
 }
 
 impl ToolTokens {
@@ -33,18 +36,22 @@ impl ToolTokens {
         let [mut description, mut parameters] = [Vec::new(), Vec::new()];
         push_tokens(&texts.description, table, &mut description);
         push_tokens(&texts.parameter_names, table, &mut parameters);
+        let name = distinct(name, MAX_TOKENS[0]);
+        let description = distinct(description, MAX_TOKENS[1]);
+        let parameters = distinct(parameters, MAX_TOKENS[2]);
+        let all = name.iter().chain(&description).chain(&parameters);
         ToolTokens {
-            name: distinct(name, MAX_TOKENS[0]),
-            description: distinct(description, MAX_TOKENS[1]),
-            parameters: distinct(parameters, MAX_TOKENS[2]),
+            all: all.map(|&token| token as u16).collect(),
+            name: name.len() as u8,
+            description: description.len() as u8,
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = &u32> {
-        self.name
-            .iter()
-            .chain(&self.description)
-            .chain(&self.parameters)
+    /// Name, description and parameters.
+    fn parts(&self) -> [&[u16]; 3] {
+        let (name, rest) = self.all.split_at(self.name.into());
+        let (description, parameters) = rest.split_at(self.description.into());
+        [name, description, parameters]
     }
 }
 
@@ -109,10 +116,10 @@ impl LateInteraction {
         // An array over the whole table, 110 KB, in place of a hash map: it is read for every token
         // of every candidate.
         let (mut places, mut tokens) = (vec![0; table.len()], Vec::new());
-        for &token in candidates.flat_map(ToolTokens::all) {
-            let place = &mut places[token as usize];
+        for &token in candidates.flat_map(|tool| &tool.all) {
+            let place = &mut places[usize::from(token)];
             if *place == 0 {
-                tokens.push(token);
+                tokens.push(u32::from(token));
                 *place = tokens.len() as u32;
             }
         }
@@ -136,8 +143,7 @@ impl LateInteraction {
 
     /// Compares the request with one of the candidates.
     pub fn of(&self, tool: &ToolTokens) -> TokenSimilarity {
-        let [name, description, parameters] = [&tool.name, &tool.description, &tool.parameters]
-            .map(|part| self.best_and_recall(part));
+        let [name, description, parameters] = tool.parts().map(|part| self.best_and_recall(part));
         // The best of each part is the best of the whole, so nothing is compared twice.
         let mut anywhere = name.0;
         raise(&mut anywhere, &description.0);
@@ -158,14 +164,14 @@ impl LateInteraction {
         }
     }
 
-    fn compared(&self, token: u32) -> Option<&Compared> {
-        let place = self.places.get(token as usize)?.checked_sub(1)?;
+    fn compared(&self, token: u16) -> Option<&Compared> {
+        let place = self.places.get(usize::from(token))?.checked_sub(1)?;
         self.compared.get(place as usize)
     }
 
     /// For each token of the request the highest similarity to the part's tokens, and the
     /// similarity of the part's tokens to the request's.
-    fn best_and_recall(&self, part: &[u32]) -> (Similarities, f32) {
+    fn best_and_recall(&self, part: &[u16]) -> (Similarities, f32) {
         let mut best = [0.0; REQUEST_TOKENS];
         let (mut near, mut all) = (0.0, 0.0);
         for token in part {
@@ -206,7 +212,7 @@ fn push_tokens(part: &Analyzed, table: &StaticTable, tokens: &mut Vec<u32>) {
 }
 
 /// The first `count` of the tokens, each once, in their order.
-fn distinct(tokens: Vec<u32>, count: usize) -> Box<[u32]> {
+fn distinct(tokens: Vec<u32>, count: usize) -> Vec<u32> {
     let mut seen = std::collections::HashSet::new();
     tokens
         .into_iter()
@@ -273,6 +279,16 @@ mod tests {
 
     fn tool(name: &str, description: &str) -> Tool {
         Tool::new("", name).unwrap().with_description(description)
+    }
+
+    #[test]
+    fn every_token_of_the_table_has_a_number_of_16_bits() {
+        assert!(StaticTable::bundled().unwrap().len() <= 1 << 16);
+        assert!(
+            MAX_TOKENS
+                .iter()
+                .all(|&count| count <= usize::from(u8::MAX))
+        );
     }
 
     #[test]

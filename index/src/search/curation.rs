@@ -56,10 +56,10 @@ impl Searcher {
         let id = &row.stored.id;
         let of_tool = boosts.tools.get(id.as_str());
         let of_server = boosts.servers.get(id.server());
-        // A tool is parsed for its tags.
+        // Its definition is read for its tags.
         let tags = match boosts.tags.is_empty() {
-            true => &[],
-            false => row.tags(),
+            true => &[][..],
+            false => &row.labels().tags,
         };
         let of_tags = tags.iter().filter_map(|tag| {
             let factor = boosts.tags.get(tag)?;

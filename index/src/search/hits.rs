@@ -1,9 +1,10 @@
 //! From scores to hits: the best tools of every request in one order, with near-duplicates folded.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::{RequestScores, RequestTexts, Search, explain, needs};
-use crate::hit::{Hit, NoMatch, Signals, ranked};
+use crate::hit::{Hit, HitTool, NoMatch, Signals, ranked};
 use crate::top_k::TopK;
 
 /// A tool found by one or more requests.
@@ -35,7 +36,7 @@ impl Search<'_> {
         found.truncate(self.parameters.k);
         let hits: Vec<Hit> = found
             .into_iter()
-            .filter_map(|found| self.hit(found, requests, all_scores))
+            .map(|found| self.hit(found, requests, all_scores))
             .collect();
         let no_match = hits.is_empty().then(|| self.no_match(all_scores));
         (hits, no_match)
@@ -68,13 +69,7 @@ impl Search<'_> {
             .collect()
     }
 
-    /// `None` if the stored tool cannot be parsed, which the store's writer rules out.
-    fn hit(
-        &self,
-        found: Found,
-        requests: &[RequestTexts],
-        all_scores: &[RequestScores],
-    ) -> Option<Hit> {
+    fn hit(&self, found: Found, requests: &[RequestTexts], all_scores: &[RequestScores]) -> Hit {
         let Found {
             tool,
             score,
@@ -98,15 +93,15 @@ impl Search<'_> {
         let serves = self
             .best_clause(tool, &all_scores[best])
             .map(|clause| requests[best].clauses()[clause].clone());
-        Some(Hit {
-            tool: row.tool()?,
+        Hit {
+            tool: HitTool::new(Arc::clone(row)),
             id: row.id(),
             score,
             matched_queries,
             serves,
             also_on,
             explain,
-        })
+        }
     }
 
     /// The best tools of one request, best first.

@@ -5,57 +5,60 @@ use std::sync::{Arc, OnceLock};
 use crate::language::Language;
 use crate::ranker::ToolProfile;
 use crate::store::StoredTool;
-use crate::tool::{Tool, ToolId};
+use crate::tool::{Labels, Tool, ToolId};
 
 /// Bytes of a text that are asked at once whether they are ASCII.
 const ASCII_PART: usize = 64;
 
-/// A tool as it was stored; parsed and profiled on first use.
+/// A tool as it was stored. Parsed where it is asked for, and not kept: parsed it takes five times the
+/// memory, and parsing takes some microseconds.
 pub(crate) struct Row {
     pub(crate) stored: StoredTool,
-    // A search reads few of a catalog's tools, so opening parses none and has no room for them.
-    parsed: OnceLock<Option<Arc<Tool>>>,
+    /// Set where the tool was parsed before.
+    parsed: Option<Arc<Tool>>,
     profile: OnceLock<Box<ToolProfile>>,
     language: OnceLock<Language>,
-    tags: OnceLock<Box<[String]>>,
+    labels: OnceLock<Box<Labels>>,
 }
 
 impl Row {
     pub(crate) fn new(stored: StoredTool) -> Self {
         Row {
             stored,
-            parsed: OnceLock::new(),
+            parsed: None,
             profile: OnceLock::new(),
             language: OnceLock::new(),
-            tags: OnceLock::new(),
+            labels: OnceLock::new(),
         }
     }
 
     /// The same of a tool that is parsed already.
     pub(crate) fn of_tool(stored: StoredTool, tool: Arc<Tool>) -> Self {
         Row {
-            parsed: OnceLock::from(Some(tool)),
+            parsed: Some(tool),
             ..Row::new(stored)
         }
     }
 
-    /// The parsed tool. `None` if the stored JSON is not a tool, which the store's writer rules
-    /// out.
+    /// The tool. `None` if the stored JSON is not a tool, which the store's writer rules out.
     pub(crate) fn tool(&self) -> Option<Arc<Tool>> {
-        self.parsed
-            .get_or_init(|| self.stored.parse().ok().map(Arc::new))
-            .clone()
+        let parse = || self.stored.parse().ok().map(Arc::new);
+        self.parsed.clone().or_else(parse)
+    }
+
+    /// The description for models and people, without the rest of the tool.
+    pub(crate) fn shown_description(&self) -> String {
+        match &self.parsed {
+            Some(tool) => tool.shown_description().to_owned(),
+            None => self.stored.shown_description(),
+        }
     }
 
     /// The ranker's view of the tool; computed on first use, in some 20 microseconds.
     pub(super) fn profile(&self) -> &ToolProfile {
         self.profile.get_or_init(|| {
-            // Many more tools are ranked than found, so one that is parsed for its profile alone is
-            // not kept: it takes five times the memory.
-            let profile = match self.parsed.get() {
-                Some(tool) => tool.as_deref().map(ToolProfile::new),
-                None => self.stored.parse().ok().as_ref().map(ToolProfile::new),
-            };
+            let tool = self.tool();
+            let profile = tool.as_deref().map(ToolProfile::new);
             Box::new(profile.unwrap_or_default())
         })
     }
@@ -76,14 +79,14 @@ impl Row {
         })
     }
 
-    /// The tool's tags; read on first use, and kept without the rest of the tool.
-    pub(super) fn tags(&self) -> &[String] {
-        let read = || match self.parsed.get() {
-            Some(Some(tool)) => tool.tags.clone().into(),
-            Some(None) => Box::default(),
-            None => self.stored.tags().into(),
-        };
-        self.tags.get_or_init(read)
+    /// What filters read of the tool; read on first use, and kept without the rest of the tool.
+    pub(super) fn labels(&self) -> &Labels {
+        self.labels.get_or_init(|| {
+            Box::new(match &self.parsed {
+                Some(tool) => Labels::of(tool),
+                None => self.stored.labels(),
+            })
+        })
     }
 
     /// The language of a tool that is in no row.

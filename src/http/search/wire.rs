@@ -350,7 +350,7 @@ impl From<&Hit> for SearchHit {
             id: hit.id.to_string(),
             name: hit.id.name().to_owned(),
             server: hit.id.server().to_owned(),
-            description: hit.tool.shown_description().to_owned(),
+            description: hit.tool.shown_description(),
             score: hit.score,
             matched_queries: hit.matched_queries.clone(),
             serves: hit.serves.clone(),
