@@ -14,7 +14,7 @@ use hf_hub::Cache;
 use hf_hub::api::sync::ApiBuilder;
 
 use super::manifest::Manifest;
-use super::named::{self, Wanted};
+use super::named;
 use super::scratch::Scratch;
 use super::{OnTransfer, Transfer, model, pins};
 use crate::config::{Settings, masked};
@@ -30,6 +30,24 @@ const STEP: u64 = 1 << 20;
 const MAX_LIST_BYTES: u64 = 16 << 20;
 /// Most bytes of one file: several times the largest known model.
 const MAX_FILE_BYTES: u64 = 32 << 30;
+
+/// A model on the hub.
+#[derive(Clone, Copy, Debug)]
+pub struct OnHub<'a> {
+    /// Its name in messages.
+    pub name: &'a str,
+    /// Its organisation and name.
+    pub id: &'a str,
+    /// The revision that is asked for, if any.
+    pub revision: Option<&'a str>,
+}
+
+impl OnHub<'_> {
+    /// The folder of all revisions within a hub cache.
+    pub fn repository(&self) -> String {
+        format!("models--{}", self.id.replace('/', "--"))
+    }
+}
 
 /// The address of the hub: that of `HF_ENDPOINT`, else the one that the hub's own client uses.
 ///
@@ -49,13 +67,14 @@ pub fn address(settings: &Settings) -> Result<String> {
     Ok(base.to_owned())
 }
 
-/// Asks the hub for a model, downloads its files into a hub cache, and returns the revision.
+/// Asks the hub for a model, downloads these files into a hub cache, and returns the revision.
 ///
 /// # Errors
 /// A hub that cannot be reached or does not know the model, a file that is not what the hub said, a
 /// cache that cannot be written. The files of before stay.
 pub fn fetch(
-    wanted: Wanted<'_>,
+    wanted: OnHub<'_>,
+    files: &[&str],
     hub: &str,
     home: &Path,
     on_transfer: OnTransfer<'_>,
@@ -65,7 +84,7 @@ pub fn fetch(
     let repository = home.join(wanted.repository());
     let scratch = Scratch::within(&repository)?;
     let mut manifest = Manifest::default();
-    for name in wanted.model.files() {
+    for name in files {
         let file = listed.file(name, wanted)?;
         let sum = hub.download(wanted, &listed.sha, file, scratch.path(), on_transfer)?;
         manifest.add(name, sum.0, sum.1);
@@ -138,13 +157,13 @@ struct Lfs {
 }
 
 impl Listed {
-    fn file(&self, name: &str, wanted: Wanted<'_>) -> Result<&Sibling> {
+    fn file(&self, name: &str, wanted: OnHub<'_>) -> Result<&Sibling> {
         let mut files = self.siblings.iter();
         let found = files.find(|file| file.rfilename == name);
         found.with_context(|| {
             format!(
                 "{} has no {name} in revision {}; choose another revision with NAME@REVISION",
-                wanted.model.hub_id, self.sha
+                wanted.id, self.sha
             )
         })
     }
@@ -163,8 +182,8 @@ impl Hub {
         })
     }
 
-    fn list(&self, wanted: Wanted<'_>) -> Result<Listed> {
-        let id = &wanted.model.hub_id;
+    fn list(&self, wanted: OnHub<'_>) -> Result<Listed> {
+        let id = wanted.id;
         let revision = wanted.revision.unwrap_or("main");
         let url = format!(
             "{}/api/models/{id}/revision/{}?blobs=true",
@@ -198,20 +217,20 @@ impl Hub {
     /// Downloads a file below a folder. Returns its size and checksum.
     fn download(
         &self,
-        wanted: Wanted<'_>,
+        wanted: OnHub<'_>,
         revision: &str,
         file: &Sibling,
         folder: &Path,
         on_transfer: OnTransfer<'_>,
     ) -> Result<(u64, String)> {
-        let (id, name) = (&wanted.model.hub_id, &file.rfilename);
+        let (id, name) = (wanted.id, &file.rfilename);
         let url = format!("{}/{id}/resolve/{revision}/{name}", self.base);
         let sent = self.client.get(url).send();
         let response = sent.map_err(|error| self.unreachable(&error))?;
         let response = self.accepted(response, &format!("{id}/{name}"))?;
         let expected = file.lfs.as_ref().map(|lfs| lfs.size).or(file.size);
         let path = folder.join(name);
-        let what = format!("{}/{name}", wanted.model.name);
+        let what = format!("{}/{name}", wanted.name);
         let total = expected.or(response.content_length());
         let mut counted = Counted {
             inner: response.take(expected.unwrap_or(MAX_FILE_BYTES).saturating_add(1)),
