@@ -7,6 +7,7 @@
 
 mod chosen;
 pub(crate) mod endpoint;
+mod hub_cache;
 mod hub_files;
 mod manifest;
 mod model;

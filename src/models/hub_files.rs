@@ -13,10 +13,10 @@ use serde::Deserialize;
 use hf_hub::Cache;
 use hf_hub::api::sync::ApiBuilder;
 
+use super::hub_cache::{self, OnHub};
 use super::manifest::Manifest;
-use super::named;
 use super::scratch::Scratch;
-use super::{OnTransfer, Transfer, model, pins};
+use super::{OnTransfer, Transfer, pins};
 use crate::config::{Settings, masked};
 
 /// Longest wait for a connection, and for the list of files: a hub that can be reached answers
@@ -30,24 +30,6 @@ const STEP: u64 = 1 << 20;
 const MAX_LIST_BYTES: u64 = 16 << 20;
 /// Most bytes of one file: several times the largest known model.
 const MAX_FILE_BYTES: u64 = 32 << 30;
-
-/// A model on the hub.
-#[derive(Clone, Copy, Debug)]
-pub struct OnHub<'a> {
-    /// Its name in messages.
-    pub name: &'a str,
-    /// Its organisation and name.
-    pub id: &'a str,
-    /// The revision that is asked for, if any.
-    pub revision: Option<&'a str>,
-}
-
-impl OnHub<'_> {
-    /// The folder of all revisions within a hub cache.
-    pub fn repository(&self) -> String {
-        format!("models--{}", self.id.replace('/', "--"))
-    }
-}
 
 /// The address of the hub: that of `HF_ENDPOINT`, else the one that the hub's own client uses.
 ///
@@ -124,7 +106,7 @@ pub fn fetch(
     // stood for when it was fetched; a number is its own name.
     let name = wanted.revision.unwrap_or("main");
     if name != listed.sha {
-        model::name_revision(&repository.join("refs"), name, &listed.sha)?;
+        hub_cache::name_revision(&repository.join("refs"), name, &listed.sha)?;
     }
     Ok(listed.sha)
 }
@@ -204,7 +186,7 @@ impl Hub {
         let is_commit =
             |text: &str| text.len() == 40 && text.bytes().all(|c| c.is_ascii_hexdigit());
         let is_another = is_commit(revision) && listed.sha != revision;
-        if !named::is_revision(&listed.sha) || is_another {
+        if !hub_cache::is_revision(&listed.sha) || is_another {
             bail!(
                 "asked for {id}, revision {revision}, {} answers with the revision {:?}; nothing was replaced",
                 self.shown(),

@@ -1,14 +1,12 @@
-//! The files of the model in a hub-style cache: `models--OWNER--NAME/refs/main` names a revision,
-//! `snapshots/REVISION` holds its files. Other programs use the same layout, so they can share a
-//! cache.
+//! The files of all-MiniLM-L6-v2 in a hub cache.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-
+use anyhow::Result;
 use toolscout_index::embed::minilm::FILES;
 
-use super::hub_files::{self, OnHub};
+use super::hub_cache::{OnHub, home, homes, name_revision};
+use super::hub_files;
 use super::manifest::Manifest;
 use super::pins::{self, PinnedFile};
 use super::{Depth, OnTransfer, Part, pypi};
@@ -22,15 +20,6 @@ const ON_HUB: OnHub<'_> = OnHub {
 };
 /// The revision of pinned files. Revisions of the hub are commit hashes.
 const PINNED_REVISION: &str = "local";
-
-/// The hub cache that downloads are written to: `HF_HOME` if set, as in fastembed, else ours.
-pub fn home(settings: &Settings) -> PathBuf {
-    settings
-        .places
-        .hf_home
-        .clone()
-        .unwrap_or_else(|| settings.cache.clone())
-}
 
 /// Finds the folder with the files of the model.
 pub fn locate(settings: &Settings, depth: Depth) -> Part {
@@ -65,20 +54,6 @@ pub fn fetch_from_hub(settings: &Settings, on_transfer: OnTransfer<'_>) -> Resul
     let hub = hub_files::address(settings)?;
     let revision = hub_files::fetch(ON_HUB, &FILES, &hub, &home(settings), on_transfer)?;
     Ok(format!("{} {revision}", ON_HUB.name))
-}
-
-/// The hub caches to search: ours first, then those of other programs and other settings.
-pub fn homes(settings: &Settings) -> Vec<PathBuf> {
-    let hub = settings
-        .places
-        .hf_home
-        .as_ref()
-        .map(|home| home.join("hub"));
-    let mut homes = vec![home(settings)];
-    homes.extend(hub);
-    homes.push(settings.cache.clone());
-    homes.dedup();
-    homes
 }
 
 fn snapshot(home: &Path) -> Option<PathBuf> {
@@ -119,18 +94,6 @@ fn broken(folder: &Path, pin: &PinnedFile, reason: String) -> Part {
         path: folder.join(pin.name),
         reason,
     }
-}
-
-/// Makes a name in `refs`, as `main`, stand for a revision.
-pub fn name_revision(refs: &Path, name: &str, revision: &str) -> Result<()> {
-    let file = refs.join(name);
-    let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(file.parent().unwrap_or(refs))?;
-        let partial = refs.join(format!("main.{}.partial", std::process::id()));
-        std::fs::write(&partial, revision)?;
-        std::fs::rename(partial, &file)
-    };
-    write().with_context(|| format!("write {}", file.display()))
 }
 
 #[cfg(test)]

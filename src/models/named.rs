@@ -9,9 +9,9 @@ use fastembed::{
 use serde::Serialize;
 use toolscout_index::{Embedder, EmbedderProfile, Error, Languages, Result};
 
-use super::hub_files::OnHub;
+use super::hub_cache::{self, OnHub, is_revision};
 use super::manifest::Manifest;
-use super::{Depth, Part, model, runtime};
+use super::{Depth, Part, runtime};
 use crate::config::Settings;
 use crate::known_models::{KnownModel, TOKENIZER_FILES, check_revision, split_revision};
 
@@ -100,7 +100,7 @@ pub fn locate(wanted: Wanted<'_>, settings: &Settings, depth: Depth) -> Part {
 /// The hub caches that are searched.
 fn homes(settings: &Settings) -> Vec<PathBuf> {
     let mut homes: Vec<PathBuf> = settings.models_dir.iter().cloned().collect();
-    homes.extend(model::homes(settings));
+    homes.extend(hub_cache::homes(settings));
     homes
 }
 
@@ -109,7 +109,7 @@ pub fn home(settings: &Settings) -> PathBuf {
     settings
         .models_dir
         .clone()
-        .unwrap_or_else(|| model::home(settings))
+        .unwrap_or_else(|| hub_cache::home(settings))
 }
 
 /// The folder of a revision: the one asked for by its number or by a name, that of `refs/main`, or
@@ -132,12 +132,6 @@ fn snapshot(repository: &Path, revision: Option<&str>) -> Option<PathBuf> {
         (Some(only), None) => Some(only.path()),
         _ => None,
     }
-}
-
-/// Whether this is what a folder of `snapshots` may be called.
-pub fn is_revision(text: &str) -> bool {
-    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_legal)
 }
 
 fn check(model: &KnownModel, folder: &Path, depth: Depth) -> Part {
