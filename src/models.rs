@@ -138,7 +138,7 @@ pub enum Unavailable {
         /// The problem, in one line.
         reason: String,
     },
-    /// An endpoint, or a model by name, cannot be used.
+    /// An endpoint, or a model that is there, cannot be used.
     Failed {
         /// The problem and what to do, in one line.
         reason: String,
@@ -260,12 +260,16 @@ fn with_tables(models: Result<Vec<Arc<dyn Embedder>>, Unavailable>) -> Embedders
 /// [`Unavailable`], for a warning.
 pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
     let files = locate(settings);
-    let reason = match files.ready().map(MiniLm::load) {
-        Some(Ok(model)) => return Ok(Arc::new(model)),
-        Some(Err(error)) => error.to_string(),
-        None => files.problem("the embedding model").unwrap_or_default(),
-    };
-    Err(Unavailable::Unusable { reason })
+    match files.ready().map(MiniLm::load) {
+        Some(Ok(model)) => Ok(Arc::new(model)),
+        // Without `--force` files of other programs, whose checksums are not known, would stay.
+        Some(Err(error)) => Err(Unavailable::Failed {
+            reason: format!("{error} (`toolscout models pull --force`)"),
+        }),
+        None => Err(Unavailable::Unusable {
+            reason: files.problem("the embedding model").unwrap_or_default(),
+        }),
+    }
 }
 
 /// The built-in encoder.

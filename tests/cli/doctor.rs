@@ -128,6 +128,30 @@ fn a_damaged_model_file_is_named() {
 }
 
 #[test]
+fn a_model_of_another_program_that_cannot_be_loaded_is_named_with_what_replaces_it() {
+    let world = World::with_tools(&four_tools());
+    let repository = "cache/models--sentence-transformers--all-MiniLM-L6-v2";
+    world.file(&format!("{repository}/refs/main"), "0123abcd");
+    for name in ["model.safetensors", "tokenizer.json"] {
+        world.file(&format!("{repository}/snapshots/0123abcd/{name}"), "half");
+    }
+    let (code, checks) = doctor(&world, &[]);
+    assert_eq!((code, &check(&checks, "model")["state"]), (1, &json!("ok")));
+    let embedding = check(&checks, "embedding");
+    assert_eq!(embedding["state"], "broken");
+    assert_eq!(embedding["mend"], "toolscout models pull --force");
+    let mut command = world.command();
+    command
+        .env("TOOLSCOUT_EMBEDDER", "minilm")
+        .args(["search", "open an issue"]);
+    let said = Ended::of(command.output()).stderr;
+    assert!(
+        said.contains("its tokenizer cannot be read") && said.contains("models pull --force"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_data_directory_that_is_a_file_is_a_failure() {
     let world = World::new();
     world.file("data", "in the way");
