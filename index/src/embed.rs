@@ -4,7 +4,6 @@ pub mod encoder;
 mod hashing;
 pub mod minilm;
 pub mod multilingual;
-mod pool;
 pub mod table;
 
 pub use encoder::Encoder;

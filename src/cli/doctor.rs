@@ -312,7 +312,7 @@ fn embedding(context: &Context) -> Vec<Check> {
         EmbedderKind::Minilm => [tables(), minilm(context)].concat(),
         EmbedderKind::Table => tables(),
         EmbedderKind::None | EmbedderKind::Hashing => Vec::new(),
-        EmbedderKind::Models(_) => [tables(), chosen(context)].concat(),
+        EmbedderKind::Models(_) => [tables(), runtime(context), chosen(context)].concat(),
     }
 }
 
@@ -369,34 +369,42 @@ fn table(name: &'static str, table: toolscout_index::Result<Arc<dyn Embedder>>) 
 }
 
 fn minilm(context: &Context) -> Vec<Check> {
-    let status = models::verify(&context.settings);
+    let files = models::verify(&context.settings);
+    let works = match files.ready() {
+        Some(_) => probe(context),
+        None => pip(),
+    };
+    vec![part("model", &files, PULL), works]
+}
+
+/// The ONNX Runtime, where the settings name a model that needs it.
+fn runtime(context: &Context) -> Vec<Check> {
+    let settings = &context.settings;
+    let Some(name) = models::by_name(&settings.embedder, settings).next() else {
+        return Vec::new();
+    };
     let mut checks = Vec::new();
-    if let Some(problem) = models::named_runtime_problem(&context.settings) {
+    if let Some(problem) = models::named_runtime_problem(settings) {
         let remedy = "unset ORT_DYLIB_PATH or name a library of version 1.24 or newer";
         checks.push(Check::broken("ORT_DYLIB_PATH", problem, remedy));
     }
-    checks.push(part("onnxruntime", &status.runtime));
-    checks.push(part("model", &status.model));
-    checks.push(if status.is_ready() {
-        probe(context)
-    } else {
-        pip()
-    });
+    let library = models::verify_runtime(settings);
+    checks.push(part("onnxruntime", &library, &format!("{PULL} {name}")));
     checks
 }
 
-fn part(name: &str, part: &Part) -> Check {
+fn part(name: &str, part: &Part, pull: &str) -> Check {
     let (_, detail) = describe_part(part);
     match part {
         Part::Ready { .. } => Check::ok(name, detail),
         Part::Missing { .. } => {
-            Check::missing(name, format!("searches work without it; {detail}"), PULL)
+            Check::missing(name, format!("searches work without it; {detail}"), pull)
         }
-        Part::Broken { .. } => Check::broken(name, detail, PULL),
+        Part::Broken { .. } => Check::broken(name, detail, pull),
     }
 }
 
-/// Embeds a text, which is the only proof that model and runtime work together.
+/// Embeds a text, which is the only proof that the model works.
 fn probe(context: &Context) -> Check {
     let start = Instant::now();
     let embedder = match models::minilm(&context.settings) {

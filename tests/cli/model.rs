@@ -4,6 +4,8 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use toolscout_index::Embedder;
+use toolscout_index::embed::MiniLm;
 
 use super::run::{Ended, World, four_tools};
 
@@ -42,64 +44,115 @@ fn semantic_matches_share_no_words_and_texts_are_embedded_once() {
     assert_eq!(answer["hits"][0]["id"], "mail/sendMessage", "{answer}");
 }
 
-/// A model of the catalogue, as a program of others would leave it: a revision by its number, without
-/// a note which one is the newest.
+/// Of twenty texts the first numbers of the vector, and its cosine with that of the next text, as the
+/// published floats give them.
 #[test]
 #[ignore = "needs the embedding model: `make test` runs it where it can be fetched"]
-fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
+fn vectors_are_close_to_those_of_the_published_floats() {
+    let long: Vec<String> = (0..60)
+        .map(|i| format!("word{i} and number {}", i * 37))
+        .collect();
+    let long = long.join(" ");
+    let expected: [(&str, [f32; 4], f32); 20] = [
+        ("weather", [-0.053, 0.065, 0.113, 0.114], 0.567),
+        (
+            "What is the weather like in Paris tomorrow?",
+            [0.031, 0.020, 0.087, 0.013],
+            0.536,
+        ),
+        (
+            "will it rain this afternoon",
+            [-0.018, 0.043, 0.112, 0.025],
+            0.388,
+        ),
+        (
+            "weather get Forecast: Returns the forecast of a place. place Name days",
+            [0.007, 0.032, 0.074, 0.142],
+            -0.056,
+        ),
+        (
+            "Create a new issue in the repository and assign it to Maria.",
+            [0.002, -0.057, 0.013, 0.047],
+            0.185,
+        ),
+        (
+            "git Hub create Pull Request",
+            [-0.040, -0.051, -0.006, 0.029],
+            0.132,
+        ),
+        ("open a bug report", [-0.026, 0.019, -0.065, 0.057], -0.018),
+        (
+            "spin up a new linux server",
+            [0.032, -0.107, -0.040, -0.116],
+            -0.088,
+        ),
+        (
+            "aws ec2 Describe Instances: Describes the specified instances or all instances. Instance Ids filters",
+            [0.012, 0.069, -0.027, -0.003],
+            0.009,
+        ),
+        (
+            "who deleted my database yesterday",
+            [0.009, -0.044, 0.002, -0.013],
+            0.068,
+        ),
+        (
+            "São Paulo, naïve café, Zürich, Łódź",
+            [0.024, 0.034, -0.026, 0.082],
+            0.152,
+        ),
+        ("Привет, мир", [0.021, 0.048, 0.002, 0.000], 0.198),
+        (
+            "创建一个新的日程 in my calendar",
+            [-0.018, 0.097, 0.102, 0.008],
+            0.171,
+        ),
+        (
+            "send the plan to my colleague by e-mail before noon",
+            [0.003, 0.111, 0.007, -0.020],
+            0.335,
+        ),
+        (
+            "mail send Message: Sends a message to one or several people.",
+            [0.031, -0.048, 0.003, 0.029],
+            -0.002,
+        ),
+        (
+            "convert 2,000 euros to yen",
+            [0.045, 0.028, -0.051, 0.027],
+            0.462,
+        ),
+        (
+            "exchange rate of the dollar",
+            [0.044, 0.017, -0.061, 0.070],
+            0.067,
+        ),
+        ("192.168.0.1:8080", [-0.013, 0.071, -0.017, -0.031], 0.033),
+        (
+            "https://example.com/a/b?c=d&e=f#g",
+            [-0.071, -0.007, 0.018, -0.016],
+            0.180,
+        ),
+        (&long, [-0.006, 0.009, -0.049, -0.074], 0.009),
+    ];
     let cache = std::env::var_os("TOOLSCOUT_TEST_MODELS").expect("TOOLSCOUT_TEST_MODELS is set");
-    let world = World::with_tools(&four_tools());
-    let repository = "models--Qdrant--all-MiniLM-L6-v2-onnx/snapshots";
-    let (from, revision) = (
-        Path::new(&cache).join(repository).join("local"),
-        "ab".repeat(20),
-    );
-    for file in std::fs::read_dir(from).expect("a model") {
-        let file = file.expect("an entry");
-        let name = file.file_name().into_string().expect("UTF-8");
-        let bytes = std::fs::read(file.path()).expect("a file");
-        world.file(&format!("models/{repository}/{revision}/{name}"), bytes);
+    let repository = Path::new(&cache).join("models--sentence-transformers--all-MiniLM-L6-v2");
+    let revision = std::fs::read_to_string(repository.join("refs/main")).expect("a revision");
+    let folder = repository.join("snapshots").join(revision.trim());
+    let model = MiniLm::load(&folder).expect("a model");
+    assert_eq!(model.id(), "all-MiniLM-L6-v2/8087e9bf/128");
+    let texts = expected.map(|(text, ..)| text);
+    let vectors = model.embed_queries(&texts).expect("vectors");
+    let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    for (place, (text, _, cosine)) in expected.iter().enumerate() {
+        let found = product(&vectors[place], &vectors[(place + 1) % vectors.len()]);
+        assert!((found - cosine).abs() < 0.03, "{text}: {found}");
     }
-    let run = |args: &[&str]| -> Value {
-        let mut command = world.command();
-        command
-            // The ONNX Runtime is there; the model is not looked for there first.
-            .env("TOOLSCOUT_CACHE", &cache)
-            .env("TOOLSCOUT_MODELS_DIR", world.path("models"))
-            .env(
-                "TOOLSCOUT_EMBEDDER",
-                "sentence-transformers/all-MiniLM-L6-v2",
-            )
-            .args(args)
-            .arg("--json");
-        let ended = Ended::of(command.output());
-        assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
-        serde_json::from_str(&ended.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
-    };
-    assert_eq!(run(&["embed"])["embedded"], 8);
-    let first = run(&["search", "write a letter to my aunt"]);
-    assert_eq!(
-        (&first["mode"], &first["degraded"]),
-        (&json!("hybrid"), &Value::Null)
-    );
-    assert_eq!(first["hits"][0]["id"], "mail/sendMessage", "{first}");
-    let embedders = first["embedders"].to_string();
-    assert!(
-        embedders.contains("all-minilm-l6-v2/abababab/"),
-        "{embedders}"
-    );
-    assert_eq!(run(&["embed"])["embedded"], 0);
-    assert_eq!(
-        run(&["search", "write a letter to my aunt"])["hits"],
-        first["hits"]
-    );
-    // Another tokenizer is another model, though the revision has the same number.
-    let tokenizer = format!("models/{repository}/{revision}/tokenizer_config.json");
-    let mut settings = std::fs::read_to_string(world.path(&tokenizer)).expect("a file");
-    settings.push('\n');
-    world.file(&tokenizer, settings);
-    assert_eq!(run(&["embed"])["embedded"], 8);
-    let listed = run(&["models", "list"]);
-    assert_eq!(listed["by_name"][0]["version"], json!(revision));
+    let found = vectors.iter().flat_map(|vector| vector[..4].to_vec());
+    let (found, expected): (Vec<f32>, Vec<f32>) = found
+        .zip(expected.iter().flat_map(|(_, first, _)| *first))
+        .unzip();
+    let lengths = product(&found, &found) * product(&expected, &expected);
+    let cosine = product(&found, &expected) / lengths.sqrt();
+    assert!(cosine > 0.99, "{cosine}");
 }

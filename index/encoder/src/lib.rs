@@ -27,10 +27,15 @@
 //! each weight, in the blocks that `matrix` describes, then the value of code 1 and the bias of
 //! each output. A normalisation is a weight and a bias for each dimension. All of these are floats.
 //!
-//! `scripts/encoder` builds it.
+//! `scripts/encoder` builds it. A model of the same shape can also be made from the floats that its
+//! makers published ([`Encoder::published`]).
 
+mod embeddings;
 mod layers;
 mod matrix;
+mod published;
+mod quantise;
+mod tokens;
 mod wordpiece;
 
 use std::borrow::Cow;
@@ -39,24 +44,21 @@ use std::ops::Range;
 use blake3::Hash;
 use rayon::prelude::*;
 
+use self::embeddings::{Embeddings, GROUP};
 use self::layers::{Batch, HEADS, HIDDEN, INTERMEDIATE, LAYERS, Layer, Norm};
 use self::matrix::Matrix;
+use self::tokens::Tokens;
 
+pub use embeddings::two_codes;
 pub use wordpiece::Vocabulary;
 
 /// Length of a vector.
 pub const DIMENSIONS: usize = HIDDEN;
+/// Tokens read of a text. A tool's first sentences state its purpose.
+pub const MAX_TOKENS: usize = 128;
 
 const VERSION: u32 = 1;
 const CHECKSUM: Range<usize> = 40..72;
-/// Tokens read of a text. A tool's first sentences state its purpose.
-const MAX_TOKENS: usize = 128;
-/// Bytes read of a text: a description may have 16 MiB.
-const MAX_BYTES: usize = 16 << 10;
-/// Dimensions of an embedding that share a scale.
-const GROUP: usize = 32;
-/// What a code of zero is stored as.
-const ZERO: i8 = 8;
 /// Tokens that pass through the layers together. The weights are read once for all of them, and
 /// their states stay in the processor's cache.
 const BATCH_TOKENS: usize = 192;
@@ -69,21 +71,15 @@ pub struct Unreadable(String);
 /// A loaded encoder.
 pub struct Encoder {
     checksum: Hash,
-    vocabulary: Vocabulary,
-    /// Tokens around every text, and for words that cannot be spelt.
-    first: u32,
-    last: u32,
-    unknown: u32,
+    tokens: Tokens,
     // The bundled weights are read where they lie in the program and not copied.
     bytes: Cow<'static, [u8]>,
-    /// Offsets of the embeddings' scales and codes.
-    scales: usize,
-    codes: usize,
+    embeddings: Embeddings,
     positions: Vec<f32>,
     norm: Norm,
     layers: Vec<Layer>,
     /// Turns vectors so that the first dimensions carry most of the information.
-    rotation: Vec<f32>,
+    rotation: Option<Vec<f32>>,
 }
 
 impl Encoder {
@@ -115,32 +111,22 @@ impl Encoder {
         };
         let tokens = reader.take(header.vocabulary_bytes);
         let tokens = std::str::from_utf8(tokens).map_err(|_| failed("its tokens are no UTF-8"))?;
-        let number = |name: &str| {
-            let mut tokens = tokens.split('\n');
-            let found = tokens.position(|token| token == name);
-            found
-                .map(|number| number as u32)
-                .ok_or_else(|| failed(format!("its tokens lack {name}")))
-        };
-        let [first, last, unknown] = [number("[CLS]")?, number("[SEP]")?, number("[UNK]")?];
         if tokens.split('\n').count() != header.tokens {
             return Err(failed(format!("it does not have {} tokens", header.tokens)));
         }
-        let vocabulary = Vocabulary::new(tokens.split('\n'));
-        let scales = reader.skip(header.tokens * HIDDEN / GROUP * 2);
-        let codes = reader.skip(header.tokens * HIDDEN / 2);
+        let tokens = Tokens::new(tokens.split('\n'))?;
+        let embeddings = Embeddings::FourBit {
+            scales: reader.skip(header.tokens * HIDDEN / GROUP * 2),
+            codes: reader.skip(header.tokens * HIDDEN / 2),
+        };
         let positions = reader.floats(MAX_TOKENS * HIDDEN);
         let norm = reader.norm();
         let layers = (0..LAYERS).map(|_| reader.layer()).collect();
-        let rotation = reader.floats(HIDDEN * HIDDEN);
+        let rotation = Some(reader.floats(HIDDEN * HIDDEN));
         Ok(Encoder {
             checksum: header.checksum,
-            vocabulary,
-            first,
-            last,
-            unknown,
-            scales,
-            codes,
+            tokens,
+            embeddings,
             positions,
             norm,
             layers,
@@ -149,14 +135,14 @@ impl Encoder {
         })
     }
 
-    /// The checksum that the file states.
+    /// The checksum that the file states; that of all weights, where they are published ones.
     pub fn checksum(&self) -> Hash {
         self.checksum
     }
 
     /// The unit vectors of texts. Those of several texts are computed by all processors.
     pub fn embed(&self, texts: &[&str]) -> Vec<Vec<f32>> {
-        let tokens: Vec<Vec<u32>> = texts.iter().map(|text| self.tokens(text)).collect();
+        let tokens: Vec<Vec<u32>> = texts.iter().map(|text| self.tokens.of(text)).collect();
         let batches = batches(&tokens);
         // A single text, as of a request, needs no other thread.
         if let [only] = batches.as_slice() {
@@ -166,21 +152,6 @@ impl Encoder {
             .par_iter()
             .flat_map_iter(|batch| self.embed_batch(batch))
             .collect()
-    }
-
-    /// The tokens of a text, of at most [`MAX_TOKENS`].
-    fn tokens(&self, text: &str) -> Vec<u32> {
-        // More bytes than so many tokens have in any text of words.
-        let text = &text[..text.floor_char_boundary(MAX_BYTES)];
-        let mut tokens = vec![self.first];
-        self.vocabulary
-            .tokens_or(text, Some(self.unknown), |token| {
-                if tokens.len() < MAX_TOKENS - 1 {
-                    tokens.push(token);
-                }
-            });
-        tokens.push(self.last);
-        tokens
     }
 
     fn embed_batch(&self, texts: &[Vec<u32>]) -> Vec<Vec<f32>> {
@@ -209,12 +180,10 @@ impl Encoder {
                     *total += value;
                 }
             }
-            let mut vector = vec![0.0; HIDDEN];
-            for (value, parts) in sum.iter().zip(self.rotation.as_chunks::<HIDDEN>().0) {
-                for (total, part) in vector.iter_mut().zip(parts) {
-                    *total += value * part;
-                }
-            }
+            let mut vector = match &self.rotation {
+                Some(rotation) => turned(&sum, rotation),
+                None => sum.to_vec(),
+            };
             to_unit_length(&mut vector);
             vectors.push(vector);
         }
@@ -223,18 +192,7 @@ impl Encoder {
 
     /// The state of a token at a position before the first layer.
     fn start(&self, token: usize, position: &[f32; HIDDEN], state: &mut [f32; HIDDEN]) {
-        const GROUPS: usize = HIDDEN / GROUP;
-        let scales = &self.bytes[self.scales + token * GROUPS * 2..][..GROUPS * 2];
-        let codes = &self.bytes[self.codes + token * HIDDEN / 2..][..HIDDEN / 2];
-        let groups = state
-            .chunks_exact_mut(GROUP)
-            .zip(codes.chunks_exact(GROUP / 2));
-        for ((values, codes), scale) in groups.zip(scales.as_chunks::<2>().0) {
-            let scale = half_to_float(u16::from_le_bytes(*scale));
-            for (pair, &code) in values.as_chunks_mut::<2>().0.iter_mut().zip(codes) {
-                *pair = two_codes(code).map(|code| scale * code);
-            }
-        }
+        self.embeddings.read(&self.bytes, token, state);
         for (value, position) in state.iter_mut().zip(position) {
             *value += position;
         }
@@ -259,22 +217,15 @@ fn batches(texts: &[Vec<u32>]) -> Vec<&[Vec<u32>]> {
     batches
 }
 
-/// The two codes of a byte, of four bits each.
-#[inline]
-pub fn two_codes(byte: u8) -> [f32; 2] {
-    [byte & 15, byte >> 4].map(|code| f32::from(code.cast_signed() - ZERO))
-}
-
-/// A binary16 number that is finite, as a float.
-fn half_to_float(half: u16) -> f32 {
-    /// The difference of the exponents' biases, as a factor: it is right for subnormal numbers too.
-    const BIAS: f32 = f32::from_bits((127 + 112) << 23);
-    let magnitude = f32::from_bits(u32::from(half & 0x7fff) << 13) * BIAS;
-    if half >> 15 == 0 {
-        magnitude
-    } else {
-        -magnitude
+/// A sum of states in the dimensions of a vector.
+fn turned(sum: &[f32; HIDDEN], rotation: &[f32]) -> Vec<f32> {
+    let mut vector = vec![0.0; HIDDEN];
+    for (value, parts) in sum.iter().zip(rotation.as_chunks::<HIDDEN>().0) {
+        for (total, part) in vector.iter_mut().zip(parts) {
+            *total += value * part;
+        }
     }
+    vector
 }
 
 /// The header of a file of the right length.
@@ -413,24 +364,5 @@ pub fn to_unit_length(vector: &mut [f32]) {
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     if length > 0.0 {
         vector.iter_mut().for_each(|value| *value /= length);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn half_precision_is_read_as_written() {
-        for (half, expected) in [
-            (0x0000, 0.0),
-            (0x3c00, 1.0),
-            (0xc000, -2.0),
-            (0x3555, 0.333_251_95),
-            (0x0001, 5.960_464_5e-8),
-            (0x7bff, 65504.0),
-        ] {
-            assert_eq!(half_to_float(half), expected, "{half:x}");
-        }
     }
 }

@@ -5,9 +5,9 @@
 //! whole numbers, and so the same vectors.
 
 /// Outputs of a block.
-const BLOCK: usize = 16;
+pub(crate) const BLOCK: usize = 16;
 /// Inputs of a block.
-const STEP: usize = 4;
+pub(crate) const STEP: usize = 4;
 /// Blocks that are multiplied together; every matrix of the encoder has a multiple of it.
 const BLOCKS: usize = 4;
 /// Outputs that are multiplied together.
@@ -16,7 +16,7 @@ pub(crate) const OUTPUTS: usize = BLOCK * BLOCKS;
 const ROWS: usize = 6;
 /// What a code of zero is stored as: the instruction wants states without a sign.
 const ZERO: u8 = 128;
-const LARGEST_CODE: f32 = 127.0;
+pub(crate) const LARGEST_CODE: f32 = 127.0;
 /// Added to a number between -2^22 and 2^22, it rounds it to a whole one, whose bits are then those
 /// of the sum from this number's on.
 pub(crate) const ROUND: f32 = 12_582_912.0;

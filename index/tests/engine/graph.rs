@@ -1,9 +1,9 @@
 //! The graph against the exact scan, in catalogs that differ only in the setting that switches the
 //! graph on.
 //!
-//! With `TOOLSCOUT_SETS=DIR` (folders with a `tools.jsonl` and a `queries.jsonl`),
-//! `TOOLSCOUT_CACHE=DIR` and `ORT_DYLIB_PATH=FILE` also on real embeddings of the set named by
-//! `TOOLSCOUT_GRAPH_SET` (default `livemcpbench`).
+//! With `TOOLSCOUT_SETS=DIR` (folders with a `tools.jsonl` and a `queries.jsonl`) and
+//! `TOOLSCOUT_CACHE=DIR` also on real embeddings of the set named by `TOOLSCOUT_GRAPH_SET` (default
+//! `livemcpbench`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -337,19 +337,18 @@ impl Embedder for Remembering {
     }
 }
 
-/// The model in a hub-style cache and the runtime, as the program finds them.
+/// The model in a hub-style cache, as the program finds it.
 fn real_model() -> Option<MiniLm> {
     let cache = PathBuf::from(std::env::var_os("TOOLSCOUT_CACHE")?)
-        .join("models--Qdrant--all-MiniLM-L6-v2-onnx");
-    let runtime = PathBuf::from(std::env::var_os("ORT_DYLIB_PATH")?);
+        .join("models--sentence-transformers--all-MiniLM-L6-v2");
     let revision = fs::read_to_string(cache.join("refs/main")).unwrap();
-    Some(MiniLm::load(&cache.join("snapshots").join(revision.trim()), &runtime).unwrap())
+    Some(MiniLm::load(&cache.join("snapshots").join(revision.trim())).unwrap())
 }
 
 #[test]
 fn graph_and_scan_agree_on_real_embeddings() {
     let (Some(model), Some(sets)) = (real_model(), std::env::var_os("TOOLSCOUT_SETS")) else {
-        println!("skipped: TOOLSCOUT_SETS, TOOLSCOUT_CACHE or ORT_DYLIB_PATH is not set");
+        println!("skipped: TOOLSCOUT_SETS or TOOLSCOUT_CACHE is not set");
         return;
     };
     let set = std::env::var("TOOLSCOUT_GRAPH_SET").unwrap_or_else(|_| "livemcpbench".to_owned());
