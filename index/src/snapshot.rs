@@ -255,8 +255,15 @@ impl Loaded {
         }
         for leg in self.legs.iter_mut().filter(|leg| leg.has_unsaved_vectors()) {
             let path = vector_file_path(dir, leg.embedder.as_ref());
-            if leg.vectors.get().save(&path, leg.embedder.id()).is_ok() {
-                leg.unsaved = 0;
+            if leg.vectors.get().save(&path, leg.embedder.id()).is_err() {
+                continue;
+            }
+            leg.unsaved = 0;
+            if is_for_other_languages(leg.embedder.as_ref())
+                && let Some(saved) =
+                    vectors_left_in_file(&path, &leg.embedder, &self.rows, &self.languages)
+            {
+                leg.vectors = saved.into();
             }
         }
     }

@@ -5,7 +5,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::matrix::{Avx2, Vnni};
-use crate::matrix::{Codes, Kernel, Matrix, Portable, ROUND};
+use crate::matrix::{Codes, Kernel, Matrix, Portable, Precision, ROUND};
 
 /// Length of a token's state.
 pub(crate) const HIDDEN: usize = 384;
@@ -43,20 +43,20 @@ pub(crate) struct Batch {
     pub lengths: Vec<usize>,
 }
 
-/// The states after all layers; `file` holds the weights.
-pub(crate) fn run(file: &[u8], layers: &[Layer], batch: &mut Batch) {
+/// The states after all layers; `file` holds the weights, and `precision` is that of the states.
+pub(crate) fn run(file: &[u8], layers: &[Layer], precision: Precision, batch: &mut Batch) {
     #[cfg(target_arch = "x86_64")]
     {
         if has_vnni() {
             // SAFETY: the processor has what the function asks for.
-            return unsafe { run_vnni(file, layers, batch) };
+            return unsafe { run_vnni(file, layers, precision, batch) };
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: as above.
-            return unsafe { run_avx2(file, layers, batch) };
+            return unsafe { run_avx2(file, layers, precision, batch) };
         }
     }
-    run_with::<Portable>(file, layers, batch);
+    run_with::<Portable>(file, layers, precision, batch);
 }
 
 /// True if the processor has AVX-512 with VNNI.
@@ -71,21 +71,21 @@ pub(crate) fn has_vnni() -> bool {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-fn run_vnni(file: &[u8], layers: &[Layer], batch: &mut Batch) {
-    run_with::<Vnni>(file, layers, batch);
+fn run_vnni(file: &[u8], layers: &[Layer], precision: Precision, batch: &mut Batch) {
+    run_with::<Vnni>(file, layers, precision, batch);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn run_avx2(file: &[u8], layers: &[Layer], batch: &mut Batch) {
-    run_with::<Avx2>(file, layers, batch);
+fn run_avx2(file: &[u8], layers: &[Layer], precision: Precision, batch: &mut Batch) {
+    run_with::<Avx2>(file, layers, precision, batch);
 }
 
 /// Inlined into a function that is compiled for the processor, as is all that it calls.
 #[inline(always)]
-fn run_with<K: Kernel>(file: &[u8], layers: &[Layer], batch: &mut Batch) {
+fn run_with<K: Kernel>(file: &[u8], layers: &[Layer], precision: Precision, batch: &mut Batch) {
     let Batch { states, lengths } = batch;
-    let mut codes = Codes::default();
+    let mut codes = Codes::new(precision);
     let (mut wide, mut narrow) = (Vec::new(), Vec::new());
     for layer in layers {
         codes.fill(states, HIDDEN);

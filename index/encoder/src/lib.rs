@@ -46,7 +46,7 @@ use rayon::prelude::*;
 
 use self::embeddings::{Embeddings, GROUP};
 use self::layers::{Batch, HEADS, HIDDEN, INTERMEDIATE, LAYERS, Layer, Norm};
-use self::matrix::Matrix;
+use self::matrix::{Matrix, Precision};
 use self::tokens::Tokens;
 
 pub use embeddings::two_codes;
@@ -80,6 +80,7 @@ pub struct Encoder {
     layers: Vec<Layer>,
     /// Turns vectors so that the first dimensions carry most of the information.
     rotation: Option<Vec<f32>>,
+    precision: Precision,
 }
 
 impl Encoder {
@@ -131,6 +132,7 @@ impl Encoder {
             norm,
             layers,
             rotation,
+            precision: Precision::Byte,
             bytes,
         })
     }
@@ -167,7 +169,7 @@ impl Encoder {
                 self.start(*token as usize, position, state);
             }
         }
-        layers::run(&self.bytes, &self.layers, &mut batch);
+        layers::run(&self.bytes, &self.layers, self.precision, &mut batch);
         let mut states = batch.states.as_chunks::<HIDDEN>().0;
         let mut vectors = Vec::with_capacity(texts.len());
         for length in batch.lengths {

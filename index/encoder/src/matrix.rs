@@ -17,6 +17,8 @@ const ROWS: usize = 6;
 /// What a code of zero is stored as: the instruction wants states without a sign.
 const ZERO: u8 = 128;
 pub(crate) const LARGEST_CODE: f32 = 127.0;
+/// Steps of the second byte to one of the first, which leaves half a step at most.
+const REST_STEPS: f32 = 254.0;
 /// Added to a number between -2^22 and 2^22, it rounds it to a whole one, whose bits are then those
 /// of the sum from this number's on.
 pub(crate) const ROUND: f32 = 12_582_912.0;
@@ -75,7 +77,7 @@ impl Matrix {
     #[inline(always)]
     pub fn multiply<K: Kernel>(&self, file: &[u8], states: &Codes, products: &mut Vec<f32>) {
         products.clear();
-        products.resize(states.scales.len() * self.outputs(), 0.0);
+        products.resize(states.scales.len() / states.parts * self.outputs(), 0.0);
         let blocks = &file[self.blocks..][..self.bytes()];
         let stripes = blocks.chunks_exact(OUTPUTS * self.inputs);
         for (stripe, weights) in stripes.enumerate() {
@@ -125,34 +127,61 @@ impl Part<'_> {
             &matrix.bias[outputs.clone()],
             &matrix.surplus[outputs.clone()],
         );
-        for (row, sums) in sums.iter().enumerate() {
-            let scale = states.scales[first_row + row];
-            let place = (first_row + row) * matrix.outputs();
+        for (row, sums) in (first_row..).zip(&sums) {
+            let scale = states.scales[row];
+            let place = row / states.parts * matrix.outputs();
             let products = &mut products[place..][outputs.clone()];
-            for i in 0..OUTPUTS {
-                products[i] = (sums[i] - surplus[i]) as f32 * (scale * scales[i]) + bias[i];
+            if row % states.parts == 0 {
+                for i in 0..OUTPUTS {
+                    products[i] = (sums[i] - surplus[i]) as f32 * (scale * scales[i]) + bias[i];
+                }
+            } else {
+                for i in 0..OUTPUTS {
+                    products[i] += (sums[i] - surplus[i]) as f32 * (scale * scales[i]);
+                }
             }
         }
         N
     }
 }
 
+/// How exactly states are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// In 8 bits, which networks that were trained with them need no more than.
+    Byte,
+    /// In 15 bits, as two bytes, which takes twice as many products.
+    TwoBytes,
+}
+
 /// Rows of states as bytes, each with the value of code 1.
-#[derive(Default)]
 pub(crate) struct Codes {
+    /// Rows of bytes for each row of states: their sum is the row.
+    parts: usize,
     codes: Vec<u8>,
     scales: Vec<f32>,
 }
 
 impl Codes {
+    pub fn new(precision: Precision) -> Self {
+        Codes {
+            parts: match precision {
+                Precision::Byte => 1,
+                Precision::TwoBytes => 2,
+            },
+            codes: Vec::new(),
+            scales: Vec::new(),
+        }
+    }
+
     /// Takes over rows of states of this length.
     #[inline(always)]
     pub fn fill(&mut self, states: &[f32], width: usize) {
         self.codes.clear();
-        self.codes.resize(states.len(), ZERO);
+        self.codes.resize(states.len() * self.parts, ZERO);
         self.scales.clear();
         let rows = states.chunks_exact(width);
-        for (row, codes) in rows.zip(self.codes.chunks_exact_mut(width)) {
+        for (row, codes) in rows.zip(self.codes.chunks_exact_mut(width * self.parts)) {
             let largest = largest_magnitude(row);
             let (scale, factor) = if largest > 0.0 {
                 (largest / LARGEST_CODE, LARGEST_CODE / largest)
@@ -160,12 +189,26 @@ impl Codes {
                 (1.0, 1.0)
             };
             self.scales.push(scale);
+            let (codes, rest_codes) = codes.split_at_mut(width);
             for (code, value) in codes.iter_mut().zip(row) {
-                let whole = (value * factor + ROUND).to_bits() as u8;
-                *code = whole.wrapping_add(ZERO);
+                *code = code_of(value * factor);
+            }
+            if self.parts == 2 {
+                self.scales.push(scale / REST_STEPS);
+                for (code, value) in rest_codes.iter_mut().zip(row) {
+                    let scaled = value * factor;
+                    let rest = scaled - ((scaled + ROUND) - ROUND);
+                    *code = code_of(rest * REST_STEPS);
+                }
             }
         }
     }
+}
+
+/// The code of a number from -127 to 127.
+#[inline(always)]
+fn code_of(value: f32) -> u8 {
+    ((value + ROUND).to_bits() as u8).wrapping_add(ZERO)
 }
 
 #[inline(always)]
@@ -400,19 +443,21 @@ mod tests {
     fn a_product_is_close_to_the_one_of_the_weights_as_floats() {
         let (file, matrix, plain) = example(64, 128);
         let states = states(3, 64);
-        let mut codes = Codes::default();
-        codes.fill(&states, 64);
-        let found = products::<Portable>(&matrix, &file, &codes);
-        for (row, states) in states.chunks(64).enumerate() {
-            for (output, weights) in plain.iter().enumerate() {
-                let dot: f32 = weights
-                    .iter()
-                    .zip(states)
-                    .map(|(&w, s)| f32::from(w) * s)
-                    .sum();
-                let expected = dot * matrix.scales[output] + matrix.bias[output];
-                let found = found[row * 128 + output];
-                assert!((found - expected).abs() < 0.2, "{found} {expected}");
+        for (precision, tolerance) in [(Precision::Byte, 0.2), (Precision::TwoBytes, 0.005)] {
+            let mut codes = Codes::new(precision);
+            codes.fill(&states, 64);
+            let found = products::<Portable>(&matrix, &file, &codes);
+            assert_eq!(found.len(), 3 * 128);
+            for (row, states) in states.chunks(64).enumerate() {
+                for (output, weights) in plain.iter().enumerate() {
+                    let products = weights.iter().zip(states);
+                    let dot: f32 = products
+                        .map(|(&weight, state)| f32::from(weight) * state)
+                        .sum();
+                    let expected = dot * matrix.scales[output] + matrix.bias[output];
+                    let found = found[row * 128 + output];
+                    assert!((found - expected).abs() < tolerance, "{found} {expected}");
+                }
             }
         }
     }
@@ -420,8 +465,9 @@ mod tests {
     #[test]
     fn every_kernel_computes_the_same() {
         let (file, matrix, _) = example(384, 192);
-        for rows in 0..14 {
-            let mut codes = Codes::default();
+        let precisions = [Precision::Byte, Precision::TwoBytes];
+        for (rows, precision) in (0..14).flat_map(|rows| precisions.map(|of| (rows, of))) {
+            let mut codes = Codes::new(precision);
             codes.fill(&states(rows, 384), 384);
             let expected = products::<Portable>(&matrix, &file, &codes);
             assert_eq!(expected.len(), rows * 192);
@@ -439,12 +485,25 @@ mod tests {
 
     #[test]
     fn codes_round_to_the_nearest_and_zeros_stay_zeros() {
-        let mut codes = Codes::default();
+        let mut codes = Codes::new(Precision::Byte);
         let mut row = vec![0.0; 16];
         row[..5].copy_from_slice(&[127.0, -127.0, 1.4, -1.6, 2.5]);
         codes.fill(&[row, vec![0.0; 16]].concat(), 16);
         assert_eq!(codes.codes[..6], [255, 1, 129, 126, 130, 128]);
         assert_eq!(codes.codes[16..], [128; 16]);
         assert_eq!(codes.scales, [1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_second_byte_holds_what_the_first_leaves() {
+        let mut codes = Codes::new(Precision::TwoBytes);
+        let row = [127.0, 1.4, -1.6, 2.5, -3.5, 0.0];
+        codes.fill(&row, row.len());
+        let (first, second) = codes.codes.split_at(row.len());
+        let value = |code: u8, scale: f32| (f32::from(code) - f32::from(ZERO)) * scale;
+        for ((value_of_row, first), second) in row.iter().zip(first).zip(second) {
+            let found = value(*first, codes.scales[0]) + value(*second, codes.scales[1]);
+            assert!((found - value_of_row).abs() <= 0.5 / REST_STEPS, "{found}");
+        }
     }
 }

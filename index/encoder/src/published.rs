@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::embeddings::Embeddings;
 use crate::layers::{HIDDEN, INTERMEDIATE, LAYERS, Layer, Norm};
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, Precision};
 use crate::quantise::{self, Float};
 use crate::tokens::Tokens;
 use crate::{Encoder, MAX_TOKENS, Unreadable, failed};
@@ -57,6 +57,8 @@ impl Encoder {
             norm,
             layers,
             rotation: None,
+            // Its makers trained it with floats.
+            precision: Precision::TwoBytes,
         })
     }
 }

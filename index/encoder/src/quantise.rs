@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::embeddings::Embeddings;
     use crate::layers::HIDDEN;
-    use crate::matrix::{Codes, Matrix, Portable};
+    use crate::matrix::{Codes, Matrix, Portable, Precision};
 
     fn floats(count: usize) -> Vec<f32> {
         (0..count)
@@ -91,7 +91,7 @@ mod tests {
         let scales = blocks(&stored(&weights), inputs, &mut codes);
         let matrix = Matrix::new(&codes, 0, inputs, scales, vec![0.5; outputs]);
         let state: Vec<f32> = (0..inputs).map(|i| (i as f32 * 0.7).sin()).collect();
-        let (mut states, mut products) = (Codes::default(), Vec::new());
+        let (mut states, mut products) = (Codes::new(Precision::TwoBytes), Vec::new());
         states.fill(&state, inputs);
         matrix.multiply::<Portable>(&codes, &states, &mut products);
         for (row, found) in weights.chunks(inputs).zip(products) {
