@@ -260,16 +260,23 @@ fn with_tables(models: Result<Vec<Arc<dyn Embedder>>, Unavailable>) -> Embedders
 /// [`Unavailable`], for a warning.
 pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
     let files = locate(settings);
-    match files.ready().map(MiniLm::load) {
-        Some(Ok(model)) => Ok(Arc::new(model)),
-        // Without `--force` files of other programs, whose checksums are not known, would stay.
-        Some(Err(error)) => Err(Unavailable::Failed {
-            reason: format!("{error} (`toolscout models pull --force`)"),
-        }),
-        None => Err(Unavailable::Unusable {
+    let Some(folder) = files.ready() else {
+        return Err(Unavailable::Unusable {
             reason: files.problem("the embedding model").unwrap_or_default(),
-        }),
+        });
+    };
+    // Without `--force` files of other programs, whose checksums are not known, would stay.
+    let unusable = |problem: String| Unavailable::Failed {
+        reason: format!("{problem} (`toolscout models pull --force`)"),
+    };
+    let model = MiniLm::load(folder).map_err(|error| unusable(error.to_string()))?;
+    if model::is_damaged(folder, model.id()) {
+        let folder = folder.display();
+        let problem =
+            format!("the embedding model in {folder} is damaged: its checksum is another");
+        return Err(unusable(problem));
     }
+    Ok(Arc::new(model))
 }
 
 /// The built-in encoder.

