@@ -9,8 +9,6 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::query::Mode;
-use crate::search::Row;
-use crate::store::StoredTool;
 use crate::tool::{Tool, ToolId};
 use crate::variant::Variant;
 
@@ -48,18 +46,36 @@ pub struct Hit {
     pub explain: Option<Explain>,
 }
 
+/// What the tool of a hit is read from.
+pub(crate) trait Definition: Send + Sync {
+    fn read(&self) -> Arc<Tool>;
+
+    /// As [`Tool::shown_description`], without reading the rest of the tool.
+    fn shown_description(&self) -> String;
+}
+
+impl Definition for Arc<Tool> {
+    fn read(&self) -> Arc<Tool> {
+        Arc::clone(self)
+    }
+
+    fn shown_description(&self) -> String {
+        Tool::shown_description(self).to_owned()
+    }
+}
+
 /// The tool of a hit, read as a [`Tool`] when it is first asked for: most searches want no more than the
 /// description.
 #[derive(Clone)]
 pub struct HitTool {
-    row: Arc<Row>,
+    definition: Arc<dyn Definition>,
     tool: OnceLock<Arc<Tool>>,
 }
 
 impl HitTool {
-    pub(crate) fn new(row: Arc<Row>) -> Self {
+    pub(crate) fn new(definition: Arc<dyn Definition>) -> Self {
         HitTool {
-            row,
+            definition,
             tool: OnceLock::new(),
         }
     }
@@ -73,24 +89,18 @@ impl HitTool {
     pub fn shown_description(&self) -> String {
         match self.tool.get() {
             Some(tool) => tool.shown_description().to_owned(),
-            None => self.row.shown_description(),
+            None => self.definition.shown_description(),
         }
     }
 
     fn get(&self) -> &Arc<Tool> {
-        self.tool.get_or_init(|| {
-            // The store's writer rules out that stored JSON is not a tool.
-            let tool = self.row.tool();
-            tool.unwrap_or_else(|| Arc::new(Tool::of_id(self.row.stored.id.clone())))
-        })
+        self.tool.get_or_init(|| self.definition.read())
     }
 }
 
 impl From<Arc<Tool>> for HitTool {
     fn from(tool: Arc<Tool>) -> Self {
-        // No row is stored under this key, and nothing reads the JSON of a tool that is parsed.
-        let stored = StoredTool::new(0, &tool, String::new());
-        HitTool::new(Arc::new(Row::of_tool(stored, tool)))
+        HitTool::new(Arc::new(tool))
     }
 }
 

@@ -1,7 +1,6 @@
 //! From scores to hits: the best tools of every request in one order, with near-duplicates folded.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use super::{RequestScores, RequestTexts, Search, explain, needs};
 use crate::hit::{Hit, HitTool, NoMatch, Signals, ranked};
@@ -94,7 +93,7 @@ impl Search<'_> {
             .best_clause(tool, &all_scores[best])
             .map(|clause| requests[best].clauses()[clause].clone());
         Hit {
-            tool: HitTool::new(Arc::clone(row)),
+            tool: HitTool::new(row.clone()),
             id: row.id(),
             score,
             matched_queries,

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::hit::Definition;
 use crate::language::Language;
 use crate::ranker::ToolProfile;
 use crate::store::StoredTool;
@@ -44,14 +45,6 @@ impl Row {
     pub(crate) fn tool(&self) -> Option<Arc<Tool>> {
         let parse = || self.stored.parse().ok().map(Arc::new);
         self.parsed.clone().or_else(parse)
-    }
-
-    /// The description for models and people, without the rest of the tool.
-    pub(crate) fn shown_description(&self) -> String {
-        match &self.parsed {
-            Some(tool) => tool.shown_description().to_owned(),
-            None => self.stored.shown_description(),
-        }
     }
 
     /// The ranker's view of the tool; computed on first use, in some 20 microseconds.
@@ -100,6 +93,21 @@ impl Row {
 
     pub(super) fn id(&self) -> ToolId {
         self.stored.id.clone()
+    }
+}
+
+impl Definition for Row {
+    fn read(&self) -> Arc<Tool> {
+        // The store's writer rules out that stored JSON is not a tool.
+        let without_definition = || Arc::new(Tool::of_id(self.id()));
+        self.tool().unwrap_or_else(without_definition)
+    }
+
+    fn shown_description(&self) -> String {
+        match &self.parsed {
+            Some(tool) => tool.shown_description().to_owned(),
+            None => self.stored.shown_description(),
+        }
     }
 }
 
