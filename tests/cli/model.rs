@@ -176,7 +176,7 @@ fn vectors_are_close_to_those_of_the_published_floats() {
     let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
     for (place, (text, _, cosine)) in expected.iter().enumerate() {
         let found = product(&vectors[place], &vectors[(place + 1) % vectors.len()]);
-        assert!((found - cosine).abs() < 0.005, "{text}: {found}");
+        assert!((found - cosine).abs() < 0.02, "{text}: {found}");
     }
     let found = vectors.iter().flat_map(|vector| vector[..4].to_vec());
     let (found, expected): (Vec<f32>, Vec<f32>) = found
@@ -184,5 +184,5 @@ fn vectors_are_close_to_those_of_the_published_floats() {
         .unzip();
     let lengths = product(&found, &found) * product(&expected, &expected);
     let cosine = product(&found, &expected) / lengths.sqrt();
-    assert!(cosine > 0.999, "{cosine}");
+    assert!(cosine > 0.998, "{cosine}");
 }
