@@ -16,8 +16,6 @@ use crate::allocator;
 
 /// Most changes in one commit. A commit costs tens of milliseconds, so changes that wait share one.
 const MAX_GROUP: usize = 64;
-/// Tools after which freed memory is given back: what a request with many of them has taken.
-const MANY_TOOLS: usize = 1_000;
 /// Pause after embedding failed; it doubles with each further failure.
 const FIRST_EMBED_RETRY: Duration = Duration::from_secs(1);
 const LAST_EMBED_RETRY: Duration = Duration::from_secs(30);
@@ -128,7 +126,7 @@ impl Work {
         let tools: usize = group.iter().map(|queued| queued.change.tools()).sum();
         applier.apply(group);
         applier.written += tools;
-        if applier.written >= MANY_TOOLS && !self.has_changes() {
+        if applier.written >= allocator::MANY_TOOLS && !self.has_changes() {
             applier.written = 0;
             allocator::release_freed();
         }

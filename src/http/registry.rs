@@ -638,8 +638,10 @@ async fn prepare(searcher: Arc<Searcher>) -> ApiResult<()> {
     blocking(move || warmed.warm_up()).await?;
     tokio::task::spawn_blocking(move || {
         searcher.prepare_ranking();
-        // Opening and preparing take memory for some moments.
-        allocator::release_freed();
+        // Opening and preparing take memory for some moments; small catalogs are opened often.
+        if searcher.len() >= allocator::MANY_TOOLS {
+            allocator::release_freed();
+        }
     });
     Ok(())
 }
