@@ -32,7 +32,7 @@ fn run(world: &World, url: &str, more: &str, args: &[&str]) -> Ended {
 
 fn json_of(ended: &Ended) -> Value {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
+    ended.json()
 }
 
 fn many_tools(count: usize) -> Vec<Value> {

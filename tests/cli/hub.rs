@@ -396,8 +396,7 @@ fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
             .arg("--json");
         let ended = Ended::of(command.output());
         assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
-        serde_json::from_str(&ended.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
+        ended.json()
     };
     assert_eq!(run(&["embed"])["embedded"], 8);
     let first = run(&["search", "write a letter to my aunt"]);

@@ -24,8 +24,7 @@ fn semantic_matches_share_no_words_and_texts_are_embedded_once() {
             .arg("--json");
         let ended = Ended::of(command.output());
         assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
-        serde_json::from_str(&ended.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
+        ended.json()
     };
     let file = file.to_str().expect("UTF-8");
     let embedded = |answer: &Value| {

@@ -119,6 +119,12 @@ impl Ended {
         }
     }
 
+    /// What it printed, read as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+
     pub fn failed(&self, code: i32, expected: &[&str]) {
         assert_eq!(self.code, code, "{}", self.stderr);
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);

@@ -63,8 +63,7 @@ impl Two {
     fn json(&self, args: &[&str]) -> Value {
         let ended = self.run(&[args, &["--json"]].concat());
         assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
-        serde_json::from_str(&ended.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
+        ended.json()
     }
 
     /// The models that answer a search, which must lack nothing.

@@ -17,7 +17,7 @@ fn fresh(world: &World, args: &[&str]) -> Ended {
 
 fn parsed(ended: &Ended) -> Value {
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
+    ended.json()
 }
 
 fn names(answer: &Value) -> Vec<&str> {
