@@ -8,6 +8,9 @@ mod mcp {
     #[path = "../http/shared_store.rs"]
     pub mod shared_store;
 
+    #[path = "../store/ports.rs"]
+    mod ports;
+
     pub mod authorization;
     pub mod changes;
     pub mod followed_sink;

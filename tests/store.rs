@@ -2,6 +2,7 @@
 //! its own, on a free port of loopback, and ends it.
 
 mod store {
+    pub mod ports;
     pub mod postgres;
     pub mod node;
 

@@ -1,6 +1,7 @@
 """PostgreSQL servers for a test: a primary, and a hot standby that every commit waits for."""
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,9 +25,15 @@ def programs():
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port below those that the system gives to others, so that it stays free while its server is down."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Postgres:

@@ -14,6 +14,7 @@ use toolscout::mcp::login::{LoggedOut, Logins, begin, logout, remote};
 use toolscout::mcp::{CallContext, ServerConfig};
 use toolscout_index::formats::{self, Emit};
 
+use super::ports::free_port;
 use super::program::World;
 use super::world::{Upstream, becomes, double, root, text, until};
 
@@ -370,14 +371,6 @@ async fn real_servers_over_http_are_called_and_come_back_after_a_restart() {
     listens(&format!("127.0.0.1:{port}")).await;
     until("it comes back", || async { call().await.is_ok() }).await;
     upstream.pool.close().await;
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }
 
 /// A client of others, and whether it has a list of its own where the style is `inject`.

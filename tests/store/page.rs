@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
 
-use super::postgres::{NOBODY, fixture, free_port, programs};
+use super::ports::free_port;
+use super::postgres::{NOBODY, fixture, programs};
 
 /// The lines of all its commands.
 fn commands(page: &str) -> String {

@@ -1,6 +1,6 @@
 //! A PostgreSQL server of a test.
 
-use std::net::TcpListener;
+use std::fs::File;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 use toolscout::config::{StoreAddress, StoreSettings};
+
+use super::ports::free_port;
 
 /// The password of the server's only user.
 pub const PASSWORD: &str = "grün-und-geheim";
@@ -178,13 +180,16 @@ impl Postgres {
             .args(["-c", "fsync=off"])
             .args(["-c", "shared_buffers=32MB"])
             .args(["-c", "log_min_messages=fatal"])
-            .stderr(Stdio::null())
+            .stderr(File::create(self.log()).expect("a file"))
             .spawn()
             .expect("postgres starts");
         self.running = Some(child);
         let begun = Instant::now();
         while !self.answers() {
-            assert!(begun.elapsed() < PATIENCE, "postgres is not ready");
+            if begun.elapsed() > PATIENCE {
+                let log = std::fs::read_to_string(self.log()).unwrap_or_default();
+                panic!("postgres is not ready: {log}");
+            }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -252,6 +257,10 @@ impl Postgres {
         self.dir.path().join("data")
     }
 
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
     /// A program of PostgreSQL as a user who is not root.
     fn unprivileged(&self, program: &str) -> Command {
         let program = self.programs.join(program);
@@ -280,11 +289,6 @@ pub fn programs() -> PathBuf {
     named
         .expect("TOOLSCOUT_TEST_POSTGRES names the folder that scripts/postgres.sh prints")
         .into()
-}
-
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// A file in the repository.
