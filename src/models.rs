@@ -230,7 +230,19 @@ pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience
 
 /// The embedders that are part of the program.
 pub fn built_in() -> Embedders {
-    with_tables(encoder().map(|encoder| vec![encoder]))
+    // At the same time, since a search of a process waits for both. Each is kept for the process.
+    let encoder = std::thread::scope(|scope| {
+        scope.spawn(tables);
+        encoder()
+    });
+    with_tables(encoder.map(|encoder| vec![encoder]))
+}
+
+fn tables() -> [toolscout_index::Result<Arc<dyn Embedder>>; 2] {
+    [
+        StaticTable::bundled().map(|table| table as Arc<dyn Embedder>),
+        MultilingualTable::bundled().map(|table| table as Arc<dyn Embedder>),
+    ]
 }
 
 /// The built-in tables, with the models if they could be loaded.
@@ -239,11 +251,7 @@ fn with_tables(models: Result<Vec<Arc<dyn Embedder>>, Unavailable>) -> Embedders
         Ok(models) => (models, None),
         Err(unavailable) => (Vec::new(), Some(unavailable)),
     };
-    let tables = [
-        StaticTable::bundled().map(|table| table as Arc<dyn Embedder>),
-        MultilingualTable::bundled().map(|table| table as Arc<dyn Embedder>),
-    ];
-    for (place, table) in tables.into_iter().enumerate() {
+    for (place, table) in tables().into_iter().enumerate() {
         match table {
             Ok(table) => found.insert(place, table),
             // Tests read the built-in tables, so this needs a damaged program file. Search still

@@ -12,6 +12,8 @@ use crate::files;
 
 const MAGIC_BYTES: usize = 8;
 const SUM_BYTES: usize = 32;
+/// Bytes that are read and then hashed.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// What every file of a kind begins with.
 pub struct Kind {
@@ -129,8 +131,12 @@ impl CheckedFile {
     /// Why they cannot be read.
     pub fn next(&mut self, bytes: usize) -> Result<Vec<u8>, String> {
         let mut part = vec![0; bytes];
-        self.file.read_exact(&mut part).map_err(|e| e.to_string())?;
-        self.hasher.update(&part);
+        prefer_huge_pages(&mut part);
+        // Each piece is hashed while it is in the processor's cache.
+        for piece in part.chunks_mut(PIECE_BYTES) {
+            self.file.read_exact(piece).map_err(|e| e.to_string())?;
+            self.hasher.update(piece);
+        }
         Ok(part)
     }
 
@@ -138,6 +144,24 @@ impl CheckedFile {
     pub fn is_intact(&self) -> bool {
         *self.hasher.finalize().as_bytes() == self.sum
     }
+}
+
+/// Lets the system back memory that was not touched yet by pages of 2 MB. Without it every 4 KB are a
+/// page fault, which takes longer than reading them.
+fn prefer_huge_pages(part: &mut [u8]) {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 2 << 20;
+        let bytes = part.as_mut_ptr_range();
+        let start = (bytes.start as usize).next_multiple_of(PAGE);
+        let end = bytes.end as usize / PAGE * PAGE;
+        if start < end {
+            // SAFETY: the range lies within the slice, and the advice changes no content.
+            unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = part;
 }
 
 fn hasher(owner: &str, head: &[u8]) -> blake3::Hasher {

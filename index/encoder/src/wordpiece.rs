@@ -9,10 +9,11 @@
 //! normalizer records where every character came from, which nothing here needs. Embedding a text
 //! with the table takes 10 µs in all.
 
-use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use regex::Regex;
 use unicode_normalization::{UnicodeNormalization, is_nfd};
 
@@ -24,56 +25,83 @@ static CONTROL: LazyLock<Regex> = LazyLock::new(|| class(r"[\p{Cc}\p{Cf}\p{Co}]"
 static ACCENT: LazyLock<Regex> = LazyLock::new(|| class(r"\p{Mn}"));
 static PUNCTUATION: LazyLock<Regex> = LazyLock::new(|| class(r"\p{P}"));
 
-/// Tokens by their text. Every word of every text is looked up, so the hasher is a fast one.
-type Numbers = HashMap<Box<str>, u32, RandomState>;
+/// Numbers of tokens, found by the hash of their text.
+type Numbers = HashTable<u32>;
 
-/// The tokens of a model.
+/// The tokens of a model. Their texts lie end to end, since a process that searches once would spend
+/// more time on allocating each than on searching.
 pub struct Vocabulary {
+    /// All texts, without the mark of those that continue a word.
+    texts: String,
+    /// The end of each.
+    ends: Vec<u32>,
     /// Tokens that begin a word.
     first: Numbers,
-    /// Tokens that continue one, without their mark.
+    /// Tokens that continue one.
     next: Numbers,
     /// Bytes of the longest.
     longest: usize,
+    // Every word of every text is looked up, so the hasher is a fast one.
+    hasher: RandomState,
 }
 
 impl Vocabulary {
-    /// Numbers the tokens in the given order.
-    pub fn new<'a>(tokens: impl Iterator<Item = &'a str>) -> Self {
+    /// Numbers the tokens in the given order. Of two with the same text the last counts.
+    pub fn new<'a>(tokens: impl Iterator<Item = &'a str> + Clone) -> Self {
+        let count = tokens.clone().count();
         let mut vocabulary = Vocabulary {
-            first: Numbers::default(),
-            next: Numbers::default(),
+            texts: String::with_capacity(tokens.clone().map(str::len).sum()),
+            ends: Vec::with_capacity(count),
+            first: Numbers::with_capacity(count),
+            next: Numbers::new(),
             longest: 0,
+            hasher: RandomState::default(),
         };
-        for (number, token) in tokens.enumerate() {
-            // Two maps, so that no `##` has to be put before a piece to look it up.
-            let (map, token) = match token.strip_prefix("##") {
-                Some(rest) if !rest.is_empty() => (&mut vocabulary.next, rest),
-                _ => (&mut vocabulary.first, token),
-            };
-            map.insert(token.into(), number as u32);
-            vocabulary.longest = vocabulary.longest.max(token.len());
+        for token in tokens {
+            vocabulary.push(token);
         }
         vocabulary
     }
 
+    fn push(&mut self, token: &str) {
+        let number = self.ends.len() as u32;
+        // Two tables, so that no `##` has to be put before a piece to look it up.
+        let (table, token) = match token.strip_prefix("##") {
+            Some(rest) if !rest.is_empty() => (&mut self.next, rest),
+            _ => (&mut self.first, token),
+        };
+        self.texts.push_str(token);
+        self.ends.push(self.texts.len() as u32);
+        self.longest = self.longest.max(token.len());
+        let text = |number: &u32| text_of(&self.texts, &self.ends, *number);
+        let entry = table.entry(
+            self.hasher.hash_one(token),
+            |known| text(known) == token,
+            |known| self.hasher.hash_one(text(known)),
+        );
+        *entry.or_insert(number).get_mut() = number;
+    }
+
+    fn find(&self, table: &Numbers, token: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(token);
+        let is_token = |number: &u32| text_of(&self.texts, &self.ends, *number) == token;
+        table.find(hash, is_token).copied()
+    }
+
     /// True if a whole word is a token.
     pub fn has_word(&self, word: &str) -> bool {
-        self.first.contains_key(word)
+        self.find(&self.first, word).is_some()
     }
 
     /// The word of the vocabulary that is one edit away from a word of ASCII letters: the most
     /// frequent if there are several. A transposition of neighbouring letters is one edit.
     pub fn word_one_edit_away(&self, word: &str) -> Option<&str> {
         let letters = || (b'a'..=b'z').map(char::from);
-        let mut best: Option<(&str, u32)> = None;
+        let mut best: Option<u32> = None;
         let mut try_word = |candidate: &str| {
-            if let Some((found, &number)) = self.first.get_key_value(candidate)
-                // Tokens are in the order of their frequency.
-                && best.is_none_or(|(_, known)| number < known)
-            {
-                best = Some((found, number));
-            }
+            // Tokens are in the order of their frequency.
+            let found = self.find(&self.first, candidate);
+            best = best.into_iter().chain(found).min();
         };
         // From the second letter on: the first is seldom wrong.
         for at in 1..=word.len() {
@@ -90,7 +118,7 @@ impl Vocabulary {
                 try_word(&format!("{before}{next}{}{}", &after[..1], &rest[1..]));
             }
         }
-        best.map(|(word, _)| word)
+        best.map(|number| text_of(&self.texts, &self.ends, number))
     }
 
     /// The tokens of a text in order; words that cannot be spelt are skipped.
@@ -125,12 +153,12 @@ impl Vocabulary {
         }
         let mut rest = word;
         while !rest.is_empty() {
-            let map = if pieces.is_empty() {
+            let table = if pieces.is_empty() {
                 &self.first
             } else {
                 &self.next
             };
-            let Some((token, length)) = self.longest_prefix(map, rest) else {
+            let Some((token, length)) = self.longest_prefix(table, rest) else {
                 return false;
             };
             pieces.push(token);
@@ -139,14 +167,20 @@ impl Vocabulary {
         true
     }
 
-    fn longest_prefix(&self, map: &Numbers, rest: &str) -> Option<(u32, usize)> {
+    fn longest_prefix(&self, table: &Numbers, rest: &str) -> Option<(u32, usize)> {
         // Longest first: WordPiece is greedy, and other splits were not in training.
         let ends = (1..=rest.len().min(self.longest))
             .rev()
             .filter(|&end| rest.is_char_boundary(end));
         ends.into_iter()
-            .find_map(|end| Some((*map.get(&rest[..end])?, end)))
+            .find_map(|end| Some((self.find(table, &rest[..end])?, end)))
     }
+}
+
+fn text_of<'a>(texts: &'a str, ends: &[u32], number: u32) -> &'a str {
+    let number = number as usize;
+    let start = number.checked_sub(1).map_or(0, |before| ends[before]);
+    &texts[start as usize..ends[number] as usize]
 }
 
 fn for_each_word(text: &str, mut emit: impl FnMut(&str)) {
