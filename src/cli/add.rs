@@ -1,5 +1,6 @@
 //! `toolscout add`: registers tools.
 
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -91,15 +92,7 @@ impl Args {
         tracing::info!("storing; Ctrl-C before the commit leaves the catalog unchanged");
         let catalog = self.write.open(context)?;
         let mut writer = catalog.writer()?;
-        let changes = upsert(&mut writer, &batch.tools, &interrupt)?;
-        // Parsed tools take five times the memory of their text, and the commit needs that room. They
-        // are freed beside the writes to the disk; without a thread for it, here.
-        let tools = std::mem::take(&mut batch.tools);
-        let free = move || {
-            drop(tools);
-            allocator::release_freed();
-        };
-        let _ = thread::Builder::new().spawn(free);
+        let changes = upsert(&mut writer, std::mem::take(&mut batch.tools), &interrupt)?;
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
         AddReport {
@@ -118,23 +111,42 @@ impl Args {
 
 /// Upserts within one transaction, with a progress bar. An error, Ctrl-C included, leaves the
 /// catalog unchanged.
-fn upsert(writer: &mut Writer, tools: &[Tool], interrupt: &Interrupt) -> Result<Changes> {
+fn upsert(writer: &mut Writer, tools: Vec<Tool>, interrupt: &Interrupt) -> Result<Changes> {
     let bar = bar("storing", ITEMS);
     bar.set_length(tools.len() as u64);
     let mut changes = Changes::default();
-    for batch in tools.chunks(STORE_BATCH) {
+    let freeing = free_beside();
+    let mut tools = tools.into_iter();
+    while tools.len() > 0 {
         stop_if_interrupted(interrupt)?;
-        let of_batch = writer.upsert(batch)?;
+        let batch: Vec<Tool> = tools.by_ref().take(STORE_BATCH).collect();
+        let of_batch = writer.upsert(&batch)?;
         changes.added.extend(of_batch.added);
         changes.changed.extend(of_batch.changed);
         changes.unchanged += of_batch.unchanged;
         bar.inc(batch.len() as u64);
+        // Where there is no thread for it, they are freed here.
+        let _ = freeing.send(batch);
     }
     bar.finish_and_clear();
     // The batches follow the input, so their ids are not in order together.
     changes.added.sort_unstable();
     changes.changed.sort_unstable();
     Ok(changes)
+}
+
+/// Where to send tools that are stored. Parsed they take five times the memory of their text, which
+/// the commit needs; freeing them takes a while, in which the disk is written.
+fn free_beside() -> Sender<Vec<Tool>> {
+    let (sender, stored) = mpsc::channel();
+    let free = move || {
+        for tools in stored {
+            drop(tools);
+            allocator::release_freed();
+        }
+    };
+    let _ = thread::Builder::new().spawn(free);
+    sender
 }
 
 /// Commits and indexes what the writer holds, unless Ctrl-C was pressed. Returns the generation.
@@ -407,18 +419,21 @@ mod tests {
         let catalog = DataDir::new(folder.path())
             .open_or_create("c", Options::default())
             .unwrap();
-        let tools = [Tool::new("s", "t").unwrap()];
+        let tools = vec![Tool::new("s", "t").unwrap()];
         let interrupt = Interrupt::default();
         {
             let mut writer = catalog.writer().unwrap();
             assert_eq!(
-                upsert(&mut writer, &tools, &interrupt).unwrap().added.len(),
+                upsert(&mut writer, tools.clone(), &interrupt)
+                    .unwrap()
+                    .added
+                    .len(),
                 1
             );
             interrupt.raise();
             let error = commit(&mut writer, &interrupt).unwrap_err().to_string();
             assert!(error.contains("nothing was stored"), "{error}");
-            assert!(upsert(&mut writer, &tools, &interrupt).is_err());
+            assert!(upsert(&mut writer, tools.clone(), &interrupt).is_err());
         }
         assert_eq!(catalog.refresh().unwrap().len(), 0);
     }

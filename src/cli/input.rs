@@ -120,32 +120,40 @@ impl Reading {
 }
 
 impl Batch {
-    /// Adds the tools of one input. `origins` maps each id to the input it came from.
+    /// Adds the tools of one input. `origins` maps each id to the place of its source.
     fn add(
         &mut self,
         location: &Location,
         parsed: formats::Parsed,
-        origins: &mut HashMap<ToolId, String>,
+        origins: &mut HashMap<ToolId, usize>,
     ) {
-        let name = location.to_string();
+        let source = self.sources.len();
         self.sources.push(Source {
-            name: name.clone(),
+            name: location.to_string(),
             format: parsed.format,
             tools: parsed.tools.len(),
         });
         for skipped in parsed.skipped {
             self.rejected.push(Rejected::item(location, skipped));
         }
-        for tool in parsed.tools {
-            match origins.get(&tool.id) {
-                None => {
-                    origins.insert(tool.id.clone(), name.clone());
-                    self.tools.push(tool);
-                }
-                Some(first) => self
-                    .rejected
-                    .push(Rejected::duplicate(location, &tool, first)),
+        let mut tools = parsed.tools;
+        tools.retain(|tool| match origins.get(&tool.id) {
+            None => {
+                origins.insert(tool.id.clone(), source);
+                true
             }
+            Some(&first) => {
+                let first = &self.sources[first].name;
+                let rejected = Rejected::duplicate(location, tool, first);
+                self.rejected.push(rejected);
+                false
+            }
+        });
+        // One large file is the most common input, and its list need not be copied.
+        if self.tools.is_empty() {
+            self.tools = tools;
+        } else {
+            self.tools.append(&mut tools);
         }
     }
 
