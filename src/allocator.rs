@@ -4,9 +4,9 @@
 pub const MANY_TOOLS: usize = 1_000;
 
 /// Bytes from which on an allocation is a mapping of its own, which the system gets back when it is
-/// freed. A search of half a million tools has no larger one.
+/// freed. That takes long enough for searches not to do it: one of half a million tools has no larger one.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const MAPPED_BYTES: i32 = 2 << 20;
+const MAPPED_BYTES: i32 = 4 << 20;
 
 /// Fixes the size of allocations that are mapped. glibc raises it to that of the largest that was
 /// freed, and the vectors of a catalog would then leave holes in the heap.

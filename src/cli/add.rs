@@ -140,10 +140,8 @@ fn upsert(writer: &mut Writer, tools: Vec<Tool>, interrupt: &Interrupt) -> Resul
 fn free_beside() -> Sender<Vec<Tool>> {
     let (sender, stored) = mpsc::channel();
     let free = move || {
-        for tools in stored {
-            drop(tools);
-            allocator::release_freed();
-        }
+        stored.into_iter().for_each(drop);
+        allocator::release_freed();
     };
     let _ = thread::Builder::new().spawn(free);
     sender
