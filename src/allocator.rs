@@ -7,6 +7,10 @@ pub const MANY_TOOLS: usize = 1_000;
 /// freed. That takes long enough for searches not to do it: one of half a million tools has no larger one.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_BYTES: i32 = 4 << 20;
+/// Freed bytes at the end of a heap that are kept for later. With much less, searches of hundreds of
+/// thousands of tools give memory back and take it again, each.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const KEPT_BYTES: i32 = 64 << 20;
 
 /// Fixes the size of allocations that are mapped. glibc raises it to that of the largest that was
 /// freed, and the vectors of a catalog would then leave holes in the heap.
@@ -15,7 +19,7 @@ pub fn map_large_allocations() {
     // SAFETY: the function may be called at any time; a value that it refuses changes nothing.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * MAPPED_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
     }
 }
 
