@@ -232,7 +232,8 @@ pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience
 pub fn built_in() -> Embedders {
     // At the same time, since a search of a process waits for both. Each is kept for the process.
     let encoder = std::thread::scope(|scope| {
-        scope.spawn(tables);
+        // Where there is no thread for them, they are read below.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, tables);
         encoder()
     });
     with_tables(encoder.map(|encoder| vec![encoder]))

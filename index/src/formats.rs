@@ -178,8 +178,9 @@ pub struct Parsed {
     /// The invalid items, in input order. The caller decides whether they make the whole input
     /// invalid.
     pub skipped: Vec<Skipped>,
-    /// The servers of an `mcpServers` configuration. Their tools are known only after connecting.
-    pub servers_to_connect: Vec<String>,
+    /// The servers of an `mcpServers` configuration, where the input is one. Their tools are known only
+    /// after connecting.
+    pub servers_to_connect: Option<Vec<String>>,
 }
 
 /// A skipped item, and the reason.
@@ -205,24 +206,48 @@ pub struct Skipped {
 /// nested too deeply, in an unknown format, has more than [`MAX_SKIPPED`] invalid items, or would
 /// need far more memory than its length.
 pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
-    match input::read(
-        bytes,
-        Source {
-            name: &options.source_name,
-        },
-    )? {
-        Input::Document(text) => {
-            let mut reader = Reader::new(options, &text, bytes.len());
-            // The first byte determines the shape.
-            reader.read(text.trim_start(), &Scope::default())?;
-            Ok(reader.finish())
-        }
-        Input::Lines(text) => {
-            let mut reader = Reader::new(options, text, bytes.len());
-            reader.read_lines()?;
-            Ok(reader.finish())
-        }
+    let mut reader = Reader::new(options, bytes.len());
+    match input::read(bytes, reader.source())? {
+        Input::Document(text) => reader.read_document(&text)?,
+        Input::Lines(text) => reader.read_lines(text)?,
     }
+    Ok(reader.finish())
+}
+
+/// As [`parse`], but NDJSON is freed while it is read, so that a large input and its tools are not in
+/// memory together.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_owned(mut bytes: Vec<u8>, options: &ReadOptions) -> Result<Parsed> {
+    let mut reader = Reader::new(options, bytes.len());
+    let before_lines = match input::read(&bytes, reader.source())? {
+        Input::Document(text) => {
+            reader.read_document(&text)?;
+            return Ok(reader.finish());
+        }
+        Input::Lines(text) => bytes.len() - text.len(),
+    };
+    bytes.drain(..before_lines);
+    while !bytes.is_empty() {
+        let part = leading_lines(&bytes);
+        // The whole was decoded above, so a part that ends with a line is valid too.
+        reader.read_lines(&String::from_utf8_lossy(&bytes[..part]))?;
+        bytes.drain(..part);
+        bytes.shrink_to_fit();
+    }
+    Ok(reader.finish())
+}
+
+/// The length of the first half of the lines, or of all where they are short.
+// Half, so that moving the rest to the front takes as long as copying the whole once.
+fn leading_lines(bytes: &[u8]) -> usize {
+    if bytes.len() < MIN_FREED_BYTES {
+        return bytes.len();
+    }
+    let half = bytes.len() / 2;
+    let line_end = bytes[half..].iter().position(|&byte| byte == b'\n');
+    line_end.map_or(bytes.len(), |end| half + end + 1)
 }
 
 /// A whole list in one format: an array, for [`Emit::Mcp`] the `{"tools":[…]}` around it. Every
@@ -264,8 +289,10 @@ fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Resul
 }
 
 /// What an item inherits from the lists and namespaces around it.
-#[derive(Clone, Default)]
-struct Scope {
+#[derive(Clone)]
+struct Scope<'t> {
+    /// The whole text, for the places of errors.
+    text: &'t str,
     server: Option<Rc<str>>,
     /// The namespace's fields other than its name.
     namespace: Rc<Map<String, Value>>,
@@ -275,9 +302,19 @@ struct Scope {
     depth: usize,
 }
 
-impl Scope {
+impl<'t> Scope<'t> {
+    fn of(text: &'t str) -> Self {
+        Scope {
+            text,
+            server: None,
+            namespace: Rc::default(),
+            namespace_bytes: 0,
+            depth: 0,
+        }
+    }
+
     /// The scope of a list or namespace within this one.
-    fn within(&self) -> Result<Scope> {
+    fn within(&self) -> Result<Self> {
         if self.depth == MAX_GROUPS {
             // Reading recurses, so this bounds the stack.
             let reason = format!("it lies within more than {MAX_GROUPS} lists; flatten them");
@@ -449,40 +486,42 @@ pub const MAX_SKIPPED: usize = 1_000;
 const MAX_GROUPS: usize = 8;
 /// Memory of a tool beyond its text: the struct, its id twice, an empty schema.
 const TOOL_BYTES: usize = 1_500;
+/// Bytes of NDJSON from which on it is worth freeing what was read.
+const MIN_FREED_BYTES: usize = 1 << 20;
 
 /// Reads the tools of one input.
 struct Reader<'a> {
     options: &'a ReadOptions,
-    /// The whole text, for the places of errors.
-    text: &'a str,
     budget: Budget,
     format: Option<Format>,
     tools: Vec<Tool>,
     skipped: Vec<Skipped>,
-    servers_to_connect: Vec<String>,
+    servers_to_connect: Option<Vec<String>>,
     /// Where each id was first seen, 1-based.
     positions: HashMap<ToolId, usize>,
     /// Items read so far, valid and invalid.
     items: usize,
     /// The line being read, in NDJSON.
     line: Option<usize>,
+    /// Lines above those being read, in NDJSON.
+    lines_above: usize,
     /// True once reading has ended early.
     given_up: bool,
 }
 
 impl<'a> Reader<'a> {
-    fn new(options: &'a ReadOptions, text: &'a str, input_bytes: usize) -> Self {
+    fn new(options: &'a ReadOptions, input_bytes: usize) -> Self {
         Reader {
             options,
-            text,
             budget: Budget::of(input_bytes),
             format: None,
             tools: Vec::new(),
             skipped: Vec::new(),
-            servers_to_connect: Vec::new(),
+            servers_to_connect: None,
             positions: HashMap::new(),
             items: 0,
             line: None,
+            lines_above: 0,
             given_up: false,
         }
     }
@@ -496,19 +535,27 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read_lines(&mut self) -> Result<()> {
-        for (number, line) in input::lines(self.text) {
+    fn read_document(&mut self, text: &str) -> Result<()> {
+        // The first byte determines the shape.
+        self.read(text.trim_start(), &Scope::of(text))
+    }
+
+    /// Reads lines of NDJSON, which follow those that were read before.
+    fn read_lines(&mut self, text: &str) -> Result<()> {
+        for (number, line) in input::lines(text) {
+            let number = self.lines_above + number;
             self.line = Some(number);
             match self.source().check_line(line, number) {
-                Ok(()) => self.read_item(line, &Scope::default())?,
+                Ok(()) => self.read_item(line, &Scope::of(line))?,
                 Err(error) => self.skip(None, error)?,
             }
         }
+        self.lines_above += text.lines().count();
         Ok(())
     }
 
     /// Reads the input, or a container within it.
-    fn read(&mut self, text: &str, scope: &Scope) -> Result<()> {
+    fn read(&mut self, text: &str, scope: &Scope<'_>) -> Result<()> {
         let outline = Outline::of(text);
         let shape = Shape::of(text, &outline);
         self.read_shape(shape, text, &outline, scope)
@@ -519,7 +566,7 @@ impl<'a> Reader<'a> {
         shape: Shape,
         text: &str,
         outline: &Outline<'_>,
-        scope: &Scope,
+        scope: &Scope<'_>,
     ) -> Result<()> {
         match shape {
             Shape::List => self.read_list(text, scope),
@@ -547,19 +594,19 @@ impl<'a> Reader<'a> {
                 self.read_config(outline.get("mcpServers").unwrap_or_default());
                 Ok(())
             }
-            Shape::OpenApi => self.read_openapi(text),
+            Shape::OpenApi => self.read_openapi(text, scope),
             Shape::Tool(format) => self.read_tool(format, text, scope),
             Shape::Unknown => Err(self.unknown(text, outline)),
         }
     }
 
-    fn read_list(&mut self, text: &str, scope: &Scope) -> Result<()> {
+    fn read_list(&mut self, text: &str, scope: &Scope<'_>) -> Result<()> {
         let scope = scope.within()?;
         input::items(text).try_for_each(|item| self.read_item(item, &scope))
     }
 
     /// Reads one entry of a list. An invalid entry is skipped; an error ends the reading.
-    fn read_item(&mut self, text: &str, scope: &Scope) -> Result<()> {
+    fn read_item(&mut self, text: &str, scope: &Scope<'_>) -> Result<()> {
         let outline = Outline::of(text);
         let result = match Shape::of(text, &outline) {
             Shape::Unknown => Err(fields::not_a_tool(&self.next_position(), text)),
@@ -573,8 +620,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text into a value, within the budget.
-    fn value(&mut self, text: &str) -> Result<Value> {
-        let value = self.source().value(text, self.text, &self.budget);
+    fn value(&mut self, text: &str, scope: &Scope<'_>) -> Result<Value> {
+        let line = self.line.unwrap_or(1);
+        let value = self.source().value(text, (scope.text, line), &self.budget);
         // serde only says that the value is bad; the budget knows that the input is too large.
         self.given_up |= self.budget.is_exceeded();
         value
@@ -586,7 +634,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read_namespace(&mut self, text: &str, outline: &Outline<'_>, scope: &Scope) -> Result<()> {
+    fn read_namespace(
+        &mut self,
+        text: &str,
+        outline: &Outline<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<()> {
         let (Some(name), Some(tools), true) = (
             outline.text("name"),
             outline.get("tools"),
@@ -600,7 +653,7 @@ impl<'a> Reader<'a> {
         for (field, value) in input::fields(text)
             .filter(|(field, _)| !["name", "tools", "type"].contains(&field.as_str()))
         {
-            namespace.insert(field, self.value(value)?);
+            namespace.insert(field, self.value(value, scope)?);
         }
         let namespace_bytes = self.budget.spent() - before;
         self.format.get_or_insert(Format::OpenaiResponses);
@@ -617,11 +670,12 @@ impl<'a> Reader<'a> {
 
     fn read_config(&mut self, servers: &str) {
         self.servers_to_connect
+            .get_or_insert_default()
             .extend(input::fields(servers).map(|(name, _)| name));
     }
 
-    fn read_openapi(&mut self, text: &str) -> Result<()> {
-        let document = self.value(text)?;
+    fn read_openapi(&mut self, text: &str, scope: &Scope<'_>) -> Result<()> {
+        let document = self.value(text, scope)?;
         let options = self.options;
         openapi::read(&document, options, |operation| {
             self.format.get_or_insert(Format::OpenApi);
@@ -631,9 +685,9 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn read_tool(&mut self, format: Format, text: &str, scope: &Scope) -> Result<()> {
+    fn read_tool(&mut self, format: Format, text: &str, scope: &Scope<'_>) -> Result<()> {
         let before = self.budget.spent();
-        let Value::Object(fields) = self.value(text)? else {
+        let Value::Object(fields) = self.value(text, scope)? else {
             return Err(fields::not_a_tool(&self.next_position(), text));
         };
         let fields = match format {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use serde_json::Value;
 use toolscout_index::formats::{self, Format, ReadOptions, Skipped};
 use toolscout_index::{Error, Tool, ToolId};
 
@@ -92,7 +91,7 @@ impl Reading {
         for location in expand(inputs)? {
             let parsed = location
                 .bytes(fetch, MAX_BYTES)
-                .and_then(|bytes| self.parse(&location, &bytes));
+                .and_then(|bytes| self.parse(&location, bytes));
             match parsed {
                 Ok(parsed) => batch.add(&location, parsed, &mut origins),
                 Err(error) => batch.rejected.push(Rejected::input(&location, &error)),
@@ -101,7 +100,7 @@ impl Reading {
         Ok(batch)
     }
 
-    fn parse(&self, location: &Location, bytes: &[u8]) -> Result<formats::Parsed> {
+    fn parse(&self, location: &Location, bytes: Vec<u8>) -> Result<formats::Parsed> {
         let options = ReadOptions {
             source_name: location.to_string(),
             server: self.server.clone(),
@@ -111,9 +110,9 @@ impl Reading {
             include_paths: self.include_paths.clone(),
             exclude_paths: self.exclude_paths.clone(),
         };
-        let parsed = formats::parse(bytes, &options)?;
+        let parsed = formats::parse_owned(bytes, &options)?;
         if parsed.tools.is_empty() && parsed.skipped.is_empty() {
-            bail!("{location}: {}", describe_empty(&parsed, bytes));
+            bail!("{location}: {}", describe_empty(&parsed));
         }
         Ok(parsed)
     }
@@ -227,11 +226,11 @@ impl fmt::Display for Rejected {
 }
 
 /// Why an input gave no tools and no invalid items.
-fn describe_empty(parsed: &formats::Parsed, bytes: &[u8]) -> String {
-    match parsed.servers_to_connect.as_slice() {
-        [] if is_server_config(bytes) => "its `mcpServers` object names no servers".into(),
-        [] => "there are no tools in it".into(),
-        servers => {
+fn describe_empty(parsed: &formats::Parsed) -> String {
+    match parsed.servers_to_connect.as_deref() {
+        None => "there are no tools in it".into(),
+        Some([]) => "its `mcpServers` object names no servers".into(),
+        Some(servers) => {
             format!(
                 "it names {} ({}) and has no tools itself; `toolscout sync --mcp FILE` imports the servers' tools",
                 counted(servers.len(), "MCP server"),
@@ -239,11 +238,6 @@ fn describe_empty(parsed: &formats::Parsed, bytes: &[u8]) -> String {
             )
         }
     }
-}
-
-/// True for a configuration file of MCP servers.
-fn is_server_config(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value["mcpServers"].is_object())
 }
 
 /// A file, URL or stream to read.
@@ -410,7 +404,7 @@ mod tests {
 
     #[test]
     fn the_position_of_an_unnamed_item_is_printed_once() {
-        let input = br#"[{"name":"a"},{"description":"x"}]"#;
+        let input = br#"[{"name":"a"},{"description":"x"}]"#.to_vec();
         let reading = Reading::default();
         let location = Location::File("mix.json".into());
         let parsed = reading.parse(&location, input).unwrap();
@@ -425,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_configuration_without_servers_is_named_as_one() {
-        let config = br#"{"mcpServers":{}}"#;
+        let config = br#"{"mcpServers":{}}"#.to_vec();
         let error = Reading::default()
             .parse(&Location::File("mcp.json".into()), config)
             .unwrap_err();

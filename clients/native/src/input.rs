@@ -88,10 +88,11 @@ impl Reader {
         };
         let parsed = formats::parse(text, &options)?;
         let is_empty = parsed.tools.is_empty() && parsed.skipped.is_empty();
-        if is_empty && !parsed.servers_to_connect.is_empty() {
+        let servers = parsed.servers_to_connect.unwrap_or_default();
+        if is_empty && !servers.is_empty() {
             let message = format!(
                 "{NAME}: it names the MCP servers {} and has no tools itself; `toolscout sync --mcp FILE` imports them",
-                parsed.servers_to_connect.join(", ")
+                servers.join(", ")
             );
             return Err(Error::new("unreadable_tools", message));
         }

@@ -192,11 +192,16 @@ impl Source<'_> {
             .map_err(|error| self.json_error(&error, (number, 1)))
     }
 
-    /// Reads a part of an input's text into a value.
+    /// Reads a part of a text into a value. The text begins at this line of the input.
     ///
     /// # Errors
     /// [`Error::Parse`] with line and column for a value that is nested too deeply or exceeds the budget.
-    pub fn value(&self, part: &str, whole: &str, budget: &Budget) -> Result<Value> {
+    pub fn value(
+        &self,
+        part: &str,
+        (whole, first_line): (&str, usize),
+        budget: &Budget,
+    ) -> Result<Value> {
         let mut deserializer = serde_json::Deserializer::from_str(part);
         BoundedValue { budget }
             .deserialize(&mut deserializer)
@@ -204,7 +209,8 @@ impl Source<'_> {
                 // `part` is a slice of `whole`, so the difference of their addresses is its offset.
                 // For any other text the place is that of the beginning.
                 let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
-                self.json_error(&error, place_of(whole.get(..offset).unwrap_or_default()))
+                let (line, column) = place_of(whole.get(..offset).unwrap_or_default());
+                self.json_error(&error, (first_line - 1 + line, column))
             })
     }
 
@@ -651,7 +657,7 @@ mod tests {
         let text = format!("[{{}},\n  {}{}]", "[".repeat(200), "]".repeat(200));
         let second = items(&text).nth(1).unwrap();
         let message = SOURCE
-            .value(second, &text, &Budget::of(0))
+            .value(second, (&text, 1), &Budget::of(0))
             .unwrap_err()
             .to_string();
         assert!(

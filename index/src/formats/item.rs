@@ -12,7 +12,7 @@ use crate::tool::{Tool, empty_schema};
 pub(super) struct Place<'a> {
     /// For an item without a name.
     pub position: String,
-    pub scope: &'a Scope,
+    pub scope: &'a Scope<'a>,
     pub options: &'a ReadOptions,
 }
 

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use toolscout_index::formats::{
-    Emit, Format, Parsed, ReadOptions, emit, model_name, parse, signature,
+    Emit, Format, Parsed, ReadOptions, emit, model_name, parse, parse_owned, signature,
 };
 use toolscout_index::{Annotations, Error, Tool};
 
@@ -152,8 +152,47 @@ fn a_configuration_names_the_servers_to_connect_to() {
         read(r#"{"mcpServers":{"git":{"command":"git-mcp"},"web":{"url":"http://localhost"}}}"#);
     assert_eq!(
         (parsed.servers_to_connect, parsed.tools.len()),
-        (vec!["git".into(), "web".into()], 0)
+        (Some(vec!["git".into(), "web".into()]), 0)
     );
+    assert_eq!(read("[]").servers_to_connect, None);
+}
+
+#[test]
+fn lines_that_are_freed_as_they_are_read_are_read_the_same() {
+    let mut text = "\u{feff}".to_owned();
+    for number in 1..=6_000 {
+        let description = "x".repeat(number % 700);
+        text += &match number % 1_000 {
+            100 => "{\"name\":}\r\n".to_owned(),
+            200 => "\n\n".to_owned(),
+            300 => format!(
+                "{{\"name\":\"deep\",\"inputSchema\":{}\n",
+                "[".repeat(150) + &"]".repeat(150) + "}"
+            ),
+            400 => "{\"name\":\"tool-1\"}\n".to_owned(),
+            _ => format!("{{\"name\":\"tool-{number}\",\"description\":\"{description}\"}}\n"),
+        };
+    }
+    assert!(text.len() > 2 << 20);
+    let options = ReadOptions {
+        source_name: "in".into(),
+        ..ReadOptions::default()
+    };
+    let described = |parsed: Parsed| {
+        let skipped: Vec<_> = parsed
+            .skipped
+            .iter()
+            .map(|item| (item.index, item.line, item.error.to_string()))
+            .collect();
+        (parsed.format, parsed.tools, skipped)
+    };
+    let whole = described(parse(text.as_bytes(), &options).unwrap());
+    let freed = described(parse_owned(text.into_bytes(), &options).unwrap());
+    assert_eq!(freed.2.len(), 18);
+    let (_, line, error) = &freed.2[16];
+    assert_eq!(*line, Some(5_306));
+    assert!(error.starts_with("in:5306:"), "{error}");
+    assert_eq!(freed, whole);
 }
 
 #[test]
