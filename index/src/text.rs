@@ -69,6 +69,13 @@ pub fn for_each_term(text: &str, mut emit: impl FnMut(&str, &str)) {
     });
 }
 
+/// The [`term_hash`] of each of the [`terms`] of a text.
+pub fn term_hashes(text: &str) -> Vec<u32> {
+    let mut hashes = Vec::new();
+    for_each_term(text, |_, term| hashes.push(term_hash(term)));
+    hashes
+}
+
 /// The words of a text as written, lowercased, without stop-list and stemming.
 pub fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();

@@ -831,7 +831,7 @@ impl<'m, 'a> Measure<'m, 'a> {
     fn object_recall(&self, profile: &ToolProfile) -> f32 {
         let (mut had, mut all) = (0.0, 0.0);
         let in_name = profile.words().iter().filter(|word| word.name > 0);
-        for word in in_name.filter(|word| !Verbs::is_verb(word.hash)) {
+        for word in in_name.filter(|word| Verbs::of_term(word.hash).is_none()) {
             let rarity = self.rarity(word.hash);
             all += rarity;
             let is_asked = self.objects.iter().any(|choice| choice.has(word.hash));
@@ -980,7 +980,7 @@ impl Choice {
 }
 
 fn is_object(term: &str) -> bool {
-    Verbs::of_term(term).is_none()
+    Verbs::of_term(term_hash(term)).is_none()
 }
 
 /// The places where a tool has a request's words: shares by weight, and numbers of words.

@@ -7,7 +7,7 @@
 use super::tool_texts::{Analyzed, ToolTexts};
 use crate::embed::StaticTable;
 use crate::hit::ranked;
-use crate::text;
+use crate::text::{self, ByTerm};
 
 /// Tokens of a request that are compared: those with the largest weights.
 // A constant, so that similarities are arrays and their loops can be vectorized.
@@ -200,9 +200,9 @@ fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
 /// Adds the tokens of a part of a tool.
 fn push_tokens(part: &Analyzed, table: &StaticTable, tokens: &mut Vec<u32>) {
     // The terms of ASCII words are those words, while Chinese, Japanese and Korean become others.
-    if part.terms.iter().all(|term| term.word.is_ascii()) {
-        for term in &part.terms {
-            table.tokens(&term.word, |token| tokens.push(token));
+    if part.is_ascii() {
+        for word in part.words() {
+            table.tokens(word, |token| tokens.push(token));
         }
         return;
     }
@@ -213,10 +213,10 @@ fn push_tokens(part: &Analyzed, table: &StaticTable, tokens: &mut Vec<u32>) {
 
 /// The first `count` of the tokens, each once, in their order.
 fn distinct(tokens: Vec<u32>, count: usize) -> Vec<u32> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = ByTerm::default();
     tokens
         .into_iter()
-        .filter(|token| seen.insert(*token))
+        .filter(|token| seen.insert(*token, ()).is_none())
         .take(count)
         .collect()
 }

@@ -6,7 +6,7 @@ use super::late_interaction::ToolTokens;
 use super::tool_texts::ToolTexts;
 use super::verbs::ToolVerbs;
 use crate::embed::StaticTable;
-use crate::text::{self, ByTerm, Term, term_hash as hash};
+use crate::text::{self, ByTerm, term_hash as hash};
 use crate::tool::Tool;
 
 /// Distinct words stored of a tool.
@@ -141,7 +141,7 @@ impl ToolProfile {
     pub fn new(tool: &Tool) -> Self {
         let texts = ToolTexts::new(tool);
         let [name, description] = [&texts.name.terms, &texts.description.terms];
-        let mut words = Words::default();
+        let mut words = Words::with_room_for(&texts);
         // The most telling parts first, so that a long schema cannot use up the room for words.
         words.count(name, |word| &mut word.name);
         words.count(&texts.server.terms, |word| &mut word.server);
@@ -200,7 +200,7 @@ pub struct RequestProfile {
 impl RequestProfile {
     /// Reads a request.
     pub fn new(request: &str) -> Self {
-        let terms = text::terms(request);
+        let terms = text::term_hashes(request);
         RequestProfile {
             pairs: Hashes::new(pairs(&terms)),
             triples: Hashes::new(triples(request)),
@@ -236,13 +236,17 @@ impl RequestProfile {
     }
 }
 
-#[derive(Default)]
 struct Words(ByTerm<Word>);
 
 impl Words {
-    fn count(&mut self, terms: &[Term], part: impl Fn(&mut Word) -> &mut u8) {
-        for term in terms {
-            let hash = hash(&term.term);
+    fn with_room_for(texts: &ToolTexts) -> Self {
+        let terms = texts.parts().map(|part| part.terms.len());
+        let words = terms.iter().sum::<usize>().min(MAX_WORDS);
+        Words(ByTerm::with_capacity_and_hasher(words, Default::default()))
+    }
+
+    fn count(&mut self, terms: &[u32], part: impl Fn(&mut Word) -> &mut u8) {
+        for &hash in terms {
             if self.0.len() < MAX_WORDS || self.0.contains_key(&hash) {
                 let empty = Word {
                     hash,
@@ -280,51 +284,48 @@ fn parameters(tool: &Tool) -> u16 {
     })
 }
 
-fn pairs(terms: &[Term]) -> Vec<u32> {
+fn pairs(terms: &[u32]) -> Vec<u32> {
     terms
         .windows(2)
         // Rotated, so that a pair and its reverse differ.
-        .map(|pair| hash(&pair[0].term).rotate_left(7) ^ hash(&pair[1].term))
+        .map(|pair| pair[0].rotate_left(7) ^ pair[1])
         .collect()
 }
 
-fn pairs_of_head(terms: &[Term]) -> Vec<u32> {
+fn pairs_of_head(terms: &[u32]) -> Vec<u32> {
     pairs(&terms[..terms.len().min(MAX_PAIRS)])
 }
 
 fn triples(text: &str) -> Vec<u32> {
-    let words = text::words(text)
-        .into_iter()
-        .filter(|word| !text::is_stop_word(word));
-    let of_word = |word: String| {
-        let padded: Vec<char> = std::iter::once('_')
-            .chain(word.chars())
-            .chain(['_'])
-            .collect();
-        let mut bytes = String::new();
-        let of_triple = |triple: &[char]| {
+    let (mut triples, mut padded, mut bytes) = (Vec::new(), Vec::new(), String::new());
+    for word in text::words(text) {
+        if text::is_stop_word(&word) {
+            continue;
+        }
+        padded.clear();
+        padded.push('_');
+        padded.extend(word.chars());
+        padded.push('_');
+        for triple in padded.windows(3) {
             bytes.clear();
             bytes.extend(triple);
-            hash(&bytes)
-        };
-        padded.windows(3).map(of_triple).collect::<Vec<_>>()
-    };
-    words.flat_map(of_word).collect()
+            triples.push(hash(&bytes));
+        }
+    }
+    triples
 }
 
-fn actions(terms: &[Term]) -> u8 {
+fn actions(terms: &[u32]) -> u8 {
     bits_of(&ACTIONS, terms)
 }
 
-fn kinds_taken(parameters: &[Term]) -> u8 {
+fn kinds_taken(parameters: &[u32]) -> u8 {
     bits_of(&KINDS, parameters)
 }
 
 /// The bits of the classes that any of the terms belongs to.
-fn bits_of(classes: &ByTerm<u8>, terms: &[Term]) -> u8 {
-    let bits = terms
-        .iter()
-        .filter_map(|term| classes.get(&hash(&term.term)));
+fn bits_of(classes: &ByTerm<u8>, terms: &[u32]) -> u8 {
+    let bits = terms.iter().filter_map(|term| classes.get(term));
     bits.fold(0, |all, bits| all | bits)
 }
 

@@ -2,7 +2,7 @@
 
 use super::head;
 use crate::document::Field;
-use crate::text::{self, Term};
+use crate::text;
 use crate::tool::Tool;
 
 /// A tool's texts by part, each analyzed once.
@@ -20,11 +20,17 @@ pub struct ToolTexts {
 }
 
 /// Texts with all their terms.
+// Without an allocation for each term: every tool of a catalog is analyzed.
+#[derive(Default)]
 pub struct Analyzed {
     /// The texts.
     pub texts: Vec<String>,
-    /// Their terms, in order.
-    pub terms: Vec<Term>,
+    /// [`text::term_hash`] of each of their terms, in order.
+    pub terms: Vec<u32>,
+    /// The terms' words as written, end to end.
+    words: String,
+    /// Where each of them ends.
+    ends: Vec<usize>,
 }
 
 impl ToolTexts {
@@ -39,12 +45,45 @@ impl ToolTexts {
             parameter_texts: part(&[Field::ParameterDescriptions, Field::EnumValues]),
         }
     }
+
+    /// All parts.
+    pub fn parts(&self) -> [&Analyzed; 5] {
+        [
+            &self.name,
+            &self.server,
+            &self.description,
+            &self.parameter_names,
+            &self.parameter_texts,
+        ]
+    }
 }
 
 impl Analyzed {
     fn new(tool: &Tool, fields: &[Field]) -> Self {
-        let texts: Vec<String> = fields.iter().map(|&field| head(tool, field)).collect();
-        let terms = texts.iter().flat_map(|text| text::terms(text)).collect();
-        Analyzed { texts, terms }
+        let mut analyzed = Analyzed {
+            texts: fields.iter().map(|&field| head(tool, field)).collect(),
+            ..Analyzed::default()
+        };
+        for text in &analyzed.texts {
+            text::for_each_term(text, |word, term| {
+                analyzed.terms.push(text::term_hash(term));
+                analyzed.words.push_str(word);
+                analyzed.ends.push(analyzed.words.len());
+            });
+        }
+        analyzed
+    }
+
+    /// The word of each term as written, lowercased.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts
+            .zip(&self.ends)
+            .map(|(&start, &end)| &self.words[start..end])
+    }
+
+    /// True if all words are.
+    pub fn is_ascii(&self) -> bool {
+        self.words.is_ascii()
     }
 }

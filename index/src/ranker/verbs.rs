@@ -3,10 +3,9 @@
 //! A tool does what the first verb of its name says, `list` for `list_deleted_files`. A request may
 //! ask for several things, and each of its words may belong to several classes.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::text::{self, ByTerm, Term};
+use crate::text::{self, ByTerm};
 use crate::tool::Tool;
 
 /// Words of a title or a description that are searched for a verb, if the name has none.
@@ -35,24 +34,19 @@ impl Verbs {
     /// What a question asks for.
     const ASKING: Verbs = Verbs(Verbs::READ.0 | Verbs::SEARCH.0);
 
-    /// The classes of a term.
-    pub fn of_term(term: &str) -> Verbs {
-        BY_STEM.get(term).copied().unwrap_or_default()
-    }
-
-    /// True for the [`text::term_hash`] of a verb's stem.
-    pub fn is_verb(hash: u32) -> bool {
-        HASHES.contains_key(&hash)
+    /// The classes of the term with this [`text::term_hash`].
+    pub fn of_term(hash: u32) -> Verbs {
+        BY_STEM.get(&hash).copied().unwrap_or_default()
     }
 
     /// The classes of all of these terms.
-    fn of_terms<'a>(terms: impl Iterator<Item = &'a str>) -> Verbs {
+    fn of_terms(terms: impl Iterator<Item = u32>) -> Verbs {
         terms.fold(Verbs::default(), |all, term| all.and(Verbs::of_term(term)))
     }
 
     /// Those of the first verb; none without a verb.
-    fn of_first(terms: &[Term]) -> Verbs {
-        let mut verbs = terms.iter().map(|term| Verbs::of_term(&term.term));
+    fn of_first(terms: &[u32]) -> Verbs {
+        let mut verbs = terms.iter().map(|&term| Verbs::of_term(term));
         verbs.find(|verbs| !verbs.is_none()).unwrap_or_default()
     }
 
@@ -81,20 +75,16 @@ impl Verbs {
 
 /// Verbs by class. A verb may be in several.
 // Stemmed on first use, as the terms that they are looked up by are stems.
-static BY_STEM: LazyLock<HashMap<String, Verbs>> = LazyLock::new(|| {
-    let mut by_stem: HashMap<String, Verbs> = HashMap::new();
+static BY_STEM: LazyLock<ByTerm<Verbs>> = LazyLock::new(|| {
+    let mut by_stem: ByTerm<Verbs> = ByTerm::default();
     for (verbs, words) in CLASSES {
         for word in words.split_whitespace() {
-            let known = by_stem.entry(text::stem(word)).or_default();
+            let stem = text::term_hash(&text::stem(word));
+            let known = by_stem.entry(stem).or_default();
             *known = known.and(*verbs);
         }
     }
     by_stem
-});
-
-static HASHES: LazyLock<ByTerm<()>> = LazyLock::new(|| {
-    let stems = BY_STEM.keys();
-    stems.map(|stem| (text::term_hash(stem), ())).collect()
 });
 
 const CLASSES: &[(Verbs, &str)] = &[
@@ -180,8 +170,8 @@ pub struct ToolVerbs {
 }
 
 impl ToolVerbs {
-    /// By the terms of its name, then those of title and description.
-    pub fn new(tool: &Tool, name: &[Term], description: &[Term]) -> Self {
+    /// By the terms of its name, then those of title and description, each by its [`text::term_hash`].
+    pub fn new(tool: &Tool, name: &[u32], description: &[u32]) -> Self {
         let named = Verbs::of_first(name);
         let verbs = if named.is_none() {
             let beginning = &description[..description.len().min(WORDS_TO_ACT)];
@@ -214,12 +204,12 @@ impl RequestVerbs {
         clauses: &[String],
         others: impl Iterator<Item = &'a str>,
     ) -> Self {
-        let terms = text::terms(request);
-        let mut all = Verbs::of_terms(terms.iter().map(|term| term.term.as_str()));
-        all = all.and(Verbs::of_terms(others));
+        let terms = text::term_hashes(request);
+        let mut all = Verbs::of_terms(terms.iter().copied());
+        all = all.and(Verbs::of_terms(others.map(text::term_hash)));
         let mut first = Verbs::of_first(&terms);
         for clause in clauses {
-            first = first.and(Verbs::of_first(&text::terms(clause)));
+            first = first.and(Verbs::of_first(&text::term_hashes(clause)));
         }
         if is_question(request) {
             (all, first) = (all.and(Verbs::ASKING), first.and(Verbs::ASKING));
@@ -263,7 +253,7 @@ mod tests {
     fn verbs(name: &str, description: &str) -> ToolVerbs {
         let tool = Tool::new("", name).unwrap().with_description(description);
         let [name, description] =
-            [Field::Name, Field::Description].map(|field| text::terms(&head(&tool, field)));
+            [Field::Name, Field::Description].map(|field| text::term_hashes(&head(&tool, field)));
         ToolVerbs::new(&tool, &name, &description)
     }
 
