@@ -21,7 +21,7 @@ use crate::models::Patience;
 /// Most bad items that are listed one by one.
 const MAX_LISTED: usize = 50;
 /// Tools stored between two checks for Ctrl-C.
-const STORE_BATCH: usize = 4096;
+const STORE_BATCH: usize = 1024;
 
 /// Adds tools from files, folders, URLs or stdin. A tool with the id of an existing one replaces
 /// it. The format is detected: OpenAI (chat, Responses, namespaces), Anthropic, MCP tools/list,
@@ -140,7 +140,13 @@ fn upsert(writer: &mut Writer, tools: Vec<Tool>, interrupt: &Interrupt) -> Resul
 fn free_beside() -> Sender<Vec<Tool>> {
     let (sender, stored) = mpsc::channel();
     let free = move || {
-        stored.into_iter().for_each(drop);
+        for (number, batch) in (1_usize..).zip(stored) {
+            drop(batch);
+            // Ever more seldom, since it takes as long as there is memory.
+            if number.is_power_of_two() {
+                allocator::release_freed();
+            }
+        }
         allocator::release_freed();
     };
     let _ = thread::Builder::new().spawn(free);
