@@ -40,9 +40,11 @@ mod wordpiece;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use blake3::Hash;
 use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::embeddings::{Embeddings, GROUP};
 use self::layers::{Batch, HEADS, HIDDEN, INTERMEDIATE, LAYERS, Layer, Norm};
@@ -150,10 +152,16 @@ impl Encoder {
         if let [only] = batches.as_slice() {
             return self.embed_batch(only);
         }
-        batches
-            .par_iter()
-            .flat_map_iter(|batch| self.embed_batch(batch))
-            .collect()
+        let embed = || {
+            let of_batches = batches.par_iter();
+            of_batches
+                .flat_map_iter(|batch| self.embed_batch(batch))
+                .collect()
+        };
+        match threads() {
+            Some(threads) => threads.install(embed),
+            None => embed(),
+        }
     }
 
     fn embed_batch(&self, texts: &[Vec<u32>]) -> Vec<Vec<f32>> {
@@ -200,6 +208,17 @@ impl Encoder {
         }
         self.norm.normalise(state);
     }
+}
+
+/// The threads that embed several texts; `None` where the system gives none.
+// Not those that all else shares: opening a catalog and searching a large one have many short tasks,
+// each of which would wait for a batch that takes a tenth of a second.
+fn threads() -> Option<&'static ThreadPool> {
+    static THREADS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
+        let threads = ThreadPoolBuilder::new().thread_name(|number| format!("encoder {number}"));
+        threads.build().ok()
+    });
+    THREADS.as_ref()
 }
 
 /// Texts in batches of about [`BATCH_TOKENS`] tokens.
