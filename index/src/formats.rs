@@ -171,7 +171,7 @@ pub struct ReadOptions {
 /// The result of reading an input.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The format of the first tool; [`Format::Mcp`] where there is none.
+    /// The format of the first tool, or of the document; [`Format::Mcp`] where there is neither.
     pub format: Format,
     /// The valid tools, in input order, with unique ids.
     pub tools: Vec<Tool>,
@@ -181,6 +181,32 @@ pub struct Parsed {
     /// The servers of an `mcpServers` configuration, where the input is one. Their tools are known only
     /// after connecting.
     pub servers_to_connect: Option<Vec<String>>,
+}
+
+impl Parsed {
+    /// Why the input has no tools, where it is a document of another kind than a list of tools. An empty
+    /// list is one.
+    pub fn without_tools(&self) -> Option<String> {
+        if !self.tools.is_empty() || !self.skipped.is_empty() {
+            return None;
+        }
+        match self.servers_to_connect.as_deref() {
+            None if self.format == Format::OpenApi => {
+                Some("it is an OpenAPI document without operations, or none is included".into())
+            }
+            None => None,
+            Some([]) => Some("its `mcpServers` object names no servers".into()),
+            Some(servers) => {
+                let count = servers.len();
+                let noun = if count == 1 { "server" } else { "servers" };
+                let servers = servers.join(", ");
+                Some(format!(
+                    "it names {count} MCP {noun} ({servers}) and has no tools itself; `toolscout sync --mcp FILE` \
+                     imports the servers' tools"
+                ))
+            }
+        }
+    }
 }
 
 /// A skipped item, and the reason.
@@ -676,9 +702,9 @@ impl<'a> Reader<'a> {
 
     fn read_openapi(&mut self, text: &str, scope: &Scope<'_>) -> Result<()> {
         let document = self.value(text, scope)?;
+        self.format.get_or_insert(Format::OpenApi);
         let options = self.options;
         openapi::read(&document, options, |operation| {
-            self.format.get_or_insert(Format::OpenApi);
             // Several operations may share one text of the document; each tool gets a copy.
             self.spend(operation.copied_bytes)?;
             self.add(Format::OpenApi, Some(operation.name), operation.tool)

@@ -17,6 +17,7 @@ use super::output::print_stderr;
 use super::progress::{ITEMS, bar, spinner};
 use crate::allocator;
 use crate::models::Patience;
+use crate::printable::counted;
 
 /// Most bad items that are listed one by one.
 const MAX_LISTED: usize = 50;
@@ -191,7 +192,9 @@ impl WriteArgs {
             _ => {}
         }
         for item in rejected.iter().take(MAX_LISTED) {
-            if self.skip_invalid {
+            if self.skip_invalid && item.is_input() {
+                context.warn(format_args!("skipped a whole input, {item}"));
+            } else if self.skip_invalid {
                 context.warn(format_args!("skipped {item}"));
             } else {
                 print_stderr(format_args!("invalid: {item}"));
@@ -393,7 +396,11 @@ impl AddReport {
             counts.push(format!("{} removed", removed.len()));
         }
         counts.push(format!("{unchanged} unchanged"));
-        counts.push(format!("{} skipped", self.batch.rejected.len()));
+        let unread = self.batch.unread().count();
+        counts.push(format!("{} skipped", self.batch.rejected.len() - unread));
+        if unread > 0 {
+            counts.push(format!("{} not read", counted(unread, "input")));
+        }
         let counts = counts.join(", ");
         if self.generation.is_none() {
             return format!(

@@ -13,7 +13,7 @@ use toolscout_index::{Error, Tool, ToolId};
 
 use super::exit::error_message;
 use crate::config::Fetch;
-use crate::printable::{self, counted};
+use crate::printable;
 
 /// Largest file or stream accepted, in bytes. The largest public set has 19,000 tools in 40 MB.
 const MAX_BYTES: u64 = 1 << 30;
@@ -112,7 +112,11 @@ impl Reading {
         };
         let parsed = formats::parse_owned(bytes, &options)?;
         if parsed.tools.is_empty() && parsed.skipped.is_empty() {
-            bail!("{location}: {}", describe_empty(&parsed));
+            let reason = parsed.without_tools();
+            bail!(
+                "{location}: {}",
+                reason.as_deref().unwrap_or("there are no tools in it")
+            );
         }
         Ok(parsed)
     }
@@ -156,18 +160,23 @@ impl Batch {
         }
     }
 
+    /// The inputs that could not be read at all.
+    pub fn unread(&self) -> impl Iterator<Item = &Rejected> {
+        self.rejected.iter().filter(|item| item.is_input())
+    }
+
     /// Why nothing could be read at all.
     pub fn whole_input_rejected(&self) -> Option<&Rejected> {
-        let is_input =
-            |rejected: &&Rejected| rejected.position.is_none() && rejected.name.is_none();
-        self.rejected
-            .iter()
-            .find(is_input)
-            .filter(|_| self.tools.is_empty())
+        self.unread().next().filter(|_| self.tools.is_empty())
     }
 }
 
 impl Rejected {
+    /// True for an input that could not be read at all.
+    pub fn is_input(&self) -> bool {
+        self.position.is_none() && self.name.is_none()
+    }
+
     fn item(location: &Location, skipped: Skipped) -> Self {
         let error = match skipped.error {
             // A tool without a name is called by its position, which is printed already.
@@ -222,21 +231,6 @@ impl fmt::Display for Rejected {
             }
         }
         f.write_str(&printable::line(&self.error))
-    }
-}
-
-/// Why an input gave no tools and no invalid items.
-fn describe_empty(parsed: &formats::Parsed) -> String {
-    match parsed.servers_to_connect.as_deref() {
-        None => "there are no tools in it".into(),
-        Some([]) => "its `mcpServers` object names no servers".into(),
-        Some(servers) => {
-            format!(
-                "it names {} ({}) and has no tools itself; `toolscout sync --mcp FILE` imports the servers' tools",
-                counted(servers.len(), "MCP server"),
-                servers.join(", ")
-            )
-        }
     }
 }
 

@@ -3,15 +3,17 @@
 
 mod servers;
 
+use std::collections::HashSet;
 use std::time::Instant;
 
-use anyhow::Result;
-use toolscout_index::{Changes, Options};
+use anyhow::{Result, bail};
+use toolscout_index::{Changes, Options, Searcher, ToolId};
 
 use super::Outcome;
 use super::add::{AddReport, OpenApiArgs, WriteArgs, commit};
 use super::context::Context;
 use super::exit::UsageError;
+use super::input::Batch;
 use super::interrupt::Interrupt;
 use super::progress::spinner;
 use super::upstream::McpArgs;
@@ -68,21 +70,24 @@ impl Args {
         };
         let start = Instant::now();
         let reading = self.openapi.reading(Some(server.clone()));
-        let batch = self.write.validate(
-            context,
-            reading.read(&self.inputs, &context.settings.fetch)?,
-        )?;
+        let batch = reading.read(&self.inputs, &context.settings.fetch)?;
+        if let Some(unread) = batch.unread().next() {
+            bail!("{unread} (nothing was changed: the tools that it held would be removed)");
+        }
+        let mut batch = self.write.validate(context, batch)?;
         let read = start.elapsed();
         if self.write.dry_run {
             let catalog = context
                 .data_dir()
                 .open(&context.settings.catalog, Options::default())?;
+            keep_invalid(&mut batch, &server, &catalog.searcher());
             let changes = catalog.writer()?.sync(&server, &batch.tools)?;
             print_changes(context, &changes)?;
             return AddReport::of_preview(batch, changes, read).print(context);
         }
         let interrupt = Interrupt::listen()?;
         let catalog = self.write.open(context)?;
+        keep_invalid(&mut batch, &server, &catalog.searcher());
         let mut writer = catalog.writer()?;
         let spinner = spinner("storing");
         let changes = writer.sync(&server, &batch.tools)?;
@@ -101,6 +106,29 @@ impl Args {
         .print_and_embed(context, || {
             self.write.embed(context, &catalog, writer, &interrupt)
         })
+    }
+}
+
+/// Adds the present definitions of tools whose new ones are invalid: those are left out, and not the
+/// tools.
+fn keep_invalid(batch: &mut Batch, server: &str, searcher: &Searcher) {
+    if batch.rejected.is_empty() {
+        return;
+    }
+    let mut read: HashSet<ToolId> = batch.tools.iter().map(|tool| tool.id.clone()).collect();
+    for name in batch
+        .rejected
+        .iter()
+        .filter_map(|item| item.name.as_deref())
+    {
+        let Ok(id) = ToolId::new(server, name) else {
+            continue;
+        };
+        if let Some(present) = searcher.tool(&id)
+            && read.insert(id)
+        {
+            batch.tools.push((*present).clone());
+        }
     }
 }
 

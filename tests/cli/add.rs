@@ -300,6 +300,61 @@ fn an_empty_file_does_not_empty_a_server() {
     assert_eq!(world.ids().len(), 4);
 }
 
+#[test]
+fn a_file_that_cannot_be_read_does_not_remove_its_tools() {
+    let world = World::with_tools(&four_tools());
+    let tools = json!([tool("", "create_issue", "Opens an issue.")]);
+    let (read, cut) = (
+        world.file("read.json", tools.to_string()),
+        world.file("cut.json", r#"[{"name":"list_commits"},"#),
+    );
+    for flags in [
+        &["--skip-invalid"][..],
+        &["--skip-invalid", "--dry-run"],
+        &[],
+    ] {
+        let inputs = ["sync", text(&read), text(&cut), "--server", "github"];
+        world.fails(
+            1,
+            &[&inputs[..], flags].concat(),
+            &["cut.json:1", "nothing was changed"],
+        );
+    }
+    assert_eq!(world.ids().len(), 4);
+
+    let added = world.run(&["add", text(&read), text(&cut), "--skip-invalid"]);
+    assert!(
+        added.stderr.contains("skipped a whole input, "),
+        "{}",
+        added.stderr
+    );
+    assert!(
+        added.stdout.contains("0 skipped, 1 input not read"),
+        "{}",
+        added.stdout
+    );
+}
+
+#[test]
+fn a_tool_whose_new_definition_is_invalid_keeps_the_present_one() {
+    let world = World::with_tools(&four_tools());
+    let tools = json!([
+        tool("", "create_issue", "Opens an issue."),
+        { "name": "list_commits", "inputSchema": 5 }
+    ]);
+    let file = world.file("github.json", tools.to_string());
+    for flags in [&["--dry-run"][..], &[]] {
+        let sync = ["sync", text(&file), "--server", "github", "--skip-invalid"];
+        let report = world.json(&[&sync[..], flags].concat());
+        assert_eq!(
+            (&report["changed"], &report["removed"], &report["unchanged"]),
+            (&json!(["github/create_issue"]), &json!([]), &json!(1)),
+            "{report}"
+        );
+    }
+    assert_eq!(world.ids().len(), 4);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_data_directory_that_cannot_be_written_is_named() {

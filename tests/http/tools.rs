@@ -43,6 +43,34 @@ async fn every_item_of_a_bulk_upsert_has_a_result() {
 }
 
 #[tokio::test]
+async fn a_document_that_is_no_list_of_tools_removes_none() {
+    let server = Server::with_tools(&[tool("s", "kept", "Stays.")]).await;
+    for body in [
+        json!({ "mcpServers": { "notes": { "command": "notes-mcp" } } }),
+        json!({ "mcpServers": {} }),
+        json!({ "openapi": "3.0.0", "paths": {} }),
+    ] {
+        let put = server
+            .put("/v1/catalogs/default/servers/s/tools", &body)
+            .await;
+        let posted = server.post("/v1/catalogs/default/tools", &body).await;
+        for answer in [put, posted] {
+            assert_eq!(
+                (answer.status.as_u16(), answer.error_code()),
+                (422, "no_valid_tools"),
+                "{answer:?}"
+            );
+        }
+    }
+    let path = "/v1/catalogs/default/tools";
+    assert_eq!(server.get(path).await.body["total"], 1);
+    let emptied = server
+        .put("/v1/catalogs/default/servers/s/tools", &json!([]))
+        .await;
+    assert_eq!(emptied.body["removed"], json!(["s/kept"]), "{emptied:?}");
+}
+
+#[tokio::test]
 async fn a_body_without_a_valid_item_is_refused_unless_invalid_ones_are_skipped() {
     let server = Server::with_tools(&[tool("s", "kept", "Stays.")]).await;
     let path = "/v1/catalogs/default/tools";

@@ -87,14 +87,8 @@ impl Reader {
             ..ReadOptions::default()
         };
         let parsed = formats::parse(text, &options)?;
-        let is_empty = parsed.tools.is_empty() && parsed.skipped.is_empty();
-        let servers = parsed.servers_to_connect.unwrap_or_default();
-        if is_empty && !servers.is_empty() {
-            let message = format!(
-                "{NAME}: it names the MCP servers {} and has no tools itself; `toolscout sync --mcp FILE` imports them",
-                servers.join(", ")
-            );
-            return Err(Error::new("unreadable_tools", message));
+        if let Some(reason) = parsed.without_tools() {
+            return Err(Error::new("unreadable_tools", format!("{NAME}: {reason}")));
         }
         let skipped = parsed.skipped.into_iter().map(|item| {
             let position = before + item.index;

@@ -155,6 +155,20 @@ fn a_configuration_names_the_servers_to_connect_to() {
         (Some(vec!["git".into(), "web".into()]), 0)
     );
     assert_eq!(read("[]").servers_to_connect, None);
+    for (input, reason) in [
+        ("[]", None),
+        (r#"{"tools":[]}"#, None),
+        (r#"[{"name":"a"}]"#, None),
+        (r#"{"mcpServers":{}}"#, Some("names no servers")),
+        (r#"{"openapi":"3.0.0"}"#, Some("without operations")),
+    ] {
+        let said = read(input).without_tools();
+        assert_eq!(said.is_some(), reason.is_some(), "{input}: {said:?}");
+        assert!(
+            said.unwrap_or_default()
+                .contains(reason.unwrap_or_default())
+        );
+    }
 }
 
 #[test]

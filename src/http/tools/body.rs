@@ -14,7 +14,8 @@ use super::super::wire::{ItemResult, failed_item};
 /// large.
 ///
 /// # Errors
-/// 415 for another media type, 503 while too many bodies are read, 400 for an unknown format.
+/// 415 for another media type, 503 while too many bodies are read, 400 for an unknown format, 422 for a
+/// document that is no list of tools.
 pub async fn read_tools(app: &App, request: Request, options: ReadOptions) -> ApiResult<Parsed> {
     let media_type = extract::media_type(request.headers())?;
     let yaml = ["application/yaml", "application/x-yaml", "text/yaml"];
@@ -32,10 +33,16 @@ pub async fn read_tools(app: &App, request: Request, options: ReadOptions) -> Ap
         )
     })?;
     let RawBody(bytes) = RawBody::from_request(request, &()).await?;
-    Ok(app
+    let parsed = app
         .cpu_pool
         .run(move || formats::parse(&bytes, &options))
-        .await??)
+        .await??;
+    // Whoever sends all tools of a server, and sends another file by mistake, would remove them.
+    if let Some(reason) = parsed.without_tools() {
+        let message = format!("the body has no tools: {reason} (nothing was changed)");
+        return Err(ApiError::unprocessable("no_valid_tools", message));
+    }
+    Ok(parsed)
 }
 
 /// The tools of a body in which every item must be valid.
