@@ -56,10 +56,10 @@ pub(super) fn read<'t>(bytes: &'t [u8], source: Source<'_>) -> Result<Input<'t>>
 
 /// The non-blank lines of NDJSON with their 1-based numbers.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let numbered = text
-        .lines()
-        .enumerate()
-        .map(|(above, line)| (above + 1, line.trim()));
+    let numbered = text.lines().enumerate().map(|(above, line)| {
+        // Files that were joined have the byte order mark of each.
+        (above + 1, line.trim_start_matches('\u{feff}').trim())
+    });
     numbered.filter(|(_, line)| !line.is_empty())
 }
 
@@ -668,7 +668,7 @@ mod tests {
 
     #[test]
     fn ndjson_names_the_line_of_the_file() {
-        let text = "\u{feff}{\"name\":\"a\"}\r\n\n{\"name\":}\n{\"name\":\"b\"}\n";
+        let text = "\u{feff}{\"name\":\"a\"}\r\n\n{\"name\":}\n\u{feff}{\"name\":\"b\"}\n";
         let Ok(Input::Lines(text)) = read(text.as_bytes(), SOURCE) else {
             panic!("no lines")
         };
