@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 LIMIT = 10
 WARM_UP = 20
+# For some moments after a commit each search looks for another one, since a file's time is not exact.
+SETTLE_S = 3
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -126,6 +128,7 @@ def overhead(folder: Path, count: int) -> None:
     texts = queries_of(folder, count)
     with toolscout.Catalog.temporary(embedder="table") as catalog:
         catalog.add(folder / "tools.jsonl")
+        time.sleep(SETTLE_S)
         for text in texts[:WARM_UP]:
             catalog.search(text)
         for name, use in (

@@ -19,6 +19,8 @@ const LIMIT = 10;
 const WARM_UP = 20;
 const EQUALITY_QUERIES = 2000;
 const OVERHEAD_QUERIES = 500;
+// For some moments after a commit each search looks for another one, since a file's time is not exact.
+const SETTLE_MS = 3000;
 
 const installed = createRequire(`${process.cwd()}/`);
 const { Catalog } = await import(pathToFileURL(installed.resolve("toolscout")));
@@ -40,6 +42,7 @@ async function overhead(folder, count) {
   const texts = queriesOf(folder, count);
   const catalog = await Catalog.temporary({ embedder: "table" });
   await catalog.add(join(folder, "tools.jsonl"));
+  await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
   for (const text of texts.slice(0, WARM_UP)) await catalog.search(text);
   const uses = {
     search: (results) => results,
