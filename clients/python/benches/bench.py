@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 LIMIT = 10
 WARM_UP = 20
-# For some moments after a commit each search looks for another one, since a file's time is not exact.
+# For some moments after a commit each search looks for another one: the time of a file is not
+# exact.
 SETTLE_S = 3
 
 
