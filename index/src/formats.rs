@@ -235,7 +235,7 @@ pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
     let mut reader = Reader::new(options, bytes.len());
     match input::read(bytes, reader.source())? {
         Input::Document(text) => reader.read_document(&text)?,
-        Input::Lines(text) => reader.read_lines(text)?,
+        Input::Lines(text) => reader.read_lines(text, 0)?,
     }
     Ok(reader.finish())
 }
@@ -255,11 +255,14 @@ pub fn parse_owned(mut bytes: Vec<u8>, options: &ReadOptions) -> Result<Parsed> 
         Input::Lines(text) => bytes.len() - text.len(),
     };
     bytes.drain(..before_lines);
+    let mut lines_above = 0;
     while !bytes.is_empty() {
-        let part = leading_lines(&bytes);
+        let end = leading_lines(&bytes);
+        let part = &bytes[..end];
         // The whole was decoded above, so a part that ends with a line is valid too.
-        reader.read_lines(&String::from_utf8_lossy(&bytes[..part]))?;
-        bytes.drain(..part);
+        reader.read_lines(&String::from_utf8_lossy(part), lines_above)?;
+        lines_above += part.iter().filter(|&&byte| byte == b'\n').count();
+        bytes.drain(..end);
         bytes.shrink_to_fit();
     }
     Ok(reader.finish())
@@ -529,8 +532,6 @@ struct Reader<'a> {
     items: usize,
     /// The line being read, in NDJSON.
     line: Option<usize>,
-    /// Lines above those being read, in NDJSON.
-    lines_above: usize,
     /// True once reading has ended early.
     given_up: bool,
 }
@@ -547,7 +548,6 @@ impl<'a> Reader<'a> {
             positions: HashMap::new(),
             items: 0,
             line: None,
-            lines_above: 0,
             given_up: false,
         }
     }
@@ -566,17 +566,16 @@ impl<'a> Reader<'a> {
         self.read(text.trim_start(), &Scope::of(text))
     }
 
-    /// Reads lines of NDJSON, which follow those that were read before.
-    fn read_lines(&mut self, text: &str) -> Result<()> {
+    /// Reads lines of NDJSON, which follow so many others.
+    fn read_lines(&mut self, text: &str, lines_above: usize) -> Result<()> {
         for (number, line) in input::lines(text) {
-            let number = self.lines_above + number;
+            let number = lines_above + number;
             self.line = Some(number);
             match self.source().check_line(line, number) {
                 Ok(()) => self.read_item(line, &Scope::of(line))?,
                 Err(error) => self.skip(None, error)?,
             }
         }
-        self.lines_above += text.lines().count();
         Ok(())
     }
 

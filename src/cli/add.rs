@@ -21,7 +21,7 @@ use crate::printable::counted;
 
 /// Most bad items that are listed one by one.
 const MAX_LISTED: usize = 50;
-/// Tools stored between two checks for Ctrl-C.
+/// Tools stored between two checks for Ctrl-C, and freed together.
 const STORE_BATCH: usize = 1024;
 
 /// Adds tools from files, folders, URLs or stdin. A tool with the id of an existing one replaces

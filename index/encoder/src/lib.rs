@@ -153,8 +153,8 @@ impl Encoder {
             return self.embed_batch(only);
         }
         let embed = || {
-            let of_batches = batches.par_iter();
-            of_batches
+            batches
+                .par_iter()
                 .flat_map_iter(|batch| self.embed_batch(batch))
                 .collect()
         };
