@@ -33,6 +33,9 @@ pub fn spec_tokens(spec: &ToolSpec, count: TokenCounter) -> usize {
 const FREED_PERCENT: usize = 25;
 /// Evicted ids that are remembered, so that the model can be told how to reload them.
 const MAX_REMEMBERED: usize = 64;
+/// Rounds after its last call in which a tool is not evicted: a model often calls a tool again in
+/// the next round. A longer protection would fill the budget in a turn that calls many tools.
+const PROTECTED_ROUNDS: u64 = 2;
 
 /// Which tool is evicted first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +83,8 @@ pub struct Toolbox {
     /// Counts uses and injections: the clock of the LRU order.
     clock: u64,
     turn: u64,
+    /// The rounds since the toolbox was made or restored.
+    round: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -89,6 +94,8 @@ struct LoadedTool {
     tokens: usize,
     pinned: bool,
     open_calls: usize,
+    /// The round of the last call in this turn.
+    called_in: Option<u64>,
     use_: Use,
 }
 
@@ -106,8 +113,6 @@ struct Use {
     /// The clock at the last use, or at the injection.
     last: u64,
     times: u64,
-    /// The turn of the last use; 0 if never used.
-    turn: u64,
     /// The turn of the last use or injection.
     active_turn: u64,
 }
@@ -154,6 +159,7 @@ impl Toolbox {
             unloaded: Vec::new(),
             clock: 0,
             turn: 0,
+            round: 0,
         }
     }
 
@@ -211,9 +217,17 @@ impl Toolbox {
         }
     }
 
-    /// Begins a turn. Uses in earlier turns no longer protect a tool from eviction.
+    /// Begins a turn. Calls in earlier turns no longer protect a tool from eviction.
     pub fn begin_turn(&mut self) {
         self.turn += 1;
+        for loaded in &mut self.loaded {
+            loaded.called_in = None;
+        }
+    }
+
+    /// Begins a round of the current turn: the model answers, and its calls are of this round.
+    pub fn begin_round(&mut self) {
+        self.round += 1;
     }
 
     /// Adds tools at the end, evicting others in one batch if the budget requires it.
@@ -284,11 +298,10 @@ impl Toolbox {
             return;
         };
         self.touch(position);
-        let turn = self.turn;
         let loaded = &mut self.loaded[position];
         loaded.open_calls += 1;
+        loaded.called_in = Some(self.round);
         loaded.use_.times += 1;
-        loaded.use_.turn = turn;
     }
 
     /// Marks a call of this tool as ended.
@@ -388,6 +401,7 @@ impl Toolbox {
             tokens,
             pinned: false,
             open_calls: 0,
+            called_in: None,
             use_,
         }
     }
@@ -396,7 +410,6 @@ impl Toolbox {
         Use {
             last: self.clock + 1,
             times: 0,
-            turn: 0,
             active_turn: self.turn,
         }
     }
@@ -407,14 +420,16 @@ impl Toolbox {
         (use_.last, use_.active_turn) = (self.clock, self.turn);
     }
 
-    /// True when a tool may be evicted: it is not pinned, has no open call, was not used in this
-    /// turn and is not named by the current injection.
+    /// True when a tool may be evicted: it is not pinned, has no open call, was not called in the
+    /// last rounds and is not named by the current injection.
     fn is_evictable(&self, loaded: &LoadedTool, named: &BTreeSet<&ToolId>) -> bool {
-        let used_now = loaded.use_.turn == self.turn && loaded.use_.times > 0;
+        let called_lately = loaded
+            .called_in
+            .is_some_and(|round| self.round - round < PROTECTED_ROUNDS);
         self.config.eviction != Eviction::None
             && !loaded.pinned
             && loaded.open_calls == 0
-            && !used_now
+            && !called_lately
             && !named.contains(&loaded.tool.id)
     }
 
@@ -566,6 +581,25 @@ mod tests {
         }
         assert_eq!(toolbox.end_turn(), ids(&["used", "x"]));
         assert_eq!(visible(&toolbox), ["pin", "open"]);
+    }
+
+    #[test]
+    fn a_tool_called_earlier_in_a_turn_can_be_evicted_two_rounds_later() {
+        let mut toolbox = toolbox(30, Eviction::Lru);
+        toolbox.inject(&tools(&["a", "b", "c"]));
+        toolbox.begin_round();
+        used(&mut toolbox, "a");
+        used(&mut toolbox, "b");
+        used(&mut toolbox, "c");
+        toolbox.begin_round();
+        let refused = toolbox.inject(&tools(&["d"])).refused;
+        assert_eq!(refused, [(id("d"), 10)], "called in the round before");
+        toolbox.begin_round();
+        let injection = toolbox.inject(&tools(&["d"]));
+        assert_eq!(
+            (injection.added, injection.evicted),
+            (ids(&["d"]), ids(&["a", "b"]))
+        );
     }
 
     #[test]
