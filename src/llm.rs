@@ -3,6 +3,7 @@
 
 mod anthropic;
 pub mod api;
+mod context_length;
 pub mod endpoint;
 mod event;
 mod openai;
@@ -59,8 +60,21 @@ pub struct ChatRequest {
     pub purpose: Purpose,
     /// The conversation so far, oldest first.
     pub messages: Vec<Message>,
-    /// Tools that the model may call; if empty, the model must answer.
+    /// Tools that the model knows; if empty, the model must answer.
     pub tools: Vec<ToolSpec>,
+    /// Whether it may call them.
+    pub tool_choice: ToolChoice,
+}
+
+/// Whether a model may call the tools of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// It must answer. The tools stay in the request, since a provider caches a prompt by its
+    /// beginning, where the tools are.
+    None,
 }
 
 /// A message of a conversation.
@@ -264,6 +278,19 @@ pub enum LlmError {
         /// The beginning of the body's text.
         body: String,
     },
+    /// The prompt is longer than the model's context.
+    #[error(
+        "the prompt is too long for the model{}: {message}; set context_tokens in the limits of the agent's profile to less than its context, or choose a model with a longer one",
+        at(url)
+    )]
+    ContextTooLong {
+        /// The endpoint; empty where the answer was decoded without one.
+        url: String,
+        /// The provider's message.
+        message: String,
+        /// The tokens that the model takes, if the message says so.
+        limit: Option<usize>,
+    },
     /// Nothing arrived within the time limit.
     #[error(
         "the model sent nothing for {waited_ms} ms ({stage}); raise its time limit or choose a faster model"
@@ -328,7 +355,10 @@ impl LlmError {
 
     /// The error with the endpoint that sent the answer.
     fn with_endpoint(mut self, endpoint: &str) -> Self {
-        if let LlmError::Malformed { url, .. } | LlmError::Reported { url, .. } = &mut self {
+        if let LlmError::Malformed { url, .. }
+        | LlmError::Reported { url, .. }
+        | LlmError::ContextTooLong { url, .. } = &mut self
+        {
             *url = endpoint.to_owned();
         }
         self

@@ -3,6 +3,7 @@
 mod local;
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -12,7 +13,6 @@ use toolscout_index::database::DatabaseError;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::llm::Message;
 use crate::printable::excerpt;
 
 use local::LocalSessions;
@@ -185,7 +185,7 @@ pub struct TurnEnd {
     pub error: Option<String>,
     /// Times, tokens and tools of the turn.
     pub figures: Figures,
-    /// The state of the agent's toolbox, opaque to this module.
+    /// The state that the agent keeps for the next turn, opaque to this module.
     pub toolbox: Value,
     /// What happened.
     pub events: TurnEvents,
@@ -220,6 +220,33 @@ pub struct Turn {
     pub figures: Figures,
     /// When it began, in Unix milliseconds.
     pub created_ms: i64,
+}
+
+/// An ended turn, as later turns of its conversation see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastTurn {
+    /// Its number within the conversation, from 1.
+    pub number: i64,
+    /// The question.
+    pub question: String,
+    /// The answer, or its text so far.
+    pub answer: String,
+    /// How it ended.
+    pub status: TurnStatus,
+    /// What happened.
+    pub events: TurnEvents,
+}
+
+impl PastTurn {
+    /// The answer, with a note if the turn did not finish.
+    pub fn annotated_answer(&self) -> String {
+        if self.status == TurnStatus::Answered {
+            return self.answer.clone();
+        }
+        let status = self.status.name();
+        let note = format!("{}\n[this turn was not finished: {status}]", self.answer);
+        note.trim_start().to_owned()
+    }
 }
 
 /// A conversation in a list.
@@ -408,16 +435,16 @@ pub trait SessionTable: Send + Sync {
         conversation: &ConversationId,
     ) -> Result<bool, SessionError>;
 
-    /// Question, answer and status of at most `max` turns before one, newest first.
+    /// As [`Sessions::past_turns`], newest first.
     ///
     /// # Errors
-    /// [`SessionError`] when the table cannot be read.
+    /// Those of [`Sessions::past_turns`].
     fn last_turns(
         &self,
         conversation: &ConversationId,
-        before: i64,
+        numbers: Range<i64>,
         max: usize,
-    ) -> Result<Vec<(String, String, TurnStatus)>, SessionError>;
+    ) -> Result<Vec<PastTurn>, SessionError>;
 
     /// As [`Sessions::is_leased`].
     fn is_leased(&self) -> bool {
@@ -555,31 +582,19 @@ impl Sessions {
         self.table.recommend(conversation, number, questions)
     }
 
-    /// The last `max` messages before a turn, oldest first: questions and answers. Unfinished
-    /// answers end with a note.
+    /// The last `max` turns with these numbers, oldest first.
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn history(
+    pub fn past_turns(
         &self,
         conversation: &ConversationId,
-        before: i64,
+        numbers: Range<i64>,
         max: usize,
-    ) -> Result<Vec<Message>, SessionError> {
-        // Two messages a turn.
-        let mut rows = self
-            .table
-            .last_turns(conversation, before, max.div_ceil(2))?;
-        // Read newest first, so that the limit keeps the latest.
-        rows.reverse();
-        let mut messages = Vec::with_capacity(2 * rows.len());
-        for (question, answer, status) in rows {
-            let answer = annotated(answer, status);
-            messages.extend([Message::user(question), Message::assistant(answer)]);
-        }
-        // An odd `max` leaves out the oldest question.
-        let excess = messages.len().saturating_sub(max);
-        Ok(messages.split_off(excess))
+    ) -> Result<Vec<PastTurn>, SessionError> {
+        let mut turns = self.table.last_turns(conversation, numbers, max)?;
+        turns.reverse();
+        Ok(turns)
     }
 
     /// The state of the toolbox after the last ended turn.
@@ -704,15 +719,6 @@ impl Sessions {
     }
 }
 
-/// An answer for the model's history, with a note if the turn did not finish.
-fn annotated(answer: String, status: TurnStatus) -> String {
-    if status == TurnStatus::Answered {
-        return answer;
-    }
-    let note = format!("{answer}\n[this turn was not finished: {}]", status.name());
-    note.trim_start().to_owned()
-}
-
 /// The title of a conversation that begins with this question.
 pub fn title_of(question: &str) -> String {
     excerpt(question.trim(), TITLE_CHARS)
@@ -786,41 +792,42 @@ mod tests {
             sessions.toolbox(&conversation).unwrap(),
             Some(serde_json::json!({ "held": [] }))
         );
-        let history = sessions.history(&conversation, 3, 30).unwrap();
-        let contents: Vec<&str> = history.iter().map(Message::content).collect();
+        let turns = sessions.past_turns(&conversation, 0..3, 30).unwrap();
+        let turns: Vec<(&str, String)> = turns
+            .iter()
+            .map(|turn| (turn.question.as_str(), turn.annotated_answer()))
+            .collect();
         assert_eq!(
-            contents,
+            turns,
             [
-                "first?",
-                "yes",
-                "second?",
-                "[this turn was not finished: interrupted]"
+                ("first?", "yes".to_owned()),
+                (
+                    "second?",
+                    "[this turn was not finished: interrupted]".to_owned()
+                )
             ]
         );
     }
 
     #[test]
-    fn history_contains_the_last_messages_only() {
+    fn past_turns_are_the_last_ones_within_their_numbers_with_their_events() {
         let sessions = Sessions::in_memory().unwrap();
         for number in 1..=5 {
             sessions
                 .begin_turn(&id("c"), "ada", &format!("q{number}"))
                 .unwrap();
-            sessions
-                .end_turn(&id("c"), number, &answered(&format!("a{number}")))
-                .unwrap();
+            let mut end = answered(&format!("a{number}"));
+            end.events.events = vec![serde_json::json!({ "type": "text", "content": number })];
+            sessions.end_turn(&id("c"), number, &end).unwrap();
         }
-        let contents = |max| -> Vec<String> {
-            sessions
-                .history(&id("c"), 6, max)
-                .unwrap()
-                .iter()
-                .map(|message| message.content().to_owned())
-                .collect()
+        let past = |numbers, max| sessions.past_turns(&id("c"), numbers, max).unwrap();
+        let numbers_of = |numbers, max| -> Vec<i64> {
+            past(numbers, max).iter().map(|turn| turn.number).collect()
         };
-        assert_eq!(contents(3), ["a4", "q5", "a5"]);
-        assert_eq!(contents(30).len(), 10);
-        assert!(contents(0).is_empty());
+        assert_eq!(numbers_of(0..6, 2), [4, 5]);
+        assert_eq!(numbers_of(2..5, 30), [2, 3, 4]);
+        assert!(numbers_of(0..6, 0).is_empty());
+        assert_eq!(past(0..6, 1)[0].events.events[0]["content"], 5);
     }
 
     #[test]

@@ -11,21 +11,23 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::ToolId;
 
-use crate::agent::context::Context;
+use crate::agent::context::{Context, MAX_PAST_TURNS};
 use crate::agent::event::Event;
 use crate::agent::hooks::Stop;
 use crate::agent::lease::LeasedTurn;
+use crate::agent::prompt::Fence;
 use crate::agent::recommend;
 use crate::agent::record::Record;
 use crate::agent::reference::References;
 use crate::agent::reply::{Reply, ReplyBuilder, complete};
-use crate::agent::run::{Outcome, Run, Step, Work};
+use crate::agent::run::{Outcome, Run, RunConfig, Step, Work};
 use crate::agent::think::Piece;
 use crate::agent::turn_tools::TurnTools;
 use crate::agent::{AgentState, Question, RunningTurn, lock};
@@ -36,16 +38,18 @@ use crate::finder::{Style, trail};
 use crate::gate::{
     Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Gate, GateContext, Ledger, Report,
 };
-use crate::llm::{ChatRequest, LlmError, Message};
-use crate::session::{ConversationId, Figures, SessionError, Sessions, TurnEnd, TurnStatus};
+use crate::llm::{ChatRequest, LlmError};
+use crate::session::{
+    ConversationId, Figures, PastTurn, SessionError, Sessions, TurnEnd, TurnStatus,
+};
 use crate::tools::ToolResult;
 
 /// Events queued for a slow receiver before the run waits for it.
 const EVENT_QUEUE: usize = 256;
 /// Longest wait for a receiver that does not read; then it counts as gone.
 const RECEIVER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Messages of earlier turns whose questions are not recommended again.
-const EARLIER_MESSAGES: usize = 10;
+/// Earlier turns whose questions are not recommended again.
+const EARLIER_QUESTIONS: usize = 5;
 
 /// Starts a turn in its own task, which drops `guard` when it ends.
 pub(super) fn start(
@@ -175,7 +179,7 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
     };
     let mut turn = Turn::new(&shared, &tools, &events, caller, run, started);
     let (status, error) = turn.run_to_end(&running.token).await;
-    let end = turn.end(status, error, catalog_tokens).await;
+    let end = turn.end(number, status, error, catalog_tokens).await;
     let (answer, mut figures) = (end.answer.clone(), end.figures.clone());
     save(&shared.sessions, &conversation, number, end, &events).await;
     drop(lease);
@@ -241,22 +245,46 @@ async fn prepare(
         let number = shared
             .sessions
             .begin_turn(&conversation, &caller.who, &question)?;
-        let history = shared
-            .sessions
-            .history(&conversation, number, shared.config.run.window)?;
         let state = shared.sessions.toolbox(&conversation)?;
-        // A toolbox that cannot be read costs some searches, which is better than losing the
+        // A state that cannot be read costs some searches, which is better than losing the
         // conversation.
-        let state = state
+        let state: ConversationState = state
             .and_then(|state| serde_json::from_value(state).ok())
             .unwrap_or_default();
-        let context = Context::new(history, question, shared.config.run.window);
-        let run = new_run(&shared, &tools, &state, context, caller);
+        let numbers = state.first_turn..number;
+        let history = shared
+            .sessions
+            .past_turns(&conversation, numbers, MAX_PAST_TURNS)?;
+        let run = &shared.config.run;
+        let context = Context::new(question, state.fence(run), shared.config.count_tokens)
+            .after(&history, run.context_tokens / 2);
+        let run = new_run(&shared, &tools, &state.toolbox, context, caller);
         Ok::<_, SessionError>((number, run))
     });
     match prepared.await {
         Ok(prepared) => prepared.map_err(|error| error.to_string()),
         Err(error) => Err(format!("the turn could not be prepared: {error}")),
+    }
+}
+
+/// What an agent keeps of a conversation for its next turn, besides questions and answers.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct ConversationState {
+    #[serde(flatten)]
+    toolbox: ToolboxState,
+    /// The marker around untrusted text. The same in all turns, since it is in the system prompt,
+    /// with which every prompt begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    marker: Option<String>,
+    /// The first turn that the model still sees.
+    #[serde(default)]
+    first_turn: i64,
+}
+
+impl ConversationState {
+    fn fence(&self, config: &RunConfig) -> Fence {
+        let known = self.marker.as_deref().map(Fence::with_marker);
+        config.fence.clone().or(known).unwrap_or_default()
     }
 }
 
@@ -327,9 +355,10 @@ async fn earlier_questions(
     shared: &Arc<AgentState>,
     conversation: &ConversationId,
     number: i64,
-) -> Vec<Message> {
+) -> Vec<PastTurn> {
     let (sessions, conversation) = (shared.sessions.clone(), conversation.clone());
-    let read = spawn_blocking(move || sessions.history(&conversation, number, EARLIER_MESSAGES));
+    let read =
+        spawn_blocking(move || sessions.past_turns(&conversation, 0..number, EARLIER_QUESTIONS));
     // Without them a question may be repeated, which is no error of the turn.
     read.await.ok().and_then(Result::ok).unwrap_or_default()
 }
@@ -368,6 +397,14 @@ struct Searched {
     hits: Found,
     /// Its queries, where the catalog learns from calls.
     queries: Option<Vec<String>>,
+}
+
+/// Why a model's reply is missing.
+enum NoReply {
+    /// A hook stopped the run, for this reason.
+    Stopped(String),
+    /// The model gave none.
+    Failed(LlmError),
 }
 
 /// A running turn.
@@ -441,11 +478,18 @@ impl<'a> Turn<'a> {
 
     async fn rounds(&mut self) -> Outcome {
         loop {
+            if let Some(compacted) = self.run.fit_context() {
+                self.send(compacted).await;
+            }
             let events = match self.run.next_step() {
                 Step::Done(outcome) => return outcome,
                 Step::CallModel(request) => match self.call_model(request).await {
                     Ok(reply) => self.run.model_answered(reply),
-                    Err(reason) => return Outcome::Failed(reason),
+                    Err(NoReply::Stopped(reason)) => return Outcome::Failed(reason),
+                    Err(NoReply::Failed(error)) => match self.recover(&error) {
+                        Some(compacted) => vec![compacted],
+                        None => return Outcome::Failed(error.to_string()),
+                    },
                 },
                 Step::CallTools(work) => match self.call_tools(work).await {
                     Ok(events) => events,
@@ -501,17 +545,25 @@ impl<'a> Turn<'a> {
     /// Asks the model, with the hooks around it.
     ///
     /// # Errors
-    /// Why the run ends.
-    async fn call_model(&mut self, mut request: ChatRequest) -> Result<Reply, String> {
+    /// Why there is no reply.
+    async fn call_model(&mut self, mut request: ChatRequest) -> Result<Reply, NoReply> {
         let hooks = &self.shared.hooks;
         let before = hooks.before_model(&self.caller, &mut request).await;
-        before.map_err(|stop| stop.0)?;
+        before.map_err(|stop| NoReply::Stopped(stop.0))?;
         let reply = self.stream_reply(request).await;
-        let mut reply = reply.map_err(|error| error.to_string())?;
+        let mut reply = reply.map_err(NoReply::Failed)?;
         let hooks = &self.shared.hooks;
         let after = hooks.after_model(&self.caller, &mut reply).await;
-        after.map_err(|stop| stop.0)?;
+        after.map_err(|stop| NoReply::Stopped(stop.0))?;
         Ok(reply)
+    }
+
+    /// Makes a prompt shorter that was too long for the model, so that it is sent once more.
+    fn recover(&mut self, error: &LlmError) -> Option<Event> {
+        match error {
+            LlmError::ContextTooLong { limit, .. } => self.run.context_refused(*limit),
+            _ => None,
+        }
     }
 
     async fn stream_reply(&mut self, request: ChatRequest) -> Result<Reply, LlmError> {
@@ -620,6 +672,7 @@ impl<'a> Turn<'a> {
     /// Sends the last events except [`Event::Done`], and returns what is saved of the turn.
     async fn end(
         mut self,
+        number: i64,
         status: TurnStatus,
         error: Option<String>,
         catalog_tokens: JoinHandle<usize>,
@@ -648,7 +701,12 @@ impl<'a> Turn<'a> {
         figures.tokens_saved = whole as i64 - shown as i64;
         self.shared.count_turn(whole, shown);
         figures.references = references;
-        let toolbox = serde_json::to_value(self.run.toolbox().state()).unwrap_or_default();
+        let state = ConversationState {
+            toolbox: self.run.toolbox().state(),
+            marker: Some(self.run.context().fence().marker().to_owned()),
+            first_turn: self.run.context().first_turn().unwrap_or(number),
+        };
+        let toolbox = serde_json::to_value(state).unwrap_or_default();
         TurnEnd {
             status,
             answer: self.text,

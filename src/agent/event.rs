@@ -64,6 +64,18 @@ pub enum Event {
         /// The token budget without them.
         budget: ToolBudget,
     },
+    /// The prompt was made shorter: old results were cut first, then older turns were left out, then
+    /// messages of this turn became facts.
+    ContextCompacted {
+        /// Why.
+        reason: CompactionReason,
+        /// Tokens of the prompt before, the tools included.
+        tokens_before: usize,
+        /// Tokens of the prompt now.
+        tokens: usize,
+        /// Most tokens that a prompt may have.
+        limit: usize,
+    },
     /// A call begins.
     ToolCall {
         /// The call's id.
@@ -178,6 +190,7 @@ impl Event {
             Event::ToolSearch { .. } => "tool_search",
             Event::ToolsInjected { .. } => "tools_injected",
             Event::ToolsEvicted { .. } => "tools_evicted",
+            Event::ContextCompacted { .. } => "context_compacted",
             Event::ToolCall { .. } => "tool_call",
             Event::Plan { .. } => "plan",
             Event::PlanOutcome { .. } => "plan_outcome",
@@ -219,4 +232,14 @@ pub enum EvictionReason {
     Budget,
     /// They were not used for some turns.
     Idle,
+}
+
+/// Why a prompt was made shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CompactionReason {
+    /// It had more tokens than the settings allow.
+    Limit,
+    /// The model's provider refused it as too long; it is sent once more.
+    Refused,
 }

@@ -61,8 +61,8 @@ pub struct Limits {
     pub max_searches: Option<u32>,
     /// Rounds after which the context is reduced to question, facts and plan.
     pub refresh_interval: Option<u32>,
-    /// Maximum number of messages in the model's context.
-    pub window: Option<usize>,
+    /// Maximum number of tokens of a prompt, the tools included.
+    pub context_tokens: Option<usize>,
     /// Token budget of the visible tools.
     pub tool_budget_tokens: Option<usize>,
     /// Which tool is evicted first when the budget is used up.
@@ -162,7 +162,7 @@ impl Profile {
             limits.max_rounds.map(|rounds| rounds.max(1)),
         );
         set(&mut config.run.max_searches, limits.max_searches);
-        set(&mut config.run.window, limits.window);
+        set(&mut config.run.context_tokens, limits.context_tokens);
         set(&mut config.toolbox.budget_tokens, limits.tool_budget_tokens);
         set(&mut config.toolbox.eviction, limits.eviction);
         config.run.refresh_interval = limits.refresh_interval.or(config.run.refresh_interval);

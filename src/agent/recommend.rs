@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::llm::{ChatRequest, Message, Purpose};
 use crate::printable::excerpt;
+use crate::session::PastTurn;
 
 /// Number of recommended questions.
 pub const QUESTIONS: usize = 3;
@@ -15,15 +16,13 @@ const EARLIER_CHARS: usize = 300;
 const MAX_QUESTION_CHARS: usize = 300;
 
 /// The request for questions after this answer, which is the last of a conversation.
-pub fn request(earlier: &[Message], question: &str, answer: &str) -> ChatRequest {
+pub fn request(earlier: &[PastTurn], question: &str, answer: &str) -> ChatRequest {
     let system = "Suggest three short questions that the user may ask next, in the user's language. \
         None that was asked before. Answer with a JSON array of three strings and nothing else.";
     let mut exchange = String::new();
-    for message in earlier {
-        if let Message::User { content } = message {
-            let asked = excerpt(content, EARLIER_CHARS);
-            exchange.push_str(&format!("Earlier question: {asked}\n\n"));
-        }
+    for turn in earlier {
+        let asked = excerpt(&turn.question, EARLIER_CHARS);
+        exchange.push_str(&format!("Earlier question: {asked}\n\n"));
     }
     exchange.push_str(&format!(
         "Question: {}\n\nAnswer: {}",
@@ -33,7 +32,7 @@ pub fn request(earlier: &[Message], question: &str, answer: &str) -> ChatRequest
     ChatRequest {
         purpose: Purpose::Recommend,
         messages: vec![Message::system(system), Message::user(exchange)],
-        tools: Vec::new(),
+        ..ChatRequest::default()
     }
 }
 
@@ -63,10 +62,17 @@ pub fn parse(text: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::{TurnEvents, TurnStatus};
 
     #[test]
     fn the_request_has_the_earlier_questions_and_not_their_answers() {
-        let earlier = [Message::user("first?"), Message::assistant("long answer")];
+        let earlier = [PastTurn {
+            number: 1,
+            question: "first?".into(),
+            answer: "long answer".into(),
+            status: TurnStatus::Answered,
+            events: TurnEvents::default(),
+        }];
         let messages = request(&earlier, "second?", "yes").messages;
         assert_eq!(
             messages[1].content(),

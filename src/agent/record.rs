@@ -164,6 +164,8 @@ fn kept(event: &Event, redaction: &Redaction) -> Option<Event> {
                 *result = outcome_of(result);
             }
         }
+        // Numbers only.
+        Event::ContextCompacted { .. } => {}
         Event::Text { .. }
         | Event::Thinking { .. }
         | Event::ApprovalRequired { .. }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolscout_index::Tool;
 
-use crate::agent::context::{Context, DEFAULT_WINDOW, Fact};
-use crate::agent::event::{Event, EvictionReason, InjectedTool, ToolBudget};
+use crate::agent::context::{Context, DEFAULT_CONTEXT_TOKENS, Output, ResultForm};
+use crate::agent::event::{CompactionReason, Event, EvictionReason, InjectedTool, ToolBudget};
 use crate::agent::plan::Execution;
 use crate::agent::prompt::{self, Fence};
 use crate::agent::reply::{RawCall, Reply};
@@ -27,8 +27,8 @@ use crate::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
 use crate::gate::{Call, Caller, Gate};
-use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage};
-use crate::printable::{self, counted, excerpt};
+use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolChoice, ToolSpec, Usage};
+use crate::printable::{counted, excerpt};
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
 use crate::tools::{Arguments, ErrorCode, ToolResult};
@@ -39,6 +39,8 @@ const PREVIEW_CHARS: usize = 2_000;
 const MAX_NEAREST: usize = 5;
 /// Unloaded tools that the model is reminded of when a turn begins.
 const MAX_MISSED: usize = 10;
+/// The share of the limit in percent that a compacted prompt has, so that the next rounds fit too.
+const COMPACTED_PERCENT: usize = 70;
 
 /// How the model calls tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -74,12 +76,12 @@ pub struct RunConfig {
     pub max_result_bytes: usize,
     /// Rounds after which the context is reduced to question, facts and plan.
     pub refresh_interval: Option<u32>,
-    /// Maximum number of messages in the model's context.
-    pub window: usize,
+    /// Maximum number of tokens of a prompt, the tools included. A longer one is compacted.
+    pub context_tokens: usize,
     /// Settings of `tool_search`; `None` removes it.
     pub find: Option<FindConfig>,
-    /// The fence around untrusted text. `None` makes a new one for each run, which is required
-    /// whenever tools are not trusted.
+    /// The fence around untrusted text. `None` makes a new one for each conversation, which is
+    /// required whenever tools are not trusted.
     pub fence: Option<Fence>,
 }
 
@@ -97,7 +99,7 @@ impl Default for RunConfig {
             // About 16,000 tokens at four bytes each.
             max_result_bytes: 64 << 10,
             refresh_interval: None,
-            window: DEFAULT_WINDOW,
+            context_tokens: DEFAULT_CONTEXT_TOKENS,
             find: Some(FindConfig::default()),
             fence: None,
         }
@@ -148,6 +150,12 @@ pub struct Run {
     outputs: LongOutputs,
     /// The model was asked once to replace its empty answer.
     asked_for_answer: bool,
+    /// The model called tools in the last round, though it must not: they are withheld.
+    withholds_tools: bool,
+    /// Most tokens of a prompt: those of the settings, or fewer after a refusal.
+    context_tokens: usize,
+    /// The round in which the provider refused a prompt as too long.
+    refused_in: Option<u32>,
     figures: Figures,
     /// Tokens of the tools shown in all rounds so far.
     shown_tokens: usize,
@@ -227,14 +235,12 @@ impl Run {
         caller: Caller,
     ) -> Self {
         toolbox.begin_turn();
-        if let Some(fence) = &config.fence {
-            context = context.with_fence(fence.clone());
-        }
         let missed = toolbox.missed(MAX_MISSED);
         if config.find.is_some() && !missed.is_empty() {
-            context = context.with_notice(meta_tools::missed_notice(&missed));
+            context = context.with_notice(&meta_tools::missed_notice(&missed));
         }
         let mut run = Run {
+            context_tokens: config.context_tokens,
             config,
             count,
             toolbox,
@@ -245,6 +251,8 @@ impl Run {
             used_ids: BTreeSet::new(),
             outputs: LongOutputs::default(),
             asked_for_answer: false,
+            withholds_tools: false,
+            refused_in: None,
             figures: Figures::default(),
             shown_tokens: 0,
             gate,
@@ -266,6 +274,71 @@ impl Run {
         }
     }
 
+    /// Makes the next prompt fit into the limit of tokens, where the model is called next.
+    pub fn fit_context(&mut self) -> Option<Event> {
+        if !matches!(self.state, State::CallModel) {
+            return None;
+        }
+        let (before, fixed) = self.prompt_tokens();
+        let limit = self.context_tokens;
+        if before <= limit {
+            return None;
+        }
+        // Less than the limit, since each compaction changes the beginning of the prompt.
+        let goal = limit / 100 * COMPACTED_PERCENT;
+        self.compact(CompactionReason::Limit, before, goal.saturating_sub(fixed))
+    }
+
+    /// Makes a prompt shorter that the provider refused as too long. `limit` is how many tokens it
+    /// takes, if it says so. `None` if the prompt was refused before in this round, or cannot be
+    /// made shorter: then the refusal is the end of the run.
+    pub fn context_refused(&mut self, limit: Option<usize>) -> Option<Event> {
+        if !matches!(self.state, State::CallModel) || self.refused_in == Some(self.round) {
+            return None;
+        }
+        self.refused_in = Some(self.round);
+        let (before, fixed) = self.prompt_tokens();
+        // A provider counts differently, and takes the answer's tokens from the same context.
+        let goal = limit.map_or(before / 2, |limit| limit / 100 * COMPACTED_PERCENT);
+        self.context_tokens = self.context_tokens.min(goal);
+        self.compact(
+            CompactionReason::Refused,
+            before,
+            goal.saturating_sub(fixed),
+        )
+    }
+
+    fn compact(
+        &mut self,
+        reason: CompactionReason,
+        tokens_before: usize,
+        max_tokens: usize,
+    ) -> Option<Event> {
+        if !self.context.compact(max_tokens) {
+            return None;
+        }
+        let (tokens, _) = self.prompt_tokens();
+        Some(Event::ContextCompacted {
+            reason,
+            tokens_before,
+            tokens,
+            limit: self.context_tokens,
+        })
+    }
+
+    /// Tokens of the next prompt, and those of its system prompt and tools.
+    fn prompt_tokens(&self) -> (usize, usize) {
+        let specs = self.visible_specs();
+        let system = (self.count)(&self.system_prompt(&specs));
+        let tools = match self.config.protocol {
+            Protocol::Native => self.tool_tokens(),
+            // They are part of the system prompt.
+            Protocol::Manual | Protocol::Plan => 0,
+        };
+        let fixed = system + tools;
+        (fixed + self.context.tokens(), fixed)
+    }
+
     /// Takes the model's answer.
     pub fn model_answered(&mut self, reply: Reply) -> Vec<Event> {
         if !matches!(self.state, State::CallModel) {
@@ -275,11 +348,15 @@ impl Run {
         self.count_tokens(&reply);
         let round = self.kind_of_round();
         self.round += 1;
+        self.toolbox.begin_round();
         if self.config.protocol == Protocol::Plan {
             return self.plan_answered(reply.text, round);
         }
         let (text, calls, mut events) = self.parse_reply(reply);
         // A model may call tools that it was not shown; in the last round such calls are not made.
+        if round == Round::Last && text.trim().is_empty() && self.withhold_tools(&calls) {
+            return events;
+        }
         if calls.is_empty() || round == Round::Last {
             self.finish(text, round);
             return events;
@@ -318,9 +395,9 @@ impl Run {
         let mut events = Vec::new();
         let (mut search_results, mut results) = (search_results.into_iter(), results.into_iter());
         let mut described = injection.clone();
-        let mut texts = Vec::with_capacity(planned.len());
+        let mut outputs = Vec::with_capacity(planned.len());
         for PlannedCall { call, action } in planned {
-            let text = match action {
+            let result = match action {
                 Action::Search(request) => {
                     let found = search_results.next().unwrap_or_default();
                     events.push(search_event(&call.id, &request, &found));
@@ -356,10 +433,16 @@ impl Run {
                     self.result_text(&call, OWN_SOURCE.into(), result, &mut events)
                 }
             };
-            texts.push((call, text));
+            outputs.push(Output {
+                call_id: call.id,
+                name: call.name,
+                arguments: call.arguments,
+                source: result.source,
+                text: result.text,
+            });
         }
         events.extend(self.injection_events(&injection));
-        self.remember_results(texts);
+        self.remember_results(outputs);
         self.refresh_when_due();
         events.extend(self.next_plan_step());
         events
@@ -405,6 +488,11 @@ impl Run {
         self.config.protocol == Protocol::Native
     }
 
+    /// What the model sees of the conversation.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// The current toolbox.
     pub fn toolbox(&self) -> &Toolbox {
         &self.toolbox
@@ -447,26 +535,35 @@ impl Run {
             Protocol::Native => specs.into_iter().map(Cow::into_owned).collect(),
             Protocol::Manual | Protocol::Plan => Vec::new(),
         };
+        let tool_choice = match self.kind_of_round() {
+            Round::WithTools => ToolChoice::Auto,
+            Round::Last => ToolChoice::None,
+        };
         ChatRequest {
             purpose: Purpose::Round,
             messages,
             tools,
+            tool_choice,
         }
     }
 
-    /// The messages of a round in which these tools are visible.
-    fn messages(&self, specs: &[Cow<'_, ToolSpec>]) -> Vec<Message> {
+    /// The system prompt of a round in which these tools are visible.
+    fn system_prompt(&self, specs: &[Cow<'_, ToolSpec>]) -> String {
         let RunConfig {
             role, environment, ..
         } = &self.config;
         let fence = self.context.fence();
         let tools: Vec<&ToolSpec> = specs.iter().map(AsRef::as_ref).collect();
-        let system = match self.config.protocol {
+        match self.config.protocol {
             Protocol::Native => prompt::native_system(role, environment, fence),
             Protocol::Manual => prompt::manual_system(role, &tools, environment, fence),
             Protocol::Plan => prompt::plan_system(role, &tools, environment, fence),
-        };
-        let mut messages = vec![Message::system(system)];
+        }
+    }
+
+    /// The messages of a round in which these tools are visible.
+    fn messages(&self, specs: &[Cow<'_, ToolSpec>]) -> Vec<Message> {
+        let mut messages = vec![Message::system(self.system_prompt(specs))];
         messages.extend(self.context.messages());
         if self.is_last_round() {
             // Part of this request only: the context of later turns should not contain it.
@@ -475,9 +572,11 @@ impl Run {
         messages
     }
 
-    /// The tools of this round, in their stable order; none in the last one.
+    /// The tools of this round, in their stable order. Those of the last round cannot be called, and
+    /// stay in the prompt all the same: without them it would begin differently, and no provider
+    /// could take it from its cache.
     fn visible_specs(&self) -> Vec<Cow<'_, ToolSpec>> {
-        if self.is_last_round() {
+        if self.withholds_tools {
             return Vec::new();
         }
         // A plan cannot search; its tools were found before the model was called.
@@ -519,7 +618,7 @@ impl Run {
     /// Tokens of the tools of this round. The toolbox knows those of its tools: counting ten
     /// thousand tools anew in every round would take a second.
     fn tool_tokens(&self) -> usize {
-        if self.is_last_round() {
+        if self.withholds_tools {
             return 0;
         }
         let of = |spec: ToolSpec| spec_tokens(&spec, self.count);
@@ -594,6 +693,14 @@ impl Run {
             })
             .collect();
         (if has_calls { reply.text } else { answer }, calls, events)
+    }
+
+    /// Repeats the last round without tools if a model calls them there instead of answering, which
+    /// some servers cannot prevent. False if that was done already.
+    fn withhold_tools(&mut self, calls: &[RawCall]) -> bool {
+        let repeats = !calls.is_empty() && !self.withholds_tools;
+        self.withholds_tools |= repeats;
+        repeats
     }
 
     /// Ends the run with an answer, or asks once more for one that is not empty.
@@ -821,48 +928,22 @@ impl Run {
         });
     }
 
-    fn remember_results(&mut self, results: Vec<(ToolCall, SourcedText)>) {
-        // In plan mode nothing is sent here: the results of all steps go into one message at the
-        // end of the plan.
-        let fence = self.context.fence().clone();
-        let fenced = |result: &SourcedText| fence.enclose(&result.source, &result.text);
-        if self.config.protocol == Protocol::Manual {
-            let mut lines = Vec::with_capacity(results.len());
-            for (at, (call, result)) in results.iter().enumerate() {
-                // The name is the model's text, so it is made safe before it leaves the fence.
-                let name = printable::name(&call.name);
-                lines.push(format!("{}. {name}:\n{}", at + 1, fenced(result)));
-            }
-            self.context.push(Message::user(format!(
-                "Results of your actions:\n{}",
-                lines.join("\n")
-            )));
-        }
-        for (call, result) in results {
-            if self.config.protocol == Protocol::Native {
-                self.context.push(Message::Tool {
-                    tool_call_id: call.id,
-                    content: fenced(&result),
-                });
-            }
-            // The found tools are in the toolbox; their search is no fact worth keeping.
-            if call.name != TOOL_SEARCH {
-                self.context.remember(Fact {
-                    name: call.name,
-                    source: result.source,
-                    arguments: call.arguments,
-                    result: result.text,
-                });
-            }
-        }
+    fn remember_results(&mut self, outputs: Vec<Output>) {
+        let form = match self.config.protocol {
+            Protocol::Native => ResultForm::Separate,
+            Protocol::Manual => ResultForm::Together,
+            // The results of all steps go into one message at the end of the plan.
+            Protocol::Plan => return,
+        };
+        self.context.push_results(outputs, form);
     }
 
     fn refresh_when_due(&mut self) {
-        if self
-            .config
-            .refresh_interval
-            .is_some_and(|interval| interval > 0 && self.round.is_multiple_of(interval))
-        {
+        let Some(interval) = self.config.refresh_interval.filter(|rounds| *rounds > 0) else {
+            return;
+        };
+        // A plan is read once more when its results are there.
+        if self.config.protocol != Protocol::Plan && self.round.is_multiple_of(interval) {
             self.context.refresh();
         }
     }

@@ -1,3 +1,5 @@
+mod long_conversations;
+
 use std::future;
 use std::pin::pin;
 
@@ -864,8 +866,8 @@ async fn hooks_see_and_change_a_run_in_their_order() {
         _ => None,
     });
     assert_eq!(result, Some("{\"seen\":true}"));
-    let history = agent.sessions().history(&conversation(), i64::MAX, 2);
-    assert_eq!(history.unwrap()[1].content(), "It pours.");
+    let turns = agent.sessions().past_turns(&conversation(), 0..i64::MAX, 1);
+    assert_eq!(turns.unwrap()[0].answer, "It pours.");
 }
 
 #[tokio::test]
@@ -878,4 +880,139 @@ async fn a_hook_stops_a_run_with_its_reason() {
         lock(&seen).last().unwrap(),
         "b: calls weather/forecast true"
     );
+}
+
+/// A model that answers by a script, and refuses prompts of more messages than it takes.
+struct Narrow {
+    script: ScriptedModel,
+    max_bytes: usize,
+    requests: Arc<Mutex<Vec<ChatRequest>>>,
+}
+
+#[async_trait]
+impl ChatModel for Narrow {
+    fn name(&self) -> &str {
+        "narrow"
+    }
+
+    async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
+        lock(&self.requests).push(request.clone());
+        let bytes: usize = request
+            .messages
+            .iter()
+            .map(|message| message.content().len())
+            .sum();
+        if bytes > self.max_bytes {
+            return Err(LlmError::ContextTooLong {
+                url: String::new(),
+                message: format!("{bytes} bytes"),
+                limit: None,
+            });
+        }
+        self.script.stream(request).await
+    }
+}
+
+/// An agent with a [`Narrow`] model, and the requests that the model gets.
+fn narrow(script: &str, max_bytes: usize) -> (Agent, Arc<Mutex<Vec<ChatRequest>>>) {
+    let script = Script::parse("script", script).unwrap();
+    let requests = Arc::default();
+    let model = Narrow {
+        script: ScriptedModel::new("script", script.turns),
+        max_bytes,
+        requests: Arc::clone(&requests),
+    };
+    let agent = Agent::builder()
+        .llm(model)
+        .catalog(listed_tools())
+        .tools(ScriptedTools::new(script.tools))
+        .config(AgentConfig {
+            count_tokens: |text| text.len(),
+            ..config()
+        })
+        .build();
+    (agent.unwrap(), requests)
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_too_long_for_the_model_is_sent_once_more_shorter() {
+    let page = "page ".repeat(2_000);
+    let script = format!(
+        "{}\n{}\n{}\n{}\n{}",
+        r#"{"reply":{"calls":[{"name":"tool_search","arguments":{"query":"search the web"}}]}}"#,
+        r#"{"reply":{"calls":[{"name":"web__search","arguments":{}}]}}"#,
+        r#"{"reply":{"calls":[{"name":"web__search","arguments":{}}]}}"#,
+        r#"{"reply":{"text":"Found."}}"#,
+        json!({ "tool": "web/search", "result": { "page": page } }),
+    );
+    let (agent, requests) = narrow(&script, 16_000);
+    let events = ask(&agent, "what is new?").await;
+    assert_eq!(text(&events), "Found.");
+    let compacted = events.iter().find_map(|event| match event {
+        Event::ContextCompacted {
+            reason: event::CompactionReason::Refused,
+            tokens_before,
+            tokens,
+            ..
+        } => Some((*tokens_before, *tokens)),
+        _ => None,
+    });
+    let (before, after) = compacted.unwrap();
+    assert!(after <= before / 2, "{before} to {after}");
+    let seen = lock(&requests);
+    assert_eq!(seen.len(), 5);
+    let shorter = &seen[4].messages;
+    // The question, what was found before, and the last call with a part of its result.
+    assert_eq!(shorter[1], seen[3].messages[1]);
+    assert!(
+        shorter[2]
+            .content()
+            .starts_with("Facts found so far:\n- web__search({}):")
+    );
+    assert!(
+        shorter[4]
+            .content()
+            .contains("more bytes were removed to make room")
+    );
+
+    // Where nothing can be left out, the error says what to change.
+    let (agent, requests) = narrow("", 10);
+    let events = ask(&agent, "what is new?").await;
+    assert_eq!(ended(&events).0, TurnStatus::Failed);
+    assert!(
+        errors(&events)[0].contains("set context_tokens"),
+        "{events:?}"
+    );
+    assert_eq!(lock(&requests).len(), 1);
+}
+
+#[tokio::test]
+async fn a_later_turn_begins_as_the_one_before_and_knows_what_tools_returned() {
+    let script = format!("{TWO_STEPS}\n{}", r#"{"reply":{"text":"Yes."}}"#);
+    let (agent, requests) = narrow(&script, usize::MAX);
+    ask(&agent, "will it rain?").await;
+    ask(&agent, "sure?").await;
+    let seen = lock(&requests);
+    let (last, next) = (&seen[2], &seen[3]);
+    // The system prompt with its marker, and the question.
+    assert_eq!(last.messages[..2], next.messages[..2]);
+    assert_eq!(last.tools, next.tools);
+    let contents: Vec<&str> = next
+        .messages
+        .iter()
+        .map(|message| message.content())
+        .collect();
+    assert!(contents[2].starts_with("[What tools returned, in short:]\n- weather__forecast({}):"));
+    assert!(
+        contents[2].contains("https://w.example/1"),
+        "{}",
+        contents[2]
+    );
+    assert_eq!(contents[3..], ["It rains.", "sure?"]);
+    let marker = contents[0]
+        .rsplit(' ')
+        .next()
+        .unwrap()
+        .trim_end_matches('.');
+    assert!(contents[2].contains(&format!("<<data {marker} from weather__forecast>>")));
 }

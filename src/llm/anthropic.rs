@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::llm::event::parse_event;
-use crate::llm::{CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, ToolSpec, Usage};
+use crate::llm::{
+    CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, ToolChoice, ToolSpec, Usage,
+};
 
 /// The version of the API, which each request names.
 pub const VERSION: &str = "2023-06-01";
@@ -19,17 +21,22 @@ pub fn body(request: &ChatRequest, mut body: Map<String, Value>) -> Value {
         body.insert("system".into(), system.into());
     }
     body.insert("messages".into(), turns(&request.messages).into());
-    if !request.tools.is_empty() {
-        body.insert(
-            "tools".into(),
-            request.tools.iter().map(wire_tool).collect(),
-        );
+    let mut tools: Vec<Value> = request.tools.iter().map(wire_tool).collect();
+    let mut choice = request.tool_choice;
+    if tools.is_empty() {
+        // A conversation with calls is refused without tools.
+        let called = called_tools(&request.messages);
+        tools = called.iter().map(wire_tool).collect();
+        choice = ToolChoice::None;
+    }
+    if tools.is_empty() {
         return Value::Object(body);
     }
-    // A conversation with calls is refused without tools.
-    let called = called_tools(&request.messages);
-    if !called.is_empty() {
-        body.insert("tools".into(), called.iter().map(wire_tool).collect());
+    // Found tools are added at the end. With a mark of its own, the list before them is still cached
+    // in the next request, though instructions and messages are not.
+    keep_until(tools.last_mut());
+    body.insert("tools".into(), tools.into());
+    if choice == ToolChoice::None {
         body.insert("tool_choice".into(), json!({ "type": "none" }));
     }
     Value::Object(body)
@@ -322,7 +329,11 @@ mod tests {
         );
         assert_eq!(
             body["tools"],
-            json!([{ "name": "f", "description": "d", "input_schema": { "properties": {}, "type": "object" } }])
+            json!([{
+                "name": "f", "description": "d",
+                "input_schema": { "properties": {}, "type": "object" },
+                "cache_control": cached,
+            }])
         );
         assert_eq!(
             (&body["max_tokens"], &body["stream"]),

@@ -14,7 +14,10 @@ use tokio::time::{sleep, timeout};
 use crate::clock::millis;
 use crate::llm::provider::WORDS;
 use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder};
-use crate::llm::{Api, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, text_excerpt};
+use crate::llm::{
+    Api, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, ToolChoice, context_length,
+    provider, text_excerpt,
+};
 use crate::tls::{is_loopback, root_cause};
 
 /// Longest wait before an attempt, whatever the server's `Retry-After` says.
@@ -123,6 +126,14 @@ impl Endpoint {
         })
     }
 
+    /// Whether the server obeys `tool_choice`. Ollama ignores it, so a model there would go on
+    /// calling tools.
+    fn knows_tool_choice(&self) -> bool {
+        let ollama = Url::parse(provider::OLLAMA.base_url).ok();
+        let port = ollama.and_then(|url| url.port());
+        self.url.port().is_none() || self.url.port() != port
+    }
+
     /// Sends the request until it succeeds, attempts are used up, or a retry cannot help.
     async fn send_with_retries(&self, body: &Value) -> Result<Response, LlmError> {
         let mut attempt = 1;
@@ -195,12 +206,21 @@ impl Endpoint {
         )
         .await;
         let body = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
+        let message = text_excerpt(&body);
+        // Some servers answer it with a status of their own making, or with 500.
+        if let Some(refused) = context_length::refusal(&body, &message) {
+            return FailedRequest {
+                error: refused.with_endpoint(self.url.as_str()),
+                may_retry: false,
+                retry_after: None,
+            };
+        }
         FailedRequest {
             error: LlmError::Status {
                 url: self.url.to_string(),
                 status: status.as_u16(),
                 attempts,
-                body: text_excerpt(&body),
+                body: message,
             },
             may_retry: status.as_u16() == 429 || status.is_server_error(),
             retry_after,
@@ -214,8 +234,11 @@ impl ChatModel for Endpoint {
         &self.config.model
     }
 
-    async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
+    async fn stream(&self, mut request: ChatRequest) -> Result<DeltaStream, LlmError> {
         let config = &self.config;
+        if request.tool_choice == ToolChoice::None && !self.knows_tool_choice() {
+            request.tools.clear();
+        }
         let body = config.api.body(&request, &config.model, &config.parameters);
         let mut response = self.send_with_retries(&body).await?;
         // Some servers ignore `stream` and send the whole answer as JSON.

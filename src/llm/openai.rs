@@ -3,25 +3,50 @@
 use serde_json::{Map, Value, json};
 
 use crate::llm::event::parse_event;
-use crate::llm::{CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, Usage};
+use crate::llm::{
+    CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, ToolChoice, Usage,
+};
 
 /// The body of a request, with further fields.
 pub fn body(request: &ChatRequest, mut body: Map<String, Value>) -> Value {
-    body.insert(
-        "messages".into(),
-        request.messages.iter().map(wire_message).collect(),
-    );
+    body.insert("messages".into(), wire_messages(&request.messages).into());
     // OpenAI rejects an empty list, of tools here and of an assistant's calls below.
     if !request.tools.is_empty() {
         body.insert(
             "tools".into(),
             request.tools.iter().map(|tool| tool.to_json()).collect(),
         );
+        if request.tool_choice == ToolChoice::None {
+            body.insert("tool_choice".into(), "none".into());
+        }
     }
     body.insert("stream".into(), true.into());
     // Without it OpenAI's streams contain no token counts.
     body.insert("stream_options".into(), json!({ "include_usage": true }));
     Value::Object(body)
+}
+
+/// The messages. Those of the user that follow each other become one, since the templates of some
+/// models require that user and assistant take turns.
+fn wire_messages(messages: &[Message]) -> Vec<Value> {
+    let mut wire = Vec::with_capacity(messages.len());
+    let mut rest = messages;
+    while let Some(message) = rest.first() {
+        let users: Vec<&str> = rest.iter().map_while(user_text).collect();
+        rest = &rest[users.len().max(1)..];
+        wire.push(match users.is_empty() {
+            true => wire_message(message),
+            false => json!({ "role": "user", "content": users.join("\n\n") }),
+        });
+    }
+    wire
+}
+
+fn user_text(message: &Message) -> Option<&str> {
+    match message {
+        Message::User { content } => Some(content),
+        _ => None,
+    }
 }
 
 fn wire_message(message: &Message) -> Value {
@@ -220,5 +245,40 @@ mod tests {
         );
         let without_tools = Api::OpenAi.body(&ChatRequest::default(), "m", &parameters);
         assert!(without_tools.get("tools").is_none());
+    }
+
+    #[test]
+    fn in_the_last_round_tools_stay_and_must_not_be_called() {
+        let mut request = ChatRequest {
+            tools: vec![ToolSpec::new("f", "d", json!({}))],
+            tool_choice: ToolChoice::None,
+            ..ChatRequest::default()
+        };
+        let body = Api::OpenAi.body(&request, "m", &Map::new());
+        assert_eq!(body["tool_choice"], "none");
+        assert_eq!(body["tools"][0]["function"]["name"], "f");
+        request.tool_choice = ToolChoice::Auto;
+        let body = Api::OpenAi.body(&request, "m", &Map::new());
+        assert!(body.get("tool_choice").is_none());
+    }
+
+    #[test]
+    fn messages_of_the_user_that_follow_each_other_become_one() {
+        let messages = [
+            Message::system("s"),
+            Message::user("a"),
+            Message::user("b"),
+            Message::assistant("c"),
+            Message::user("d"),
+        ];
+        assert_eq!(
+            wire_messages(&messages),
+            [
+                json!({ "role": "system", "content": "s" }),
+                json!({ "role": "user", "content": "a\n\nb" }),
+                json!({ "role": "assistant", "content": "c" }),
+                json!({ "role": "user", "content": "d" }),
+            ]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Conversations in SQLite: those of a data directory, or in memory.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -9,8 +10,8 @@ use serde_json::Value;
 use toolscout_index::database::{self, DatabaseError};
 
 use super::{
-    ConversationId, OwnerScope, SessionError, SessionTable, Summary, Turn, TurnEnd, TurnEvents,
-    TurnStatus, title_of,
+    ConversationId, OwnerScope, PastTurn, SessionError, SessionTable, Summary, Turn, TurnEnd,
+    TurnEvents, TurnStatus, title_of,
 };
 use crate::clock::unix_ms;
 
@@ -213,16 +214,29 @@ impl SessionTable for LocalSessions {
     fn last_turns(
         &self,
         conversation: &ConversationId,
-        before: i64,
+        numbers: Range<i64>,
         max: usize,
-    ) -> Result<Vec<(String, String, TurnStatus)>, SessionError> {
+    ) -> Result<Vec<PastTurn>, SessionError> {
         self.query(
-            "SELECT question, answer, status FROM turns WHERE conversation = ?1 AND number < ?2
-             ORDER BY number DESC LIMIT ?3",
-            params![conversation.as_str(), before, max as i64],
+            "SELECT number, question, answer, status, events FROM turns
+             WHERE conversation = ?1 AND number >= ?2 AND number < ?3
+             ORDER BY number DESC LIMIT ?4",
+            params![
+                conversation.as_str(),
+                numbers.start,
+                numbers.end,
+                max as i64
+            ],
             |row| {
-                let status = TurnStatus::from_name(&row.get::<_, String>(2)?);
-                Ok((row.get(0)?, row.get(1)?, status))
+                let events: Option<String> = row.get(4)?;
+                let events = events.and_then(|text| serde_json::from_str(&text).ok());
+                Ok(PastTurn {
+                    number: row.get(0)?,
+                    question: row.get(1)?,
+                    answer: row.get(2)?,
+                    status: TurnStatus::from_name(&row.get::<_, String>(3)?),
+                    events: events.unwrap_or_default(),
+                })
             },
         )
     }

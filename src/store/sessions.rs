@@ -1,6 +1,7 @@
 //! Conversations in the store. A turn belongs to the node that runs it while that renews its lease; a
 //! node that died leaves it with the lease, and any node goes on with the conversation.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,8 +16,8 @@ use super::row::text;
 use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 use crate::clock::unix_ms;
 use crate::session::{
-    ConversationId, Lease, OwnerScope, SessionError, SessionTable, Summary, Turn, TurnEnd,
-    TurnEvents, TurnStatus, title_of,
+    ConversationId, Lease, OwnerScope, PastTurn, SessionError, SessionTable, Summary, Turn,
+    TurnEnd, TurnEvents, TurnStatus, title_of,
 };
 
 /// How long a turn belongs to a node without a word from it, and how often that says a word.
@@ -352,23 +353,33 @@ impl SessionTable for SharedSessions {
     fn last_turns(
         &self,
         conversation: &ConversationId,
-        before: i64,
+        numbers: Range<i64>,
         max: usize,
-    ) -> Result<Vec<(String, String, TurnStatus)>, SessionError> {
+    ) -> Result<Vec<PastTurn>, SessionError> {
         self.ask(READ_LIMIT, async {
-            let rows: Vec<(String, String, String)> = sqlx::query_as(
-                "SELECT question, answer, status FROM turns WHERE conversation = $1 AND number < $2
-                 ORDER BY number DESC LIMIT $3",
+            let rows: Vec<(i64, String, String, String, Option<String>)> = sqlx::query_as(
+                "SELECT number, question, answer, status, events FROM turns
+                 WHERE conversation = $1 AND number >= $2 AND number < $3
+                 ORDER BY number DESC LIMIT $4",
             )
             .bind(conversation.as_str().as_bytes())
-            .bind(before)
+            .bind(numbers.start)
+            .bind(numbers.end)
             .bind(i64::try_from(max).unwrap_or(i64::MAX))
             .fetch_all(&self.store.pool)
             .await?;
-            let turns = rows.into_iter().map(|(question, answer, status)| {
-                (question, answer, TurnStatus::from_name(&status))
-            });
-            Ok(turns.collect())
+            let mut turns = Vec::with_capacity(rows.len());
+            for (number, question, answer, status, events) in rows {
+                let events = events.and_then(|text| as_json(&text));
+                turns.push(PastTurn {
+                    number,
+                    question,
+                    answer,
+                    status: TurnStatus::from_name(&status),
+                    events: events.unwrap_or_default(),
+                });
+            }
+            Ok(turns)
         })
     }
 

@@ -98,12 +98,19 @@ fn conformance(sessions: &Sessions) {
     sessions
         .end_turn(&c, 2, &ended(TurnStatus::Failed, ""))
         .unwrap();
-    let history = sessions.history(&c, 3, 30).unwrap();
-    let contents: Vec<&str> = history.iter().map(|message| message.content()).collect();
-    assert_eq!(contents[..2], [" first?\nmore ", "yes"]);
-    assert_eq!(contents[3], "[this turn was not finished: failed]");
-    assert_eq!(sessions.history(&c, 3, 1).unwrap().len(), 1);
-    assert_eq!(sessions.history(&c, 2, 30).unwrap().len(), 2);
+    let past = sessions.past_turns(&c, 0..3, 30).unwrap();
+    assert_eq!(
+        (past[0].question.as_str(), past[0].number),
+        (" first?\nmore ", 1)
+    );
+    assert_eq!(past[0].annotated_answer(), "yes");
+    assert_eq!(past[0].events, end.events);
+    assert_eq!(
+        past[1].annotated_answer(),
+        "[this turn was not finished: failed]"
+    );
+    assert_eq!(sessions.past_turns(&c, 0..3, 1).unwrap()[0].number, 2);
+    assert_eq!(sessions.past_turns(&c, 0..2, 30).unwrap().len(), 1);
     assert!(sessions.turns(&ada, &c).unwrap()[1].error.is_some());
 
     // Any id is an id.

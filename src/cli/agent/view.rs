@@ -7,6 +7,7 @@ use toolscout_index::ToolId;
 
 use super::approve::describe_change;
 use crate::agent::Event;
+use crate::agent::event::CompactionReason;
 use crate::agent::plan::PlannedStep;
 use crate::cli::output::colour_wanted;
 use crate::gate::{Answer, Change, Class, Decision};
@@ -182,6 +183,20 @@ fn describe_event(event: &Event) -> Vec<String> {
             )]
         }
         Event::ToolsEvicted { tools, .. } => vec![format!("[unloaded] {}", names(tools))],
+        Event::ContextCompacted {
+            reason,
+            tokens_before,
+            tokens,
+            limit,
+        } => {
+            let why = match reason {
+                CompactionReason::Limit => format!("the limit is {limit}"),
+                CompactionReason::Refused => "the model refused the prompt as too long".to_owned(),
+            };
+            vec![format!(
+                "[compacted] the prompt, from {tokens_before} to {tokens} tokens: {why}"
+            )]
+        }
         Event::ToolCall {
             name, arguments, ..
         } => {

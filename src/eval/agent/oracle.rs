@@ -18,7 +18,9 @@ use crate::eval::dataset::{EvalSet, ToolIndex};
 use crate::eval::random::Random;
 use crate::finder::model_names::TOOL_SEARCH;
 use crate::finder::toolbox::spec_tokens;
-use crate::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message};
+use crate::llm::{
+    CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolChoice,
+};
 use crate::printable::excerpt;
 
 /// The answer when no call is left.
@@ -125,11 +127,10 @@ impl Task {
 
     /// The response to a request.
     fn answer(&mut self, request: &ChatRequest) -> Vec<Delta> {
-        let visible: HashSet<&str> = request
-            .tools
-            .iter()
-            .map(|tool| tool.name.as_str())
-            .collect();
+        let mut visible = HashSet::new();
+        if request.tool_choice == ToolChoice::Auto {
+            visible.extend(request.tools.iter().map(|tool| tool.name.as_str()));
+        }
         let mut calls = self.calls(&visible);
         if visible.contains(TOOL_SEARCH) {
             calls.extend(self.search(&request.messages));
