@@ -19,6 +19,7 @@ const HANDLERS = {
   tool_search: (turn, event) => turn.searched(event),
   tools_injected: (turn, event) => turn.injected(event),
   tools_evicted: (turn, event) => turn.evicted(event),
+  context_compacted: (turn, event) => turn.compacted(event),
   tool_call: (turn, event) => turn.called(event),
   approval_required: (turn, event) => turn.calls.get(event.call)?.asks(event),
   gate: (turn, event) => turn.calls.get(event.id)?.decide(event),
@@ -148,6 +149,11 @@ export class Turn {
   evicted(event) {
     this.toolbox?.takenOut(event, this.number, this.isPast ? null : new Date());
     this.add(h("p", { class: "step plain-step" }, icon("cross"), h("span", {}, `Evicted ${counted(event.tools.length, "tool")}`, h("span", { class: "muted" }, " · ", named(event.tools)))));
+  }
+
+  compacted(event) {
+    const why = event.reason === "refused" ? "the model refused it as too long" : `the limit is ${count(event.limit)}`;
+    this.add(h("p", { class: "step plain-step" }, icon("cross"), h("span", {}, "Shortened the prompt", h("span", { class: "muted" }, ` · from ${count(event.tokens_before)} to ${counted(event.tokens, "token")}: ${why}`))));
   }
 
   called(event) {
