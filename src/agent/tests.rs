@@ -959,7 +959,7 @@ async fn a_prompt_that_is_too_long_for_the_model_is_sent_once_more_shorter() {
     });
     let (before, after) = compacted.unwrap();
     assert!(after <= before / 2, "{before} to {after}");
-    let seen = lock(&requests);
+    let seen = lock(&requests).clone();
     assert_eq!(seen.len(), 5);
     let shorter = &seen[4].messages;
     // The question, what was found before, and the last call with a part of its result.

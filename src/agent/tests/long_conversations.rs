@@ -64,7 +64,7 @@ async fn a_hundred_rounds_never_lock_up_and_keep_the_beginning_of_the_prompt() {
                 compactions += names.filter(|name| *name == "context_compacted").count();
             }
             let seen = model.seen();
-            println!("{budget_tokens} tokens, seed {seed}, turns {turns}: {seen}");
+            eprintln!("{budget_tokens} tokens, seed {seed}, turns {turns}: {seen}");
             assert_eq!(seen.rounds, ROUNDS * turns);
             assert!(seen.slowest_wish <= MOST_ROUNDS_PER_WISH, "{seen}");
             assert!(seen.called_again > 0, "{seen}");
