@@ -37,12 +37,14 @@ pub enum Change {
         /// All its tools.
         tools: Vec<Tool>,
     },
-    /// Replaces the description and the search defaults. Other settings stay.
+    /// Replaces the description, the search defaults and the threshold of graphs. Other settings stay.
     Settings {
         /// What the catalog is for.
         description: String,
         /// The defaults of its searches.
         search: SearchOptions,
+        /// From how many vectors on searches use a graph; `None` for the engine's default.
+        graph_min_vectors: Option<usize>,
     },
     /// Gives the catalog a ranker of its own, or takes it away.
     Ranker(Option<Arc<Ranker>>),
@@ -397,10 +399,16 @@ impl Change {
             Change::Settings {
                 description,
                 search,
+                graph_min_vectors,
             } => {
+                let after = SearchDefaults {
+                    description,
+                    search: *search,
+                    graph_min_vectors: *graph_min_vectors,
+                };
                 return Ok(Applied {
                     changes: Changes::default(),
-                    is_changed: set_search_defaults(writer, description, *search)?,
+                    is_changed: set_search_defaults(writer, after)?,
                 });
             }
             Change::Ranker(ranker) => {
@@ -431,30 +439,37 @@ impl Change {
 }
 
 /// Sets the description and the search defaults; true if they were others.
-fn set_search_defaults(
-    writer: &mut Writer,
-    description: &str,
-    search: SearchOptions,
-) -> Result<bool> {
-    let Some(after) = with_search_defaults(&writer.settings()?, description, search) else {
+fn set_search_defaults(writer: &mut Writer, defaults: SearchDefaults<'_>) -> Result<bool> {
+    let Some(after) = defaults.applied_to(&writer.settings()?) else {
         return Ok(false);
     };
     writer.set_settings(&after)?;
     Ok(true)
 }
 
-/// These settings with another description and other search defaults; `None` if they have them.
-pub fn with_search_defaults(
-    before: &Settings,
-    description: &str,
-    search: SearchOptions,
-) -> Option<Settings> {
-    let after = Settings {
-        description: description.to_owned(),
-        search,
-        ..before.clone()
-    };
-    (after != *before).then_some(after)
+/// What [`Change::Settings`] replaces.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchDefaults<'a> {
+    /// What the catalog is for.
+    pub description: &'a str,
+    /// The defaults of its searches.
+    pub search: SearchOptions,
+    /// From how many vectors on searches use a graph; `None` for the engine's default.
+    pub graph_min_vectors: Option<usize>,
+}
+
+impl SearchDefaults<'_> {
+    /// These settings with them; `None` if they have them.
+    pub fn applied_to(self, before: &Settings) -> Option<Settings> {
+        let usual = || Settings::default().graph_min_vectors;
+        let after = Settings {
+            description: self.description.to_owned(),
+            search: self.search,
+            graph_min_vectors: self.graph_min_vectors.unwrap_or_else(usual),
+            ..before.clone()
+        };
+        (after != *before).then_some(after)
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! unknown key is an error, because a misspelt setting would otherwise be ignored silently.
 
 mod address;
+mod agent;
 mod embedder;
 mod profile;
 mod store;
@@ -21,6 +22,10 @@ use serde::{Deserialize, Serialize};
 use toolscout_index::{DataDir, SearchOptions};
 
 pub use address::masked;
+pub use agent::{
+    AgentSettings, CALLS, COUNT, Eviction, Limits, ModelParameters, ROUNDS, ReasoningEffort,
+    SECONDS, SIZE,
+};
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
 pub use profile::{ProfileClass, ProfileDetail, ProfileSettings};
 pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSettings};
@@ -90,6 +95,8 @@ pub struct Settings {
     pub embedders: BTreeMap<String, EndpointSettings>,
     /// Parts of catalogs for clients that see no more, by name.
     pub profiles: BTreeMap<String, ProfileSettings>,
+    /// What an agent does where neither a flag nor its profile says otherwise.
+    pub agent: AgentSettings,
     /// The defaults of a search on the command line; they override those of the catalog.
     pub search: SearchOptions,
     /// The limits of fetching a URL.
@@ -156,6 +163,8 @@ pub struct Layer {
     pub embedders: BTreeMap<String, EndpointSettings>,
     /// See [`Settings::profiles`].
     pub profiles: BTreeMap<String, ProfileSettings>,
+    /// See [`Settings::agent`].
+    pub agent: AgentSettings,
     /// See [`Settings::search`].
     pub search: SearchOptions,
     /// See [`Settings::fetch`].
@@ -236,6 +245,9 @@ impl Settings {
         for (name, profile) in &self.profiles {
             profile::validate(name, profile)?;
         }
+        if let Err(problem) = self.agent.check() {
+            bail!("agent.{problem}");
+        }
         self.store.check()?;
         if !(1..=3600).contains(&self.fetch.timeout_s) {
             bail!(
@@ -264,6 +276,7 @@ impl Layer {
             embedder: env.parse("TOOLSCOUT_EMBEDDER")?.map(EmbedderLayer::Named),
             embedders: BTreeMap::new(),
             profiles: BTreeMap::new(),
+            agent: AgentSettings::default(),
             search: SearchOptions {
                 k: env.parse("TOOLSCOUT_SEARCH_K")?,
                 mode: env.parse("TOOLSCOUT_SEARCH_MODE")?,
@@ -300,6 +313,7 @@ impl Layer {
             // Flags and variables describe none.
             embedders: other.embedders,
             profiles: other.profiles,
+            agent: self.agent.or(other.agent),
             search: self.search.or(other.search),
             fetch: FetchLayer {
                 timeout_s: fetch.timeout_s.or(other.fetch.timeout_s),
@@ -339,6 +353,7 @@ impl Layer {
             is_embedder_forced: false,
             embedders,
             profiles: self.profiles,
+            agent: self.agent,
             search: self.search,
             fetch: Fetch {
                 timeout_s: self.fetch.timeout_s.unwrap_or(60),

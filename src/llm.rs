@@ -6,7 +6,9 @@ pub mod api;
 mod context_length;
 pub mod endpoint;
 mod event;
+mod ollama;
 mod openai;
+pub mod parameters;
 pub mod provider;
 pub mod script;
 pub mod stream;
@@ -250,6 +252,14 @@ pub enum LlmError {
         url: String,
         /// What is wrong, or what would be right.
         reason: String,
+    },
+    /// A parameter that the model's API does not have, or not with this value.
+    #[error("the model cannot be given {name}: {reason}; change it or leave it out")]
+    Parameter {
+        /// The parameter.
+        name: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
     },
     /// No connection.
     #[error(

@@ -84,6 +84,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The threshold of graphs, where it is not the default.
+    pub fn own_graph_min_vectors(&self) -> Option<usize> {
+        let own = self.graph_min_vectors;
+        (own != Settings::default().graph_min_vectors).then_some(own)
+    }
+
     /// Checks the ranges.
     ///
     /// # Errors
@@ -118,6 +124,11 @@ impl Settings {
         in_range("dense_weight", self.dense_weight, 0.0, 1.0)?;
         in_range("joint_dense_weight", self.joint_dense_weight, 0.0, 1.0)?;
         in_range("no_match_coverage", self.no_match_coverage, 0.0, 1.0)?;
-        in_range("no_match_cosine", self.no_match_cosine, -1.0, 1.0)
+        in_range("no_match_cosine", self.no_match_cosine, -1.0, 1.0)?;
+        if self.graph_min_vectors == 0 {
+            let problem = OutOfRange::new("graph_min_vectors", 0, "at least 1".to_owned());
+            return Err(Error::InvalidSetting(problem));
+        }
+        Ok(())
     }
 }

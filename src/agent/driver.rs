@@ -317,10 +317,13 @@ fn new_run(
         toolbox.pin(tool);
     }
     if tools.search().count() < shared.config.search_from_tools {
-        // A small catalog is shown whole and needs no search.
-        config.find = None;
+        // A small catalog is shown whole, as far as the filter lets its tools be found.
+        config.shows_all = true;
+        let filter = config.find.as_ref().map(|find| &find.filter);
         for tool in tools.search().tools() {
-            toolbox.pin(tool);
+            if filter.is_none_or(|filter| filter.accepts(&tool)) {
+                toolbox.pin(tool);
+            }
         }
     } else {
         toolbox = toolbox.restore(state, |id| tools.search().tool(id));

@@ -1,12 +1,15 @@
 //! Profiles: named presets of an agent, in TOML.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use toolscout_index::Filter;
 
+use crate::agent::recommend::RECOMMEND_WITHIN;
 use crate::agent::{AgentConfig, Protocol};
-use crate::finder::{Eviction, Style};
+use crate::config::{AgentSettings, Limits, ModelParameters};
+use crate::finder::Style;
 use crate::gate::Policies;
 use crate::tools::builtin::BuiltinConfig;
 use crate::tools::operation::ServiceConfig;
@@ -31,6 +34,8 @@ pub struct Profile {
     pub description: String,
     /// The role in the system prompt.
     pub role: Option<String>,
+    /// The environment in the system prompt; the date without one.
+    pub environment: Option<String>,
     /// How the model calls tools.
     pub mode: Option<Protocol>,
     /// How found tools are made callable.
@@ -41,32 +46,18 @@ pub struct Profile {
     pub skills: Option<PathBuf>,
     /// Which tools may be found.
     pub filter: Filter,
+    /// Whether the model is asked once more, for questions that may follow.
+    pub recommend: Option<bool>,
     /// Limits of a run.
     pub limits: Limits,
+    /// Parameters of the model.
+    pub model: ModelParameters,
     /// The gate's policies.
     pub gate: Option<Policies>,
     /// The built-in tools that are on.
     pub tools: BuiltinConfig,
     /// Services whose OpenAPI operations can be called.
     pub operations: Vec<ServiceConfig>,
-}
-
-/// The limits of a profile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Maximum number of the model's answers.
-    pub max_rounds: Option<u32>,
-    /// Maximum number of rounds in a row that only search.
-    pub max_searches: Option<u32>,
-    /// Rounds after which the context is reduced to question, facts and plan.
-    pub refresh_interval: Option<u32>,
-    /// Maximum number of tokens of a prompt, the tools included.
-    pub context_tokens: Option<usize>,
-    /// Token budget of the visible tools.
-    pub tool_budget_tokens: Option<usize>,
-    /// Which tool is evicted first when the budget is used up.
-    pub eviction: Option<Eviction>,
 }
 
 /// Why a profile cannot be loaded.
@@ -134,43 +125,79 @@ impl Profile {
     /// # Errors
     /// [`ProfileError::Invalid`].
     pub fn parse(name: &str, text: &str) -> Result<Self, ProfileError> {
-        toml::from_str(text).map_err(|error| ProfileError::Invalid {
+        let invalid = |reason: String| ProfileError::Invalid {
             name: name.to_owned(),
-            reason: error.to_string().trim().to_owned(),
-        })
+            reason,
+        };
+        let profile: Profile =
+            toml::from_str(text).map_err(|error| invalid(error.to_string().trim().to_owned()))?;
+        profile.settings().check().map_err(invalid)?;
+        Ok(profile)
     }
 
-    /// Applies the profile to settings.
+    /// Its settings that the program's settings have too.
+    pub fn settings(&self) -> AgentSettings {
+        AgentSettings {
+            recommend: self.recommend,
+            limits: self.limits,
+            model: self.model.clone(),
+        }
+    }
+
+    /// Applies the profile to settings. The parameters of the model are for whoever makes it.
     pub fn applied_to(self, mut config: AgentConfig) -> AgentConfig {
+        config.set(&self.settings());
         let Profile {
             role,
+            environment,
             mode,
             style,
             pins,
             filter,
-            limits,
             gate,
             ..
         } = self;
         set(&mut config.policies, gate);
         set(&mut config.run.role, role);
+        set(&mut config.run.environment, environment);
         set(&mut config.run.protocol, mode);
         set(&mut config.run.style, style);
-        set(
-            &mut config.run.max_rounds,
-            // A run without a round has no answer.
-            limits.max_rounds.map(|rounds| rounds.max(1)),
-        );
-        set(&mut config.run.max_searches, limits.max_searches);
-        set(&mut config.run.context_tokens, limits.context_tokens);
-        set(&mut config.toolbox.budget_tokens, limits.tool_budget_tokens);
-        set(&mut config.toolbox.eviction, limits.eviction);
-        config.run.refresh_interval = limits.refresh_interval.or(config.run.refresh_interval);
         config.pins.extend(pins);
         if let Some(find) = &mut config.run.find {
             find.filter = filter;
         }
         config
+    }
+}
+
+impl AgentConfig {
+    /// Sets what these settings have. The parameters of the model are for whoever makes it.
+    pub fn set(&mut self, settings: &AgentSettings) {
+        let limits = settings.limits;
+        let run = &mut self.run;
+        set(&mut run.max_rounds, limits.max_rounds);
+        set(&mut run.max_searches, limits.max_searches);
+        set(&mut run.max_calls, limits.max_calls);
+        set(&mut run.max_result_bytes, limits.max_result_bytes);
+        // Ollama cuts a longer prompt without a word, and the answer needs room too.
+        let num_ctx = settings.model.num_ctx.map(|tokens| tokens as usize / 4 * 3);
+        set(&mut run.context_tokens, limits.context_tokens.or(num_ctx));
+        if let Some(interval) = limits.refresh_interval {
+            run.refresh_interval = (interval > 0).then_some(interval);
+        }
+        if let Some(find) = &mut run.find {
+            set(&mut find.max_limit, limits.max_hits);
+        }
+        set(&mut self.toolbox.budget_tokens, limits.tool_budget_tokens);
+        set(&mut self.toolbox.eviction, limits.eviction);
+        set(&mut self.toolbox.idle_turns, limits.idle_turns);
+        set(&mut self.search_from_tools, limits.search_from_tools);
+        set(&mut self.parallel_calls, limits.parallel_calls);
+        let time_to_live = limits.time_to_live_s.map(Duration::from_secs);
+        set(&mut self.time_to_live, time_to_live);
+        if let Some(is_on) = settings.recommend {
+            self.recommend_within = is_on.then_some(RECOMMEND_WITHIN);
+        }
     }
 }
 
@@ -183,6 +210,99 @@ fn set<T>(setting: &mut T, value: Option<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::RunConfig;
+    use crate::config::Eviction;
+    use crate::finder::ToolboxConfig;
+    use crate::finder::meta_tools::FindConfig;
+
+    /// A value other than the default for each setting of an agent.
+    const EVERYTHING: &str = include_str!("profile/everything.toml");
+
+    #[test]
+    fn every_setting_of_an_agent_is_one_of_a_profile() {
+        let before = AgentConfig::default();
+        let profile = Profile::parse("everything", EVERYTHING).unwrap();
+        // A new setting does not compile until it is compared here, and fails until a profile sets it.
+        let AgentConfig {
+            run,
+            toolbox,
+            policies,
+            pins,
+            search_from_tools,
+            parallel_calls,
+            call_timeout: _, // done elsewhere
+            time_to_live,
+            recommend_within,
+            count_tokens: _,    // a function
+            model_is_chosen: _, // follows from --llm and --model
+        } = profile.applied_to(before.clone());
+        assert_ne!(policies, before.policies);
+        assert_ne!(pins, before.pins);
+        assert_ne!(search_from_tools, before.search_from_tools);
+        assert_ne!(parallel_calls, before.parallel_calls);
+        assert_ne!(time_to_live, before.time_to_live);
+        assert_ne!(recommend_within, before.recommend_within);
+        let ToolboxConfig {
+            budget_tokens,
+            eviction,
+            idle_turns,
+        } = toolbox;
+        assert_ne!(budget_tokens, before.toolbox.budget_tokens);
+        assert_ne!(eviction, before.toolbox.eviction);
+        assert_ne!(idle_turns, before.toolbox.idle_turns);
+        let before = before.run;
+        let RunConfig {
+            protocol,
+            style,
+            role,
+            environment,
+            max_rounds,
+            max_searches,
+            max_calls,
+            max_result_bytes,
+            refresh_interval,
+            context_tokens,
+            find,
+            shows_all: _, // follows from search_from_tools
+            fence: _,     // a secret of each conversation
+        } = run;
+        assert_ne!(protocol, before.protocol);
+        assert_ne!(style, before.style);
+        assert_ne!(role, before.role);
+        assert_ne!(environment, before.environment);
+        assert_ne!(max_rounds, before.max_rounds);
+        assert_ne!(max_searches, before.max_searches);
+        assert_ne!(max_calls, before.max_calls);
+        assert_ne!(max_result_bytes, before.max_result_bytes);
+        assert_ne!(refresh_interval, before.refresh_interval);
+        assert_ne!(context_tokens, before.context_tokens);
+        let (FindConfig { max_limit, filter }, before) = (find.unwrap(), before.find.unwrap());
+        assert_ne!(max_limit, before.max_limit);
+        assert_ne!(filter, before.filter);
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named_with_their_range() {
+        for (text, expected) in [
+            (
+                "[limits]\ntime_to_live_s = 0",
+                "limits.time_to_live_s is 0, it must be from 1 to 86400",
+            ),
+            ("[limits]\nmax_rounds = 101", "limits.max_rounds is 101"),
+            ("[model]\ntemperature = 3.5", "model.temperature is 3.5"),
+            ("[model]\nstop = ['']", "model.stop has an empty text"),
+            (
+                "[model]\nreasoning_effort = 'much'",
+                "unknown variant `much`, expected one of `none`, `minimal`",
+            ),
+        ] {
+            let error = Profile::parse("p", text).unwrap_err().to_string();
+            assert!(
+                error.contains("profile p: ") && error.contains(expected),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn every_built_in_profile_loads_and_has_a_description_and_a_role() {

@@ -1,11 +1,15 @@
 //! Recommended questions: one more call of the model suggests what the user may ask next.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::llm::{ChatRequest, Message, Purpose};
 use crate::printable::excerpt;
 use crate::session::PastTurn;
 
+/// Longest wait for recommended questions.
+pub const RECOMMEND_WITHIN: Duration = Duration::from_secs(15);
 /// Number of recommended questions.
 pub const QUESTIONS: usize = 3;
 /// Characters of question and answer in the prompt.

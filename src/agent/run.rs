@@ -80,6 +80,9 @@ pub struct RunConfig {
     pub context_tokens: usize,
     /// Settings of `tool_search`; `None` removes it.
     pub find: Option<FindConfig>,
+    /// Every tool that can be found is visible. Then the list has no `tool_search`, which is answered
+    /// all the same: a model may have been told to search.
+    pub shows_all: bool,
     /// The fence around untrusted text. `None` makes a new one for each conversation, which is
     /// required whenever tools are not trusted.
     pub fence: Option<Fence>,
@@ -101,6 +104,7 @@ impl Default for RunConfig {
             refresh_interval: None,
             context_tokens: DEFAULT_CONTEXT_TOKENS,
             find: Some(FindConfig::default()),
+            shows_all: false,
             fence: None,
         }
     }
@@ -580,7 +584,7 @@ impl Run {
             return Vec::new();
         }
         // A plan cannot search; its tools were found before the model was called.
-        let searches = self.config.protocol != Protocol::Plan && self.config.find.is_some();
+        let searches = self.config.protocol != Protocol::Plan && self.offers_search();
         let mut specs = Vec::new();
         if searches {
             specs.push(Cow::Owned(meta_tools::search_spec()));
@@ -595,6 +599,11 @@ impl Run {
             specs.push(Cow::Owned(read_more_spec()));
         }
         specs
+    }
+
+    /// Whether `tool_search` is among the tools that the model sees.
+    fn offers_search(&self) -> bool {
+        self.config.find.is_some() && !self.config.shows_all
     }
 
     /// Whether there is a long result to read on in. A plan gets its results all at once.
@@ -627,7 +636,7 @@ impl Run {
         } else {
             0
         };
-        let shown = match (self.config.find.is_some(), self.config.style) {
+        let shown = match (self.offers_search(), self.config.style) {
             (false, _) => self.toolbox.tokens(),
             (true, Style::Inject) => of(meta_tools::search_spec()) + self.toolbox.tokens(),
             (true, Style::Dispatch) => {
@@ -779,7 +788,8 @@ impl Run {
                 let page = self.outputs.read(&arguments, self.config.max_result_bytes);
                 page.map(Action::Read).map_err(invalid)
             }
-            (CALL_TOOL, Some(_)) if self.config.style == Style::Dispatch => {
+            // Also where the model was not shown it, unless a tool of the user has that name.
+            (CALL_TOOL, Some(_)) if self.toolbox.find(CALL_TOOL).is_none() => {
                 let (name, arguments) = dispatched(arguments).map_err(invalid)?;
                 self.call(&name, arguments)
             }
@@ -811,7 +821,7 @@ impl Run {
 
     /// The message for a name that no visible tool has, with similar names.
     fn unknown_tool(&self, name: &str) -> String {
-        let searches = self.config.find.is_some();
+        let searches = self.offers_search();
         let mut message = format!("no visible tool is called {:?}", excerpt(name, 100));
         if searches && self.toolbox.unloaded(name).is_some() {
             message.push_str(&format!(

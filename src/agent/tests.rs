@@ -732,6 +732,18 @@ async fn small_catalogs_are_shown_whole() {
 }
 
 #[tokio::test]
+async fn a_small_catalog_is_shown_as_far_as_the_filter_allows() {
+    let mut config = AgentConfig {
+        search_from_tools: 30,
+        ..config()
+    };
+    let find = config.run.find.as_mut().unwrap();
+    find.filter.servers = std::collections::BTreeSet::from(["mail".to_owned()]);
+    let script = r#"{"expect_tools":["mail__send"],"reply":{"text":"ok"}}"#;
+    assert_eq!(text(&ask(&agent_with(script, config), "q").await), "ok");
+}
+
+#[tokio::test]
 async fn what_cannot_be_a_question_is_refused() {
     let agent = agent("");
     assert_eq!(

@@ -2,6 +2,7 @@
 
 mod approve;
 mod commands;
+mod settings;
 mod stdin;
 mod view;
 
@@ -27,7 +28,7 @@ use super::upstream::McpArgs;
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, QuestionTools, RunStream};
-use crate::config::Settings;
+use crate::config::{AgentSettings, Settings};
 use crate::finder::Style;
 use crate::finder::toolbox::ToolboxState;
 use crate::gate::audit;
@@ -43,11 +44,10 @@ use crate::store::{SharedApprovals, SharedSessions, SharedStore};
 use crate::tools::operation::Operations;
 use approve::{Answered, Questions};
 use commands::{Command, HELP, STOP, allow_in_profile};
+use settings::SettingArgs;
 use stdin::{Input, PROMPT};
 use view::{Stream, View};
 
-/// Longest wait for recommended questions.
-const RECOMMEND_WITHIN: Duration = Duration::from_secs(15);
 /// The database of conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
 /// The questions typed at the terminal, in the data directory.
@@ -102,9 +102,8 @@ pub struct AgentArgs {
     /// like tools
     #[arg(long, value_name = "FOLDER", env = "TOOLSCOUT_SKILLS")]
     skills: Option<PathBuf>,
-    /// Recommend three further questions after each answer, for which the model is asked once more
-    #[arg(long)]
-    recommend: bool,
+    #[command(flatten)]
+    settings: SettingArgs,
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
@@ -151,9 +150,13 @@ impl Args {
                 Some(tools) => tools.search.count(),
                 None => catalog.searcher().len(),
             };
-            let are_all_shown = count < AgentConfig::default().search_from_tools;
+            let search_from = agent.config().search_from_tools;
+            let are_all_shown = count < search_from;
             if are_all_shown {
-                print_stderr("few tools: all are shown, tool_search is off");
+                print_stderr(format!(
+                    "fewer than {}: the model sees all of them; --search-from-tools 0 makes it search",
+                    counted(search_from, "tool")
+                ));
             }
             let mut terminal = Terminal::new(agent, conversation, context.printer);
             terminal.are_all_shown = are_all_shown;
@@ -233,9 +236,9 @@ impl AgentArgs {
             mem::take(&mut profile.tools),
             mem::take(&mut profile.operations),
         );
-        let mut config = self.config(profile);
-        config.model_is_chosen = self.llm.is_chosen();
-        let (model, tools) = self.llm.model()?;
+        let settings = self.settings_over(&profile, &context.settings.agent);
+        let (model, tools) = self.llm.model(&settings.model)?;
+        let config = self.config(profile, &settings);
         let data = context.settings.data.clone();
         let environment = |name: &str| std::env::var(name).ok();
         let wants_search = builtins.web_search.is_some();
@@ -297,17 +300,22 @@ impl AgentArgs {
         Ok(skills)
     }
 
-    fn config(&self, profile: Profile) -> AgentConfig {
+    /// What the flags say, then the profile, then the settings of the program.
+    fn settings_over(&self, profile: &Profile, settings: &AgentSettings) -> AgentSettings {
+        let mut flags = self.settings.settings();
+        flags.limits.max_rounds = self.max_rounds;
+        flags.limits.tool_budget_tokens = self.tool_budget;
+        flags.or(profile.settings()).or(settings.clone())
+    }
+
+    fn config(&self, profile: Profile, settings: &AgentSettings) -> AgentConfig {
         let mut config = profile.applied_to(AgentConfig::default());
+        config.set(settings);
         config.run.protocol = self.mode.unwrap_or(config.run.protocol);
         config.run.style = self.style.unwrap_or(config.run.style);
-        config.run.max_rounds = self.max_rounds.unwrap_or(config.run.max_rounds);
-        config.toolbox.budget_tokens = self.tool_budget.unwrap_or(config.toolbox.budget_tokens);
         config.pins.extend(self.pin.iter().cloned());
+        config.model_is_chosen = self.llm.is_chosen();
         self.policy.apply_to(&mut config.policies);
-        if self.recommend {
-            config.recommend_within = Some(RECOMMEND_WITHIN);
-        }
         config
     }
 }

@@ -44,6 +44,13 @@ enum Action {
         /// What the catalog is for
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
+        /// Search by a graph from this number of vectors on, instead of a scan of all
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        graph_min_vectors: Option<u64>,
+        /// Set a weight or a threshold of the scores, as `lexical.k1=1.2` (repeatable); `tune --apply`
+        /// finds them
+        #[arg(long, value_name = "NAME=VALUE")]
+        set: Vec<String>,
         /// First clear these settings (repeatable, or with commas); `all` clears all of them
         #[arg(long, value_delimiter = ',', value_name = "NAME")]
         reset: Vec<Reset>,
@@ -74,6 +81,9 @@ enum Reset {
     MinConfidence,
     Embedder,
     Description,
+    GraphMinVectors,
+    /// The weights and thresholds of --set and of `tune --apply`
+    Scoring,
 }
 
 impl Reset {
@@ -84,6 +94,7 @@ impl Reset {
                 *search = SearchOptions::default();
                 settings.embedder = None;
                 settings.description.clear();
+                Reset::GraphMinVectors.clear(settings);
             }
             Reset::K => search.k = None,
             Reset::Mode => search.mode = None,
@@ -93,6 +104,18 @@ impl Reset {
             Reset::MinConfidence => search.min_confidence = None,
             Reset::Embedder => settings.embedder = None,
             Reset::Description => settings.description.clear(),
+            Reset::GraphMinVectors => {
+                settings.graph_min_vectors = Settings::default().graph_min_vectors;
+            }
+            Reset::Scoring => {
+                *settings = Settings {
+                    description: settings.description.clone(),
+                    search: settings.search,
+                    embedder: settings.embedder.clone(),
+                    graph_min_vectors: settings.graph_min_vectors,
+                    ..Settings::default()
+                }
+            }
         }
     }
 }
@@ -105,8 +128,18 @@ impl Args {
             Action::Settings {
                 options,
                 description,
+                graph_min_vectors,
+                set,
                 reset,
-            } => settings(context, &options, description, &reset),
+            } => {
+                let given = Given {
+                    search: options.options(),
+                    description,
+                    graph_min_vectors: graph_min_vectors.and_then(|n| usize::try_from(n).ok()),
+                    set,
+                };
+                settings(context, given, &reset)
+            }
             Action::Delete { yes: false, name } => refuse_to_delete(context, name),
             Action::Delete { yes: true, name } => delete(context, &name),
         }
@@ -162,12 +195,15 @@ fn as_json(name: &str, tools: &toolscout_index::Result<usize>) -> Value {
     }
 }
 
-fn settings(
-    context: &Context,
-    options: &SearchOptionArgs,
+/// The settings that flags give.
+struct Given {
+    search: SearchOptions,
     description: Option<String>,
-    reset: &[Reset],
-) -> Result<Outcome> {
+    graph_min_vectors: Option<usize>,
+    set: Vec<String>,
+}
+
+fn settings(context: &Context, given: Given, reset: &[Reset]) -> Result<Outcome> {
     let catalog = context.open(Legs::Lexical)?;
     let before = catalog.searcher().settings().clone();
     let mut settings = before.clone();
@@ -178,8 +214,13 @@ fn settings(
         check_complete(context)?;
         settings.embedder = Some(embedder.stored()?);
     }
-    settings.search = options.options().or(settings.search);
-    settings.description = description.unwrap_or(settings.description);
+    settings.search = given.search.or(settings.search);
+    settings.description = given.description.unwrap_or(settings.description);
+    let own = settings.graph_min_vectors;
+    settings.graph_min_vectors = given.graph_min_vectors.unwrap_or(own);
+    for setting in &given.set {
+        settings = with(&settings, setting)?;
+    }
     if settings != before {
         let mut writer = catalog.writer()?;
         writer.set_settings(&settings)?;
@@ -187,6 +228,58 @@ fn settings(
     }
     print_settings(context, &settings)?;
     Ok(Outcome::Success)
+}
+
+/// These settings with a number, given as `NAME=VALUE` with the name that it has in them.
+fn with(settings: &Settings, given: &str) -> Result<Settings> {
+    let refused = |reason: String| UsageError(format!("--set {given}: {reason}"));
+    let (name, value) = given
+        .split_once('=')
+        .ok_or_else(|| refused("write NAME=VALUE".to_owned()))?;
+    let number: f64 = value
+        .trim()
+        .parse()
+        .map_err(|_| refused(format!("{value:?} is not a number")))?;
+    let mut fields = json!(settings);
+    let known = scoring(&fields);
+    if !known.iter().any(|(known, _)| known == name.trim()) {
+        let names: Vec<String> = known.into_iter().map(|(name, _)| name).collect();
+        return Err(refused(format!(
+            "there is no such setting; use one of {}",
+            names.join(", ")
+        ))
+        .into());
+    }
+    let pointer = format!("/{}", name.trim().replace('.', "/"));
+    if let Some(field) = fields.pointer_mut(&pointer) {
+        *field = json!(number);
+    }
+    Ok(serde_json::from_value(fields).map_err(|error| refused(error.to_string()))?)
+}
+
+/// The weights and thresholds of settings, by the names of `--set`.
+fn scoring(settings: &Value) -> Vec<(String, Value)> {
+    let mut numbers = Vec::new();
+    collect_numbers("", settings, &mut numbers);
+    // These have flags of their own.
+    numbers.retain(|(name, _)| name != "graph_min_vectors" && !name.starts_with("search."));
+    numbers
+}
+
+fn collect_numbers(path: &str, value: &Value, numbers: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = match path {
+                    "" => name.clone(),
+                    path => format!("{path}.{name}"),
+                };
+                collect_numbers(&path, value, numbers);
+            }
+        }
+        Value::Number(_) => numbers.push((path.to_owned(), value.clone())),
+        _ => {}
+    }
 }
 
 /// Fails where tools have no vectors by the embedders of the settings: searches would lose what the
@@ -218,6 +311,13 @@ fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
     let mut fields = json!(settings.search);
     fields["embedder"] = json!(settings.embedder.as_deref().map(masked));
     fields["description"] = json!(settings.description);
+    fields["graph_min_vectors"] = json!(settings.own_graph_min_vectors());
+    let usual = scoring(&json!(Settings::default()));
+    for ((name, value), (_, usual)) in scoring(&json!(settings)).into_iter().zip(usual) {
+        if value != usual {
+            fields[name] = value;
+        }
+    }
     if context.printer.is_json() {
         return context.printer.json(&fields);
     }
@@ -264,4 +364,58 @@ fn delete(context: &Context, name: &str) -> Result<Outcome> {
         context.printer.text(format_args!("deleted {name}"))?;
     }
     Ok(Outcome::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_of_a_catalog_can_be_set() {
+        let before = Settings::default();
+        let numbers = scoring(&json!(before));
+        let mut after = before.clone();
+        for (name, value) in numbers {
+            let other = value.as_f64().unwrap() / 2.0;
+            after = with(&after, &format!("{name}={other}")).unwrap();
+        }
+        after.validate().unwrap();
+        // A new setting does not compile until it is compared here.
+        let Settings {
+            description: _,       // --description
+            search: _,            // the options of a search
+            embedder: _,          // --embedder
+            graph_min_vectors: _, // --graph-min-vectors
+            lexical,
+            dense_weight,
+            joint_dense_weight,
+            no_match_coverage,
+            no_match_cosine,
+        } = after.clone();
+        assert_ne!(lexical.k1, before.lexical.k1);
+        assert_ne!(lexical.b, before.lexical.b);
+        assert_ne!(lexical.weights, before.lexical.weights);
+        assert_ne!(dense_weight, before.dense_weight);
+        assert_ne!(joint_dense_weight, before.joint_dense_weight);
+        assert_ne!(no_match_coverage, before.no_match_coverage);
+        assert_ne!(no_match_cosine, before.no_match_cosine);
+        Reset::Scoring.clear(&mut after);
+        assert_eq!(after, before);
+    }
+
+    #[test]
+    fn a_setting_that_is_not_one_is_named() {
+        let before = Settings::default();
+        for (given, expected) in [
+            ("lexical.k2=1", "there is no such setting; use one of"),
+            ("lexical.k1", "write NAME=VALUE"),
+            ("lexical.k1=much", "\"much\" is not a number"),
+        ] {
+            let message = with(&before, given).unwrap_err().to_string();
+            assert!(
+                message.contains(given) && message.contains(expected),
+                "{message}"
+            );
+        }
+    }
 }

@@ -22,6 +22,7 @@ use super::progress::{ITEMS, bar};
 use super::store::{Place, StoreArgs};
 use super::suggest::did_you_mean;
 use crate::agent::reply::{Reply, complete};
+use crate::config::ModelParameters;
 use crate::enrich::{self, Batch, DEFAULT_BATCH, DEFAULT_TEXTS, Tokens};
 use crate::llm::{ChatModel, ChatRequest, LlmError, Usage};
 use crate::printable::{self, counted};
@@ -111,7 +112,7 @@ impl Args {
             return Ok(Outcome::Failure);
         }
         self.llm.check()?;
-        let (model, _) = self.llm.model()?;
+        let (model, _) = self.llm.model(&ModelParameters::default())?;
         let interrupt = Interrupt::listen()?;
         if self.yes && plan.tools > 0 {
             print_stderr(self.announcement(&plan));

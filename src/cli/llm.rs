@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::config::ModelParameters;
+use crate::llm::parameters;
 use crate::llm::provider::{OLLAMA, Provider};
 use crate::llm::script::Script;
 use crate::llm::{Api, ChatModel, Endpoint, EndpointConfig, ScriptedModel};
@@ -18,7 +20,8 @@ pub struct LlmArgs {
     /// API like theirs, or `script:FILE` [default: ollama]
     #[arg(long, value_name = "PROVIDER|URL", env = "TOOLSCOUT_LLM")]
     llm: Option<String>,
-    /// The API at a base URL: openai or anthropic [default: that of the provider, else openai]
+    /// The API at a base URL: openai, anthropic, or ollama for Ollama's own [default: that of the
+    /// provider, else openai]
     #[arg(long, value_name = "API", env = "TOOLSCOUT_LLM_API")]
     llm_api: Option<Api>,
     /// The model's name at that provider
@@ -99,8 +102,25 @@ impl LlmArgs {
             .filter(|_| provider.name == self.named())
     }
 
-    /// The model, and the tools of a scripted one.
-    pub fn model(&self) -> Result<(Arc<dyn ChatModel>, ScriptedTools)> {
+    /// The API in which the model gets these parameters.
+    fn api_for(&self, parameters: &ModelParameters) -> Api {
+        // The default API of Ollama is the one like OpenAI's, which has no such parameter.
+        let is_ollama = self.llm_api.is_none() && self.provider() == Some(OLLAMA);
+        if is_ollama && parameters.num_ctx.is_some() {
+            return Api::Ollama;
+        }
+        self.api()
+    }
+
+    /// The model with these parameters, and the tools of a scripted one, which ignores them.
+    ///
+    /// # Errors
+    /// For a script that cannot be read, an address that is none, and a parameter that the model's
+    /// API does not have.
+    pub fn model(
+        &self,
+        parameters: &ModelParameters,
+    ) -> Result<(Arc<dyn ChatModel>, ScriptedTools)> {
         if let Some(script) = self.script() {
             let Script { turns, tools } = Script::load(script)?;
             let name = script.to_string_lossy();
@@ -113,7 +133,8 @@ impl LlmArgs {
             self.base_url().unwrap_or_default(),
             self.model.as_deref().unwrap_or(DEFAULT_MODEL),
         );
-        config.api = self.api();
+        config.api = self.api_for(parameters);
+        config.parameters = parameters::fields(parameters, config.api, &config.base_url)?;
         config.api_key = self.key();
         if let Some(wait) = self.wait() {
             config.first_token_timeout = wait;

@@ -13,6 +13,8 @@ use toolscout_index::{Tool, ToolId};
 use crate::finder::model_names;
 use crate::llm::ToolSpec;
 
+pub use crate::config::Eviction;
+
 /// Counts the tokens of a text.
 pub type TokenCounter = fn(&str) -> usize;
 
@@ -36,19 +38,6 @@ const MAX_REMEMBERED: usize = 64;
 /// Rounds after its last call in which a tool is not evicted: a model often calls a tool again in
 /// the next round. A longer protection would fill the budget in a turn that calls many tools.
 const PROTECTED_ROUNDS: u64 = 2;
-
-/// Which tool is evicted first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Eviction {
-    /// The least recently used.
-    #[default]
-    Lru,
-    /// The least frequently used, the least recently used among equals.
-    Lfu,
-    /// No tool is evicted; tools that do not fit are refused.
-    None,
-}
 
 /// The settings of a toolbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
-//! The two APIs of models: that of OpenAI, which most servers have, and that of Anthropic.
+//! The APIs of models: that of OpenAI, which most servers have, and those of Anthropic and Ollama.
 
 use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use crate::llm::{ChatRequest, Delta, LlmError, anthropic, openai};
+use crate::llm::{ChatRequest, Delta, LlmError, anthropic, ollama, openai};
 
 /// An API of chat models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,21 +14,31 @@ pub enum Api {
     OpenAi,
     /// Anthropic's messages.
     Anthropic,
+    /// Ollama's own chat API, which alone takes `num_ctx`.
+    Ollama,
 }
 
 impl Api {
-    /// The path of requests below the base URL.
-    pub(super) fn path(self) -> &'static str {
+    /// The address of requests below a base URL.
+    pub(super) fn address(self, base_url: &str) -> String {
+        let base = base_url.trim_end_matches('/');
         match self {
-            Api::OpenAi => "/chat/completions",
-            Api::Anthropic => "/messages",
+            Api::OpenAi => format!("{base}/chat/completions"),
+            Api::Anthropic => format!("{base}/messages"),
+            // Its own API is beside the one below `/v1`.
+            Api::Ollama => format!("{}/api/chat", base.strip_suffix("/v1").unwrap_or(base)),
         }
+    }
+
+    /// Whether an answer is streamed as lines of JSON, and not as server-sent events.
+    pub(super) fn streams_lines(self) -> bool {
+        self == Api::Ollama
     }
 
     /// The headers of a request with this key.
     pub(crate) fn headers(self, key: Option<&str>) -> Vec<(&'static str, String)> {
         match self {
-            Api::OpenAi => {
+            Api::OpenAi | Api::Ollama => {
                 Vec::from_iter(key.map(|key| ("authorization", format!("Bearer {key}"))))
             }
             Api::Anthropic => {
@@ -52,6 +62,7 @@ impl Api {
         match self {
             Api::OpenAi => openai::body(request, body),
             Api::Anthropic => anthropic::body(request, body),
+            Api::Ollama => ollama::body(request, body),
         }
     }
 
@@ -59,6 +70,7 @@ impl Api {
         match self {
             Api::OpenAi => EventDecoder::OpenAi,
             Api::Anthropic => EventDecoder::Anthropic(anthropic::EventDecoder::default()),
+            Api::Ollama => EventDecoder::Ollama(ollama::EventDecoder::default()),
         }
     }
 }
@@ -70,7 +82,8 @@ impl FromStr for Api {
         match name {
             "openai" => Ok(Api::OpenAi),
             "anthropic" => Ok(Api::Anthropic),
-            _ => Err("there are openai and anthropic".to_owned()),
+            "ollama" => Ok(Api::Ollama),
+            _ => Err("there are openai, anthropic and ollama".to_owned()),
         }
     }
 }
@@ -81,6 +94,7 @@ pub(super) enum EventDecoder {
     #[default]
     OpenAi,
     Anthropic(anthropic::EventDecoder),
+    Ollama(ollama::EventDecoder),
 }
 
 impl EventDecoder {
@@ -89,6 +103,7 @@ impl EventDecoder {
         match self {
             EventDecoder::OpenAi => openai::deltas_of(event),
             EventDecoder::Anthropic(decoder) => decoder.deltas(event),
+            EventDecoder::Ollama(decoder) => decoder.deltas(event),
         }
     }
 }

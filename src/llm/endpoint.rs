@@ -1,4 +1,4 @@
-//! The client for models behind HTTP, in either of the two APIs that they have.
+//! The client for models behind HTTP, in any of the APIs that they have.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -100,8 +100,7 @@ impl Endpoint {
                 "start it with http:// or https://, or name {WORDS}"
             )));
         }
-        let base = config.base_url.trim_end_matches('/');
-        let text = format!("{base}{}", config.api.path());
+        let text = config.api.address(&config.base_url);
         let url = Url::parse(&text).map_err(|error| invalid(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid(format!(
@@ -131,7 +130,9 @@ impl Endpoint {
     fn knows_tool_choice(&self) -> bool {
         let ollama = Url::parse(provider::OLLAMA.base_url).ok();
         let port = ollama.and_then(|url| url.port());
-        self.url.port().is_none() || self.url.port() != port
+        let is_ollama =
+            self.config.api == Api::Ollama || (port.is_some() && self.url.port() == port);
+        !is_ollama
     }
 
     /// Sends the request until it succeeds, attempts are used up, or a retry cannot help.

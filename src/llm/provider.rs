@@ -23,15 +23,18 @@ pub const OLLAMA: Provider = Provider {
     key_variable: None,
 };
 
+/// OpenAI.
+pub const OPENAI: Provider = Provider {
+    name: "openai",
+    base_url: "https://api.openai.com/v1",
+    api: Api::OpenAi,
+    key_variable: Some("OPENAI_API_KEY"),
+};
+
 /// All of them.
 pub const PROVIDERS: [Provider; 4] = [
     OLLAMA,
-    Provider {
-        name: "openai",
-        base_url: "https://api.openai.com/v1",
-        api: Api::OpenAi,
-        key_variable: Some("OPENAI_API_KEY"),
-    },
+    OPENAI,
     Provider {
         name: "anthropic",
         base_url: "https://api.anthropic.com/v1",

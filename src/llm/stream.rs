@@ -21,9 +21,19 @@ pub struct SseDecoder {
     data: Vec<u8>,
     has_data: bool,
     after_cr: bool,
+    /// Each line is an event, whole and without a field's name.
+    is_of_lines: bool,
 }
 
 impl SseDecoder {
+    /// A decoder of lines, each of which is an event.
+    pub fn of_lines() -> Self {
+        SseDecoder {
+            is_of_lines: true,
+            ..SseDecoder::default()
+        }
+    }
+
     /// Takes the next bytes and returns the events they complete.
     ///
     /// # Errors
@@ -66,6 +76,9 @@ impl SseDecoder {
         if line.is_empty() {
             return self.end_event();
         }
+        if self.is_of_lines {
+            return Some(String::from_utf8_lossy(&line).into_owned());
+        }
         // Comments mean nothing, and the name of an event is in its data too.
         let value = line.strip_prefix(b"data:")?;
         if self.has_data {
@@ -105,7 +118,13 @@ pub struct ReplyDecoder {
 impl ReplyDecoder {
     /// A decoder for an answer in this API.
     pub fn new(api: Api) -> Self {
+        let events = if api.streams_lines() {
+            SseDecoder::of_lines()
+        } else {
+            SseDecoder::default()
+        };
         ReplyDecoder {
+            events,
             decoder: api.event_decoder(),
             ..ReplyDecoder::default()
         }
@@ -211,6 +230,29 @@ mod tests {
     #[test]
     fn a_last_event_without_an_empty_line_is_decoded() {
         assert_eq!(events_of(&[b"data: last"]), ["last"]);
+    }
+
+    #[test]
+    fn an_answer_of_lines_is_decoded_however_it_is_split() {
+        let text = concat!(
+            r#"{"message":{"content":"hé"},"done":false}"#,
+            "\n",
+            r#"{"message":{"content":"llo"},"done":true,"done_reason":"stop"}"#,
+            "\n"
+        );
+        for cut in 0..=text.len() {
+            let mut decoder = ReplyDecoder::new(Api::Ollama);
+            let (first, second) = text.as_bytes().split_at(cut);
+            let mut deltas = decoder.push(first).unwrap();
+            deltas.extend(decoder.push(second).unwrap());
+            deltas.extend(decoder.finish().unwrap());
+            let expected = [
+                Delta::Text("hé".into()),
+                Delta::Text("llo".into()),
+                Delta::Finish("stop".into()),
+            ];
+            assert_eq!(deltas, expected, "cut at {cut}");
+        }
     }
 
     #[test]

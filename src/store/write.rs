@@ -14,7 +14,7 @@ use super::error::StoreError;
 use super::push::write::PushedWriter;
 use super::row::{parse_owner_words, parse_settings, tool_id, tool_json, tool_of};
 use super::{SharedStore, WRITE_LIMIT};
-use crate::catalog_writer::{Change, WordsChange, with_search_defaults};
+use crate::catalog_writer::{Change, SearchDefaults, WordsChange};
 
 /// Most tools, and most bytes of tools, in one statement.
 const MAX_ROWS: usize = 2000;
@@ -106,6 +106,7 @@ fn check(change: &Change) -> Result<(), Error> {
         Change::Settings {
             description,
             search,
+            ..
         } => {
             let settings = Settings {
                 description: description.clone(),
@@ -197,8 +198,14 @@ impl<'a> Commit<'a> {
             Change::Settings {
                 description,
                 search,
+                graph_min_vectors,
             } => {
-                if let Some(after) = with_search_defaults(&self.settings, description, *search) {
+                let defaults = SearchDefaults {
+                    description,
+                    search: *search,
+                    graph_min_vectors: *graph_min_vectors,
+                };
+                if let Some(after) = defaults.applied_to(&self.settings) {
                     self.settings = after;
                     self.has_new_settings = true;
                 }

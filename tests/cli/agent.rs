@@ -600,3 +600,42 @@ fn slides_are_made_of_an_outline() {
     let html = std::fs::read_to_string(world.path("slides.html")).unwrap();
     assert!(html.contains("reveal.js") && html.contains("Umbrellas"));
 }
+
+#[test]
+fn a_small_catalog_is_searched_as_flag_profile_and_settings_say() {
+    let world = World::with_tools(&super::run::four_tools());
+    let searched = r#"{"expect_tools":["tool_search"],"reply":{"text":"ok"}}"#;
+    let script = scripted(&world.file("searched.jsonl", searched));
+    let settings = world.file("c.toml", "[agent.limits]\nsearch_from_tools = 0");
+    let profile = world.file("p.toml", "[limits]\nsearch_from_tools = 4");
+    let ask = ["agent", "--llm", &script, "go"];
+    for args in [
+        [&["--config", settings.to_str().unwrap()], &ask[..]].concat(),
+        [&ask[..], &["--profile", profile.to_str().unwrap()]].concat(),
+        [&ask[..], &["--search-from-tools", "0"]].concat(),
+    ] {
+        let ended = world.run(&args);
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (0, "ok\n"),
+            "{}",
+            ended.stderr
+        );
+    }
+    // Shown whole, the search of a model that was told to search is answered.
+    let all = r#"{"reply":{"calls":[{"name":"tool_search","arguments":{"query":"an inbox"}}]}}
+{"reply":{"text":"ok"}}"#;
+    let script = scripted(&world.file("all.jsonl", all));
+    let ended = world.run(&["agent", "--llm", &script, "go"]);
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (0, "ok\n"),
+        "{}",
+        ended.stderr
+    );
+    in_order(
+        &ended.stderr,
+        &["fewer than 30 tools", "[search] an inbox -> "],
+    );
+    assert!(!ended.stderr.contains("[failed]"), "{}", ended.stderr);
+}

@@ -169,3 +169,110 @@ fn the_agent_speaks_the_api_of_anthropic() {
         "{result}"
     );
 }
+
+/// A server that answers in each of the APIs, with the text "yes".
+fn any_provider() -> Double {
+    Double::start(|_, request| {
+        let answer = match request.line.split(' ').nth(1).unwrap_or_default() {
+            "/v1/chat/completions" => {
+                json!({ "choices": [{ "message": { "content": "yes" }, "finish_reason": "stop" }] })
+            }
+            "/v1/messages" => {
+                json!({ "type": "message", "role": "assistant", "stop_reason": "end_turn",
+                "content": [{ "type": "text", "text": "yes" }] })
+            }
+            "/api/chat" => {
+                json!({ "message": { "role": "assistant", "content": "yes" }, "done": true })
+            }
+            _ => return Reply::status(404, "404 page not found"),
+        };
+        Reply::status(200, &answer.to_string())
+    })
+}
+
+#[test]
+fn parameters_of_flag_profile_and_settings_reach_the_provider() {
+    let world = World::new();
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tools");
+    world.ok(&["add", tools]);
+    let double = any_provider();
+    let url = format!("{}/v1", double.url);
+    let settings = world.file(
+        "c.toml",
+        "[agent.model]\nmax_tokens = 900\ntemperature = 0.1",
+    );
+    let profile = world.file("p.toml", "[model]\ntemperature = 0.5\nstop = [\"END\"]");
+    let ask = |more: &[&str]| {
+        let mut args = vec![
+            "--config",
+            settings.to_str().unwrap(),
+            "agent",
+            "--llm",
+            &url,
+        ];
+        args.extend(["--profile", profile.to_str().unwrap(), "--llm-key", "k"]);
+        args.extend(more);
+        args.push("is it so?");
+        let ended = world.run(&args);
+        assert_eq!(
+            (ended.code, ended.stdout.trim()),
+            (0, "yes"),
+            "{}",
+            ended.stderr
+        );
+        double.requests().pop().unwrap().body
+    };
+    let low = ["--reasoning-effort", "low"];
+    let body = ask(&low);
+    assert_eq!(
+        (&body["max_tokens"], &body["temperature"]),
+        (&json!(900), &json!(0.5))
+    );
+    assert_eq!(body["stop"], json!(["END"]));
+    assert_eq!(body["reasoning_effort"], "low");
+
+    let body = ask(&[
+        &low[..],
+        &["--llm-api", "anthropic", "--temperature", "0.7"],
+    ]
+    .concat());
+    assert_eq!(
+        (&body["max_tokens"], &body["temperature"]),
+        (&json!(900), &json!(0.7))
+    );
+    assert_eq!(body["stop_sequences"], json!(["END"]));
+    assert_eq!(body["output_config"], json!({ "effort": "low" }));
+
+    let body = ask(&[&low[..], &["--llm-api", "ollama", "--num-ctx", "16000"]].concat());
+    assert_eq!(
+        body["options"],
+        json!({ "num_ctx": 16000, "num_predict": 900, "temperature": 0.5, "stop": ["END"] })
+    );
+    assert_eq!(body["think"], "low");
+}
+
+#[test]
+fn a_parameter_that_the_provider_does_not_have_is_refused_at_the_start() {
+    let world = World::new();
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tools");
+    world.ok(&["add", tools]);
+    let num_ctx = [
+        "agent",
+        "--llm",
+        "http://127.0.0.1:9/v1",
+        "--num-ctx",
+        "9000",
+        "q",
+    ];
+    world.fails(
+        1,
+        &num_ctx,
+        &["cannot be given num_ctx", "--llm-api ollama"],
+    );
+    let file = world.file("c.toml", "[agent.limits]\nidle_turns = 0");
+    world.fails(
+        1,
+        &["--config", file.to_str().unwrap(), "list"],
+        &["agent.limits.idle_turns is 0, it must be from 1"],
+    );
+}

@@ -77,6 +77,22 @@ fn settings_of_the_catalog_are_obeyed_below_file_and_flags() {
         (&reset["k"], &reset["min_confidence"], &reset["description"]),
         (&json!(null), &json!(null), &json!("ours"))
     );
+    let graph = ["catalogs", "settings", "--graph-min-vectors", "500"];
+    let scored = world.json(&[&graph[..], &["--set", "lexical.k1=1.5"]].concat());
+    assert_eq!(
+        (&scored["graph_min_vectors"], &scored["lexical.k1"]),
+        (&json!(500), &json!(1.5))
+    );
+    let reset = world.json(&[
+        "catalogs",
+        "settings",
+        "--reset",
+        "graph_min_vectors,scoring",
+    ]);
+    assert_eq!(
+        (&reset["graph_min_vectors"], reset.get("lexical.k1")),
+        (&json!(null), None)
+    );
     // Which settings are cleared has to be said.
     let unsaid = ["catalogs", "settings", "--reset"];
     world.fails(2, &unsaid, &["--reset <NAME>", "all", "embedder"]);

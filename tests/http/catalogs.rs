@@ -60,7 +60,8 @@ async fn a_deleted_catalog_comes_back_empty() {
 async fn settings_and_tools_outlive_the_server() {
     let server = Server::with_tools(&[tool("s", "t", "")]).await;
     let settings = json!({
-        "description": "ours", "k": 7, "mode": "lexical", "fusion": "rrf", "dense_weight": null, "min_score": null, "min_confidence": 0.25
+        "description": "ours", "k": 7, "mode": "lexical", "fusion": "rrf", "dense_weight": null, "min_score": null, "min_confidence": 0.25,
+        "graph_min_vectors": 9000
     });
     assert_eq!(
         server

@@ -159,12 +159,14 @@ fn settings_and_ranker(world: &mut World) {
             k: Some(7),
             ..SearchOptions::default()
         },
+        graph_min_vectors: Some(9),
     };
     let (_, first) = world.commit(settings.clone());
     let (_, same) = world.commit(settings);
     assert_eq!(first, same);
     let searcher = world.catalog.searcher();
     assert_eq!(searcher.settings().search.k, Some(7));
+    assert_eq!(searcher.settings().graph_min_vectors, 9);
     assert!(searcher.settings().description.contains("DROP TABLE"));
     let (_, second) = world.commit(Change::Ranker(Some(Ranker::bundled().unwrap())));
     assert_eq!(second, first + 1);
@@ -193,6 +195,7 @@ fn refusals(world: &mut World) {
             Change::Settings {
                 description: "x".repeat(3000),
                 search: SearchOptions::default(),
+                graph_min_vectors: None,
             },
             |error| matches!(error, Error::InvalidSetting(_)),
         ),

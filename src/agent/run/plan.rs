@@ -28,6 +28,9 @@ impl Run {
         let (Protocol::Plan, Some(find)) = (self.config.protocol, &self.config.find) else {
             return State::CallModel;
         };
+        if self.config.shows_all {
+            return State::CallModel;
+        }
         let query = excerpt(self.context.question(), QUERY_CHARS);
         let arguments = serde_json::json!({ "query": query }).to_string();
         let request = SearchRequest {

@@ -723,20 +723,27 @@ fn dispatch_keeps_its_tool_list_and_calls_what_was_found() {
 }
 
 #[test]
-fn small_catalogs_do_without_search() {
+fn a_search_is_answered_where_all_tools_are_shown() {
     let mut toolbox = Toolbox::new(ToolboxConfig::default(), ten);
     listed_tools()
         .0
         .into_iter()
         .for_each(|tool| toolbox.pin(tool));
     let config = RunConfig {
-        find: None,
+        shows_all: true,
         ..RunConfig::default()
     };
     let mut run = new_run(config, toolbox, Context::new("q", Fence::new(), ten));
-    assert_eq!(visible(&run).len(), 5);
-    run.model_answered(search("mail"));
-    assert!(last_result(&run).contains("no visible tool is called \\\"tool_search\\\""));
+    let shown = visible(&run);
+    assert_eq!(shown.len(), 5);
+    assert!(!shown.contains(&"tool_search".to_owned()));
+    step(&mut run, search("select:mail/send"));
+    let answer = last_result(&run);
+    assert!(answer.contains("already_visible"), "{answer}");
+    let by_name = json!({ "name": "mail__send", "arguments": {} });
+    step(&mut run, calls(&[("call_tool", by_name)]));
+    assert!(last_result(&run).contains("mail/send"));
+    assert_eq!(visible(&run), shown);
 }
 
 #[test]

@@ -1,0 +1,259 @@
+//! Settings of an agent: the limits of a run and the parameters of its model. The table `[agent]` of
+//! the settings and a profile have the same keys; a flag wins over the profile, and that over the
+//! settings.
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What may be said of how often the model answers.
+pub const ROUNDS: RangeInclusive<u64> = 1..=100;
+/// What may be said of how many calls of one answer are made, and how many at a time.
+pub const CALLS: RangeInclusive<u64> = 1..=1_000;
+/// What may be said of the seconds of a turn: at most a day.
+pub const SECONDS: RangeInclusive<u64> = 1..=86_400;
+/// What may be said of a number of turns.
+pub const COUNT: RangeInclusive<u64> = 1..=1_000_000;
+/// What may be said of a number of tokens or bytes.
+pub const SIZE: RangeInclusive<u64> = 1..=1 << 30;
+/// Most stop sequences. OpenAI takes four.
+const MAX_STOP: usize = 16;
+
+/// The settings of an agent that the program's settings and a profile have in common.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentSettings {
+    /// Whether the model is asked once more, for questions that may follow.
+    pub recommend: Option<bool>,
+    /// The limits of a run.
+    pub limits: Limits,
+    /// The parameters of the model.
+    pub model: ModelParameters,
+}
+
+/// The limits of a run. What is absent keeps its value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Maximum number of the model's answers.
+    pub max_rounds: Option<u32>,
+    /// Maximum number of rounds in a row that only search.
+    pub max_searches: Option<u32>,
+    /// Maximum number of calls of one answer that are made.
+    pub max_calls: Option<usize>,
+    /// Maximum number of calls that run in parallel.
+    pub parallel_calls: Option<usize>,
+    /// Seconds until a turn ends, whether it has an answer or not.
+    pub time_to_live_s: Option<u64>,
+    /// Catalogs with fewer tools are shown whole; with 0 every catalog is searched.
+    pub search_from_tools: Option<usize>,
+    /// Maximum number of tools that one search of the model may load.
+    pub max_hits: Option<usize>,
+    /// Maximum number of bytes of a result that the model gets at once.
+    pub max_result_bytes: Option<usize>,
+    /// Rounds after which the context is reduced to question, facts and plan; 0 is never.
+    pub refresh_interval: Option<u32>,
+    /// Maximum number of tokens of a prompt, the tools included.
+    pub context_tokens: Option<usize>,
+    /// Token budget of the visible tools.
+    pub tool_budget_tokens: Option<usize>,
+    /// Which tool is evicted first when the budget is used up.
+    pub eviction: Option<Eviction>,
+    /// Turns without use after which a tool is evicted.
+    pub idle_turns: Option<u64>,
+}
+
+/// Which tool is evicted first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Eviction {
+    /// The least recently used.
+    #[default]
+    Lru,
+    /// The least frequently used, the least recently used among equals.
+    Lfu,
+    /// No tool is evicted; tools that do not fit are refused.
+    None,
+}
+
+/// The parameters of a model. What is absent is left to its provider.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelParameters {
+    /// How much chance there is in the choice of the next token.
+    pub temperature: Option<f64>,
+    /// Most tokens of an answer.
+    pub max_tokens: Option<u64>,
+    /// How much the model thinks before it answers.
+    pub reasoning_effort: Option<ReasoningEffort>,
+    /// The context that Ollama reserves for the model, in tokens.
+    pub num_ctx: Option<u64>,
+    /// Texts at which an answer ends.
+    pub stop: Vec<String>,
+}
+
+/// How much a model thinks before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReasoningEffort {
+    /// Not at all.
+    None,
+    /// As little as it can.
+    Minimal,
+    /// Little.
+    Low,
+    /// As much as is usual.
+    Medium,
+    /// Much.
+    High,
+    /// More than that.
+    Xhigh,
+    /// As much as it can.
+    Max,
+}
+
+impl ReasoningEffort {
+    const ALL: [(ReasoningEffort, &'static str); 7] = [
+        (ReasoningEffort::None, "none"),
+        (ReasoningEffort::Minimal, "minimal"),
+        (ReasoningEffort::Low, "low"),
+        (ReasoningEffort::Medium, "medium"),
+        (ReasoningEffort::High, "high"),
+        (ReasoningEffort::Xhigh, "xhigh"),
+        (ReasoningEffort::Max, "max"),
+    ];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        let named = Self::ALL.iter().find(|(effort, _)| *effort == self);
+        named.map_or("medium", |(_, name)| name)
+    }
+}
+
+impl FromStr for ReasoningEffort {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let named = Self::ALL.iter().find(|(_, name)| *name == word);
+        let words = || Self::ALL.map(|(_, name)| name).join(", ");
+        named
+            .map(|(effort, _)| *effort)
+            .ok_or_else(|| format!("use one of {}", words()))
+    }
+}
+
+impl AgentSettings {
+    /// These settings; absent ones from the other.
+    pub fn or(self, other: AgentSettings) -> Self {
+        AgentSettings {
+            recommend: self.recommend.or(other.recommend),
+            limits: self.limits.or(other.limits),
+            model: self.model.or(other.model),
+        }
+    }
+
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// A message with the key, its value and its range.
+    pub fn check(&self) -> Result<(), String> {
+        self.limits.check()?;
+        self.model.check()
+    }
+}
+
+impl Limits {
+    fn or(self, other: Limits) -> Self {
+        Limits {
+            max_rounds: self.max_rounds.or(other.max_rounds),
+            max_searches: self.max_searches.or(other.max_searches),
+            max_calls: self.max_calls.or(other.max_calls),
+            parallel_calls: self.parallel_calls.or(other.parallel_calls),
+            time_to_live_s: self.time_to_live_s.or(other.time_to_live_s),
+            search_from_tools: self.search_from_tools.or(other.search_from_tools),
+            max_hits: self.max_hits.or(other.max_hits),
+            max_result_bytes: self.max_result_bytes.or(other.max_result_bytes),
+            refresh_interval: self.refresh_interval.or(other.refresh_interval),
+            context_tokens: self.context_tokens.or(other.context_tokens),
+            tool_budget_tokens: self.tool_budget_tokens.or(other.tool_budget_tokens),
+            eviction: self.eviction.or(other.eviction),
+            idle_turns: self.idle_turns.or(other.idle_turns),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let number = |value: Option<usize>| value.map(|value| value as u64);
+        for (key, value, range) in [
+            ("max_rounds", self.max_rounds.map(u64::from), ROUNDS),
+            ("max_searches", self.max_searches.map(u64::from), ROUNDS),
+            ("max_calls", number(self.max_calls), CALLS),
+            ("parallel_calls", number(self.parallel_calls), CALLS),
+            ("time_to_live_s", self.time_to_live_s, SECONDS),
+            ("max_hits", number(self.max_hits), CALLS),
+            ("max_result_bytes", number(self.max_result_bytes), SIZE),
+            ("context_tokens", number(self.context_tokens), SIZE),
+            ("idle_turns", self.idle_turns, COUNT),
+        ] {
+            check_range("limits", key, value, range)?;
+        }
+        Ok(())
+    }
+}
+
+impl ModelParameters {
+    fn or(self, other: ModelParameters) -> Self {
+        ModelParameters {
+            temperature: self.temperature.or(other.temperature),
+            max_tokens: self.max_tokens.or(other.max_tokens),
+            reasoning_effort: self.reasoning_effort.or(other.reasoning_effort),
+            num_ctx: self.num_ctx.or(other.num_ctx),
+            stop: if self.stop.is_empty() {
+                other.stop
+            } else {
+                self.stop
+            },
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(temperature) = self.temperature
+            && !(0.0..=2.0).contains(&temperature)
+        {
+            return Err(format!(
+                "model.temperature is {temperature}, it must be from 0 to 2"
+            ));
+        }
+        check_range("model", "max_tokens", self.max_tokens, SIZE)?;
+        check_range("model", "num_ctx", self.num_ctx, SIZE)?;
+        if self.stop.len() > MAX_STOP {
+            let given = self.stop.len();
+            return Err(format!(
+                "model.stop has {given} texts, at most {MAX_STOP} are allowed"
+            ));
+        }
+        if self.stop.iter().any(String::is_empty) {
+            return Err(
+                "model.stop has an empty text, which no answer can end at; remove it".into(),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn check_range(
+    table: &str,
+    key: &str,
+    value: Option<u64>,
+    range: RangeInclusive<u64>,
+) -> Result<(), String> {
+    match value {
+        Some(value) if !range.contains(&value) => {
+            let (least, most) = (range.start(), range.end());
+            Err(format!(
+                "{table}.{key} is {value}, it must be from {least} to {most}"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
