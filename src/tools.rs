@@ -2,6 +2,7 @@
 //! tool's implementation by its id.
 
 pub mod arguments;
+pub mod attribute;
 pub mod builtin;
 pub mod execute;
 pub mod json;
@@ -19,8 +20,9 @@ use serde_json::{Map, Value};
 use toolscout_index::{Tool, ToolId};
 use utoipa::ToSchema;
 
+pub use attribute::Parameters;
 pub use execute::execute;
-pub use registry::Registry;
+pub use registry::{CollectError, Registry};
 pub use scripted::ScriptedTools;
 pub use typed::typed;
 

@@ -35,8 +35,16 @@ fn modules_of_the_program_import_only_what_is_above_them() {
 }
 
 #[test]
+fn modules_of_the_macros_import_only_what_is_above_them() {
+    assert_eq!(
+        upward_imports(&root().join("crates/macros/src")),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
 fn no_modules_of_one_parent_import_each_other() {
-    for source in ["index/src", "src"] {
+    for source in ["index/src", "crates/macros/src", "src"] {
         assert_eq!(
             cycles(&Modules::read(&root().join(source))),
             Vec::<String>::new()
@@ -65,42 +73,49 @@ fn the_legs_and_the_fusion_do_not_know_each_other() {
 
 #[test]
 fn the_engine_has_no_network_and_no_async_runtime() {
-    let tree = Command::new(env!("CARGO"))
-        .args([
-            "tree",
-            "--locked",
-            "-p",
-            "toolscout-index",
-            "-e",
-            "normal",
-            "--prefix",
-            "none",
-            "-f",
-            "{p}",
-        ])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    assert!(
-        tree.status.success(),
-        "{}",
-        String::from_utf8_lossy(&tree.stderr)
-    );
-    let tree = String::from_utf8(tree.stdout).expect("UTF-8");
-    let crates: BTreeSet<&str> = tree
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    let crates = dependencies("toolscout-index");
     assert!(
         crates.contains("tantivy"),
         "this is not the engine's tree: {crates:?}"
     );
     // async-trait is a macro that tantivy uses; it brings no runtime.
-    let banned = |name: &&&str| {
-        BANNED.contains(*name) || (name.starts_with("async-") && **name != "async-trait")
+    let banned = |name: &&String| {
+        BANNED.contains(&name.as_str()) || (name.starts_with("async-") && *name != "async-trait")
     };
-    let found: Vec<&&str> = crates.iter().filter(banned).collect();
+    let found: Vec<&String> = crates.iter().filter(banned).collect();
     assert!(found.is_empty(), "the engine depends on {found:?}");
+}
+
+#[test]
+fn the_macros_need_only_what_reads_and_writes_code() {
+    let crates = dependencies("toolscout-macros");
+    let allowed = [
+        "proc-macro2",
+        "quote",
+        "syn",
+        "toolscout-macros",
+        "unicode-ident",
+    ];
+    assert_eq!(Vec::from_iter(crates), allowed);
+}
+
+#[test]
+fn the_architecture_names_every_crate() {
+    let architecture = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a page");
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+    let manifest: toml::Table = manifest.parse().expect("TOML");
+    let members = manifest["workspace"]["members"]
+        .as_array()
+        .expect("members");
+    for member in members.iter().filter_map(toml::Value::as_str) {
+        let row = match member {
+            "." => "| `.` ".to_owned(),
+            folder => format!("| `{folder}/` "),
+        };
+        assert!(architecture.contains(&row), "no row for {member}");
+    }
+    let default_members = &manifest["workspace"]["default-members"];
+    assert_eq!(default_members.as_array(), Some(members));
 }
 
 #[test]
@@ -166,6 +181,24 @@ fn crate_folder() -> (tempfile::TempDir, impl Fn(&str, &str)) {
         fs::write(file, text).expect("written");
     };
     (folder, write)
+}
+
+/// The crates that a package of the workspace is built with, itself included.
+fn dependencies(package: &str) -> BTreeSet<String> {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "-p", package])
+        .args(["-e", "normal", "--prefix", "none", "-f", "{p}"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        tree.status.success(),
+        "{}",
+        String::from_utf8_lossy(&tree.stderr)
+    );
+    let tree = String::from_utf8(tree.stdout).expect("UTF-8");
+    let names = tree.lines().filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
 }
 
 fn root() -> PathBuf {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use toolscout_index::Tool;
+use toolscout_index::{Annotations, Tool};
 
 use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 
@@ -39,7 +39,9 @@ where
 {
     let id = toolscout_index::ToolId::parse(id)?;
     let mut tool = Tool::new(id.server(), id.name())?.with_description(description);
-    if let Value::Object(schema) = schemars::schema_for!(A).to_value() {
+    if let Value::Object(mut schema) = schemars::schema_for!(A).to_value() {
+        // The type's name and the draft tell a model nothing, and it would read them each time.
+        schema.retain(|key, _| key != "title" && key != "$schema");
         tool.input_schema = schema;
     }
     // Now and not when it is registered: the mistake is in this call.
@@ -59,6 +61,15 @@ pub struct TypedTool<A, F> {
     arguments: PhantomData<fn(A)>,
 }
 
+impl<A, F> TypedTool<A, F> {
+    /// Declares what the tool does: the class by which the gate judges its calls follows from it.
+    /// A tool that declares nothing is state-changing.
+    pub fn annotations(mut self, annotations: Annotations) -> Self {
+        self.tool.annotations = annotations;
+        self
+    }
+}
+
 #[async_trait]
 impl<A, R, F, Fut> Callable for TypedTool<A, F>
 where
@@ -68,8 +79,8 @@ where
     Fut: Future<Output = Result<R, ToolFailure>> + Send + 'static,
 {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
-        let arguments = serde_json::from_value(Value::Object(arguments))
-            .map_err(|error| ToolFailure::new(format!("the arguments do not fit: {error}")))?;
+        let arguments =
+            serde_path_to_error::deserialize(Value::Object(arguments)).map_err(misfit)?;
         let result = (self.function)(arguments).await?;
         serde_json::to_value(result).map_err(|error| {
             ToolFailure::new(format!("the result cannot be written as JSON: {error}"))
@@ -87,6 +98,16 @@ where
     fn definition(&self) -> Tool {
         self.tool.clone()
     }
+}
+
+/// Names the argument, if it is one.
+fn misfit(error: serde_path_to_error::Error<serde_json::Error>) -> ToolFailure {
+    let (path, error) = (error.path().to_string(), error.inner());
+    let place = match path.as_str() {
+        "." => String::new(),
+        path => format!("{path}: "),
+    };
+    ToolFailure::new(format!("the arguments do not fit: {place}{error}"))
 }
 
 #[cfg(test)]
@@ -142,7 +163,7 @@ mod tests {
                 .await
                 .unwrap_err()
                 .message
-                .contains("do not fit")
+                .contains("do not fit: dividend: invalid type: string \"six\"")
         );
     }
 }
