@@ -231,6 +231,21 @@ mod tests {
     }
 
     #[test]
+    fn what_describes_a_property_moves_to_it_and_the_rest_stays() {
+        let function = "/// D\nfn f(/** A city. */ #[allow(unused)] #[serde(alias = \"town\")] city: String) {}";
+        let expanded = expand(TokenStream::new(), function.parse().unwrap())
+            .unwrap()
+            .to_string();
+        let (kept, declared) = expanded.split_once("const _").unwrap();
+        assert!(
+            kept.contains("fn f (# [allow (unused)] city : String)"),
+            "{kept}"
+        );
+        let field = r#"# [doc = " A city. "] # [serde (alias = "town")] city : String"#;
+        assert!(declared.contains(field), "{declared}");
+    }
+
+    #[test]
     fn a_function_that_is_not_compiled_is_no_tool() {
         let function = "/// D\n#[cfg(windows)]\nfn f() {}".parse().unwrap();
         let expanded = expand(TokenStream::new(), function).unwrap().to_string();

@@ -25,8 +25,8 @@ pub struct Parameter {
 }
 
 impl Parameters {
-    /// Reads the parameters of a function, and takes their attributes away from it, since the
-    /// compiler accepts none there.
+    /// Reads the parameters of a function, and takes away from it what describes properties, since
+    /// the compiler accepts that on fields only.
     ///
     /// # Errors
     /// Names the parameter that cannot be read from JSON, and what to write in its place.
@@ -132,11 +132,20 @@ fn parameter(input: &mut FnArg) -> Result<Parameter> {
         }
     };
     refuse_borrowed(&name, ty)?;
+    let (attributes, kept) = std::mem::take(attrs).into_iter().partition(is_of_field);
+    *attrs = kept;
     Ok(Parameter {
         name,
         kind: (**ty).clone(),
-        attributes: std::mem::take(attrs),
+        attributes,
     })
+}
+
+/// True for an attribute that describes a property. Others, such as `allow`, are for the function.
+fn is_of_field(attribute: &Attribute) -> bool {
+    ["doc", "serde", "schemars"]
+        .iter()
+        .any(|name| attribute.path().is_ident(name))
 }
 
 fn refuse_borrowed(name: &Ident, kind: &Type) -> Result<()> {
