@@ -18,6 +18,7 @@ pub mod pattern;
 pub mod policy;
 pub mod precondition;
 pub mod redact;
+pub mod text_fields;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -318,7 +319,9 @@ impl Gate {
         // Before normalizing, which fills in the schema's defaults: a user that was left out
         // becomes the caller, whatever the default.
         identity::enforce(&self.policies, tool, identity, arguments, changes).map_err(denied)?;
-        normalize::normalize(&tool.input_schema, arguments, changes);
+        // A search for "btc" must stay one; only what changes something gets the usual form.
+        let fields = (class != Class::ReadOnly).then(|| self.policies.normalize.of(&tool.id));
+        normalize::normalize(&tool.input_schema, fields, arguments, changes);
         // Normalizing may have filled in defaults and unpacked JSON that name another user.
         identity::confirm(&self.policies, tool, identity, arguments).map_err(denied)?;
         // The validator takes a `Value`: moving the arguments in and out again saves a clone.

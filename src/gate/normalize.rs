@@ -7,12 +7,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use utoipa::ToSchema;
 
+use crate::gate::text_fields::{TextForm, ToolFields};
 use crate::tools::{Arguments, json};
 
 /// Longest chain of references; a longer one counts as circular.
 const MAX_REFERENCES: usize = 16;
 /// Suffixes of property names whose values are identifiers, where outer whitespace is never meant.
 const IDENTIFIER_SUFFIXES: [&str; 6] = ["id", "email", "symbol", "code", "url", "date"];
+/// Keywords by which a schema says itself which form a text has.
+const FORM_KEYWORDS: [&str; 4] = ["pattern", "enum", "const", "format"];
+/// Longest text whose case is changed: a code or an address, not a sentence.
+const MAX_CODE_BYTES: usize = 64;
 
 /// One change of an argument.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -41,6 +46,10 @@ pub enum ChangeReason {
     Enum,
     /// Whitespace around the value was removed.
     Trimmed,
+    /// Separators of thousands, or whitespace around an amount, were removed from a text.
+    Amount,
+    /// A code was written in the case of its kind.
+    Case,
     /// JSON was given inside a string.
     Json,
     /// The schema's default was filled in.
@@ -53,14 +62,17 @@ pub enum ChangeReason {
     Precondition,
 }
 
-/// Normalizes arguments by an input schema and appends each change to `changes`.
+/// Normalizes arguments by an input schema and appends each change to `changes`. `fields` says which
+/// texts have a usual form, for tools that change something.
 pub fn normalize(
     schema: &Map<String, Value>,
+    fields: Option<ToolFields>,
     arguments: &mut Arguments,
     changes: &mut Vec<Change>,
 ) {
     let mut normalizer = Normalizer {
         root: schema,
+        fields,
         path: String::new(),
         changes,
     };
@@ -70,6 +82,7 @@ pub fn normalize(
 /// Walks schema and arguments together.
 struct Normalizer<'a> {
     root: &'a Map<String, Value>,
+    fields: Option<ToolFields<'a>>,
     /// JSON pointer to the current value.
     path: String,
     changes: &'a mut Vec<Change>,
@@ -132,11 +145,12 @@ impl<'a> Normalizer<'a> {
         }
     }
 
-    fn value(&mut self, schema: &'a Map<String, Value>, name: &str, value: &mut Value) {
-        let Some(schema) = self.resolve(Some(schema)) else {
+    fn value(&mut self, declared: &'a Map<String, Value>, name: &str, value: &mut Value) {
+        let Some(schema) = self.resolve(Some(declared)) else {
             return;
         };
-        if let Some((changed, why)) = converted(schema, name, value) {
+        let usual = self.usual_form(declared, schema, name, value);
+        if let Some((changed, why)) = usual.or_else(|| converted(schema, name, value)) {
             let before = std::mem::replace(value, changed);
             self.record(before, value.clone(), why);
         }
@@ -153,6 +167,42 @@ impl<'a> Normalizer<'a> {
             }
             _ => {}
         }
+    }
+
+    /// The form that a text has by its name, where its schema is a string and leaves the form open.
+    fn usual_form(
+        &self,
+        declared: &'a Map<String, Value>,
+        schema: &'a Map<String, Value>,
+        name: &str,
+        value: &Value,
+    ) -> Option<(Value, ChangeReason)> {
+        let fields = self.fields?;
+        let text = value.as_str()?;
+        if states_a_form(declared) || !self.is_open_string(schema) {
+            return None;
+        }
+        in_form(fields.form_of(name)?, text)
+    }
+
+    /// True for the schema of a string, or of one alternative that is, whose form is left open.
+    fn is_open_string(&self, schema: &'a Map<String, Value>) -> bool {
+        if states_a_form(schema) {
+            return false;
+        }
+        if schema.contains_key("type") {
+            return Types::of(schema).declare("string");
+        }
+        let branches = ["anyOf", "oneOf"]
+            .iter()
+            .find_map(|key| schema.get(*key)?.as_array());
+        let mut strings = branches
+            .into_iter()
+            .flatten()
+            .filter_map(|branch| self.resolve(branch.as_object()))
+            .filter(|branch| Types::of(branch).declare("string"))
+            .peekable();
+        strings.peek().is_some() && !strings.any(states_a_form)
     }
 
     /// The schema itself, the target of its `$ref`, or its only alternative besides null. `None`
@@ -188,6 +238,41 @@ impl<'a> Normalizer<'a> {
             why,
         });
     }
+}
+
+fn states_a_form(schema: &Map<String, Value>) -> bool {
+    FORM_KEYWORDS.iter().any(|key| schema.contains_key(*key))
+}
+
+/// A text in the form that its name asks for; `None` if it has that form, or is not of that kind.
+fn in_form(form: TextForm, text: &str) -> Option<(Value, ChangeReason)> {
+    let trimmed = text.trim();
+    let (written, why) = match form {
+        TextForm::Amount => (plain_amount(trimmed)?, ChangeReason::Amount),
+        _ if !is_code(trimmed) => return None,
+        TextForm::UpperCase => (trimmed.to_ascii_uppercase(), ChangeReason::Case),
+        TextForm::LowerCase => (trimmed.to_ascii_lowercase(), ChangeReason::Case),
+    };
+    (written != text).then_some((written.into(), why))
+}
+
+/// One word of ASCII that is no URL.
+fn is_code(text: &str) -> bool {
+    (1..=MAX_CODE_BYTES).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+        && !text.contains("//")
+}
+
+/// An amount as plain text: digits, sign and fraction without separators; `None` if the text is no
+/// amount.
+///
+/// A space does not separate thousands here, unlike in a number: `640 480` may be two.
+fn plain_amount(text: &str) -> Option<String> {
+    if text.contains([' ', 'e', 'E']) {
+        return None;
+    }
+    let plus = if text.starts_with('+') { "+" } else { "" };
+    Some(format!("{plus}{}", without_separators(text)?))
 }
 
 fn at_pointer<'a>(root: &'a Map<String, Value>, pointer: &str) -> Option<&'a Map<String, Value>> {
@@ -322,11 +407,8 @@ fn cleaned_string(
     let is_identifier = IDENTIFIER_SUFFIXES
         .iter()
         .any(|suffix| name.ends_with(suffix));
-    let is_constrained = ["format", "pattern", "const"]
-        .iter()
-        .any(|key| schema.contains_key(*key));
     let trimmed = text.trim();
-    if trimmed.len() == text.len() || !(is_identifier || is_constrained) {
+    if trimmed.len() == text.len() || !(is_identifier || states_a_form(schema)) {
         return None;
     }
     Some((trimmed.into(), ChangeReason::Trimmed))
@@ -423,7 +505,8 @@ fn joined_groups(whole: &str) -> Option<String> {
     let Some(separator) = separator else {
         return (!whole.is_empty()).then(|| whole.to_owned());
     };
-    if ![',', '_', ' ', '\'', '\u{a0}', '\u{202f}', '’'].contains(&separator) {
+    // The last one is the comma of Chinese and Japanese keyboards.
+    if ![',', '_', ' ', '\'', '\u{a0}', '\u{202f}', '’', '，'].contains(&separator) {
         return None;
     }
     let mut joined = String::with_capacity(whole.len());
@@ -443,12 +526,21 @@ fn joined_groups(whole: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use toolscout_index::ToolId;
 
     use super::*;
+    use crate::gate::text_fields::TextFields;
 
     fn normalized(schema: Value, arguments: Value) -> (Value, Vec<Change>) {
         let (mut arguments, mut changes) = (arguments.as_object().unwrap().clone(), Vec::new());
-        normalize(schema.as_object().unwrap(), &mut arguments, &mut changes);
+        let fields = TextFields::default();
+        let id = ToolId::parse("s/t").unwrap();
+        normalize(
+            schema.as_object().unwrap(),
+            Some(fields.of(&id)),
+            &mut arguments,
+            &mut changes,
+        );
         (Value::Object(arguments), changes)
     }
 
@@ -583,6 +675,122 @@ mod tests {
                 ("/limit", ChangeReason::Default)
             ]
         );
+    }
+
+    #[test]
+    fn only_amounts_with_separators_or_white_space_are_rewritten() {
+        for (text, expected) in [
+            ("7,000", "7000"),
+            (" 1,500 ", "1500"),
+            ("1,234.50", "1234.50"),
+            ("1'234'567", "1234567"),
+            ("7\u{a0}000", "7000"),
+            ("7，000", "7000"),
+            ("+7,000", "+7000"),
+            ("-7,000.10", "-7000.10"),
+            (" 7 ", "7"),
+            ("0007", "0007"),
+            ("1,5", "1,5"),
+            ("7,00", "7,00"),
+            ("7.000,00", "7.000,00"),
+            ("640 480", "640 480"),
+            ("7,000 kWh", "7,000 kWh"),
+            ("$7,000", "$7,000"),
+            ("1,000e3", "1,000e3"),
+            ("all of it", "all of it"),
+            ("", ""),
+        ] {
+            let changed = in_form(TextForm::Amount, text);
+            let form = changed.map_or(json!(text), |(form, _)| form);
+            assert_eq!(form, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_codes_change_their_case() {
+        for (text, expected) in [
+            ("btc-usdt", "BTC-USDT"),
+            (" eth ", "ETH"),
+            ("BTC", "BTC"),
+            ("US dollar", "US dollar"),
+            ("比特币", "比特币"),
+            ("https://x.example/btc.svg", "https://x.example/btc.svg"),
+        ] {
+            let changed = in_form(TextForm::UpperCase, text);
+            let form = changed.map_or(json!(text), |(form, _)| form);
+            assert_eq!(form, expected, "{text:?}");
+        }
+        let (form, why) = in_form(TextForm::LowerCase, "Ada@Example.org").unwrap();
+        assert_eq!((form, why), (json!("ada@example.org"), ChangeReason::Case));
+    }
+
+    #[test]
+    fn amounts_and_codes_in_text_get_their_usual_form_and_the_schema_wins() {
+        let text = || json!({ "type": "string" });
+        let schema = json!({
+            "properties": {
+                "amount": text(),
+                "price": { "type": ["string", "null"] },
+                "limitPrice": { "anyOf": [{ "type": "number" }, { "type": "string" }] },
+                "orders": { "type": "array", "items": { "type": "object", "properties": { "qty": text(), "symbol": text() } } },
+                "sizes": { "type": "array", "items": text() },
+                "note": text(),
+                "total": { "type": "string", "pattern": "^\\d{1,3}(,\\d{3})*$" },
+                "cost": { "anyOf": [{ "type": "number" }, { "type": "string", "pattern": "," }] },
+                "currency": { "type": "string", "enum": ["usd", "eur"] },
+                "volume": { "$ref": "#/$defs/volume" },
+                "id": text(),
+            },
+            "$defs": { "volume": { "type": "string", "format": "decimal" } },
+        });
+        let (arguments, changes) = normalized(
+            schema,
+            json!({
+                "amount": "7,000",
+                "price": " 1,500 ",
+                "limitPrice": "1,234.50",
+                "orders": [{ "qty": "7,000", "symbol": "btc" }],
+                "sizes": ["1,000", "1,5"],
+                "note": "7,000",
+                "total": "7,000",
+                "cost": "7,000",
+                "currency": "USD",
+                "volume": "7,000",
+                "id": "7,000",
+            }),
+        );
+        assert_eq!(
+            arguments,
+            json!({
+                "amount": "7000",
+                "price": "1500",
+                "limitPrice": "1234.50",
+                "orders": [{ "qty": "7000", "symbol": "BTC" }],
+                "sizes": ["1000", "1,5"],
+                "note": "7,000",
+                "total": "7,000",
+                "cost": "7,000",
+                "currency": "usd",
+                "volume": "7,000",
+                "id": "7,000",
+            })
+        );
+        let recorded: Vec<(&str, ChangeReason)> = changes
+            .iter()
+            .map(|change| (change.path.as_str(), change.why))
+            .collect();
+        for expected in [
+            ("/amount", ChangeReason::Amount),
+            ("/price", ChangeReason::Amount),
+            ("/limitPrice", ChangeReason::Amount),
+            ("/orders/0/qty", ChangeReason::Amount),
+            ("/orders/0/symbol", ChangeReason::Case),
+            ("/sizes/0", ChangeReason::Amount),
+            ("/currency", ChangeReason::Enum),
+        ] {
+            assert!(recorded.contains(&expected), "{expected:?} of {recorded:?}");
+        }
+        assert_eq!(recorded.len(), 7, "{recorded:?}");
     }
 
     #[test]

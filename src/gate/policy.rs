@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::gate::class::Class;
 use crate::gate::pattern::{Folded, Pattern};
 use crate::gate::precondition::Precondition;
+use crate::gate::text_fields::TextFields;
 
 /// What happens to a call, least strict first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -52,6 +53,8 @@ pub struct Policies {
     pub unbound_tools: Vec<Pattern>,
     /// Conditions that must hold before a call.
     pub preconditions: Vec<Precondition>,
+    /// Which texts have a usual form, for tools that change something.
+    pub normalize: TextFields,
     /// Patterns of argument names whose values are kept out of the audit log, in addition to the
     /// built-in ones.
     pub secrets: Vec<Pattern>,

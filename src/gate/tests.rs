@@ -53,6 +53,9 @@ impl RecordedTools {
                 "userId": { "type": "string" },
                 "quantity": { "type": "integer", "minimum": 1 },
                 "password": { "type": "string" },
+                "price": { "type": "string" },
+                "symbol": { "type": "string" },
+                "network": { "type": "string" },
             },
         });
         tool.input_schema = schema.as_object().unwrap().clone();
@@ -231,6 +234,38 @@ async fn denied_and_dry_run_calls_call_nothing() {
         (&json!(true), &json!({ "quantity": 2 }))
     );
     assert!(run.tools.calls("s/delete").is_empty() && run.tools.calls("s/put").is_empty());
+}
+
+#[tokio::test]
+async fn text_that_is_an_amount_or_a_code_gets_its_usual_form_before_a_change() {
+    let text = "normalize = { lower_case = [\"network\"] }\n[[rules]]\ndecision = \"allow\"";
+    let (_folder, log, run) = audited(TestRun::new(text, tools()));
+    let given = json!({ "price": " 7,000 ", "symbol": "btc", "network": "ERC20" });
+    let usual = json!({ "price": "7000", "symbol": "BTC", "network": "erc20" });
+    for (id, sent) in [("s/put", &usual), ("s/delete", &usual), ("s/get", &given)] {
+        let outcome = run.pass(id, given.clone()).await;
+        let is_changed = *sent != given;
+        assert_eq!(
+            outcome.report.changes.len(),
+            if is_changed { 3 } else { 0 },
+            "{id}"
+        );
+        assert_eq!(run.tools.calls(id), std::slice::from_ref(sent), "{id}");
+    }
+    let begun = &entries(&log)[0];
+    assert_eq!((&begun["given"], &begun["sent"]), (&given, &usual));
+    assert_eq!(
+        begun["changes"][0],
+        json!({ "path": "/price", "from": " 7,000 ", "to": "7000", "why": "amount" })
+    );
+
+    let run = TestRun::new("dry_run = true\nnormalize = { amounts = [] }", tools());
+    let data = run.result("s/put", given).await.unwrap();
+    assert_eq!(data["arguments"]["price"], " 7,000 ");
+    assert_eq!(
+        data["changes"],
+        json!([{ "path": "/symbol", "from": "btc", "to": "BTC", "why": "case" }])
+    );
 }
 
 #[tokio::test]

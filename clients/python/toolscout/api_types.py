@@ -196,6 +196,8 @@ ChangeReason: TypeAlias = Literal[
     "boolean",
     "enum",
     "trimmed",
+    "amount",
+    "case",
     "json",
     "default",
     "null",

@@ -735,7 +735,7 @@ export interface components {
          * @description The reason why an argument was changed.
          * @enum {string}
          */
-        ChangeReason: "number" | "text" | "boolean" | "enum" | "trimmed" | "json" | "default" | "null" | "identity" | "precondition";
+        ChangeReason: "number" | "text" | "boolean" | "enum" | "trimmed" | "amount" | "case" | "json" | "default" | "null" | "identity" | "precondition";
         /** @description A question. */
         ChatRequest: {
             /** @description The conversation to continue; a new one by default. */
