@@ -46,7 +46,7 @@ pub use policy::{AppliedRule, Decision, Policies, Rule};
 
 use crate::clock::millis;
 use crate::gate::audit::{AuditError, CallEntry, Entry, now_ms};
-use crate::gate::precondition::{OnFailedCheck, Precondition, SubCall};
+use crate::gate::precondition::{OnError, Precondition, SubCall};
 use crate::gate::redact::Redaction;
 use crate::printable::excerpt;
 use crate::tools::arguments::{self, Checker, Violation};
@@ -134,6 +134,8 @@ pub struct Report {
     pub changes: Vec<Change>,
     /// The person's answer, if one was asked.
     pub answer: Option<Answer>,
+    /// What could not be checked although the call was made.
+    pub warnings: Vec<String>,
 }
 
 impl Report {
@@ -219,6 +221,8 @@ struct PendingCall {
     call: Call,
     checked: CheckedCall,
     answer: Option<Answer>,
+    /// Checks that failed and that the policies do without.
+    warnings: Vec<String>,
     /// The tools whose preconditions led to this call, outermost first.
     required_by: Vec<ToolId>,
 }
@@ -363,6 +367,7 @@ impl Gate {
                 call,
                 checked,
                 answer: None,
+                warnings: Vec::new(),
                 required_by,
             };
             let result = match self.admit(context, &mut pending).await {
@@ -376,6 +381,7 @@ impl Gate {
                     applied_rule: pending.checked.applied_rule,
                     changes: pending.checked.changes,
                     answer: pending.answer,
+                    warnings: pending.warnings,
                 },
             }
         })
@@ -429,11 +435,11 @@ impl Gate {
                 .await?;
             is_changed |= set_arguments(&mut pending.checked, values);
         }
-        if !is_changed {
-            return Ok(callable);
+        // What a failed check was to set may still be missing.
+        if is_changed || !pending.warnings.is_empty() {
+            self.check_again(context.caller, pending)?;
         }
-        self.check_again(context.caller, pending)?;
-        if decision == Decision::Ask {
+        if is_changed && decision == Decision::Ask {
             // The person has seen other arguments.
             self.request_approval(context, pending).await?;
             ensure_unchanged(context.directory, &pending.call.tool)?;
@@ -488,7 +494,7 @@ impl Gate {
     async fn ensure_precondition(
         &self,
         context: GateContext<'_>,
-        pending: &PendingCall,
+        pending: &mut PendingCall,
         precondition: &Precondition,
     ) -> Result<Arguments, Refusal> {
         let check = &precondition.check;
@@ -498,7 +504,16 @@ impl Gate {
         if let Some(values) = context.ledger.satisfied(&key) {
             return Ok(values);
         }
-        let result = self.call_required(context, pending, check).await?;
+        let result = if precondition.lacks_its_subject(&pending.checked.arguments) {
+            ToolResult::ok(Value::Null)
+        } else {
+            self.call_required(context, pending, check).await?
+        };
+        if precondition.on_error == OnError::Continue && has_failed(&result) {
+            // Not marked as satisfied: the next call checks again.
+            pending.warnings.push(unchecked(check, &result));
+            return Ok(Arguments::new());
+        }
         let values = if precondition.holds(&result) {
             precondition.values_of(&result)
         } else {
@@ -515,14 +530,15 @@ impl Gate {
     async fn establish(
         &self,
         context: GateContext<'_>,
-        pending: &PendingCall,
+        pending: &mut PendingCall,
         precondition: &Precondition,
         result: &ToolResult,
     ) -> Result<Arguments, Refusal> {
-        let id = &pending.call.tool.id;
-        // A check that failed is no answer, unless the settings count it as a no.
-        let has_answer =
-            result.status == Status::Ok || precondition.on_failed_check == OnFailedCheck::No;
+        let id = pending.call.tool.id.clone();
+        // A check that failed is no answer, unless the settings count its error as a no.
+        let means_no = precondition.on_error == OnError::No
+            && result.error_code != Some(ErrorCode::UnknownTool);
+        let has_answer = result.status == Status::Ok || means_no;
         let Some(remedy) = precondition.otherwise.as_ref().filter(|_| has_answer) else {
             return Err(precondition_failed(format!(
                 "{id} needs {} to agree first, and it says {}",
@@ -554,19 +570,17 @@ impl Gate {
     async fn call_required(
         &self,
         context: GateContext<'_>,
-        pending: &PendingCall,
+        pending: &mut PendingCall,
         sub: &SubCall,
     ) -> Result<ToolResult, Refusal> {
         let id = &pending.call.tool.id;
         let tool = ToolId::parse(&sub.tool)
             .ok()
-            .and_then(|sub_id| context.directory.tool(&sub_id))
-            .ok_or_else(|| {
-                precondition_failed(format!(
-                    "{id} needs {} first, and no tool has this id",
-                    sub.tool
-                ))
-            })?;
+            .and_then(|sub_id| context.directory.tool(&sub_id));
+        let Some(tool) = tool else {
+            let message = format!("{id} needs {} first, and no tool has this id", sub.tool);
+            return Ok(ToolResult::error(ErrorCode::UnknownTool, message));
+        };
         let mut required_by = pending.required_by.clone();
         required_by.push(id.clone());
         // A tool may occur once on the way, so the recursion ends after as many levels as there are
@@ -594,6 +608,7 @@ impl Gate {
                 sub.tool
             )));
         }
+        pending.warnings.extend(outcome.report.warnings);
         Ok(outcome.result)
     }
 
@@ -679,6 +694,7 @@ impl Gate {
             call,
             checked,
             answer,
+            warnings,
             required_by,
         } = pending;
         let changed = !checked.changes.is_empty();
@@ -697,6 +713,7 @@ impl Gate {
             decision: checked.applied_rule.decision,
             rule: checked.applied_rule.rule.clone(),
             answer: answer.clone(),
+            warnings: warnings.clone(),
             on_behalf_of: required_by.last().map(ToolId::to_string),
             reason,
         }
@@ -826,6 +843,23 @@ fn set_arguments(checked: &mut CheckedCall, values: Arguments) -> bool {
         }
     }
     checked.changes.len() > before
+}
+
+/// True for a check that gave no answer. A denied one is no failure: somebody decided against it.
+fn has_failed(check: &ToolResult) -> bool {
+    check
+        .error_code
+        .is_some_and(|code| code != ErrorCode::Denied)
+}
+
+/// The warning about a check that failed, and that the call does without.
+fn unchecked(check: &SubCall, result: &ToolResult) -> String {
+    let reason = result.error_message.as_deref().unwrap_or_default();
+    format!(
+        "{} failed, so it is not known whether the condition for this call holds: {}",
+        check.tool,
+        excerpt(reason, RESULT_EXCERPT_CHARS)
+    )
 }
 
 fn precondition_failed(message: String) -> Refusal {

@@ -762,6 +762,7 @@ fn gate_event(id: String, tool: ToolId, report: &Report) -> Event {
         rule: applied.rule.clone(),
         changes: report.changes.clone(),
         answer: report.answer.clone(),
+        warnings: report.warnings.clone(),
     }
 }
 

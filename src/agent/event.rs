@@ -129,6 +129,9 @@ pub enum Event {
         /// The person's answer, if one was asked.
         #[serde(skip_serializing_if = "Option::is_none")]
         answer: Option<Answer>,
+        /// Checks that failed before the call, which was made nevertheless.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
     },
     /// The one result of a call.
     ToolResult {

@@ -136,8 +136,13 @@ fn kept(event: &Event, redaction: &Redaction) -> Option<Event> {
             *arguments = redacted(arguments, redaction);
         }
         Event::Gate {
-            changes, answer, ..
+            changes,
+            answer,
+            warnings,
+            ..
         } => {
+            warnings.truncate(MAX_ITEMS);
+            warnings.iter_mut().for_each(shorten);
             if let Some(Answer::Refused { reason, .. }) = answer {
                 shorten(reason);
             }
@@ -294,6 +299,7 @@ mod tests {
                 why: ChangeReason::Trimmed,
             }],
             answer: None,
+            warnings: Vec::new(),
         };
         let long = json!({ "token": "hidden", "rows": "x".repeat(9_000) }).to_string();
         let record = record(&[

@@ -146,6 +146,9 @@ pub struct CallEntry {
     /// The person's answer, if one was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
+    /// Checks that failed before the call, which was made nevertheless.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The tool whose precondition this call is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<String>,

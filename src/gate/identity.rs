@@ -14,6 +14,7 @@ use toolscout_index::Tool;
 use crate::gate::normalize::{Change, ChangeReason};
 use crate::gate::pattern::fold;
 use crate::gate::policy::Policies;
+use crate::gate::precondition::is_blank;
 use crate::printable::excerpt;
 use crate::tools::Arguments;
 use crate::tools::arguments::MAX_ARGUMENT_BYTES;
@@ -30,8 +31,8 @@ const MAX_ENTITY_BYTES: usize = 12;
 /// longest arguments. This bounds the time of a check.
 const MAX_READ_BYTES: usize = 8 * MAX_ARGUMENT_BYTES;
 
-/// Fills in the caller where an argument is left out, and refuses arguments that name another
-/// user, at any depth.
+/// Fills in the caller where an argument is left out or blank, and refuses arguments that name
+/// another user, at any depth.
 ///
 /// # Errors
 /// A message for the model that names the argument, but never the caller's identity.
@@ -43,8 +44,9 @@ pub fn enforce(
     changes: &mut Vec<Change>,
 ) -> Result<(), String> {
     for binding in bindings(policies, tool, identity) {
-        binding.check_all(arguments)?;
+        // Before the check, to which a blank name is one of another user.
         binding.fill_in(tool, arguments, changes)?;
+        binding.check_all(arguments)?;
     }
     Ok(())
 }
@@ -191,7 +193,7 @@ impl Binding<'_> {
             && normalized_name(text).contains(&self.name)
     }
 
-    /// Sets the tool's parameters of this name that were left out.
+    /// Sets the tool's parameters of this name that were left out, or are blank.
     fn fill_in(
         &self,
         tool: &Tool,
@@ -209,16 +211,16 @@ impl Binding<'_> {
         {
             if arguments
                 .get(declared)
-                .is_some_and(|value| !value.is_null())
+                .is_some_and(|value| !value.is_null() && !is_blank(value))
             {
                 continue;
             }
             let path = format!("/{declared}");
             let required = self.required.ok_or_else(|| unknown_caller(&path))?;
-            arguments.insert(declared.clone(), required.into());
+            let from = arguments.insert(declared.clone(), required.into());
             changes.push(Change {
                 path,
-                from: Value::Null,
+                from: from.unwrap_or_default(),
                 to: required.into(),
                 why: ChangeReason::Identity,
             });

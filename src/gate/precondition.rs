@@ -1,10 +1,11 @@
 //! Preconditions of calls: a check by another tool, and optionally a call that establishes the
 //! condition if the check fails. Pure.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::gate::pattern::Pattern;
 use crate::tools::{Arguments, ToolResult};
@@ -17,8 +18,8 @@ pub struct Precondition {
     pub before: Pattern,
     /// The call that checks the condition.
     pub check: SubCall,
-    /// Values that the check's result must contain, by JSON pointer. If empty, any result counts
-    /// that is not false, null or empty.
+    /// Values that the check's result must contain, by JSON pointer. If empty, `true`, `"true"` and
+    /// `{"exists": true}` mean yes, and so does any other result that is not false, null or blank.
     #[serde(default)]
     pub expect: BTreeMap<String, Value>,
     /// The call that establishes the condition; without one, the original call is refused.
@@ -28,19 +29,22 @@ pub struct Precondition {
     /// pointer; that of the check, where it holds and has the value. Until then they may be missing.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
-    /// What a check means that fails with an error.
-    #[serde(default)]
-    pub on_failed_check: OnFailedCheck,
+    /// What happens to the call if the check itself fails. The older name of the key is accepted too.
+    #[serde(default, alias = "on_failed_check")]
+    pub on_error: OnError,
 }
 
-/// What a check means that fails with an error.
+/// What happens to a call whose check fails with an error, so that nobody knows whether the condition
+/// holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OnFailedCheck {
-    /// It is unknown whether the condition holds: the call is refused.
+pub enum OnError {
+    /// The call is refused.
     #[default]
     Refuse,
-    /// The condition does not hold, as with servers that answer 404 for a missing item.
+    /// The call is made with a warning. A check that a rule or a person denied refuses it still.
+    Continue,
+    /// The condition counts as not met, as with servers that answer 404 for a missing item.
     No,
 }
 
@@ -62,28 +66,42 @@ impl Precondition {
         if result.error_code.is_some() {
             return false;
         }
+        let data = parsed(&result.data);
         if self.expect.is_empty() {
-            return is_truthy(&result.data);
+            return means_yes(&data);
         }
         self.expect
             .iter()
-            .all(|(pointer, expected)| result.data.pointer(pointer) == Some(expected))
+            .all(|(pointer, expected)| data.pointer(pointer) == Some(expected))
     }
-}
 
-impl Precondition {
-    /// The arguments that a result sets.
+    /// True when the check would ask about an argument that is missing or blank, and that `otherwise`
+    /// brings: there is nothing to check yet.
+    pub fn lacks_its_subject(&self, call: &Arguments) -> bool {
+        let is_lacking = |value: &Value| {
+            let name = value.as_str().and_then(|text| text.strip_prefix('$'));
+            name.is_some_and(|name| self.set.contains_key(name))
+                && substitute(value, call).is_none()
+        };
+        self.otherwise.is_some() && self.check.arguments.values().any(is_lacking)
+    }
+
+    /// The arguments that a result sets. A blank value sets none.
     pub fn values_of(&self, result: &ToolResult) -> Arguments {
-        let value = |pointer: &String| result.data.pointer(pointer).cloned();
-        let set = self.set.iter();
-        set.filter_map(|(name, pointer)| Some((name.clone(), value(pointer)?)))
-            .collect()
+        let data = parsed(&result.data);
+        let mut values = Arguments::new();
+        for (name, pointer) in &self.set {
+            if let Some(value) = data.pointer(pointer).filter(|value| !is_blank(value)) {
+                values.insert(name.clone(), value.clone());
+            }
+        }
+        values
     }
 }
 
 impl SubCall {
     /// The arguments, with the references filled in from the original call. References to missing
-    /// arguments are left out.
+    /// and blank arguments are left out.
     pub fn arguments_for(&self, call: &Arguments) -> Arguments {
         self.arguments
             .iter()
@@ -100,17 +118,45 @@ fn substitute(value: &Value, call: &Arguments) -> Option<Value> {
     let first = call.get(steps.next()?)?;
     steps
         .try_fold(first, |value, step| value.get(step))
+        .filter(|value| !is_blank(value))
         .cloned()
 }
 
-fn is_truthy(data: &Value) -> bool {
-    match data {
+/// The result, or the JSON in it: many MCP servers give their result as JSON in a text.
+fn parsed(data: &Value) -> Cow<'_, Value> {
+    let inner = data
+        .as_str()
+        .and_then(|text| serde_json::from_str(text).ok());
+    inner.map_or(Cow::Borrowed(data), Cow::Owned)
+}
+
+/// True for a text of white space only, which stands for a missing value.
+pub(super) fn is_blank(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.trim().is_empty())
+}
+
+/// True for an answer that means yes.
+fn means_yes(answer: &Value) -> bool {
+    match answer {
         Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(fields) => !fields.is_empty(),
         Value::Bool(true) | Value::Number(_) => true,
+        Value::String(text) => {
+            let text = text.trim();
+            !text.is_empty() && !text.eq_ignore_ascii_case("false")
+        }
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => match stated_in(fields) {
+            Some(stated) => means_yes(stated),
+            None => !fields.is_empty(),
+        },
     }
+}
+
+/// The answer in an object that is made for one: the field `exists`, or the only field `result`, in
+/// which FastMCP wraps a value.
+fn stated_in(fields: &Map<String, Value>) -> Option<&Value> {
+    let wrapped = || fields.get("result").filter(|_| fields.len() == 1);
+    fields.get("exists").or_else(wrapped)
 }
 
 #[cfg(test)]
@@ -142,6 +188,60 @@ mod tests {
     }
 
     #[test]
+    fn yes_and_no_are_understood_without_expected_values() {
+        let check: Precondition =
+            toml::from_str("before = \"*\"\ncheck = { tool = \"exists\" }").unwrap();
+        for yes in [
+            json!(true),
+            json!("true"),
+            json!("True"),
+            json!({ "exists": true }),
+            json!({ "exists": "true", "userId": "ada" }),
+            json!("{\"exists\": true}"),
+            json!({ "result": true }),
+            json!({ "id": 7, "active": false }),
+            json!([1]),
+            json!("ada"),
+        ] {
+            assert!(check.holds(&ToolResult::ok(yes.clone())), "{yes}");
+        }
+        for no in [
+            json!(false),
+            json!("false"),
+            json!(" FALSE\n"),
+            json!({ "exists": false }),
+            json!({ "exists": "false" }),
+            json!({ "exists": null, "userId": "ada" }),
+            json!({ "exists": " " }),
+            json!("{\"exists\": false}"),
+            json!({ "result": false }),
+            json!({ "result": { "exists": false } }),
+            json!(null),
+            json!("null"),
+            json!(""),
+            json!(" \n"),
+            json!([]),
+            json!("[]"),
+            json!({}),
+        ] {
+            assert!(!check.holds(&ToolResult::ok(no.clone())), "{no}");
+        }
+    }
+
+    #[test]
+    fn json_in_a_text_is_compared_and_gives_values_too() {
+        let text = "before = \"*\"\ncheck = { tool = \"t\" }\nexpect = { \"/exists\" = true }\n\
+                    set = { userId = \"/id\", tier = \"/tier\" }";
+        let precondition: Precondition = toml::from_str(text).unwrap();
+        let result = ToolResult::ok(json!("{\"exists\": true, \"id\": \"u7\", \"tier\": \" \"}"));
+        assert!(precondition.holds(&result));
+        assert_eq!(
+            Value::from(precondition.values_of(&result)),
+            json!({ "userId": "u7" })
+        );
+    }
+
+    #[test]
     fn values_of_a_result_are_found_by_their_pointers() {
         let text = "before = \"*\"\ncheck = { tool = \"t\" }\nset = { userId = \"/user/id\", tier = \"/tier\" }";
         let precondition: Precondition = toml::from_str(text).unwrap();
@@ -154,12 +254,12 @@ mod tests {
 
     #[test]
     fn references_are_filled_in_from_the_call() {
-        let call = json!({ "user": { "id": 7 }, "n": 1 })
+        let call = json!({ "user": { "id": 7 }, "n": 1, "blank": " " })
             .as_object()
             .unwrap()
             .clone();
         let sub: SubCall = toml::from_str(
-            "tool = \"t\"\narguments = { id = \"$user.id\", kind = \"new\", x = \"$missing\" }",
+            "tool = \"t\"\narguments = { id = \"$user.id\", kind = \"new\", x = \"$missing\", y = \"$blank\" }",
         )
         .unwrap();
         assert_eq!(

@@ -357,6 +357,161 @@ async fn a_precondition_that_cannot_be_established_prevents_the_call() {
     }
 }
 
+#[tokio::test]
+async fn a_user_is_registered_when_the_check_says_no_in_any_usual_way() {
+    let text = r#"
+        [[rules]]
+        decision = "allow"
+        [[preconditions]]
+        before = "s/put"
+        check = { tool = "s/getUser", arguments = { userId = "$userId" } }
+        otherwise = { tool = "s/register", arguments = { userId = "$userId" } }
+    "#;
+    for (answer, registered) in [
+        (json!("false"), 1),
+        (json!({ "exists": "false" }), 1),
+        (json!("{\"exists\": false}"), 1),
+        (json!(" "), 1),
+        (json!("true"), 0),
+        (json!({ "exists": true }), 0),
+    ] {
+        let tools = tools()
+            .with("s/getUser", Ok(answer.clone()))
+            .with("s/register", Ok(json!({})));
+        let run = TestRun::new(text, tools);
+        let result = run.result("s/put", json!({ "userId": "ada" })).await;
+        assert!(result.is_ok(), "{answer}");
+        assert_eq!(run.tools.calls("s/register").len(), registered, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_that_fails_refuses_the_call_or_warns_as_the_policy_says() {
+    let policy = |on_error: &str| {
+        format!(
+            r#"
+            [[rules]]
+            tool = "s/getDenied"
+            decision = "deny"
+            [[rules]]
+            decision = "allow"
+            [[preconditions]]
+            before = "s/put"
+            check = {{ tool = "s/getUser" }}
+            otherwise = {{ tool = "s/register" }}
+            on_error = "{on_error}"
+            "#
+        )
+    };
+    let down = || {
+        tools()
+            .with("s/getUser", Err("down"))
+            .with("s/register", Ok(json!({})))
+    };
+    let run = TestRun::new(&policy("refuse"), down());
+    let (code, _) = run.result("s/put", json!({})).await.unwrap_err();
+    assert_eq!(code, ErrorCode::Precondition);
+
+    let (_folder, log, run) = audited(TestRun::new(&policy("continue"), down()));
+    for calls in 1..3 {
+        let outcome = run.pass("s/put", json!({})).await;
+        assert_eq!(outcome.result.status, Status::Ok);
+        let [warning] = &outcome.report.warnings[..] else {
+            panic!("{:?}", outcome.report.warnings)
+        };
+        assert!(
+            warning.contains("s/getUser failed") && warning.contains("down"),
+            "{warning}"
+        );
+        assert_eq!(run.tools.calls("s/getUser").len(), calls, "checked again");
+    }
+    assert!(run.tools.calls("s/register").is_empty());
+    let entries = entries(&log);
+    let begun = entries
+        .iter()
+        .find(|entry| entry["event"] == "begun" && entry["tool"] == "s/put")
+        .unwrap();
+    assert!(begun["warnings"][0].as_str().unwrap().contains("down"));
+
+    // No server offers the check, so it fails too.
+    let run = TestRun::new(&policy("continue"), tools());
+    assert_eq!(run.pass("s/put", json!({})).await.report.warnings.len(), 1);
+    // A denied check is an answer of the owner.
+    let denied = policy("continue").replace("s/getUser", "s/getDenied");
+    let run = TestRun::new(&denied, tools().with("s/getDenied", Ok(json!(true))));
+    let (code, _) = run.result("s/put", json!({})).await.unwrap_err();
+    assert_eq!(code, ErrorCode::Precondition);
+    assert!(run.tools.calls("s/put").is_empty());
+}
+
+#[tokio::test]
+async fn what_a_failed_check_was_to_set_is_still_required() {
+    let text = format!("{NUMBERED}\n[[rules]]\ndecision = \"allow\"")
+        .replace("set = {", "on_error = \"continue\"\n    set = {");
+    let mut tools = tools_for_numbered(json!({}));
+    tools = tools.with("s/getUser", Err("down"));
+    let run = TestRun::new(&text, tools);
+    let (code, message) = run
+        .result("s/put", json!({ "quantity": 1 }))
+        .await
+        .unwrap_err();
+    assert!(
+        code == ErrorCode::InvalidArguments && message.contains("/userId"),
+        "{message}"
+    );
+    let given = json!({ "quantity": 1, "userId": "u1" });
+    assert!(run.result("s/put", given).await.is_ok());
+    assert_eq!(run.tools.calls("s/put").len(), 1);
+}
+
+#[tokio::test]
+async fn a_blank_user_is_a_missing_one() {
+    let text = "bind = { userId = \"$identity\" }\n[[rules]]\ndecision = \"allow\"";
+    let run = TestRun::new(text, tools());
+    for blank in ["", " \t"] {
+        let outcome = run.pass("s/put", json!({ "userId": blank })).await;
+        let change = &outcome.report.changes[0];
+        assert_eq!((&change.from, &change.to), (&json!(blank), &json!("ada")));
+        // The tool has no such parameter at this place, so nothing is filled in there.
+        let hidden = run
+            .result("s/put", json!({ "order": { "userId": blank } }))
+            .await;
+        assert_eq!(hidden.unwrap_err().0, ErrorCode::Denied);
+    }
+    assert_eq!(run.tools.calls("s/put")[0], json!({ "userId": "ada" }));
+
+    // Where the user is given by registering, a blank one is registered without a check.
+    let text = r#"
+        [[rules]]
+        decision = "allow"
+        [[preconditions]]
+        before = "s/put"
+        check = { tool = "s/getUser", arguments = { userId = "$userId" } }
+        otherwise = { tool = "s/register" }
+        set = { userId = "/id" }
+    "#;
+    let tools = tools()
+        .with("s/getUser", Ok(json!({ "exists": true, "id": "ada" })))
+        .with("s/register", Ok(json!({ "id": "u9" })));
+    let run = TestRun::new(text, tools);
+    for user in [" ", "ada"] {
+        let result = run.result("s/put", json!({ "userId": user })).await;
+        assert!(result.is_ok(), "{result:?}");
+    }
+    assert_eq!(
+        run.tools.calls("s/put"),
+        [json!({ "userId": "u9" }), json!({ "userId": "ada" })]
+    );
+    assert_eq!(run.tools.calls("s/getUser"), [json!({ "userId": "ada" })]);
+
+    // What registering returns has to be a user, too.
+    let text = format!("{NUMBERED}\n[[rules]]\ndecision = \"allow\"");
+    let tools = tools_for_numbered(json!({ "user": { "id": " " } }));
+    let run = TestRun::new(&text, tools);
+    let (_, message) = run.result("s/put", json!({})).await.unwrap_err();
+    assert!(message.contains("has nothing at /user/id"), "{message}");
+}
+
 const NUMBERED: &str = r#"
     [[preconditions]]
     before = "s/put"

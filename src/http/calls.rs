@@ -85,6 +85,9 @@ pub struct CallAnswer {
     arguments: Map<String, Value>,
     /// How they differ from the given ones.
     changes: Vec<Change>,
+    /// Checks that failed before the call, which was made nevertheless.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     /// Names the call that waits for approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     approval: Option<String>,
@@ -198,6 +201,7 @@ impl Trial {
             rule: checked.applied_rule.rule,
             arguments: checked.arguments,
             changes: checked.changes,
+            warnings: Vec::new(),
             approval: None,
             result: result.map(CallResult::from),
         }
@@ -255,7 +259,10 @@ impl Trial {
             changes: passed.report.changes,
             ..checked
         };
-        self.answer(outcome, decided, Some(result))
+        CallAnswer {
+            warnings: passed.report.warnings,
+            ..self.answer(outcome, decided, Some(result))
+        }
     }
 }
 

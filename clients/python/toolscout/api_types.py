@@ -1015,6 +1015,7 @@ CallAnswer = TypedDict(
         "result": NotRequired[CallResult | None],
         "rule": str,
         "tool": str,
+        "warnings": NotRequired[list[str]],
     },
 )
 

@@ -108,6 +108,8 @@ export interface components {
             tool: string;
             /** @enum {string} */
             type: "gate";
+            /** @description Checks that failed before the call, which was made nevertheless. */
+            warnings?: string[];
         } | {
             /** @description The beginning of the text that the model gets. */
             content: string;
@@ -502,6 +504,8 @@ export interface components {
             rule: string;
             /** @description The tool's id. */
             tool: string;
+            /** @description Checks that failed before the call, which was made nevertheless. */
+            warnings?: string[];
         };
         /**
          * @description Why a call has no data.

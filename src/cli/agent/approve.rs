@@ -339,6 +339,7 @@ mod tests {
             rule: String::new(),
             changes: Vec::new(),
             answer: Some(Answer::Expired { after_ms: 1 }),
+            warnings: Vec::new(),
         };
         assert!(questions.update(&ended));
         let code = questions.open[0].code.clone().unwrap();

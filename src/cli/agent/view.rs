@@ -231,16 +231,24 @@ fn describe_event(event: &Event) -> Vec<String> {
         Event::Gate {
             decision: Decision::Allow,
             changes,
+            warnings,
             ..
-        } if changes.is_empty() => Vec::new(),
+        } if changes.is_empty() && warnings.is_empty() => Vec::new(),
         Event::Gate {
             tool,
             decision,
             rule,
             changes,
             answer,
+            warnings,
             ..
-        } => describe_decision(tool.as_str(), *decision, rule, changes, answer),
+        } => {
+            let mut lines = describe_decision(tool.as_str(), *decision, rule, changes, answer);
+            for warning in warnings {
+                lines.push(format!("  warning: {}", printable::line(warning)));
+            }
+            lines
+        }
         Event::ToolResult {
             name,
             status,

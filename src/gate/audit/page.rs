@@ -165,6 +165,7 @@ mod tests {
             decision,
             rule: "default".into(),
             answer: None,
+            warnings: Vec::new(),
             on_behalf_of: None,
             reason: None,
         })

@@ -177,6 +177,7 @@ function facts(entry, end) {
     ["Class", CLASSES[entry.class] ?? entry.class],
     ["Person", answer(entry.answer)],
     ["Why not", [entry.reason, entry.error_code].filter(Boolean).join(": ")],
+    ["Warnings", entry.warnings?.join("; ")],
     ["Error", end?.error_code],
     ["By", entry.who],
     ["On behalf of", entry.identity],

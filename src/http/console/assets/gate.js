@@ -8,12 +8,13 @@ export const CLASSES = { read_only: "only reads", state_changing: "changes somet
 const DECISIONS = { allow: "allowed", ask: "asks", dry_run: "dry run", deny: "denied" };
 
 /** The class of a tool, the decision about a call of it, and the rule that made it. */
-export function gateView({ class: kind, decision, rule, answer }) {
+export function gateView({ class: kind, decision, rule, answer, warnings = [] }) {
   return [
     h("span", { class: kind === "destructive" ? "badge warn" : "badge" }, CLASSES[kind] ?? kind),
     h("span", { class: decision === "deny" ? "badge warn" : "badge" }, answered(answer) ?? DECISIONS[decision] ?? decision),
     h("span", { class: "muted" }, "rule ", h("code", {}, foreign(oneLine(rule, 200)))),
     answer?.reason && h("span", { class: "muted" }, "reason: ", foreign(oneLine(answer.reason, 300))),
+    warnings.map((warning) => h("span", { class: "warn-text" }, "warning: ", foreign(oneLine(warning, 300)))),
   ];
 }
 
