@@ -125,9 +125,24 @@ async fn files_cannot_leave_their_root() {
     let files = Files::new();
     let mut table = Table::new("Against files", "files_cannot_leave_their_root");
     let long = "x/".repeat(5_000);
+    let absolute = |path: &str| files.at(path).to_str().unwrap().to_owned();
+    let above = absolute("root/../outside/secret.txt");
+    let beside = absolute("outside/secret.txt");
+    let through_link = absolute("root/link_folder/secret.txt");
     for (name, path, expected) in [
         ("read above the root", "../outside/secret.txt", "is outside"),
         ("read an absolute path", "/etc/passwd", "is outside"),
+        ("read an absolute path above the root", &above, "is outside"),
+        (
+            "read an absolute path beside the root",
+            &beside,
+            "is outside",
+        ),
+        (
+            "read an absolute path through a link to a folder",
+            &through_link,
+            "leads outside",
+        ),
         (
             "read through a folder and up",
             "sub/../../outside/secret.txt",
@@ -245,7 +260,7 @@ async fn files_cannot_leave_their_root() {
         huge,
         "1001 bytes, 1000 are allowed",
     );
-    table.check(34);
+    table.check(37);
     assert_eq!(
         std::fs::read_to_string(files.at("outside/secret.txt")).unwrap(),
         "SECRET"

@@ -5,7 +5,7 @@
 //! checked after opening and before reading or writing, so devices and pipes are refused untouched.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -48,6 +48,8 @@ fn default_write_bytes() -> usize {
 #[derive(Clone, Debug)]
 pub struct Root {
     dir: Arc<Dir>,
+    /// Its absolute path without links, to recognise absolute paths that lead into it.
+    path: Arc<Path>,
     max_write_bytes: usize,
 }
 
@@ -57,13 +59,15 @@ impl Root {
     /// # Errors
     /// [`BuiltinError::Root`].
     pub fn open(config: &FilesConfig) -> Result<Self, BuiltinError> {
-        let opened = Dir::open_ambient_dir(&config.root, ambient_authority());
-        let dir = opened.map_err(|source| BuiltinError::Root {
+        let failed = |source| BuiltinError::Root {
             root: config.root.clone(),
             source,
-        })?;
+        };
+        let dir = Dir::open_ambient_dir(&config.root, ambient_authority()).map_err(failed)?;
+        let path = std::fs::canonicalize(&config.root).map_err(failed)?;
         Ok(Root {
             dir: Arc::new(dir),
+            path: path.into(),
             max_write_bytes: config.max_write_bytes,
         })
     }
@@ -81,11 +85,11 @@ impl Root {
 
     /// Opens a path if it is a regular file.
     fn open_file(&self, path: &str, options: &mut OpenOptions) -> Result<File, ToolFailure> {
-        check(path)?;
+        let inside = self.inside(path)?;
         nonblocking(options);
         let file = self
             .dir
-            .open_with(path, options)
+            .open_with(inside, options)
             .map_err(|error| io_failure(path, &error))?;
         let metadata = file.metadata().map_err(|error| io_failure(path, &error))?;
         if !metadata.is_file() {
@@ -96,6 +100,72 @@ impl Root {
         }
         Ok(file)
     }
+}
+
+impl Root {
+    /// The path relative to the root. An absolute path has to lead into the root, by its own name or
+    /// through a link to it. This gives clear messages; that nothing leads out is cap-std's doing.
+    fn inside(&self, given: &str) -> Result<PathBuf, ToolFailure> {
+        if given.is_empty() || given.contains('\0') {
+            return Err(ToolFailure::new(format!("{given:?} is not a valid path")));
+        }
+        let path = Path::new(given);
+        let relative = if path.is_absolute() {
+            without_dots(path).and_then(|path| self.below_root(&path))
+        } else {
+            stays_inside(path).then(|| path.to_owned())
+        };
+        match relative {
+            Some(path) if path.as_os_str().is_empty() => Ok(PathBuf::from(".")),
+            Some(path) => Ok(path),
+            None => Err(ToolFailure::new(format!(
+                "{given:?} is outside: give a path inside the root, as `notes/today.md`"
+            ))),
+        }
+    }
+
+    /// The rest of an absolute path after the root. Only folders above the root are looked at, and
+    /// nothing outside is told from what does not exist.
+    fn below_root(&self, path: &Path) -> Option<PathBuf> {
+        let mut above: Vec<&Path> = path.ancestors().collect();
+        above.reverse();
+        for folder in above {
+            let resolved = std::fs::canonicalize(folder).ok()?;
+            if *resolved == *self.path {
+                return path.strip_prefix(folder).ok().map(Path::to_owned);
+            }
+        }
+        None
+    }
+}
+
+/// An absolute path with its `.` and `..` resolved by name; `None` if it goes above the disk's root.
+fn without_dots(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop().then_some(())?;
+            }
+            part => plain.push(part),
+        }
+    }
+    Some(plain)
+}
+
+/// True for a relative path that does not go above where it starts.
+fn stays_inside(path: &Path) -> bool {
+    let mut depth = 0_usize;
+    for part in path.components() {
+        match part {
+            Component::Normal(_) => depth += 1,
+            Component::CurDir => {}
+            Component::ParentDir if depth > 0 => depth -= 1,
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return false,
+        }
+    }
+    true
 }
 
 /// Makes opening a pipe return at once instead of waiting for its other end.
@@ -227,12 +297,12 @@ fn read(root: &Root, path: &str, offset: u64, most: u64) -> Result<Value, ToolFa
 }
 
 fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {
-    check(path)?;
+    let inside = root.inside(path)?;
     let failed = |error| io_failure(path, &error);
     let mut entries = Vec::new();
     for entry in root
         .dir
-        .read_dir(path)
+        .read_dir(inside)
         .map_err(failed)?
         // One more than is listed, to know whether there are more.
         .take(MAX_ENTRIES + 1)
@@ -298,25 +368,6 @@ fn ensure_single_link(_: &File, _: &str) -> Result<(), ToolFailure> {
     Ok(())
 }
 
-/// Refuses paths that lead out of the root, with a clear message; cap-std would refuse them too.
-fn check(path: &str) -> Result<(), ToolFailure> {
-    if path.is_empty() || path.contains('\0') {
-        return Err(ToolFailure::new(format!("{path:?} is not a valid path")));
-    }
-    let outside = Path::new(path).components().any(|part| {
-        matches!(
-            part,
-            Component::RootDir | Component::Prefix(_) | Component::ParentDir
-        )
-    });
-    if outside {
-        return Err(ToolFailure::new(format!(
-            "{path:?} is outside: give a path inside the root, without `..`"
-        )));
-    }
-    Ok(())
-}
-
 fn io_failure(path: &str, error: &io::Error) -> ToolFailure {
     let path = crate::printable::excerpt(path, 200);
     ToolFailure::new(match error.kind() {
@@ -344,5 +395,84 @@ fn kind(file_type: FileType) -> &'static str {
 }
 
 fn path_schema() -> Value {
-    json!({ "type": "string", "description": "A path inside the root, as `notes/today.md`; `.` is the root itself." })
+    json!({ "type": "string", "description": "A path inside the root, as `notes/today.md`, or an absolute one; `.` is the root itself." })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(root: &Path) -> Root {
+        let config = FilesConfig {
+            root: root.to_str().unwrap().to_owned(),
+            write: true,
+            max_write_bytes: 100,
+        };
+        Root::open(&config).unwrap()
+    }
+
+    #[test]
+    fn absolute_paths_inside_the_root_are_used_and_others_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir_all(at("root/notes")).unwrap();
+        std::fs::create_dir(at("root-other")).unwrap();
+        std::fs::write(at("root/today.md"), "today").unwrap();
+        std::fs::write(at("root-other/today.md"), "secret").unwrap();
+        let root = opened(&at("root"));
+        let text = |path: &Path| {
+            let answer = read(&root, path.to_str().unwrap(), 0, 100);
+            answer
+                .map(|answer| answer["text"].clone())
+                .map_err(|failure| failure.message)
+        };
+        for inside in [
+            at("root/today.md"),
+            at("root/./notes/../today.md"),
+            at("root-other/../root/today.md"),
+            PathBuf::from("notes/../today.md"),
+        ] {
+            assert_eq!(text(&inside), Ok("today".into()), "{inside:?}");
+        }
+        for outside in [
+            at("root-other/today.md"),
+            at("root/../root-other/today.md"),
+            at("root/notes/../../root-other/today.md"),
+            at("nothing/today.md"),
+            PathBuf::from("../root/today.md"),
+            PathBuf::from("/"),
+        ] {
+            let message = text(&outside).unwrap_err();
+            assert!(message.contains("is outside"), "{outside:?}: {message}");
+        }
+        let listed = list(&root, at("root").to_str().unwrap()).unwrap();
+        assert_eq!(listed["entries"].as_array().unwrap().len(), 2);
+        write(&root, at("root/new.md").to_str().unwrap(), "new", "create").unwrap();
+        assert_eq!(std::fs::read_to_string(at("root/new.md")).unwrap(), "new");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_the_root_leads_into_it_and_a_link_out_of_it_does_not_lead_out() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir_all(at("real/root")).unwrap();
+        std::fs::write(at("real/root/today.md"), "today").unwrap();
+        std::fs::write(at("secret.md"), "secret").unwrap();
+        symlink(at("real"), at("link")).unwrap();
+        symlink(at("secret.md"), at("real/root/out.md")).unwrap();
+        for opened_as in ["real/root", "link/root"] {
+            let root = opened(&at(opened_as));
+            for path in ["real/root/today.md", "link/root/today.md"] {
+                let path = at(path);
+                let answer = read(&root, path.to_str().unwrap(), 0, 100).unwrap();
+                assert_eq!(answer["text"], "today", "{path:?} of {opened_as}");
+            }
+            let out = at("link/root/out.md");
+            let failure = read(&root, out.to_str().unwrap(), 0, 100).unwrap_err();
+            assert!(failure.message.contains("leads outside"), "{failure:?}");
+        }
+    }
 }
