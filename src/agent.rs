@@ -20,6 +20,7 @@ pub mod run;
 pub mod skills;
 pub mod think;
 mod turn_tools;
+mod written_call;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

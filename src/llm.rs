@@ -276,7 +276,7 @@ pub enum LlmError {
     #[error(
         "the model at {url} answered {status} after {}: {body}{}",
         counted(*attempts, "attempt"),
-        status_step(*status)
+        status_step(*status, body)
     )]
     Status {
         /// The endpoint.
@@ -332,8 +332,9 @@ pub enum LlmError {
     },
     /// An error object in the stream.
     #[error(
-        "the model{} reported an error: {message}; ask again, or choose another model with --model",
-        at(url)
+        "the model{} reported an error: {message}; {}",
+        at(url),
+        reported_step(message)
     )]
     Reported {
         /// The endpoint; empty where the answer was decoded without one.
@@ -390,14 +391,43 @@ fn unreachable_step(url: &str) -> &'static str {
     }
 }
 
-fn status_step(status: u16) -> &'static str {
-    match status {
+/// How providers say that a model has no tool calls, or is not set up for them: Ollama, OpenRouter,
+/// vLLM and llama.cpp.
+const NO_TOOLS: [&str; 5] = [
+    "does not support tools",
+    "support tool use",
+    "does not support function",
+    "tool choice requires",
+    "tools param requires",
+];
+/// What to do about a model without tool calls.
+const USE_MANUAL: &str = "this model has no tool calls: use --mode manual (`mode = \"manual\"` in a profile), or choose another with --model";
+
+fn refuses_tools(message: &str) -> bool {
+    let message = message.to_lowercase();
+    NO_TOOLS.iter().any(|said| message.contains(said))
+}
+
+fn reported_step(message: &str) -> &'static str {
+    if refuses_tools(message) {
+        USE_MANUAL
+    } else {
+        "ask again, or choose another model with --model"
+    }
+}
+
+fn status_step(status: u16, body: &str) -> String {
+    if refuses_tools(body) {
+        return format!("; {USE_MANUAL}");
+    }
+    let step = match status {
         401 | 403 => "; --llm-key or TOOLSCOUT_LLM_KEY sets the API key",
         404 => {
             "; --model or TOOLSCOUT_MODEL names a model of that server (`toolscout doctor` lists them), --llm its base URL, which usually ends in /v1"
         }
         _ => "",
-    }
+    };
+    step.to_owned()
 }
 
 /// The first words of an answer: the message of a JSON error, or the text of an HTML page.
@@ -462,6 +492,25 @@ mod tests {
                 body: String::new(),
             };
             assert!(error.to_string().contains(flag), "{error}");
+        }
+        for body in [
+            "registry.example/deepseek-r1:7b does not support tools",
+            "No endpoints found that support tool use.",
+            "\"auto\" tool choice requires --enable-auto-tool-choice",
+        ] {
+            let message = LlmError::Status {
+                url: url.clone(),
+                status: 400,
+                attempts: 1,
+                body: body.into(),
+            }
+            .to_string();
+            assert!(message.contains("use --mode manual"), "{message}");
+            let reported = LlmError::Reported {
+                url: url.clone(),
+                message: body.into(),
+            };
+            assert!(reported.to_string().contains("use --mode manual"));
         }
         let error = LlmError::malformed("no JSON", "<p>hello").with_endpoint(&url);
         let message = error.to_string();

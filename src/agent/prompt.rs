@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::agent::written_call::WrittenCall;
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::llm::ToolSpec;
 use crate::printable;
@@ -21,6 +22,8 @@ pub const EMPTY_ANSWER: &str = "[Your answer was empty. Answer the question, or 
 /// Number of `{` in a text that are tried as the start of the answer. Answers are near the front;
 /// the limit prevents quadratic time on a text of braces.
 const MAX_CANDIDATES: usize = 64;
+/// Fields of an answer that are no arguments of an action written beside them.
+const REPLY_FIELDS: [&str; 5] = ["actions", "tool_calls", "calls", "answer", "response"];
 /// Bytes of a candidate in which trailing commas are repaired.
 const MAX_REPAIRED_BYTES: usize = 64 << 10;
 
@@ -195,8 +198,22 @@ pub struct Action {
     pub arguments: String,
 }
 
+impl Action {
+    fn of(call: WrittenCall) -> Self {
+        let arguments = match &call.arguments {
+            Value::Null => String::new(),
+            given => text_of(given),
+        };
+        Action {
+            name: call.name,
+            arguments,
+        }
+    }
+}
+
 /// Parses an answer: plain JSON, fenced, or within other text; with common synonyms of its field
-/// names and with trailing commas. Text without such an object is the final answer.
+/// names, arguments beside a tool's name, and trailing commas. Text without such an object is the final
+/// answer.
 pub fn read_manual(text: &str) -> ManualReply {
     find_reply(text).unwrap_or_else(|| ManualReply {
         final_answer: Some(text.trim().to_owned()),
@@ -247,15 +264,17 @@ fn object_at(text: &str) -> Option<Map<String, Value>> {
 }
 
 fn reply_of(object: &Map<String, Value>) -> Option<ManualReply> {
-    let actions = match field(object, &["actions", "action", "tool_calls", "calls"]) {
+    let listed = field(object, &["actions", "action", "tool_calls", "calls"]);
+    let mut actions: Vec<Action> = match listed {
         Some(Value::Array(items)) => items.iter().filter_map(action_of).collect(),
-        // ReAct's older form has the name in `action` and the input in `action_input`; some models
-        // write the fields of a single action without a list around it.
-        Some(Value::String(_)) | None => action_of(&Value::Object(object.clone()))
-            .into_iter()
-            .collect::<Vec<_>>(),
         Some(single) => action_of(single).into_iter().collect(),
+        None => Vec::new(),
     };
+    // ReAct's older form has the name in `action` and the input in `action_input`; some models
+    // write the fields of a single action without a list around it.
+    if actions.is_empty() {
+        actions.extend(WrittenCall::of(object, &REPLY_FIELDS).map(Action::of));
+    }
     let final_answer = field(object, &["final_answer", "answer", "response"])
         .map(text_of)
         .filter(|text| !text.is_empty());
@@ -274,29 +293,14 @@ fn reply_of(object: &Map<String, Value>) -> Option<ManualReply> {
 
 fn action_of(value: &Value) -> Option<Action> {
     let object = value.as_object()?;
-    let function = object
-        .get("function")
-        .and_then(Value::as_object)
-        .unwrap_or(object);
-    let name = field(function, &["tool", "name", "action", "tool_name"])?
-        .as_str()?
-        .trim();
-    let arguments = field(
-        function,
-        &["arguments", "args", "action_input", "parameters", "input"],
-    );
-    let arguments = arguments.map(text_of).unwrap_or_default();
-    (!name.is_empty()).then(|| Action {
-        name: name.to_owned(),
-        arguments,
-    })
+    let function = object.get("function").and_then(Value::as_object);
+    WrittenCall::of(function.unwrap_or(object), &[]).map(Action::of)
 }
 
 fn field<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     names
         .iter()
-        .find_map(|name| object.get(*name))
-        .filter(|value| !value.is_null())
+        .find_map(|name| object.get(*name).filter(|value| !value.is_null()))
 }
 
 /// Removes commas before closing brackets, outside strings.
@@ -354,6 +358,10 @@ mod tests {
             r#"{"action":"a","action_input":{"n":1}}"#,
             r#"{"action":{"name":"a","args":{"n":1}}}"#,
             r#"{"tool":"a","arguments":"{\"n\":1}"}"#,
+            r#"{"tool":"a","n":1}"#,
+            r#"{"thought":"","tool":"a","n":1,"actions":[],"final_answer":null}"#,
+            r#"{"actions":[{"tool":"a","n":1}]}"#,
+            r#"{"action":{"name":"a","n":1}}"#,
             r#"{"tool_calls":[{"type":"function","function":{"name":"a","arguments":"{\"n\":1}"}}]}"#,
         ] {
             assert_eq!(
@@ -362,6 +370,11 @@ mod tests {
                 "{text}"
             );
         }
+        let flat = r#"{"tool": "get_weather", "city": "北京"}"#;
+        assert_eq!(
+            read_manual(flat).actions,
+            [action("get_weather", r#"{"city":"北京"}"#)]
+        );
         assert_eq!(
             read_manual(r#"{"answer": 42}"#).final_answer.as_deref(),
             Some("42")

@@ -50,9 +50,11 @@ fn the_models_of_ollama_are_listed_with_what_they_can() {
         ("qwen3:8b", "ok", "qwen3:8b at ", None),
         (
             "gemma",
-            "broken",
-            "cannot call tools",
-            Some("choose one that can, as `ollama pull qwen3:8b`"),
+            "ok",
+            "gemma:latest at ",
+            Some(
+                "use it with --mode manual, or choose one that calls tools, as `ollama pull qwen3:8b`",
+            ),
         ),
         (
             "llama3.3",
@@ -71,6 +73,45 @@ fn the_models_of_ollama_are_listed_with_what_they_can() {
         );
         assert_eq!(check["mend"].as_str(), remedy);
     }
+}
+
+#[test]
+fn a_model_without_tool_calls_is_asked_by_hand() {
+    let world = World::new();
+    world.ok(&[
+        "add",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tools"),
+    ]);
+    // As Ollama refuses tools, and a model that answers in JSON without them.
+    let double = Double::start(|_, request| {
+        if request.body.get("tools").is_some() {
+            let message = "registry.example/deepseek-r1:7b does not support tools";
+            let error = json!({ "error": { "message": message } });
+            return Reply::status(400, &error.to_string());
+        }
+        let turn = request.body["messages"].as_array().map_or(0, Vec::len);
+        let content = match turn {
+            2 => r#"{"tool": "tool_search", "query": "weather forecast"}"#,
+            _ => r#"{"final_answer": "found"}"#,
+        };
+        let message = json!({ "role": "assistant", "content": content });
+        let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
+        Reply::status(200, &json!({ "choices": [choice] }).to_string())
+    });
+    let ask = |args: &[&str]| {
+        let model = ["--llm", &double.url, "--model", "deepseek-r1:7b"];
+        world.run(&[&["agent"], &model[..], args, &["will it rain?"]].concat())
+    };
+    let native = ask(&[]);
+    assert_eq!(native.code, 1);
+    assert!(native.stderr.contains("--mode manual"), "{}", native.stderr);
+    let manual = ask(&["--mode", "manual"]);
+    assert_eq!(manual.stdout, "found\n", "{}", manual.stderr);
+    assert!(
+        manual.stderr.contains("[search] weather forecast -> "),
+        "{}",
+        manual.stderr
+    );
 }
 
 #[test]

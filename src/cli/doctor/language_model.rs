@@ -64,10 +64,11 @@ pub fn check(llm: &LlmArgs) -> Check {
                 remedy: Some(format!("choose one, as --model {}", model.name)),
                 ..Check::ok(NAME, listed)
             },
+            None if models.is_empty() => Check::missing(NAME, listed, pull(SUGGESTED)),
             None => Check::missing(
                 NAME,
                 format!("{listed}, and none that calls tools"),
-                pull(SUGGESTED),
+                format!("{}, or use one of them with --mode manual", pull(SUGGESTED)),
             ),
         };
     };
@@ -80,11 +81,19 @@ pub fn check(llm: &LlmArgs) -> Check {
             format!("no {}; {listed}", line(wanted)),
             "choose one of them with --model",
         ),
-        Some(model) if model.calls_tools == Some(false) => Check::broken(
-            NAME,
-            format!("{} at {url} cannot call tools", model.name),
-            format!("choose one that can, as `ollama pull {SUGGESTED}`"),
-        ),
+        Some(model) if model.calls_tools == Some(false) => Check {
+            remedy: Some(format!(
+                "use it with --mode manual, or choose one that calls tools, as {}",
+                pull(SUGGESTED)
+            )),
+            ..Check::ok(
+                NAME,
+                format!(
+                    "{} at {url}, which has no tool calls of its own",
+                    model.name
+                ),
+            )
+        },
         Some(model) => Check::ok(NAME, format!("{} at {url}{}", model.name, ability(model))),
     }
 }
