@@ -85,7 +85,8 @@ pub enum Event {
         /// The arguments, or their text if they are not valid JSON.
         arguments: Value,
     },
-    /// A plan, before it is executed. A plan with problems is not executed.
+    /// A plan, before it is executed. A plan with problems is not executed, unless its invalid steps
+    /// are skipped.
     Plan {
         /// Its steps, in order.
         steps: Vec<PlannedStep>,

@@ -8,13 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolscout_index::Tool;
 use utoipa::ToSchema;
 
 use crate::agent::prompt::without_trailing_commas;
+use crate::agent::written_call::WrittenCall;
 use crate::gate::{Caller, Change, CheckedCall, Class, Decision, Gate};
 use crate::printable::excerpt;
 use crate::tools::arguments::{self, Violation};
@@ -48,6 +49,37 @@ pub struct Plan {
     pub final_answer: Option<String>,
 }
 
+/// What happens to a plan in which some steps cannot be executed as they are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnInvalidStep {
+    /// The whole plan is refused, and nothing is done.
+    #[default]
+    Refuse,
+    /// The other steps are executed. The result of an invalid one says what is wrong with it.
+    Skip,
+}
+
+impl OnInvalidStep {
+    /// Its names in settings and arguments.
+    pub const NAMES: [&str; 2] = ["refuse", "skip"];
+
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// A message with the names that there are.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "refuse" => Ok(OnInvalidStep::Refuse),
+            "skip" => Ok(OnInvalidStep::Skip),
+            _ => Err(format!(
+                "{name:?} is not one of {}",
+                OnInvalidStep::NAMES.join(", ")
+            )),
+        }
+    }
+}
+
 /// A step as the model wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -59,6 +91,8 @@ pub struct Step {
     pub arguments: Arguments,
     /// Steps that must succeed first although it does not use their results.
     pub after: Vec<String>,
+    /// What is wrong with the way in which it is written.
+    pub problem: Option<String>,
 }
 
 /// A step as it is shown before the plan runs.
@@ -92,10 +126,10 @@ pub struct PlannedStep {
 pub struct CheckedPlan {
     /// The steps as they are shown.
     pub shown: Vec<PlannedStep>,
-    /// What is wrong with the steps. A plan with problems is not executed.
+    /// What is wrong with the steps.
     pub problems: Vec<String>,
-    /// The execution; empty when there are problems.
-    pub execution: Execution,
+    /// The execution; `None` for a plan that is refused.
+    pub execution: Option<Execution>,
 }
 
 /// Parses a model's answer: plain JSON, fenced, within other text, or after other JSON. Text
@@ -182,56 +216,36 @@ fn from_object(object: &Map<String, Value>) -> Reading {
         );
         return Reading::Broken(vec![message]);
     }
-    let mut steps = Vec::new();
-    let mut problems = Vec::new();
+    let mut steps: Vec<Step> = Vec::with_capacity(actions.len());
     for (at, action) in actions.iter().enumerate() {
-        match step(at + 1, action) {
-            Ok(step) if steps.iter().any(|other: &Step| other.key == step.key) => {
-                problems.push(format!(
-                    "two steps are called {:?}; give each its own name, or none",
-                    step.key
-                ));
+        let mut step = step(at + 1, action);
+        let is_taken = |key: &str| steps.iter().any(|other| other.key == key);
+        if is_taken(&step.key) {
+            let problem = format!(
+                "two steps are called {:?}; give each its own name, or none",
+                step.key
+            );
+            step.problem.get_or_insert(problem);
+            // Its result needs a key of its own.
+            step.key = (at + 1).to_string();
+            while is_taken(&step.key) {
+                step.key.push('*');
             }
-            Ok(step) => steps.push(step),
-            Err(problem) => problems.push(format!("step {}: {problem}", at + 1)),
         }
+        steps.push(step);
     }
-    if problems.is_empty() {
-        Reading::Plan(Plan {
-            steps,
-            final_answer,
-        })
-    } else {
-        Reading::Broken(problems)
-    }
+    Reading::Plan(Plan {
+        steps,
+        final_answer,
+    })
 }
 
-fn step(number: usize, action: &Value) -> Result<Step, String> {
-    let fields = action
-        .as_object()
-        .ok_or_else(|| format!("{} is not an action", quoted(action)))?;
-    // Models mix the field names of the protocols they were trained on.
-    let name = ["action", "tool", "name"]
-        .iter()
-        .find_map(|key| fields.get(*key)?.as_str());
-    let name = name
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .ok_or("it has no `action`; name a tool")?;
-    let given = ["arguments", "args", "parameters"]
-        .iter()
-        .find_map(|key| fields.get(*key));
-    let arguments = match given {
-        None | Some(Value::Null) => Arguments::new(),
-        Some(Value::Object(arguments)) => arguments.clone(),
-        Some(Value::String(text)) => arguments::parse(text)?,
-        Some(other) => {
-            return Err(format!(
-                "`arguments` must be an object, not {}",
-                quoted(other)
-            ));
-        }
-    };
+/// Fields of a step that are no arguments of its call.
+const STEP_FIELDS: [&str; 4] = ["step", "id", "after", "depends_on"];
+
+fn step(number: usize, action: &Value) -> Step {
+    let none = Map::new();
+    let fields = action.as_object().unwrap_or(&none);
     let key = ["step", "id"]
         .iter()
         .find_map(|key| fields.get(*key))
@@ -245,43 +259,81 @@ fn step(number: usize, action: &Value) -> Result<Step, String> {
         Some(Value::Array(steps)) => steps.iter().map(text_of).collect(),
         Some(one) => vec![text_of(one)],
     };
-    Ok(Step {
+    let (action, arguments, problem) = match written_call(action) {
+        Ok((name, arguments)) => (name, arguments, None),
+        Err(problem) => (quoted(action), Arguments::new(), Some(problem)),
+    };
+    Step {
         key: key.unwrap_or_else(|| number.to_string()),
-        action: name.to_owned(),
+        action,
         arguments,
         after,
-    })
+        problem,
+    }
+}
+
+/// The name of a step's tool, and its arguments.
+///
+/// # Errors
+/// What is wrong with the step.
+fn written_call(action: &Value) -> Result<(String, Arguments), String> {
+    let fields = action
+        .as_object()
+        .ok_or_else(|| format!("{} is not an action", quoted(action)))?;
+    let call = WrittenCall::of(fields, &STEP_FIELDS).ok_or("it has no `action`; name a tool")?;
+    let arguments = match call.arguments {
+        Value::Null => Arguments::new(),
+        Value::Object(arguments) => arguments,
+        Value::String(text) => arguments::parse(&text)?,
+        other => {
+            return Err(format!(
+                "`arguments` must be an object, not {}",
+                quoted(&other)
+            ));
+        }
+    };
+    Ok((call.name, arguments))
 }
 
 /// Checks a plan as a whole. `find` returns a tool by its name, or why there is none;
 /// `check_call` checks a call whose arguments at the given JSON pointers are not known yet.
 pub fn check(
     plan: &Plan,
+    on_invalid: OnInvalidStep,
     find: impl Fn(&str) -> Result<Arc<Tool>, String>,
     check_call: impl Fn(&Arc<Tool>, Arguments, &[String]) -> CheckedCall,
 ) -> CheckedPlan {
     let mut checked = CheckedPlan {
         shown: Vec::new(),
         problems: Vec::new(),
-        execution: Execution::default(),
+        execution: None,
+    };
+    let mut execution = Execution {
+        final_answer: plan.final_answer.clone(),
+        ..Execution::default()
     };
     // A step may refer to earlier ones only, so a plan has no cycles and is already sorted.
     let mut earlier: Vec<&str> = Vec::new();
-    for step in &plan.steps {
+    for (position, step) in plan.steps.iter().enumerate() {
         let (shown, executable) = check_step(step, plan, &earlier, &find, &check_call);
         if let Some(problem) = &shown.problem {
             checked
                 .problems
                 .push(format!("step {}: {problem}", step.key));
+            let is_unknown = executable.tool.is_none() && step.problem.is_none();
+            let code = match is_unknown {
+                true => ErrorCode::UnknownTool,
+                false => ErrorCode::InvalidArguments,
+            };
+            execution.record(position, ToolResult::error(code, problem.clone()));
         }
         checked.shown.push(shown);
-        checked.execution.steps.extend(executable);
+        execution.steps.push(executable);
         earlier.push(&step.key);
     }
-    if !checked.problems.is_empty() {
-        checked.execution = Execution::default();
+    if checked.problems.is_empty() || on_invalid == OnInvalidStep::Skip {
+        checked.execution = Some(execution);
     }
-    checked.execution.final_answer = plan.final_answer.clone();
     checked
 }
 
@@ -290,9 +342,10 @@ pub fn check_by(
     gate: &Gate,
     caller: &Caller,
     plan: &Plan,
+    on_invalid: OnInvalidStep,
     find: impl Fn(&str) -> Result<Arc<Tool>, String>,
 ) -> CheckedPlan {
-    check(plan, find, |tool, arguments, open| {
+    check(plan, on_invalid, find, |tool, arguments, open| {
         gate.check_partial(caller, tool, arguments, |violation| {
             !is_open(violation, open)
         })
@@ -315,18 +368,19 @@ fn is_within(inner: &str, outer: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Checks one step; `earlier` are the keys of those before it. Returns it as shown to the user and,
-/// if its tool exists, as it is executed.
+/// Checks one step; `earlier` are the keys of those before it. Returns it as shown to the user and as
+/// it is executed.
 fn check_step(
     step: &Step,
     plan: &Plan,
     earlier: &[&str],
     find: impl Fn(&str) -> Result<Arc<Tool>, String>,
     check_call: impl Fn(&Arc<Tool>, Arguments, &[String]) -> CheckedCall,
-) -> (PlannedStep, Option<ExecutableStep>) {
+) -> (PlannedStep, ExecutableStep) {
     let references = references(&Value::Object(step.arguments.clone()), "");
     let mut needs = BTreeSet::new();
-    let problem = collect_needs(step, &references, earlier, plan, &mut needs).err();
+    let found_needs = collect_needs(step, &references, earlier, plan, &mut needs);
+    let problem = step.problem.clone().or(found_needs.err());
     let open: Vec<String> = references
         .into_iter()
         .map(|reference| reference.pointer)
@@ -341,22 +395,28 @@ fn check_step(
         needs: needs.iter().cloned().collect(),
         problem,
     };
+    let mut executable = ExecutableStep {
+        key: step.key.clone(),
+        name: step.action.clone(),
+        tool: None,
+        arguments: step.arguments.clone(),
+        needs,
+    };
+    // The name of a step that cannot be read is only what it looks like.
+    if step.problem.is_some() {
+        return (shown, executable);
+    }
     match find(&step.action) {
         Ok(tool) => {
             shown.add_check(&tool, check_call(&tool, step.arguments.clone(), &open));
-            let executable = ExecutableStep {
-                key: step.key.clone(),
-                tool,
-                arguments: step.arguments.clone(),
-                needs,
-            };
-            (shown, Some(executable))
+            executable.name = tool.id.to_string();
+            executable.tool = Some(tool);
         }
         Err(message) => {
             shown.problem.get_or_insert(message);
-            (shown, None)
         }
     }
+    (shown, executable)
 }
 
 impl PlannedStep {
@@ -432,7 +492,10 @@ pub struct Execution {
 #[derive(Clone, Debug)]
 struct ExecutableStep {
     key: String,
-    tool: Arc<Tool>,
+    /// The tool's id, or the name that no tool has.
+    name: String,
+    /// `None` if no tool has the name; such a step has its result from the beginning.
+    tool: Option<Arc<Tool>>,
     arguments: Arguments,
     needs: BTreeSet<String>,
 }
@@ -450,12 +513,25 @@ pub struct NextStep {
     pub arguments: Result<Arguments, Box<ToolResult>>,
 }
 
+/// What a step of a plan gave.
+#[derive(Clone, Copy, Debug)]
+pub struct StepResult<'a> {
+    /// The key by which other steps refer to it.
+    pub key: &'a str,
+    /// The tool's id, or the name that no tool has.
+    pub name: &'a str,
+    /// The tool; `None` if no tool has the name.
+    pub tool: Option<&'a Tool>,
+    /// Its result.
+    pub result: &'a ToolResult,
+}
+
 impl Execution {
     /// The first step without a result; `None` when all have one.
     pub fn next(&self) -> Option<NextStep> {
         (0..self.steps.len())
-            .find(|position| !self.results.contains_key(position))
-            .map(|position| self.step(position))
+            .filter(|position| !self.results.contains_key(position))
+            .find_map(|position| self.step(position))
     }
 
     /// The steps that were not started and for which every step that they need has a result, in
@@ -465,20 +541,22 @@ impl Execution {
         let waiting = self.steps.iter().enumerate();
         waiting
             .filter(|(position, step)| {
-                !started.contains(position) && step.needs.iter().all(has_result)
+                !started.contains(position)
+                    && !self.results.contains_key(position)
+                    && step.needs.iter().all(has_result)
             })
-            .map(|(position, _)| self.step(position))
+            .filter_map(|(position, _)| self.step(position))
             .collect()
     }
 
-    fn step(&self, position: usize) -> NextStep {
+    fn step(&self, position: usize) -> Option<NextStep> {
         let step = &self.steps[position];
-        NextStep {
+        Some(NextStep {
             position,
             key: step.key.clone(),
-            tool: step.tool.clone(),
+            tool: step.tool.clone()?,
             arguments: self.arguments_of(step),
-        }
+        })
     }
 
     /// The arguments of a step with its references filled in.
@@ -508,15 +586,20 @@ impl Execution {
     pub fn outcome(&self) -> Map<String, Value> {
         let value = |result: &ToolResult| serde_json::to_value(result).unwrap_or_default();
         self.results()
-            .map(|(key, _, result)| (key.to_owned(), value(result)))
+            .map(|step| (step.key.to_owned(), value(step.result)))
             .collect()
     }
 
-    /// The results so far, with the key and tool of their step, in the order of the steps.
-    pub fn results(&self) -> impl Iterator<Item = (&str, &Tool, &ToolResult)> {
+    /// The results so far, in the order of the steps.
+    pub fn results(&self) -> impl Iterator<Item = StepResult<'_>> {
         self.results.iter().map(|(position, result)| {
             let step = &self.steps[*position];
-            (step.key.as_str(), &*step.tool, result)
+            StepResult {
+                key: &step.key,
+                name: &step.name,
+                tool: step.tool.as_deref(),
+                result,
+            }
         })
     }
 
@@ -545,7 +628,7 @@ impl Execution {
     /// The outcome, one line per step.
     pub fn summary(&self) -> String {
         let mut lines = Vec::with_capacity(self.results.len());
-        for (key, _, result) in self.results() {
+        for StepResult { key, result, .. } in self.results() {
             lines.push(match &result.error_message {
                 None => format!("{key}: done"),
                 Some(message) => format!("{key}: not done: {message}"),
@@ -599,7 +682,7 @@ impl Execution {
 
     fn value_of(&self, expression: &Expression) -> Result<Value, String> {
         let Expression { step, path, .. } = expression;
-        let keys: Vec<&str> = self.results().map(|(key, ..)| key).collect();
+        let keys: Vec<&str> = self.results().map(|step| step.key).collect();
         let result = key_of(step, &keys).and_then(|key| self.result(key));
         let Some(result) = result else {
             return Err(format!("step {step} has no result"));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use toolscout_index::Filter;
 
+use crate::agent::plan::OnInvalidStep;
 use crate::agent::recommend::RECOMMEND_WITHIN;
 use crate::agent::{AgentConfig, Protocol};
 use crate::config::{AgentSettings, Limits, ModelParameters};
@@ -40,6 +41,8 @@ pub struct Profile {
     pub mode: Option<Protocol>,
     /// How found tools are made callable.
     pub style: Option<Style>,
+    /// What happens to a plan with invalid steps.
+    pub on_invalid_step: Option<OnInvalidStep>,
     /// Tools that are always visible, by id or name. Tools that the catalog lacks are ignored.
     pub pins: Vec<String>,
     /// A folder of skills to offer, relative to the profile's file.
@@ -152,6 +155,7 @@ impl Profile {
             environment,
             mode,
             style,
+            on_invalid_step,
             pins,
             filter,
             gate,
@@ -162,6 +166,7 @@ impl Profile {
         set(&mut config.run.environment, environment);
         set(&mut config.run.protocol, mode);
         set(&mut config.run.style, style);
+        set(&mut config.run.on_invalid_step, on_invalid_step);
         config.pins.extend(pins);
         if let Some(find) = &mut config.run.find {
             find.filter = filter;
@@ -262,6 +267,7 @@ mod tests {
             max_result_bytes,
             refresh_interval,
             context_tokens,
+            on_invalid_step,
             find,
             shows_all: _, // follows from search_from_tools
             fence: _,     // a secret of each conversation
@@ -276,6 +282,7 @@ mod tests {
         assert_ne!(max_result_bytes, before.max_result_bytes);
         assert_ne!(refresh_interval, before.refresh_interval);
         assert_ne!(context_tokens, before.context_tokens);
+        assert_ne!(on_invalid_step, before.on_invalid_step);
         let (FindConfig { max_limit, filter }, before) = (find.unwrap(), before.find.unwrap());
         assert_ne!(max_limit, before.max_limit);
         assert_ne!(filter, before.filter);

@@ -18,7 +18,7 @@ use toolscout_index::Tool;
 
 use crate::agent::context::{Context, DEFAULT_CONTEXT_TOKENS, Output, ResultForm};
 use crate::agent::event::{CompactionReason, Event, EvictionReason, InjectedTool, ToolBudget};
-use crate::agent::plan::Execution;
+use crate::agent::plan::{Execution, OnInvalidStep};
 use crate::agent::prompt::{self, Fence};
 use crate::agent::reply::{RawCall, Reply};
 use crate::agent::run::outputs::{LongOutputs, Page, READ_MORE, read_more_spec};
@@ -78,6 +78,8 @@ pub struct RunConfig {
     pub refresh_interval: Option<u32>,
     /// Maximum number of tokens of a prompt, the tools included. A longer one is compacted.
     pub context_tokens: usize,
+    /// What happens to a plan with invalid steps.
+    pub on_invalid_step: OnInvalidStep,
     /// Settings of `tool_search`; `None` removes it.
     pub find: Option<FindConfig>,
     /// Every tool that can be found is visible. Then the list has no `tool_search`, which is answered
@@ -103,6 +105,7 @@ impl Default for RunConfig {
             max_result_bytes: 64 << 10,
             refresh_interval: None,
             context_tokens: DEFAULT_CONTEXT_TOKENS,
+            on_invalid_step: OnInvalidStep::default(),
             find: Some(FindConfig::default()),
             shows_all: false,
             fence: None,

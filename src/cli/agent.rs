@@ -25,6 +25,7 @@ use super::llm::LlmArgs;
 use super::output::{Printer, print_stderr};
 use super::policy::{PolicyArgs, warn_of_mistakes};
 use super::upstream::McpArgs;
+use crate::agent::plan::OnInvalidStep;
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, QuestionTools, RunStream};
@@ -89,6 +90,9 @@ pub struct AgentArgs {
     /// (through call_tool)
     #[arg(long, value_parser = style)]
     style: Option<Style>,
+    /// If a step of a plan is invalid: refuse the plan, or skip the step [default: refuse]
+    #[arg(long, value_name = "refuse|skip", value_parser = OnInvalidStep::parse)]
+    on_invalid_step: Option<OnInvalidStep>,
     /// Most answers of the model per question [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     max_rounds: Option<u32>,
@@ -313,6 +317,7 @@ impl AgentArgs {
         config.set(settings);
         config.run.protocol = self.mode.unwrap_or(config.run.protocol);
         config.run.style = self.style.unwrap_or(config.run.style);
+        config.run.on_invalid_step = self.on_invalid_step.unwrap_or(config.run.on_invalid_step);
         config.pins.extend(self.pin.iter().cloned());
         config.model_is_chosen = self.llm.is_chosen();
         self.policy.apply_to(&mut config.policies);

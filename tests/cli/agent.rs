@@ -482,9 +482,49 @@ fn a_plan_is_printed_and_run_and_a_profile_enables_tools() {
             "[plan] 2. weather/getForecast",
             "(read_only)",
             "[call] file_read",
-            "[outcome] 1: ok",
-            "[outcome] 2: ok",
+            "[outcome] 1: ok {",
+            "[outcome] 2: ok rain",
         ],
+    );
+}
+
+#[test]
+fn results_of_a_plan_are_printed_although_a_step_is_invalid_and_no_report_is_written() {
+    let world = world();
+    let script = world.file(
+        "s.jsonl",
+        r#"{"reply":{"text":"{\"actions\":[{\"action\":\"weather__getForecast\",\"place\":\"Oslo\"},{\"action\":\"weather__getMoon\"},{\"action\":\"weather__getForecast\"}]}"}}
+{"fail":"overloaded"}
+{"tool":"weather/getForecast","result":"rain"}"#,
+    );
+    let script = scripted(&script);
+    let ask = |args: &[&str]| {
+        let plan = ["agent", "--llm", &script, "--mode", "plan"];
+        world.run(&[&plan[..], args, &["weather forecast for Oslo"]].concat())
+    };
+    let skipped = ask(&["--on-invalid-step", "skip"]);
+    assert_eq!(skipped.code, 1, "the model has failed: {}", skipped.stderr);
+    let lines: Vec<&str> = skipped.stdout.lines().collect();
+    assert_eq!(lines[0], "1: rain", "{}", skipped.stdout);
+    assert!(lines[1].starts_with("2: ") && lines[1].contains("weather__getMoon"));
+    assert!(lines[2].starts_with("3: ") && skipped.stdout.contains("at /place: missing"));
+    in_order(
+        &skipped.stderr,
+        &[
+            "[problem] step 2: ",
+            "[call] weather__getForecast",
+            "[outcome] 1: ok rain",
+            "overloaded",
+        ],
+    );
+    let refused = ask(&[]);
+    assert!(!refused.stderr.contains("[call]"), "{}", refused.stderr);
+    assert_eq!(refused.stdout, "");
+    let unknown = ask(&["--on-invalid-step", "maybe"]);
+    assert!(
+        unknown.stderr.contains("is not one of refuse, skip"),
+        "{}",
+        unknown.stderr
     );
 }
 

@@ -570,6 +570,33 @@ async fn several_calls_are_one_plan() {
             .contains("step bad did not succeed")
     );
 
+    let with_mistakes = json!([
+        { "tool": "a/echo", "arguments": { "text": "hi" } },
+        { "tool": "a/ecko" },
+        { "tool": "a/echo", "arguments": { "text": [3] } },
+        { "tool": "a/echo", "arguments": { "text": "${2}" } },
+    ]);
+    let skipping = json!({ "steps": with_mistakes, "on_invalid_step": "skip" });
+    let skipped = call(&client, "run_plan", skipping).await;
+    assert_ne!(skipped.is_error, Some(true), "{skipped:?}");
+    let report: Value = serde_json::from_str(&words(&skipped)).unwrap();
+    assert_eq!(report["steps"][0]["status"], "ok", "{report}");
+    for (at, tool, expected) in [
+        (1, "a/ecko", "names like it: a/echo"),
+        (2, "a/echo", "at /text"),
+        (3, "a/echo", "step 2 did not succeed"),
+    ] {
+        let step = &report["steps"][at];
+        assert_eq!(step["tool"], tool);
+        assert!(step["error"].as_str().unwrap().contains(expected), "{step}");
+    }
+    let unknown = json!({ "steps": [{ "tool": "a/echo" }], "on_invalid_step": "ask" });
+    let unknown = words(&call(&client, "run_plan", unknown).await);
+    assert!(
+        unknown.contains("\"ask\" is not one of refuse, skip"),
+        "{unknown}"
+    );
+
     for (steps, expected) in [
         (json!([]), "not an array with steps"),
         (json!([{ "tool": "a/ecko" }]), "names like it: a/echo"),

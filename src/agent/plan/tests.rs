@@ -87,9 +87,18 @@ fn what_is_meant_as_a_plan_and_is_none_is_refused_with_its_reason() {
             r#"{"actions":[{"action":"a"}],"actions":[{"action":"b"}]}"#,
             "\"actions\" comes twice",
         ),
+    ] {
+        let message = broken(text);
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_step_that_is_written_wrongly_is_refused_with_its_reason() {
+    for (text, expected) in [
         (
-            r#"{"actions":[{"step":"x","action":"a"},{"step":"x","action":"b"}]}"#,
-            "two steps are called \"x\"",
+            r#"{"actions":[{"step":"x","action":"a","n":1},{"step":"x","action":"b","n":1}]}"#,
+            "step 2: two steps are called \"x\"",
         ),
         (
             r#"{"actions":[{"arguments":{}}]}"#,
@@ -105,9 +114,27 @@ fn what_is_meant_as_a_plan_and_is_none_is_refused_with_its_reason() {
             "\"n\" comes twice",
         ),
     ] {
-        let message = broken(text);
+        let checked = checked(text);
+        let message = checked.problems.join("; ");
         assert!(message.contains(expected), "{message}");
+        assert!(checked.execution.is_none());
     }
+}
+
+#[test]
+fn arguments_of_a_step_may_stand_beside_its_tool() {
+    let text =
+        r#"{"actions":[{"action":"a","n":1,"step":"x"},{"tool":"b","城市":"北京","after":["x"]}]}"#;
+    let plan = plan(text);
+    assert_eq!(
+        Value::from(plan.steps[0].arguments.clone()),
+        json!({ "n": 1 })
+    );
+    assert_eq!(
+        Value::from(plan.steps[1].arguments.clone()),
+        json!({ "城市": "北京" })
+    );
+    assert_eq!(plan.steps[1].after, ["x"]);
 }
 
 #[test]
@@ -126,6 +153,10 @@ fn tool(name: &str) -> Arc<Tool> {
 }
 
 fn checked(text: &str) -> CheckedPlan {
+    checked_with(text, OnInvalidStep::Refuse)
+}
+
+fn checked_with(text: &str, on_invalid: OnInvalidStep) -> CheckedPlan {
     let gate = Gate::new(Policies::default());
     let find = |name: &str| {
         if name == "gone" {
@@ -134,7 +165,7 @@ fn checked(text: &str) -> CheckedPlan {
             Ok(tool(name))
         }
     };
-    check_by(&gate, &Caller::default(), &plan(text), find)
+    check_by(&gate, &Caller::default(), &plan(text), on_invalid, find)
 }
 
 #[test]
@@ -173,9 +204,50 @@ fn a_plan_is_checked_whole() {
     }
     assert_eq!(checked.problems.len(), 5);
     assert!(
-        checked.execution.next().is_none(),
+        checked.execution.is_none(),
         "no step of a plan with problems is executed"
     );
+}
+
+#[test]
+fn invalid_steps_are_skipped_with_their_reason_where_that_is_set() {
+    let text = r#"{"actions":[
+        {"action":"a","arguments":{"n":1}},
+        {"action":"gone","arguments":{"n":1}},
+        {"action":"b","arguments":{"m":"x"}},
+        {"action":"c","arguments":{"n":"${2.total}"}},
+        "nonsense",
+        {"action":"d","arguments":{"n":2}}],"final_answer":"all done"}"#;
+    let checked = checked_with(text, OnInvalidStep::Skip);
+    assert_eq!(checked.problems.len(), 3, "{:?}", checked.problems);
+    let mut execution = checked.execution.unwrap();
+    let mut called = Vec::new();
+    while let Some(step) = execution.next() {
+        let result = match step.arguments {
+            Ok(_) => ToolResult::ok(json!({ "done": step.key })),
+            Err(result) => *result,
+        };
+        if result.status == Status::Ok {
+            called.push(step.tool.id.to_string());
+        }
+        execution.record(step.position, result);
+    }
+    assert_eq!(called, ["s/a", "s/d"]);
+    let outcome = execution.outcome();
+    for (key, code, message) in [
+        ("2", "unknown_tool", "no visible tool is called \"gone\""),
+        ("3", "invalid_arguments", "at /n: missing"),
+        ("4", "skipped", "step 2 did not succeed"),
+        ("5", "invalid_arguments", "\"nonsense\" is not an action"),
+    ] {
+        assert_eq!(outcome[key]["error_code"], code, "{key}");
+        let said = outcome[key]["error_message"].as_str().unwrap();
+        assert!(said.contains(message), "{said}");
+    }
+    assert_eq!(execution.final_answer(), None);
+    let names: Vec<&str> = execution.results().map(|step| step.name).collect();
+    assert_eq!(names[1..3], ["gone", "s/b"]);
+    assert!(execution.ready(&BTreeSet::new()).is_empty());
 }
 
 #[test]
@@ -193,7 +265,7 @@ fn results_flow_into_later_steps_with_their_types() {
         {"step":"look","action":"a","arguments":{"n":1}},
         {"action":"b","arguments":{"n":"${look.orders[1].id}","m":"order ${steplook.orders.1.id} of ${look.who}"}}],
         "final_answer":"done: ${2.ok}"}"#;
-    let mut execution = checked(text).execution;
+    let mut execution = checked(text).execution.unwrap();
     let data = json!({ "orders": [{ "id": 3 }, { "id": 4 }], "who": "${2} \"quoted\"" });
     execution.record(0, ToolResult::ok(Value::String(data.to_string())));
     let step = execution.next().unwrap();
@@ -216,7 +288,7 @@ fn a_failed_step_stops_those_that_need_it_and_no_other() {
         {"action":"b","arguments":{"n":"${1.x}"}},
         {"action":"c","arguments":{"n":2},"after":"2"},
         {"action":"d","arguments":{"n":3}}],"final_answer":"all done"}"#;
-    let mut execution = checked(text).execution;
+    let mut execution = checked(text).execution.unwrap();
     execution.record(0, ToolResult::error(ErrorCode::Failed, "down"));
     for position in 1..3 {
         let skipped = execution.next().unwrap().arguments.unwrap_err();
@@ -250,7 +322,7 @@ fn a_failed_step_stops_those_that_need_it_and_no_other() {
 #[test]
 fn a_reference_to_what_is_not_there_fails_its_step() {
     let text = r#"{"actions":[{"action":"a","arguments":{"n":1}},{"action":"b","arguments":{"n":"${1.orders[7].id}"}}]}"#;
-    let mut execution = checked(text).execution;
+    let mut execution = checked(text).execution.unwrap();
     execution.record(0, ToolResult::ok(json!({ "orders": [] })));
     let failed = execution.next().unwrap().arguments.unwrap_err();
     assert!(
@@ -268,7 +340,7 @@ fn steps_that_need_no_result_of_each_other_are_ready_together() {
         {"action":"b","arguments":{"n":"${1.n}"}},
         {"action":"c","arguments":{"n":2}},
         {"action":"d","arguments":{"n":3},"after":["2","3"]}]}"#;
-    let mut execution = checked(text).execution;
+    let mut execution = checked(text).execution.unwrap();
     let ready = |execution: &Execution, started: &[usize]| -> Vec<usize> {
         let started = started.iter().copied().collect();
         let steps = execution.ready(&started);
@@ -286,7 +358,7 @@ fn steps_that_need_no_result_of_each_other_are_ready_together() {
     );
     execution.record(1, ToolResult::ok(json!({})));
     assert_eq!(ready(&execution, &[0, 1, 2]), [3]);
-    let keys: Vec<&str> = execution.results().map(|(key, ..)| key).collect();
+    let keys: Vec<&str> = execution.results().map(|step| step.key).collect();
     assert_eq!(keys, ["1", "2", "3"], "in the order of the plan");
     assert_eq!(execution.used(), BTreeSet::from(["1", "2", "3"]));
 }

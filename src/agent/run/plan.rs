@@ -8,9 +8,9 @@ use serde_json::Value;
 use toolscout_index::formats::model_name;
 
 use super::{Action, Outcome, PlannedCall, Protocol, Round, Run, State};
-use super::{call_event, result_event, source_of};
+use super::{OWN_SOURCE, call_event, result_event, source_of};
 use crate::agent::event::Event;
-use crate::agent::plan::{self, Execution, Plan, Reading};
+use crate::agent::plan::{self, Execution, Plan, Reading, StepResult};
 use crate::agent::prompt;
 use crate::finder::model_names::TOOL_SEARCH;
 use crate::finder::search::SearchRequest;
@@ -128,19 +128,20 @@ impl Run {
                 .cloned()
                 .ok_or_else(|| self.unknown_tool(name))
         };
-        // All steps are checked before the first one runs: a plan with one invalid step has no
-        // effect.
-        let checked = plan::check_by(&self.gate, &self.caller, plan, find);
+        // All steps are checked before the first one runs: unless they are skipped, a plan with one
+        // invalid step has no effect.
+        let on_invalid = self.config.on_invalid_step;
+        let checked = plan::check_by(&self.gate, &self.caller, plan, on_invalid, find);
         let mut events = vec![Event::Plan {
             steps: checked.shown,
             problems: checked.problems.clone(),
         }];
-        if !checked.problems.is_empty() {
+        let Some(execution) = checked.execution else {
             events.extend(self.refuse_plan(text, &checked.problems));
             return events;
-        }
+        };
         self.context.push(Message::assistant(text));
-        self.execution = Some(checked.execution);
+        self.execution = Some(execution);
         events.extend(self.next_plan_step());
         events
     }
@@ -188,16 +189,17 @@ impl Run {
         // All steps together may be as long as one result.
         let max_bytes = self.config.max_result_bytes / execution.results().count().max(1);
         let mut steps = Vec::new();
-        for (key, tool, result) in execution.results() {
+        for StepResult {
+            key, tool, result, ..
+        } in execution.results()
+        {
             let text = serde_json::to_string(result).unwrap_or_default();
             let text = ToolResult::ok(text.into())
                 .truncated(max_bytes)
                 .to_model_text();
             // Each in a fence of its own: the steps' texts come from different tools.
-            let fenced = self
-                .context
-                .fence()
-                .enclose(&source_of(tool, result), &text);
+            let source = tool.map_or_else(|| OWN_SOURCE.to_owned(), |tool| source_of(tool, result));
+            let fenced = self.context.fence().enclose(&source, &text);
             steps.push((printable::name(key), fenced));
         }
         self.context

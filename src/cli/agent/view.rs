@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::mem;
 
+use serde_json::{Map, Value};
 use toolscout_index::ToolId;
 
 use super::approve::describe_change;
@@ -13,12 +14,14 @@ use crate::cli::output::colour_wanted;
 use crate::gate::{Answer, Change, Class, Decision};
 use crate::printable::{self, MARK, Margin, counted, excerpt};
 use crate::session::{Figures, TurnStatus};
-use crate::tools::Status;
+use crate::tools::{Status, text_of};
 
 /// Columns of a terminal that does not report its size.
 const DEFAULT_COLUMNS: usize = 80;
 /// Most characters of a call's arguments and results.
 const SHOWN_CHARS: usize = 160;
+/// Most characters of a step's result, where it stands in place of an answer.
+const STEP_CHARS: usize = 4_000;
 
 /// The stream that a text is written to: answers go to stdout, everything else to stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub struct View {
     thinking: Margin,
     /// Columns of stderr, if it is a terminal.
     columns: Option<usize>,
+    /// The results of a plan, until an answer tells them.
+    results: Option<Map<String, Value>>,
 }
 
 /// How text of the model's thinking is styled.
@@ -73,21 +78,42 @@ impl View {
             answer,
             thinking,
             columns: stderr,
+            results: None,
         }
     }
 
     /// The texts to write for an event, in order.
     pub fn show(&mut self, event: &Event) -> Vec<(Stream, String)> {
         match event {
-            Event::Text { content } => self.model_text(Stream::Stdout, content),
+            Event::Text { content } => {
+                self.results = None;
+                self.model_text(Stream::Stdout, content)
+            }
             Event::Thinking { content } => self.model_text(Stream::Stderr, content),
             other => {
-                let mut shown = self.close(None);
+                let mut shown = self.unreported_results(other);
+                shown.extend(self.close(None));
                 for line in describe_event(other) {
                     shown.push((Stream::Stderr, format!("{}\n", self.wrapped(&line))));
                 }
                 shown
             }
+        }
+    }
+
+    /// At the end of a run, the results of its plan, if no answer has told them: the model may have
+    /// failed after the steps were done.
+    fn unreported_results(&mut self, event: &Event) -> Vec<(Stream, String)> {
+        match event {
+            Event::PlanOutcome { steps } => {
+                self.results = Some(steps.clone());
+                Vec::new()
+            }
+            Event::Done { .. } => match self.results.take() {
+                Some(steps) => self.model_text(Stream::Stdout, &describe_results(&steps)),
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
         }
     }
 
@@ -216,11 +242,14 @@ fn describe_event(event: &Event) -> Vec<String> {
         Event::PlanOutcome { steps } => {
             let mut lines = Vec::new();
             for (step, result) in steps {
-                let message = result["error_message"].as_str().unwrap_or("ok");
+                let ok = match result["error_message"] {
+                    Value::Null => "ok ",
+                    _ => "",
+                };
                 lines.push(format!(
-                    "[outcome] {}: {}",
+                    "[outcome] {}: {ok}{}",
                     printable::name(step),
-                    printable::line(&excerpt(message, SHOWN_CHARS))
+                    printable::line(&excerpt(&result_text(result), SHOWN_CHARS))
                 ));
             }
             lines
@@ -297,6 +326,25 @@ fn describe_event(event: &Event) -> Vec<String> {
             vec![describe_run(conversation, *status, figures)]
         }
     }
+}
+
+/// The results of a plan's steps, one after the other.
+fn describe_results(steps: &Map<String, Value>) -> String {
+    let mut lines = Vec::with_capacity(steps.len());
+    for (step, result) in steps {
+        let text = excerpt(&result_text(result), STEP_CHARS);
+        lines.push(format!("{}: {text}", printable::name(step)));
+    }
+    lines.join("\n")
+}
+
+/// What a step returned, or why it failed.
+fn result_text(result: &Value) -> String {
+    let said = match &result["error_message"] {
+        Value::Null => &result["data"],
+        message => message,
+    };
+    text_of(said)
 }
 
 fn names(ids: &[ToolId]) -> String {
@@ -433,6 +481,41 @@ mod tests {
                 (Stream::Stdout, "\n"),
                 (Stream::Stderr, "error: broken off\n"),
             ]
+        );
+    }
+
+    #[test]
+    fn results_of_a_plan_without_a_report_go_to_stdout() {
+        let steps = serde_json::json!({
+            "1": { "status": "ok", "data": { "place": "Oslo" } },
+            "2": { "status": "error", "data": null, "error_message": "no tool is called \"x\"" },
+        });
+        let outcome = Event::PlanOutcome {
+            steps: steps.as_object().unwrap().clone(),
+        };
+        let done = Event::Done {
+            conversation: "c".into(),
+            turn: 1,
+            status: TurnStatus::Failed,
+            figures: Box::default(),
+        };
+        let text = Event::Text {
+            content: "Told.".into(),
+        };
+        let stdout = |events: &[&Event]| {
+            let mut view = View::new(ThinkingStyle::Plain, None, None);
+            let shown = events.iter().flat_map(|event| view.show(event));
+            let stdout = shown.filter(|(stream, _)| *stream == Stream::Stdout);
+            stdout.map(|(_, text)| text).collect::<String>()
+        };
+        assert_eq!(
+            stdout(&[&outcome, &done]),
+            "1: {\"place\":\"Oslo\"}\n2: no tool is called \"x\"\n"
+        );
+        assert_eq!(stdout(&[&outcome, &text, &done]), "Told.\n");
+        assert_eq!(
+            describe_event(&outcome)[0],
+            "[outcome] 1: ok {\"place\":\"Oslo\"}"
         );
     }
 

@@ -4,7 +4,7 @@ use rmcp::model::{Tool as McpTool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::search_answer::Detail;
-use crate::agent::plan::MAX_STEPS;
+use crate::agent::plan::{MAX_STEPS, OnInvalidStep};
 use crate::finder::meta_tools;
 use crate::llm::ToolSpec;
 use crate::tools::Arguments;
@@ -132,6 +132,12 @@ fn plan() -> ToolSpec {
                         },
                         "required": ["tool"],
                     },
+                },
+                "on_invalid_step": {
+                    "type": "string",
+                    "enum": OnInvalidStep::NAMES,
+                    "description": "If a step has an unknown tool or wrong arguments: refuse all steps (the default), \
+                                    or skip that one.",
                 },
             },
             "required": ["steps"],

@@ -14,7 +14,7 @@ use super::elicitation::{asks_by_result, takes_forms};
 use super::resolve::NamedCall;
 use super::upstream_call::CallDirectory;
 use super::{NAME_CHARS, Session, failed, finish_progress, start_forwarding_progress};
-use crate::agent::plan::{self, Execution, NextStep, Plan, PlannedStep};
+use crate::agent::plan::{self, Execution, NextStep, OnInvalidStep, Plan, PlannedStep, StepResult};
 use crate::gate::{Call, Caller, Decision};
 use crate::mcp::connection::{CallContext, Progress};
 use crate::printable::excerpt;
@@ -27,7 +27,7 @@ const MAX_RESULT_BYTES: usize = 64 << 10;
 
 impl Session {
     /// Runs a plan. All its steps are checked before the first one runs, so that a plan with an
-    /// invalid step has no effect.
+    /// invalid step has no effect, unless the client asks to skip it.
     pub(super) async fn run_plan(
         &self,
         given: &Arguments,
@@ -37,25 +37,30 @@ impl Session {
             Ok(plan) => plan,
             Err(problems) => return refused(&problems),
         };
+        let on_invalid = match on_invalid_step(given) {
+            Ok(on_invalid) => on_invalid,
+            Err(problem) => return refused(&[problem]),
+        };
         let caller = self.caller(context);
         let tools = self.tools_of(&plan).await;
-        let checked = plan::check_by(&self.shared.gate, &caller, &plan, |name| {
+        let checked = plan::check_by(&self.shared.gate, &caller, &plan, on_invalid, |name| {
             // Every step's tool was looked up.
             tools
                 .get(name)
                 .cloned()
                 .unwrap_or_else(|| Err(String::new()))
         });
-        let mut problems = checked.problems;
         // The client would repeat the plan with the answer, and the steps before would run again.
         let is_asked_elsewhere = self.shared.waiting.is_some() && !takes_forms(context);
+        let mut for_a_person = Vec::new();
         if asks_by_result(context) || is_asked_elsewhere {
-            problems.extend(checked.shown.iter().filter_map(needs_a_person));
+            for_a_person.extend(checked.shown.iter().filter_map(needs_a_person));
         }
-        if !problems.is_empty() {
-            return refused(&problems);
-        }
-        let execution = self.execute(checked.execution, &caller, context).await;
+        let execution = match checked.execution {
+            Some(execution) if for_a_person.is_empty() => execution,
+            _ => return refused(&[checked.problems, for_a_person].concat()),
+        };
+        let execution = self.execute(execution, &caller, context).await;
         answer(&execution)
     }
 
@@ -142,8 +147,23 @@ impl Session {
     }
 }
 
+/// What the client wants to happen to invalid steps.
+fn on_invalid_step(given: &Arguments) -> Result<OnInvalidStep, String> {
+    match given.get("on_invalid_step") {
+        None | Some(Value::Null) => Ok(OnInvalidStep::default()),
+        Some(Value::String(name)) => {
+            OnInvalidStep::parse(name).map_err(|reason| format!("on_invalid_step: {reason}"))
+        }
+        Some(other) => Err(format!(
+            "on_invalid_step: {} is not a text",
+            excerpt(&other.to_string(), NAME_CHARS)
+        )),
+    }
+}
+
 fn needs_a_person(step: &PlannedStep) -> Option<String> {
-    let asks = step.decision == Some(Decision::Ask);
+    // An invalid step is not called, so nobody is asked about it.
+    let asks = step.decision == Some(Decision::Ask) && step.problem.is_none();
     asks.then(|| {
         format!(
             "step {}: a person has to approve {}, which is possible for a call of its own only; make it with `call_tool`",
@@ -163,27 +183,31 @@ fn answer(execution: &Execution) -> CallToolResult {
     let max_bytes = MAX_RESULT_BYTES / execution.results().count().max(1);
     let steps: Vec<Value> = execution
         .results()
-        .map(|(key, tool, result)| {
-            let mut step = json!({ "id": key, "tool": tool.id, "status": result.status });
-            if result.status == Status::Error {
-                let result = result.clone().truncated(max_bytes);
-                step["error"] = result.error_message.unwrap_or_default().into();
-            } else if !used.contains(key) {
-                let result = result.clone().truncated(max_bytes);
-                step["result"] = result.data;
-                if let Some(bytes) = result.truncated_from_bytes {
-                    step["truncated_from_bytes"] = bytes.into();
+        .map(
+            |StepResult {
+                 key, name, result, ..
+             }| {
+                let mut step = json!({ "id": key, "tool": name, "status": result.status });
+                if result.status == Status::Error {
+                    let result = result.clone().truncated(max_bytes);
+                    step["error"] = result.error_message.unwrap_or_default().into();
+                } else if !used.contains(key) {
+                    let result = result.clone().truncated(max_bytes);
+                    step["result"] = result.data;
+                    if let Some(bytes) = result.truncated_from_bytes {
+                        step["truncated_from_bytes"] = bytes.into();
+                    }
                 }
-            }
-            step
-        })
+                step
+            },
+        )
         .collect();
     let text = json!({ "steps": steps }).to_string();
     let content = vec![ContentBlock::text(text)];
     // A plan whose steps all failed has failed.
     if execution
         .results()
-        .all(|(_, _, result)| result.status == Status::Error)
+        .all(|step| step.result.status == Status::Error)
     {
         CallToolResult::error(content)
     } else {
