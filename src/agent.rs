@@ -50,7 +50,7 @@ use crate::gate::{
 };
 use crate::llm::ChatModel;
 use crate::session::{ConversationId, OwnerScope, SessionError, Sessions, TurnEvents};
-use crate::tools::{Callable, Registry, Toolset, UserTool};
+use crate::tools::{CallTimes, Callable, Registry, Toolset, UserTool};
 
 /// Longest question, in bytes.
 pub const MAX_QUESTION_BYTES: usize = 256 << 10;
@@ -70,7 +70,8 @@ pub struct AgentConfig {
     pub search_from_tools: usize,
     /// Maximum number of calls that run in parallel.
     pub parallel_calls: usize,
-    /// Time limit of one call.
+    /// Time limit of a call whose tool has no limit of its own. MCP tools have one, in the
+    /// [`Limits`](crate::mcp::Limits) of their pool, which progress extends.
     pub call_timeout: Duration,
     /// Time limit of one turn.
     pub time_to_live: Duration,
@@ -92,7 +93,7 @@ impl Default for AgentConfig {
             pins: Vec::new(),
             search_from_tools: 30,
             parallel_calls: 4,
-            call_timeout: Duration::from_secs(60),
+            call_timeout: CallTimes::default().idle,
             time_to_live: Duration::from_secs(600),
             recommend_within: None,
             count_tokens: toolbox::o200k,

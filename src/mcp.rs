@@ -40,6 +40,8 @@ pub use gateway::{Detail, Gateway, GatewayConfig, Principal};
 pub use pool::{Pool, PoolConfig};
 pub use sink::{CatalogSink, SingleWriterSink};
 
+use crate::tools::CallTimes;
+
 /// The bounds of what one server can make the program hold, or wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -48,10 +50,8 @@ pub struct Limits {
     pub connect: Duration,
     /// All pages of a list of tools.
     pub list: Duration,
-    /// A call without progress notifications.
-    pub call_idle: Duration,
-    /// A call as a whole.
-    pub call_total: Duration,
+    /// A call, whose time progress notifications extend.
+    pub call: CallTimes,
     /// A call's wait for a server that has just gone down and may reconnect at once.
     pub call_patience: Duration,
     /// Concurrent calls to one server; more are queued.
@@ -87,8 +87,7 @@ impl Default for Limits {
         Limits {
             connect: Duration::from_secs(60),
             list: Duration::from_secs(120),
-            call_idle: Duration::from_secs(60),
-            call_total: Duration::from_secs(600),
+            call: CallTimes::default(),
             call_patience: Duration::from_secs(5),
             calls_at_once: 64,
             message_bytes: 16 << 20,

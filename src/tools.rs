@@ -4,6 +4,7 @@
 pub mod arguments;
 pub mod attribute;
 pub mod builtin;
+pub mod call_times;
 pub mod execute;
 pub mod json;
 pub mod net;
@@ -21,6 +22,7 @@ use toolscout_index::{Tool, ToolId};
 use utoipa::ToSchema;
 
 pub use attribute::Parameters;
+pub use call_times::{CallTimeSettings, CallTimes, Seconds};
 pub use execute::execute;
 pub use registry::{CollectError, Registry};
 pub use scripted::ScriptedTools;
@@ -40,6 +42,12 @@ pub trait Callable: Send + Sync {
     /// # Errors
     /// [`ToolFailure`] with a message for the model; the run continues.
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure>;
+
+    /// Whether it ends each call in time by itself. Otherwise a call is dropped at the limit of the
+    /// agent or the gateway, whatever progress it makes.
+    fn limits_itself(&self) -> bool {
+        false
+    }
 }
 
 /// A user's own tool, with its definition.

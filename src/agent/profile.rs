@@ -12,6 +12,7 @@ use crate::agent::{AgentConfig, Protocol};
 use crate::config::{AgentSettings, Limits, ModelParameters};
 use crate::finder::Style;
 use crate::gate::Policies;
+use crate::tools::CallTimes;
 use crate::tools::builtin::BuiltinConfig;
 use crate::tools::operation::ServiceConfig;
 
@@ -198,6 +199,7 @@ impl AgentConfig {
         set(&mut self.toolbox.idle_turns, limits.idle_turns);
         set(&mut self.search_from_tools, limits.search_from_tools);
         set(&mut self.parallel_calls, limits.parallel_calls);
+        self.call_timeout = CallTimes::of(&limits).idle;
         let time_to_live = limits.time_to_live_s.map(Duration::from_secs);
         set(&mut self.time_to_live, time_to_live);
         if let Some(is_on) = settings.recommend {
@@ -235,7 +237,7 @@ mod tests {
             pins,
             search_from_tools,
             parallel_calls,
-            call_timeout: _, // done elsewhere
+            call_timeout,
             time_to_live,
             recommend_within,
             count_tokens: _,    // a function
@@ -245,6 +247,7 @@ mod tests {
         assert_ne!(pins, before.pins);
         assert_ne!(search_from_tools, before.search_from_tools);
         assert_ne!(parallel_calls, before.parallel_calls);
+        assert_ne!(call_timeout, before.call_timeout);
         assert_ne!(time_to_live, before.time_to_live);
         assert_ne!(recommend_within, before.recommend_within);
         let ToolboxConfig {
@@ -346,6 +349,20 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_limits_the_time_of_calls_and_says_what_becomes_of_invalid_steps() {
+        let text = "on_invalid_step = \"skip\"\n[limits]\ncall_timeout_s = 90\ncall_timeout_total_s = 3600";
+        let profile = Profile::parse("p", text).unwrap();
+        let times = CallTimes::of(&profile.limits);
+        assert_eq!(
+            (times.unreported.as_secs(), times.total.as_secs()),
+            (90, 3600)
+        );
+        let config = profile.applied_to(AgentConfig::default());
+        assert_eq!(config.call_timeout.as_secs(), 90);
+        assert_eq!(config.run.on_invalid_step, OnInvalidStep::Skip);
+    }
+
+    #[test]
     fn the_folder_of_skills_is_relative_to_the_profile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p.toml");
@@ -368,6 +385,14 @@ mod tests {
             (
                 Profile::parse("p", "[limits]\nmax_rounds = \"x\"").unwrap_err(),
                 "line 2",
+            ),
+            (
+                Profile::parse("p", "[limits]\ncall_timeout_s = 0").unwrap_err(),
+                "limits.call_timeout_s is 0, it must be from 1 to 86400",
+            ),
+            (
+                Profile::parse("p", "on_invalid_step = \"ask\"").unwrap_err(),
+                "expected `refuse` or `skip`",
             ),
         ] {
             let message = error.to_string();

@@ -24,7 +24,7 @@ use super::exit::UsageError;
 use super::llm::LlmArgs;
 use super::output::{Printer, print_stderr};
 use super::policy::{PolicyArgs, warn_of_mistakes};
-use super::upstream::McpArgs;
+use super::upstream::{CallTimeArgs, McpArgs};
 use crate::agent::plan::OnInvalidStep;
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
@@ -42,6 +42,7 @@ use crate::profiles::{ProfiledSearch, ToolProfile};
 use crate::session::{ConversationId, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
 use crate::store::{SharedApprovals, SharedSessions, SharedStore};
+use crate::tools::CallTimes;
 use crate::tools::operation::Operations;
 use approve::{Answered, Questions};
 use commands::{Command, HELP, STOP, allow_in_profile};
@@ -110,6 +111,8 @@ pub struct AgentArgs {
     settings: SettingArgs,
     #[command(flatten)]
     policy: PolicyArgs,
+    #[command(flatten)]
+    call_times: CallTimeArgs,
     #[command(flatten)]
     mcp: McpArgs,
 }
@@ -199,7 +202,16 @@ impl AgentArgs {
 
     /// The MCP servers, none of them connected yet.
     pub fn pool(&self, context: &Context) -> Result<Pool> {
-        Ok(Pool::new(self.mcp.config(&context.settings.data)?))
+        let mut config = self.mcp.config(&context.settings.data)?;
+        config.limits.call = self.call_times(context)?;
+        Ok(Pool::new(config))
+    }
+
+    /// How long calls may take.
+    pub fn call_times(&self, context: &Context) -> Result<CallTimes> {
+        let profile = self.policy.preset(&context.settings)?;
+        let settings = self.settings_over(&profile, &context.settings.agent);
+        Ok(CallTimes::of(&settings.limits))
     }
 
     /// Fails where --profile names a profile of the settings: a server offers all of them.
@@ -309,6 +321,7 @@ impl AgentArgs {
         let mut flags = self.settings.settings();
         flags.limits.max_rounds = self.max_rounds;
         flags.limits.tool_budget_tokens = self.tool_budget;
+        let flags = flags.or(self.call_times.settings());
         flags.or(profile.settings()).or(settings.clone())
     }
 

@@ -19,13 +19,14 @@ use super::agent::style;
 use super::context::{Context, Legs};
 use super::output::print_stderr;
 use super::policy::{PolicyArgs, warn_of_mistakes};
-use super::upstream::McpArgs;
+use super::upstream::{CallTimeArgs, McpArgs};
 use crate::finder::Style;
-use crate::gate::{AuditLog, Gate, audit};
-use crate::mcp::{CatalogSink, Detail, Gateway, GatewayConfig, Pool, SingleWriterSink};
+use crate::gate::{AuditLog, Gate, Policies, audit};
+use crate::mcp::{CatalogSink, Detail, Gateway, GatewayConfig, Pool, PoolConfig, SingleWriterSink};
 use crate::models::Patience;
 use crate::profiles::ToolProfile;
 use crate::shutdown::Shutdown;
+use crate::tools::CallTimes;
 
 /// How long background work may take after the client has disconnected.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -70,6 +71,8 @@ pub struct Args {
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
+    call_times: CallTimeArgs,
+    #[command(flatten)]
     mcp: McpArgs,
 }
 
@@ -102,8 +105,16 @@ impl Args {
                     context.use_catalog(catalog);
                 }
                 let profile = narrowed(profile, self.read_only, &self.only);
+                let preset = self.policy.preset(&context.settings)?;
+                let settings = self.call_times.settings().or(preset.settings());
+                let call_times = CallTimes::of(&settings.or(context.settings.agent.clone()).limits);
+                let mut policies = preset.gate.unwrap_or_default();
+                self.policy.apply_to(&mut policies);
+                let mut servers = self.mcp.config(&context.settings.data)?;
+                servers.limits.call = call_times;
                 let default = GatewayConfig::default();
                 let config = GatewayConfig {
+                    call_timeout: call_times.idle,
                     style: self.style.unwrap_or(default.style),
                     detail: self.detail.unwrap_or(default.detail),
                     answer_tokens: self.max_tokens.unwrap_or(default.answer_tokens),
@@ -111,7 +122,7 @@ impl Args {
                     identity: self.identity,
                     ..default
                 };
-                serve(&context, config, profile, &self.policy, &self.mcp)
+                serve(&context, config, profile, policies, servers)
             }
         }
     }
@@ -140,14 +151,12 @@ fn serve(
     context: &Context,
     config: GatewayConfig,
     profile: Option<ToolProfile>,
-    policy: &PolicyArgs,
-    mcp: &McpArgs,
+    policies: Policies,
+    servers: PoolConfig,
 ) -> Result<Outcome> {
     context.check_catalog()?;
     context.set_patience(Patience::of_server());
-    let pool = Pool::new(mcp.config(&context.settings.data)?);
-    let mut policies = policy.preset(&context.settings)?.gate.unwrap_or_default();
-    policy.apply_to(&mut policies);
+    let pool = Pool::new(servers);
     let sink = SingleWriterSink::new(context.open_or_create(Legs::All)?);
     // Opened after the catalog, which creates the data directory if it is missing.
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;

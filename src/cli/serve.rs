@@ -218,6 +218,7 @@ impl ServerArgs {
         let upstream = self.agent.pool(context)?;
         let default = GatewayConfig::default();
         let gateway = GatewayConfig {
+            call_timeout: self.agent.call_times(context)?.idle,
             style: self.mcp_style.unwrap_or(default.style),
             detail: self.mcp_detail.unwrap_or(default.detail),
             pins: self.mcp_pin,

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 
 use super::exit::UsageError;
 use super::output::print_stderr;
+use crate::config::{AgentSettings, Limits, SECONDS};
 use crate::mcp::config::{add_header, is_url, load, parse_server};
 use crate::mcp::login::Logins;
 use crate::mcp::{OnChange, PoolConfig, ServerConfig};
@@ -91,6 +92,34 @@ impl McpArgs {
             logins: Logins::in_data_dir(data),
             ..PoolConfig::default()
         })
+    }
+}
+
+/// How long calls may take.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Calls")]
+pub struct CallTimeArgs {
+    /// Most seconds of a call without progress [default: 60; 300 for an MCP tool that has not
+    /// reported any]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(SECONDS))]
+    call_timeout: Option<u64>,
+    /// Most seconds of a call in all, whatever progress it reports [default: 600]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(SECONDS))]
+    call_timeout_total: Option<u64>,
+}
+
+impl CallTimeArgs {
+    /// The limits that the flags set.
+    pub fn settings(self) -> AgentSettings {
+        let limits = Limits {
+            call_timeout_s: self.call_timeout,
+            call_timeout_total_s: self.call_timeout_total,
+            ..Limits::default()
+        };
+        AgentSettings {
+            limits,
+            ..AgentSettings::default()
+        }
     }
 }
 

@@ -44,6 +44,12 @@ pub struct Limits {
     pub max_calls: Option<usize>,
     /// Maximum number of calls that run in parallel.
     pub parallel_calls: Option<usize>,
+    /// Most seconds of a call without progress.
+    #[serde(alias = "call_timeout")]
+    pub call_timeout_s: Option<u64>,
+    /// Most seconds of a call in all.
+    #[serde(alias = "call_timeout_total")]
+    pub call_timeout_total_s: Option<u64>,
     /// Seconds until a turn ends, whether it has an answer or not.
     pub time_to_live_s: Option<u64>,
     /// Catalogs with fewer tools are shown whole; with 0 every catalog is searched.
@@ -170,6 +176,8 @@ impl Limits {
             max_searches: self.max_searches.or(other.max_searches),
             max_calls: self.max_calls.or(other.max_calls),
             parallel_calls: self.parallel_calls.or(other.parallel_calls),
+            call_timeout_s: self.call_timeout_s.or(other.call_timeout_s),
+            call_timeout_total_s: self.call_timeout_total_s.or(other.call_timeout_total_s),
             time_to_live_s: self.time_to_live_s.or(other.time_to_live_s),
             search_from_tools: self.search_from_tools.or(other.search_from_tools),
             max_hits: self.max_hits.or(other.max_hits),
@@ -189,6 +197,8 @@ impl Limits {
             ("max_searches", self.max_searches.map(u64::from), ROUNDS),
             ("max_calls", number(self.max_calls), CALLS),
             ("parallel_calls", number(self.parallel_calls), CALLS),
+            ("call_timeout_s", self.call_timeout_s, SECONDS),
+            ("call_timeout_total_s", self.call_timeout_total_s, SECONDS),
             ("time_to_live_s", self.time_to_live_s, SECONDS),
             ("max_hits", number(self.max_hits), CALLS),
             ("max_result_bytes", number(self.max_result_bytes), SIZE),

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::future;
 
 use async_trait::async_trait;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::gate::approval::RefuseAll;
@@ -17,6 +17,8 @@ struct RecordedTools {
 struct RecordingTool {
     result: Result<Value, ToolFailure>,
     hangs: bool,
+    /// It takes two minutes, and limits itself.
+    is_slow: bool,
     calls: Mutex<Vec<Value>>,
 }
 
@@ -27,7 +29,14 @@ impl Callable for RecordingTool {
         if self.hangs {
             future::pending::<()>().await;
         }
+        if self.is_slow {
+            sleep(Duration::from_secs(120)).await;
+        }
         self.result.clone()
+    }
+
+    fn limits_itself(&self) -> bool {
+        self.is_slow
     }
 }
 
@@ -65,6 +74,7 @@ impl RecordedTools {
         let recording = RecordingTool {
             result,
             hangs: id.name().ends_with("hang"),
+            is_slow: id.name().ends_with("slow"),
             calls: Mutex::default(),
         };
         self.tools
@@ -711,6 +721,21 @@ async fn the_end_of_a_stopped_call_is_logged() {
             .is_err()
     );
     assert_eq!(entries(&log)[1]["error_code"], "cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_limits_itself_may_take_longer_than_others() {
+    let tools = tools().with("s/get_slow", Ok(json!("at last")));
+    let run = TestRun::new("[[rules]]\ndecision = \"allow\"", tools);
+    assert_eq!(
+        run.result("s/get_slow", json!({})).await,
+        Ok(json!("at last"))
+    );
+    let (code, message) = run.result("s/put_hang", json!({})).await.unwrap_err();
+    assert!(
+        code == ErrorCode::Timeout && message.contains("no result within 60 s"),
+        "{message}"
+    );
 }
 
 #[tokio::test]

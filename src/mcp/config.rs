@@ -12,6 +12,9 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::mcp::Limits;
+use crate::tools::{CallTimeSettings, Seconds};
+
 /// Longest name of a server, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
@@ -36,6 +39,27 @@ pub struct ServerConfig {
     pub name: String,
     /// How it is reached.
     pub transport: Transport,
+    /// How long its calls may take, where that differs from other servers.
+    pub call_times: CallTimeSettings,
+}
+
+impl ServerConfig {
+    /// A server with the limits of all.
+    pub fn new(name: impl Into<String>, transport: Transport) -> Self {
+        ServerConfig {
+            name: name.into(),
+            transport,
+            call_times: CallTimeSettings::default(),
+        }
+    }
+
+    /// Its limits, given those of all servers.
+    pub fn limits(&self, of_all: Limits) -> Limits {
+        Limits {
+            call: self.call_times.applied_to(of_all.call),
+            ..of_all
+        }
+    }
 }
 
 /// The transport of a server. `Debug` shows no secrets.
@@ -236,12 +260,10 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
         servers.push(match entry.complete(&name, environment) {
             Ok(server) => server,
             // The other servers of the file do not need it.
-            Err(error @ EntryError::Unset(_)) => ServerConfig {
-                name,
-                transport: Transport::Incomplete {
-                    reason: error.to_string(),
-                },
-            },
+            Err(error @ EntryError::Unset(_)) => {
+                let reason = error.to_string();
+                ServerConfig::new(name, Transport::Incomplete { reason })
+            }
             Err(EntryError::Invalid(reason)) => return Err(named(&name, reason)),
         });
     }
@@ -347,6 +369,10 @@ struct Entry {
     bearer_variable: Option<String>,
     oauth: OAuthEntry,
     disabled: bool,
+    #[serde(alias = "call_timeout")]
+    call_timeout_s: Option<Seconds>,
+    #[serde(alias = "call_timeout_total")]
+    call_timeout_total_s: Option<Seconds>,
 }
 
 /// How a login is made, in a file.
@@ -436,6 +462,10 @@ impl Entry {
         Ok(ServerConfig {
             name: name.to_owned(),
             transport,
+            call_times: CallTimeSettings {
+                timeout: self.call_timeout_s,
+                total: self.call_timeout_total_s,
+            },
         })
     }
 
@@ -597,6 +627,8 @@ fn words(text: &str) -> Result<Vec<String>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn environment(name: &str) -> Option<OsString> {
@@ -612,6 +644,38 @@ mod tests {
         let path = folder.path().join("mcp.json");
         std::fs::write(&path, json).unwrap();
         load(&path, &environment).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_time_of_calls_is_a_key_of_the_entry_and_wins_over_that_of_all() {
+        let servers = read(
+            r#"{"mcpServers": {
+                "slow": {"command": "x", "call_timeout_s": 900},
+                "long": {"command": "x", "call_timeout_total": 3600},
+                "usual": {"command": "x"}
+            }}"#,
+        )
+        .unwrap();
+        let mut of_all = Limits::default();
+        of_all.call.idle = Duration::from_secs(20);
+        let seconds = |name: &str| {
+            let server = servers.iter().find(|server| server.name == name).unwrap();
+            let call = server.limits(of_all).call;
+            (
+                call.idle.as_secs(),
+                call.unreported.as_secs(),
+                call.total.as_secs(),
+            )
+        };
+        assert_eq!(seconds("slow"), (900, 900, 900));
+        assert_eq!(seconds("long"), (20, 300, 3600));
+        assert_eq!(seconds("usual"), (20, 300, 600));
+        let message = read(r#"{"mcpServers": {"s": {"command": "x", "call_timeout_s": 0}}}"#);
+        let message = message.unwrap_err();
+        assert!(
+            message.contains("server \"s\"") && message.contains("give from 1 to 86400"),
+            "{message}"
+        );
     }
 
     #[test]

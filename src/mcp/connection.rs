@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use reqwest::{Client, redirect};
@@ -24,7 +24,7 @@ use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, ErrorData};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::authorized::{
@@ -350,14 +350,10 @@ impl Connection {
     ) -> Result<CallToolResult, CallError> {
         let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        // Two limits: a call that reports progress may take longer than one that is silent, but not
-        // for ever.
-        let options = PeerRequestOptions::with_timeout(self.limits.call_idle)
-            .reset_timeout_on_progress()
-            .with_max_total_timeout(self.limits.call_total);
-        let started = Instant::now();
+        let times = self.limits.call;
+        let options = PeerRequestOptions::with_timeout(times.total);
         let sent = self.peer.send_cancellable_request(request, options).await;
-        let handle = sent.map_err(|error| self.call_error(&error, started))?;
+        let handle = sent.map_err(|error| self.call_error(&error))?;
         // After the request is sent, since the SDK makes the progress token.
         let mut progress = self
             .handler
@@ -370,12 +366,21 @@ impl Connection {
             request: Some(handle.id.clone()),
         };
         let mut answer = std::pin::pin!(handle.await_response());
+        // A call that reports progress may take longer than a silent one, but not for ever. Whether
+        // a server reports any is known only after its first report.
+        let mut limit = times.unreported;
+        let mut silence = std::pin::pin!(sleep(limit));
         let answered = loop {
             tokio::select! {
                 biased;
                 answered = &mut answer => break answered,
                 () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
-                Some(update) = progress.next() => send_progress(context, update),
+                Some(update) = progress.next() => {
+                    send_progress(context, update);
+                    limit = times.idle;
+                    silence.as_mut().reset(Instant::now() + limit);
+                }
+                () = &mut silence => return Err(CallError::Timeout { limit }),
             }
         };
         // Answered, so there is nothing to cancel.
@@ -385,7 +390,7 @@ impl Connection {
         while let Some(Some(update)) = progress.next().now_or_never() {
             send_progress(context, update);
         }
-        match answered.map_err(|error| self.call_error(&error, started))? {
+        match answered.map_err(|error| self.call_error(&error))? {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
                 let message = "the tool asks for more input, or wants to answer later, which this program does not support";
@@ -401,23 +406,13 @@ impl Connection {
         }
     }
 
-    fn call_error(&self, error: &ServiceError, started: Instant) -> CallError {
+    fn call_error(&self, error: &ServiceError) -> CallError {
         match error {
             ServiceError::McpError(ErrorData { code, message, .. }) => CallError::Refused {
                 code: code.0,
                 message: excerpt(message, QUOTED_CHARS),
             },
-            ServiceError::Timeout { timeout } => {
-                // The SDK reports both limits alike.
-                let is_total = started.elapsed() >= self.limits.call_total;
-                CallError::Timeout {
-                    limit: if is_total {
-                        self.limits.call_total
-                    } else {
-                        *timeout
-                    },
-                }
-            }
+            ServiceError::Timeout { timeout } => CallError::Timeout { limit: *timeout },
             ServiceError::Cancelled { .. } => CallError::Cancelled,
             // The call was not executed.
             ServiceError::TransportSend(failed) if lacks_token(failed.error.as_ref()) => {
@@ -674,10 +669,10 @@ impl<'a> Attempt<'a> {
         client.ok_or_else(|| ConnectError::of("it has no URL".into()))
     }
 
-    fn opening(&self, lifecycle: Lifecycle, process: Option<Process>) -> Opening<'a> {
+    fn opening(&self, lifecycle: Lifecycle, process: Option<Process>) -> Opening {
         Opening {
             server: Arc::clone(&self.server),
-            limits: &self.connector.limits,
+            limits: self.config.limits(self.connector.limits),
             lifecycle,
             process,
             has_key: self.has_key,
@@ -693,15 +688,15 @@ fn no_handshake(limits: &Limits) -> ConnectError {
 }
 
 /// A connection that is being made.
-struct Opening<'a> {
+struct Opening {
     server: Arc<str>,
-    limits: &'a Limits,
+    limits: Limits,
     lifecycle: Lifecycle,
     process: Option<Process>,
     has_key: bool,
 }
 
-impl Opening<'_> {
+impl Opening {
     async fn handshake<T, E, A>(self, transport: T) -> Result<Connection, ConnectError>
     where
         T: IntoTransport<RoleClient, E, A> + Send,
@@ -723,7 +718,7 @@ impl Opening<'_> {
             serve_client_with_lifecycle_and_ct(handler.clone(), transport, lifecycle, stop.clone());
         let connected = match timeout(self.limits.connect, connecting).await {
             Ok(connected) => connected.map_err(|error| self.refused(error)),
-            Err(_) => Err(no_handshake(self.limits)),
+            Err(_) => Err(no_handshake(&self.limits)),
         };
         match connected {
             Ok(running) => Ok(self.established(running, handler, stop, stderr_tail)),
@@ -797,7 +792,7 @@ impl Opening<'_> {
             ended,
             closed,
             stderr_tail,
-            limits: *limits,
+            limits,
             has_key,
         }
     }
@@ -994,5 +989,138 @@ impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         ClientConfig::new(ClientCapabilities::default(), implementation())
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split};
+
+    use super::*;
+    use crate::tools::{CallTimeSettings, CallTimes, Seconds};
+
+    /// A server that answers a call after these seconds, each pause followed by a progress notification
+    /// if it reports any.
+    #[derive(Clone)]
+    struct Pauses {
+        seconds: Vec<u64>,
+        reports: bool,
+    }
+
+    async fn serve(stream: DuplexStream, pauses: Pauses) {
+        let (reader, mut writer) = split(stream);
+        let mut lines = BufReader::new(reader).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let result = match message["method"].as_str() {
+                Some("initialize") => json!({
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "slow", "version": "1" },
+                }),
+                Some("tools/call") => {
+                    for seconds in &pauses.seconds {
+                        sleep(Duration::from_secs(*seconds)).await;
+                        if pauses.reports {
+                            let token = &message["params"]["_meta"]["progressToken"];
+                            let params = json!({ "progressToken": token, "progress": 1.0 });
+                            let step = json!({
+                                "jsonrpc": "2.0", "method": "notifications/progress", "params": params,
+                            });
+                            write(&mut writer, step).await;
+                        }
+                    }
+                    json!({ "content": [{ "type": "text", "text": "done" }] })
+                }
+                _ => continue,
+            };
+            let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+            write(&mut writer, answer).await;
+        }
+    }
+
+    async fn write(to: &mut (impl AsyncWriteExt + Unpin), message: Value) {
+        // The client may have given up.
+        let _ = to.write_all(format!("{message}\n").as_bytes()).await;
+    }
+
+    /// Calls a tool of such a server. The error, and the seconds that the call took.
+    async fn call(pauses: Pauses, settings: CallTimeSettings) -> (Option<CallError>, u64) {
+        let (client, server) = duplex(1 << 16);
+        tokio::spawn(serve(server, pauses));
+        let opening = Opening {
+            server: "slow".into(),
+            limits: Limits {
+                call: settings.applied_to(CallTimes::default()),
+                ..Limits::default()
+            },
+            lifecycle: Lifecycle::Initialize,
+            process: None,
+            has_key: false,
+        };
+        let (reader, writer) = split(client);
+        let transport = AsyncRwTransport::new_client(reader, writer);
+        let connection = opening.handshake(transport).await.unwrap();
+        let started = Instant::now();
+        let called = connection
+            .call("work", Arguments::new(), &CallContext::default())
+            .await;
+        (called.err(), started.elapsed().as_secs())
+    }
+
+    fn late(seconds: u64) -> Option<CallError> {
+        let limit = Duration::from_secs(seconds);
+        Some(CallError::Timeout { limit })
+    }
+
+    fn seconds(seconds: u64) -> Option<Seconds> {
+        Some(Seconds::try_from(seconds).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_extends_a_call_and_a_silent_one_may_take_five_minutes() {
+        for (pauses, reports, expected, took) in [
+            (vec![299], false, None, 299),
+            (vec![301], false, late(300), 300),
+            (vec![59; 10], true, None, 590),
+            (vec![10, 61], true, late(60), 70),
+            (vec![59; 11], true, late(600), 600),
+        ] {
+            let pauses = Pauses {
+                seconds: pauses,
+                reports,
+            };
+            let called = call(pauses.clone(), CallTimeSettings::default()).await;
+            assert_eq!(called, (expected, took), "{:?}", pauses.seconds);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_limits_of_a_call_can_be_set() {
+        let short = CallTimeSettings {
+            timeout: seconds(20),
+            total: seconds(100),
+        };
+        for (pauses, reports, expected, took) in [
+            (vec![21], false, late(20), 20),
+            (vec![19; 5], true, None, 95),
+            (vec![19; 6], true, late(100), 100),
+        ] {
+            let pauses = Pauses {
+                seconds: pauses,
+                reports,
+            };
+            assert_eq!(call(pauses, short).await, (expected, took));
+        }
+        let long = CallTimeSettings {
+            timeout: seconds(3_600),
+            total: None,
+        };
+        let pauses = Pauses {
+            seconds: vec![3_000],
+            reports: false,
+        };
+        assert_eq!(call(pauses, long).await, (None, 3_000));
     }
 }

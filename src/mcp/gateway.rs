@@ -53,7 +53,7 @@ use crate::mcp::implementation;
 use crate::mcp::pool::Pool;
 use crate::printable::excerpt;
 use crate::profiles::{ProfiledSearch, ToolProfile};
-use crate::tools::{Arguments, ErrorCode, Status, Toolset};
+use crate::tools::{Arguments, CallTimes, ErrorCode, Status, Toolset};
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
 use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
 use servers::Overview;
@@ -70,8 +70,6 @@ const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest message of a client on its standard output, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// Longest time of one call. The pool's own limits are shorter and have better error messages.
-const CALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Most characters of a client's name and of a request id in the audit log.
 const NAME_CHARS: usize = 100;
 /// The header that names a session.
@@ -98,6 +96,9 @@ pub struct GatewayConfig {
     pub settle: Duration,
     /// Concurrent sessions, and requests without a session.
     pub max_sessions: usize,
+    /// Most time of a call whose tool has no limit of its own. Those of MCP servers are in
+    /// [`Limits`](crate::mcp::Limits).
+    pub call_timeout: Duration,
     /// The user that the policies allow in identity arguments.
     pub identity: Option<String>,
     /// How long a call waits for a person elsewhere before its client is told to make it again.
@@ -117,6 +118,7 @@ impl Default for GatewayConfig {
             toolbox: ToolboxConfig::default(),
             settle: Duration::from_secs(10),
             max_sessions: 1024,
+            call_timeout: CallTimes::default().idle,
             identity: None,
             approval_patience: Duration::from_secs(30),
         }
@@ -603,7 +605,7 @@ impl Session {
             ledger: &self.shared.ledgers.of(&caller.who),
             directory,
             approver,
-            call_timeout: CALL_TIMEOUT,
+            call_timeout: self.shared.config.call_timeout,
         };
         self.shared.gate.pass(context, call).await
     }

@@ -356,10 +356,16 @@ impl Callable for UpstreamTool {
             Ok(outcome.to_value())
         }
     }
+
+    /// The server's limits extend with its progress.
+    fn limits_itself(&self) -> bool {
+        true
+    }
 }
 
 impl Server {
     fn new(config: ServerConfig, on_change: OnChange, limits: Limits) -> Self {
+        let limits = config.limits(limits);
         let calls = Semaphore::new(limits.calls_at_once);
         let (state, _) = watch::channel(State::New);
         Server {
@@ -418,7 +424,7 @@ impl Server {
                 reason: reason.clone(),
             });
         }
-        let total = self.limits.call_total;
+        let total = self.limits.call.total;
         // The semaphore is never closed, so this fails only by the timeout.
         let _permit = timeout(total, self.calls.acquire())
             .await

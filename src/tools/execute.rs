@@ -9,22 +9,27 @@ use tokio::time::timeout;
 use crate::clock::millis;
 use crate::tools::{Arguments, Callable, ErrorCode, ToolResult};
 
-/// Calls a tool in its own task, so that a panic becomes an error. The task ends at the time limit
-/// or when this future is dropped.
+/// Calls a tool in its own task, so that a panic becomes an error. The task ends at the time limit,
+/// unless the tool [limits itself](Callable::limits_itself), or when this future is dropped.
 pub async fn execute(
     callable: Arc<dyn Callable>,
     arguments: Arguments,
     limit: Duration,
 ) -> ToolResult {
     let started = Instant::now();
+    // Such a tool knows of its progress, which extends the time.
+    if callable.limits_itself() {
+        let result = call_in_task(callable, arguments).await;
+        return result.took_ms(millis(started.elapsed()));
+    }
     // A tool that ignores its abortion until its next await may run on; its result is dropped.
     let result = match timeout(limit, call_in_task(callable, arguments)).await {
         Ok(result) => result,
         Err(_) => ToolResult::error(
             ErrorCode::Timeout,
             format!(
-                "no result within {} ms; try less at once, or go on without",
-                limit.as_millis()
+                "no result within {} s; try less at once, or go on without",
+                limit.as_secs_f64()
             ),
         ),
     };

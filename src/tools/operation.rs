@@ -311,6 +311,11 @@ impl Callable for Operation {
         let response = self.service.client.send(built).await.map_err(failure)?;
         answer(response, self.service.config.max_bytes).await
     }
+
+    /// By its own `timeout_s`.
+    fn limits_itself(&self) -> bool {
+        true
+    }
 }
 
 /// The body of a successful response, parsed if it is JSON. Any other response is a failure with

@@ -68,15 +68,15 @@ fn mcp_server(name: &str, folder: &Path, tools: &Value) -> ServerConfig {
     let state = folder.join(format!("{name}.json"));
     std::fs::write(&state, tools.to_string()).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/doubles/server.py");
-    ServerConfig {
-        name: name.to_owned(),
-        transport: Transport::Stdio {
+    ServerConfig::new(
+        name,
+        Transport::Stdio {
             command: "python3".into(),
             args: vec![script.display().to_string()],
             env: BTreeMap::from([("STATE".to_owned(), state.display().to_string())]),
             cwd: None,
         },
-    }
+    )
 }
 
 impl Office {

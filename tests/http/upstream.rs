@@ -49,15 +49,15 @@ fn replace(state: &Path, tools: &Value) {
 /// The double of the tests of MCP, with the name `s`.
 fn double(state: &Path) -> ServerConfig {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/doubles/server.py");
-    ServerConfig {
-        name: "s".into(),
-        transport: Transport::Stdio {
+    ServerConfig::new(
+        "s",
+        Transport::Stdio {
             command: "python3".into(),
             args: vec![script.display().to_string()],
             env: BTreeMap::from([("STATE".to_owned(), state.display().to_string())]),
             cwd: None,
         },
-    }
+    )
 }
 
 impl Connected {

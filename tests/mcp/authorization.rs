@@ -133,15 +133,15 @@ impl Authorization {
     }
 
     pub fn config_with(&self, name: &str, oauth: OAuthSettings) -> ServerConfig {
-        ServerConfig {
-            name: name.into(),
-            transport: Transport::Http {
+        ServerConfig::new(
+            name,
+            Transport::Http {
                 url: format!("{}/mcp", self.base).parse().expect("a URL"),
                 protocol: HttpProtocol::Streamable,
                 headers: Vec::new(),
                 oauth,
             },
-        }
+        )
     }
 
     pub fn behave(&self, change: impl FnOnce(&mut Behaviour)) {

@@ -104,7 +104,7 @@ async fn a_result_of_100_mb_is_refused_and_the_connection_lives_on() {
 #[tokio::test]
 async fn a_call_that_is_answered_with_garbage_ends_with_its_time() {
     let upstream = Upstream::start_with(vec![double("s", &[])], |config| {
-        config.limits.call_idle = Duration::from_millis(500);
+        config.limits.call.unreported = Duration::from_millis(500);
     })
     .await;
     let late = upstream.call("s/garbage", json!({})).await.unwrap_err();

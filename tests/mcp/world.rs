@@ -47,15 +47,15 @@ pub fn double_with(name: &str, behaviours: &[&str], env: &[(&str, &str)]) -> Ser
         .iter()
         .map(|(key, value)| (key.to_string(), value.to_string()))
         .collect();
-    ServerConfig {
-        name: name.into(),
-        transport: Transport::Stdio {
+    ServerConfig::new(
+        name,
+        Transport::Stdio {
             command: "python3".into(),
             args,
             env,
             cwd: None,
         },
-    }
+    )
 }
 
 /// The same as an `mcpServers` file.

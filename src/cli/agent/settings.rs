@@ -103,7 +103,7 @@ mod tests {
 
     const EVERY_FLAG: &str = "toolscout --search-from-tools 0 --context-tokens 9 --time-to-live 9 --max-calls 9 --parallel-calls 9 \
         --idle-turns 9 --recommend --temperature 0.5 --max-tokens 9 --reasoning-effort low --num-ctx 9 --stop END \
-        --max-rounds 9 --tool-budget 9";
+        --max-rounds 9 --tool-budget 9 --call-timeout 9 --call-timeout-total 9";
 
     #[test]
     fn the_settings_have_flags() {
@@ -121,6 +121,8 @@ mod tests {
             max_rounds,
             max_calls,
             parallel_calls,
+            call_timeout_s,
+            call_timeout_total_s,
             time_to_live_s,
             search_from_tools,
             context_tokens,
@@ -136,6 +138,7 @@ mod tests {
         assert_eq!(recommend, Some(true));
         assert_eq!((max_rounds, max_calls), (Some(9), Some(9)));
         assert_eq!((parallel_calls, time_to_live_s), (Some(9), Some(9)));
+        assert_eq!((call_timeout_s, call_timeout_total_s), (Some(9), Some(9)));
         assert_eq!((search_from_tools, idle_turns), (Some(0), Some(9)));
         assert_eq!((context_tokens, tool_budget_tokens), (Some(9), Some(9)));
         let ModelParameters {

@@ -152,12 +152,33 @@ impl Callable for UpstreamCall {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(called);
         outcome
     }
+
+    /// The server's limits extend with its progress.
+    fn limits_itself(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::gate::{AppliedRule, Class, Decision, policy::CallLimits};
+    use crate::mcp::config::Transport;
+    use crate::mcp::{PoolConfig, ServerConfig};
+
+    #[test]
+    fn neither_the_agent_nor_the_gateway_cuts_a_call_of_a_server() {
+        let reason = "never connected".to_owned();
+        let server = ServerConfig::new("s", Transport::Incomplete { reason });
+        let pool = Pool::new(PoolConfig {
+            servers: vec![server],
+            ..PoolConfig::default()
+        });
+        let id = ToolId::parse("s/t").unwrap();
+        let of_agent = pool.find(&id).unwrap();
+        let of_client = UpstreamCall::new(pool, id, CallContext::default());
+        assert!(of_agent.limits_itself() && of_client.limits_itself());
+    }
 
     #[test]
     fn a_caller_has_one_ledger_over_all_its_sessions() {

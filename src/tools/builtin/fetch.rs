@@ -181,6 +181,11 @@ impl Callable for WebFetch {
             )))
         })
     }
+
+    /// By its own `timeout_s`.
+    fn limits_itself(&self) -> bool {
+        true
+    }
 }
 
 impl UserTool for WebFetch {

@@ -233,6 +233,11 @@ impl Callable for WebSearch {
             .collect();
         Ok(json!({ "query": query, "results": found }))
     }
+
+    /// By its own `timeout_s`.
+    fn limits_itself(&self) -> bool {
+        true
+    }
 }
 
 /// A result, in the same words for all providers; `None` for one without an address.

@@ -198,6 +198,11 @@ impl Callable for Shell {
             ))),
         }
     }
+
+    /// By its own `timeout_s`.
+    fn limits_itself(&self) -> bool {
+        true
+    }
 }
 
 impl UserTool for Shell {
