@@ -113,7 +113,7 @@
 ///   shown to the model as text.
 /// - **A function that is not async** runs on a thread where it may block.
 ///
-/// A tool that keeps state of its own, as a connection, is made by [`tools::typed`].
+/// A tool that keeps state of its own, as a connection, is made by [`tools::typed()`].
 pub use toolscout_macros::tool;
 
 pub mod allocator;
