@@ -4,6 +4,8 @@
 //! steps and sends its [events](event::Event). The agent uses the index through the trait
 //! [`ToolSearch`].
 
+mod agents;
+mod announce;
 pub mod context;
 pub mod driver;
 pub mod event;
@@ -34,6 +36,7 @@ use tokio_util::task::TaskTracker;
 use toolscout_index::Version;
 use toolscout_index::{Tool, ToolId};
 
+pub use agents::{Agents, ServedAgent};
 pub use driver::RunStream;
 pub use event::Event;
 pub use run::{Protocol, RunConfig};
@@ -49,7 +52,9 @@ use crate::gate::{
     WaitingApproval,
 };
 use crate::llm::ChatModel;
-use crate::session::{ConversationId, OwnerScope, SessionError, Sessions, TurnEvents};
+use crate::session::{
+    ConversationId, DEFAULT_AGENT, OwnerScope, SessionError, Sessions, TurnEvents,
+};
 use crate::tools::{CallTimes, Callable, Registry, Toolset, UserTool};
 
 /// Longest question, in bytes.
@@ -58,6 +63,8 @@ pub const MAX_QUESTION_BYTES: usize = 256 << 10;
 /// An agent's settings.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
+    /// The name by which a question chooses it, stored with its conversations.
+    pub name: String,
     /// The settings of a run.
     pub run: RunConfig,
     /// The token budget of the visible tools, and their eviction.
@@ -87,6 +94,7 @@ pub struct AgentConfig {
 impl Default for AgentConfig {
     fn default() -> Self {
         AgentConfig {
+            name: DEFAULT_AGENT.to_owned(),
             run: RunConfig::default(),
             toolbox: ToolboxConfig::default(),
             policies: Policies::default(),
@@ -120,28 +128,41 @@ pub struct Agent {
 
 /// What all turns of an agent share.
 struct AgentState {
+    turns: Arc<Turns>,
     model: Arc<dyn ChatModel>,
     search: Arc<dyn ToolSearch>,
     toolsets: Vec<Arc<dyn Toolset>>,
     /// Decides on every call.
     gate: Arc<Gate>,
-    /// The open requests for approval.
-    approvals: Approvals,
     /// The user's own tools: always visible.
     own_tools: Vec<Arc<Tool>>,
     hooks: Hooks,
-    sessions: Arc<Sessions>,
     config: AgentConfig,
+    /// Tokens of the whole catalog at a version. Cached, since counting ten thousand tools takes a
+    /// second.
+    catalog_tokens: Mutex<Option<(Version, usize)>>,
+}
+
+/// The turns of an agent, or of several that share them.
+struct Turns {
+    /// The open requests for approval.
+    approvals: Approvals,
+    sessions: Arc<Sessions>,
     /// The tasks of all runs, so that closing can wait for them.
     tasks: TaskTracker,
     /// One run per conversation.
     running: Mutex<BTreeMap<ConversationId, Running>>,
-    /// Tokens of the whole catalog at a version. Cached, since counting ten thousand tools takes a
-    /// second.
-    catalog_tokens: Mutex<Option<(Version, usize)>>,
     tool_tokens: Mutex<ToolTokens>,
     /// What the searches of conversations found, where that teaches a usage memory.
     trails: SearchTrails,
+}
+
+impl std::ops::Deref for AgentState {
+    type Target = Turns;
+
+    fn deref(&self) -> &Turns {
+        &self.turns
+    }
 }
 
 /// Tokens of tool definitions in all turns since the agent was built.
@@ -394,6 +415,11 @@ impl Agent {
         Some(lock(&run.record).so_far())
     }
 
+    /// The name by which a question chooses it.
+    pub fn name(&self) -> &str {
+        &self.config().name
+    }
+
     /// Its settings.
     pub fn config(&self) -> &AgentConfig {
         &self.shared.config
@@ -457,7 +483,7 @@ impl Toolset for Agent {
     }
 }
 
-impl AgentState {
+impl Turns {
     fn running(&self) -> MutexGuard<'_, BTreeMap<ConversationId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -475,7 +501,9 @@ impl AgentState {
         tokens.catalog += catalog;
         tokens.shown += shown;
     }
+}
 
+impl AgentState {
     /// The user's own tool with this id.
     fn own_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
         self.own_tools.iter().find(|tool| tool.id == *id).cloned()
@@ -543,6 +571,7 @@ pub struct AgentBuilder {
     search: Option<Arc<dyn ToolSearch>>,
     toolsets: Vec<Arc<dyn Toolset>>,
     registry: Registry,
+    turns: Option<Arc<Turns>>,
     sessions: Option<Arc<Sessions>>,
     audit: Option<Arc<AuditLog>>,
     board: Option<Arc<dyn ApprovalBoard>>,
@@ -618,6 +647,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Shares conversations, running turns and open approvals with another agent, which then stops
+    /// the runs of both and answers their approvals. Its sessions and its board of approvals count.
+    pub fn sharing(mut self, other: &Agent) -> Self {
+        self.turns = Some(other.shared.turns.clone());
+        self
+    }
+
     /// Sets the audit log. Without one, calls are not logged.
     pub fn audit(mut self, audit: Arc<AuditLog>) -> Self {
         self.audit = Some(audit);
@@ -663,9 +699,19 @@ impl AgentBuilder {
         // The user's own tools come first, so that no other set can take their ids.
         let mut toolsets: Vec<Arc<dyn Toolset>> = vec![Arc::new(self.registry)];
         toolsets.extend(self.toolsets);
-        let sessions = match self.sessions {
-            Some(sessions) => sessions,
-            None => Arc::new(Sessions::in_memory()?),
+        let turns = match self.turns {
+            Some(turns) => turns,
+            None => Arc::new(Turns {
+                approvals: Approvals::over(self.board),
+                sessions: match self.sessions {
+                    Some(sessions) => sessions,
+                    None => Arc::new(Sessions::in_memory()?),
+                },
+                tasks: TaskTracker::new(),
+                running: Mutex::default(),
+                tool_tokens: Mutex::default(),
+                trails: SearchTrails::default(),
+            }),
         };
         let gate = Gate::new(self.config.policies.clone());
         let gate = match self.audit {
@@ -674,19 +720,14 @@ impl AgentBuilder {
         };
         let shared = AgentState {
             gate: Arc::new(gate),
-            approvals: Approvals::over(self.board),
+            turns,
             model: self.model.ok_or(BuildError::NoModel)?,
             search: self.search.ok_or(BuildError::NoCatalog)?,
             toolsets,
             own_tools,
             hooks: self.hooks,
-            sessions,
             config: self.config,
-            tasks: TaskTracker::new(),
-            running: Mutex::default(),
             catalog_tokens: Mutex::default(),
-            tool_tokens: Mutex::default(),
-            trails: SearchTrails::default(),
         };
         Ok(Agent {
             shared: Arc::new(shared),

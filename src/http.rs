@@ -135,6 +135,7 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(evaluations::queries))
         .routes(routes!(tasks::show, tasks::cancel))
         .routes(routes!(agent::show))
+        .routes(routes!(agent::agents::list))
         .routes(routes!(agent::chat))
         .routes(routes!(agent::chat_by_query))
         .routes(routes!(agent::token::show))

@@ -19,6 +19,8 @@ use local::LocalSessions;
 
 /// Longest conversation id, in bytes.
 pub const MAX_ID_BYTES: usize = 256;
+/// The name of the agent that answers where nobody chose another.
+pub const DEFAULT_AGENT: &str = "default";
 /// Characters of the first question that are a conversation's title.
 const TITLE_CHARS: usize = 80;
 
@@ -257,6 +259,8 @@ pub struct Summary {
     pub id: String,
     /// The beginning of its first question.
     pub title: String,
+    /// The agent that answers in it.
+    pub agent: String,
     /// Number of turns.
     pub turns: i64,
     /// When it began, in Unix milliseconds.
@@ -282,6 +286,17 @@ pub enum SessionError {
     NotOwned {
         /// The id that was given.
         conversation: String,
+    },
+    /// Another agent answers in the conversation.
+    #[error(
+        "conversation {conversation} is with the agent {agent:?}; leave `agent` out to go on with that, or begin a new \
+         conversation"
+    )]
+    OtherAgent {
+        /// The id that was given.
+        conversation: String,
+        /// The agent that answers in it.
+        agent: String,
     },
     /// The database cannot be read or written.
     #[error("the conversations in {} cannot be used: {source}; check the file and the space on its disk", path.display())]
@@ -336,8 +351,19 @@ pub trait SessionTable: Send + Sync {
         &self,
         conversation: &ConversationId,
         owner: &str,
+        agent: &str,
         question: &str,
     ) -> Result<i64, SessionError>;
+
+    /// As [`Sessions::agent_of`].
+    ///
+    /// # Errors
+    /// Those of [`Sessions::agent_of`].
+    fn agent_of(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+    ) -> Result<Option<String>, SessionError>;
 
     /// As [`Sessions::may_continue`].
     ///
@@ -522,18 +548,31 @@ impl Sessions {
     }
 
     /// Begins a turn by saving its question, and returns its number. The owner of the first turn
-    /// owns the conversation. An earlier turn that is still running was left by a process that
-    /// ended, and is marked as interrupted.
+    /// owns the conversation, and its agent is the agent of all turns. An earlier turn that is still
+    /// running was left by a process that ended, and is marked as interrupted.
     ///
     /// # Errors
-    /// [`SessionError::NotOwned`], [`SessionError::Database`].
+    /// [`SessionError::NotOwned`], [`SessionError::OtherAgent`], [`SessionError::Database`].
     pub fn begin_turn(
         &self,
         conversation: &ConversationId,
         owner: &str,
+        agent: &str,
         question: &str,
     ) -> Result<i64, SessionError> {
-        self.table.begin_turn(conversation, owner, question)
+        self.table.begin_turn(conversation, owner, agent, question)
+    }
+
+    /// The agent that answers in a conversation; `None` if none with this id is within the scope.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn agent_of(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+    ) -> Result<Option<String>, SessionError> {
+        self.table.agent_of(scope, conversation)
     }
 
     /// True when this owner may continue a conversation: it belongs to the owner or does not exist.
@@ -758,7 +797,9 @@ mod tests {
         let conversation = id("c1");
         let sessions = Sessions::open(&path).unwrap();
         assert_eq!(
-            sessions.begin_turn(&conversation, "ada", "first?").unwrap(),
+            sessions
+                .begin_turn(&conversation, "ada", DEFAULT_AGENT, "first?")
+                .unwrap(),
             1
         );
         assert_eq!(
@@ -772,13 +813,15 @@ mod tests {
             .recommend(&conversation, 1, &["next?".into()])
             .unwrap();
         sessions
-            .begin_turn(&conversation, "ada", "second?")
+            .begin_turn(&conversation, "ada", DEFAULT_AGENT, "second?")
             .unwrap();
         drop(sessions);
 
         let sessions = Sessions::open(&path).unwrap();
         assert_eq!(
-            sessions.begin_turn(&conversation, "ada", "third?").unwrap(),
+            sessions
+                .begin_turn(&conversation, "ada", DEFAULT_AGENT, "third?")
+                .unwrap(),
             3
         );
         let turns = sessions.turns(&OwnerScope::All, &conversation).unwrap();
@@ -814,7 +857,7 @@ mod tests {
         let sessions = Sessions::in_memory().unwrap();
         for number in 1..=5 {
             sessions
-                .begin_turn(&id("c"), "ada", &format!("q{number}"))
+                .begin_turn(&id("c"), "ada", DEFAULT_AGENT, &format!("q{number}"))
                 .unwrap();
             let mut end = answered(&format!("a{number}"));
             end.events.events = vec![serde_json::json!({ "type": "text", "content": number })];
@@ -840,7 +883,9 @@ mod tests {
             "a\0b",
             "%",
         ] {
-            sessions.begin_turn(&id(name), "ada", "q").unwrap();
+            sessions
+                .begin_turn(&id(name), "ada", DEFAULT_AGENT, "q")
+                .unwrap();
             assert_eq!(
                 sessions.turns(&OwnerScope::All, &id(name)).unwrap().len(),
                 1,
@@ -859,7 +904,9 @@ mod tests {
     fn the_events_of_a_turn_are_kept_for_its_owner() {
         let sessions = Sessions::in_memory().unwrap();
         let (ada, bob) = (OwnerScope::Own("ada".into()), OwnerScope::Own("bob".into()));
-        sessions.begin_turn(&id("c"), "ada", "q").unwrap();
+        sessions
+            .begin_turn(&id("c"), "ada", DEFAULT_AGENT, "q")
+            .unwrap();
         let events = |scope: &OwnerScope, number| sessions.events(scope, &id("c"), number).unwrap();
         assert_eq!(events(&ada, 1), Some(TurnEvents::default()));
         sessions.end_turn(&id("c"), 1, &answered("a")).unwrap();
@@ -874,7 +921,7 @@ mod tests {
     fn deleting_a_conversation_deletes_its_turns() {
         let sessions = Sessions::in_memory().unwrap();
         sessions
-            .begin_turn(&id("c"), "ada", "a long question")
+            .begin_turn(&id("c"), "ada", DEFAULT_AGENT, "a long question")
             .unwrap();
         assert_eq!(
             sessions.list(&OwnerScope::All, 1, 0).unwrap()[0].title,
@@ -894,9 +941,11 @@ mod tests {
     fn a_conversation_is_accessible_to_its_owner_only() {
         let sessions = Sessions::in_memory().unwrap();
         let (ada, bob) = (OwnerScope::Own("ada".into()), OwnerScope::Own("bob".into()));
-        sessions.begin_turn(&id("c"), "ada", "a question").unwrap();
+        sessions
+            .begin_turn(&id("c"), "ada", DEFAULT_AGENT, "a question")
+            .unwrap();
         assert!(matches!(
-            sessions.begin_turn(&id("c"), "bob", "mine?"),
+            sessions.begin_turn(&id("c"), "bob", DEFAULT_AGENT, "mine?"),
             Err(SessionError::NotOwned { .. })
         ));
         assert_eq!(
@@ -937,7 +986,7 @@ mod tests {
         assert!(sessions.turns(&nobody, &id("c")).unwrap().is_empty());
         assert!(!sessions.may_continue(&id("c"), "").unwrap());
         assert!(matches!(
-            sessions.begin_turn(&id("c"), "", "q"),
+            sessions.begin_turn(&id("c"), "", DEFAULT_AGENT, "q"),
             Err(SessionError::NotOwned { .. })
         ));
         assert_eq!(
@@ -950,7 +999,9 @@ mod tests {
         );
         sessions.adopt(&id("c"), "terminal:ada").unwrap();
         assert_eq!(
-            sessions.begin_turn(&id("c"), "terminal:ada", "q").unwrap(),
+            sessions
+                .begin_turn(&id("c"), "terminal:ada", DEFAULT_AGENT, "q")
+                .unwrap(),
             2
         );
         drop(sessions);
@@ -974,7 +1025,7 @@ mod tests {
             Sessions::open(&newer)
                 .unwrap_err()
                 .to_string()
-                .contains("layout 9, this version knows 3")
+                .contains("layout 9, this version knows 4")
         );
         let none = directory.path().join("none.db");
         std::fs::write(&none, "this is no database, whatever its name says").unwrap();
@@ -984,5 +1035,34 @@ mod tests {
                 .to_string()
                 .contains("none.db")
         );
+    }
+
+    #[test]
+    fn an_agent_stays_with_its_conversation() {
+        let sessions = Sessions::in_memory().unwrap();
+        sessions.begin_turn(&id("c"), "ada", "files", "q").unwrap();
+        let refused = sessions.begin_turn(&id("c"), "ada", "slides", "and?");
+        assert!(
+            matches!(&refused, Err(SessionError::OtherAgent { agent, .. }) if agent == "files"),
+            "{refused:?}"
+        );
+        // Before another owner learns of the agent.
+        let other = sessions.begin_turn(&id("c"), "bob", "slides", "mine?");
+        assert!(
+            matches!(other, Err(SessionError::NotOwned { .. })),
+            "{other:?}"
+        );
+        assert_eq!(
+            sessions
+                .begin_turn(&id("c"), "ada", "files", "and?")
+                .unwrap(),
+            2
+        );
+        let own = |owner: &str| OwnerScope::Own(owner.to_owned());
+        let agent_of = |scope| sessions.agent_of(&scope, &id("c")).unwrap();
+        assert_eq!(agent_of(own("ada")).as_deref(), Some("files"));
+        assert_eq!(agent_of(own("bob")), None);
+        let listed = sessions.list(&OwnerScope::All, 9, 0).unwrap();
+        assert_eq!(listed[0].agent, "files");
     }
 }

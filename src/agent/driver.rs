@@ -242,9 +242,12 @@ async fn prepare(
     );
     let prepared = spawn_blocking(move || {
         // The question is saved first, so that a turn that fails is in the history too.
-        let number = shared
-            .sessions
-            .begin_turn(&conversation, &caller.who, &question)?;
+        let number = shared.sessions.begin_turn(
+            &conversation,
+            &caller.who,
+            &shared.config.name,
+            &question,
+        )?;
         let state = shared.sessions.toolbox(&conversation)?;
         // A state that cannot be read costs some searches, which is better than losing the
         // conversation.

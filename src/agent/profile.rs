@@ -46,6 +46,8 @@ pub struct Profile {
     pub on_invalid_step: Option<OnInvalidStep>,
     /// Tools that are always visible, by id or name. Tools that the catalog lacks are ignored.
     pub pins: Vec<String>,
+    /// Tools whose calls are announced as searches, by id or name.
+    pub announce: Vec<String>,
     /// A folder of skills to offer, relative to the profile's file.
     pub skills: Option<PathBuf>,
     /// Which tools may be found.
@@ -58,10 +60,23 @@ pub struct Profile {
     pub model: ModelParameters,
     /// The gate's policies.
     pub gate: Option<Policies>,
+    /// Programs that have to be installed.
+    pub needs: Vec<Need>,
     /// The built-in tools that are on.
     pub tools: BuiltinConfig,
     /// Services whose OpenAPI operations can be called.
     pub operations: Vec<ServiceConfig>,
+}
+
+/// A program that a profile needs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Need {
+    /// The program's name, as a shell finds it.
+    pub program: String,
+    /// How to install it, in words.
+    #[serde(default)]
+    pub install: String,
 }
 
 /// Why a profile cannot be loaded.
@@ -139,6 +154,18 @@ impl Profile {
         Ok(profile)
     }
 
+    /// The programs that it needs and that are in none of these folders, each with how to install it.
+    pub fn missing_programs(&self, folders: &[PathBuf]) -> Vec<String> {
+        let is_there = |need: &&Need| is_installed(&need.program, folders);
+        let missing = self.needs.iter().filter(|need| !is_there(need));
+        missing
+            .map(|Need { program, install }| match install.as_str() {
+                "" => format!("{program} is not installed"),
+                install => format!("{program} is not installed: {install}"),
+            })
+            .collect()
+    }
+
     /// Its settings that the program's settings have too.
     pub fn settings(&self) -> AgentSettings {
         AgentSettings {
@@ -158,6 +185,7 @@ impl Profile {
             style,
             on_invalid_step,
             pins,
+            announce,
             filter,
             gate,
             ..
@@ -169,6 +197,7 @@ impl Profile {
         set(&mut config.run.style, style);
         set(&mut config.run.on_invalid_step, on_invalid_step);
         config.pins.extend(pins);
+        config.run.announced.extend(announce);
         if let Some(find) = &mut config.run.find {
             find.filter = filter;
         }
@@ -208,6 +237,12 @@ impl AgentConfig {
     }
 }
 
+/// Whether a program is in one of these folders.
+fn is_installed(program: &str, folders: &[PathBuf]) -> bool {
+    let file = format!("{program}{}", std::env::consts::EXE_SUFFIX);
+    folders.iter().any(|folder| folder.join(&file).is_file())
+}
+
 fn set<T>(setting: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *setting = value;
@@ -231,6 +266,7 @@ mod tests {
         let profile = Profile::parse("everything", EVERYTHING).unwrap();
         // A new setting does not compile until it is compared here, and fails until a profile sets it.
         let AgentConfig {
+            name: _, // follows from --agent-profile
             run,
             toolbox,
             policies,
@@ -272,6 +308,7 @@ mod tests {
             context_tokens,
             on_invalid_step,
             find,
+            announced,
             shows_all: _, // follows from search_from_tools
             fence: _,     // a secret of each conversation
         } = run;
@@ -283,12 +320,41 @@ mod tests {
         assert_ne!(max_searches, before.max_searches);
         assert_ne!(max_calls, before.max_calls);
         assert_ne!(max_result_bytes, before.max_result_bytes);
+        assert_ne!(announced, before.announced);
         assert_ne!(refresh_interval, before.refresh_interval);
         assert_ne!(context_tokens, before.context_tokens);
         assert_ne!(on_invalid_step, before.on_invalid_step);
         let (FindConfig { max_limit, filter }, before) = (find.unwrap(), before.find.unwrap());
         assert_ne!(max_limit, before.max_limit);
         assert_ne!(filter, before.filter);
+    }
+
+    #[test]
+    fn presets_recommend_questions_and_other_agents_do_not() {
+        assert_eq!(AgentConfig::default().recommend_within, None);
+        for name in names() {
+            let config = Profile::load(name)
+                .unwrap()
+                .applied_to(AgentConfig::default());
+            assert!(config.recommend_within.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn slides_say_that_they_need_pandoc_and_how_to_install_it() {
+        let slides = Profile::load("slides").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let folders = [folder.path().to_owned()];
+        let missing = slides.missing_programs(&folders);
+        assert_eq!(missing.len(), 1);
+        assert!(
+            missing[0].starts_with("pandoc is not installed: ")
+                && missing[0].contains("pandoc.org"),
+            "{missing:?}"
+        );
+        let pandoc = format!("pandoc{}", std::env::consts::EXE_SUFFIX);
+        std::fs::write(folder.path().join(pandoc), "").unwrap();
+        assert!(slides.missing_programs(&folders).is_empty());
     }
 
     #[test]

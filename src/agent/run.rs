@@ -16,6 +16,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolscout_index::Tool;
 
+use crate::agent::announce;
 use crate::agent::context::{Context, DEFAULT_CONTEXT_TOKENS, Output, ResultForm};
 use crate::agent::event::{CompactionReason, Event, EvictionReason, InjectedTool, ToolBudget};
 use crate::agent::plan::{Execution, OnInvalidStep};
@@ -85,6 +86,8 @@ pub struct RunConfig {
     /// Every tool that can be found is visible. Then the list has no `tool_search`, which is answered
     /// all the same: a model may have been told to search.
     pub shows_all: bool,
+    /// Tools whose calls are announced as searches, in the language of the question.
+    pub announced: Vec<String>,
     /// The fence around untrusted text. `None` makes a new one for each conversation, which is
     /// required whenever tools are not trusted.
     pub fence: Option<Fence>,
@@ -108,6 +111,7 @@ impl Default for RunConfig {
             on_invalid_step: OnInvalidStep::default(),
             find: Some(FindConfig::default()),
             shows_all: false,
+            announced: Vec::new(),
             fence: None,
         }
     }
@@ -374,7 +378,7 @@ impl Run {
         }
         self.remember_calls(text, &planned);
         self.open_calls(&planned);
-        events.extend(planned.iter().flat_map(call_event));
+        events.extend(planned.iter().flat_map(|call| self.call_events(call)));
         let has_work = planned.iter().any(|planned| planned.action.is_work());
         self.state = State::CallTools(planned);
         if !has_work {
@@ -868,6 +872,22 @@ impl Run {
         } else if has_searches {
             self.searches_in_a_row += 1;
         }
+    }
+
+    /// The announcement of a search on the web, and the event of the call.
+    fn call_events(&self, planned: &PlannedCall) -> Vec<Event> {
+        let mut events = Vec::new();
+        if let Action::Call(tool, arguments) = &planned.action
+            && let announced = &self.config.announced
+            && announced
+                .iter()
+                .any(|name| model_names::denotes(name, &tool.id))
+            && let Some(content) = announce::of_search(self.context.question(), arguments)
+        {
+            events.push(Event::Thinking { content });
+        }
+        events.extend(call_event(planned));
+        events
     }
 
     /// The result's text for the model, after its event. A long one is kept to be read on in.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
-use toolscout_index::{Catalog, database};
+use toolscout_index::{Catalog, Tool, ToolId, database};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -28,22 +28,26 @@ use super::upstream::{CallTimeArgs, McpArgs};
 use crate::agent::plan::OnInvalidStep;
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
-use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, QuestionTools, RunStream};
-use crate::config::{AgentSettings, Settings};
-use crate::finder::Style;
+use crate::agent::{
+    Agent, AgentBuilder, AgentConfig, Agents, BuildError, Event, Protocol, Question, QuestionTools,
+    RunStream, ServedAgent,
+};
+use crate::config::{AgentSettings, ModelParameters, Settings};
 use crate::finder::toolbox::ToolboxState;
+use crate::finder::{Style, ToolSearch};
 use crate::gate::audit;
 use crate::gate::{Answer, AuditLog};
 use crate::http::AgentSource;
+use crate::llm::ChatModel;
 use crate::mcp::{Pool, SingleWriterSink};
 use crate::models::Patience;
 use crate::printable::{self, counted};
 use crate::profiles::{ProfiledSearch, ToolProfile};
-use crate::session::{ConversationId, OwnerScope, Sessions, TurnStatus};
+use crate::session::{ConversationId, DEFAULT_AGENT, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
 use crate::store::{SharedApprovals, SharedSessions, SharedStore};
-use crate::tools::CallTimes;
-use crate::tools::operation::Operations;
+use crate::tools::operation::{Operations, ServiceConfig};
+use crate::tools::{CallTimes, Registry, ScriptedTools};
 use approve::{Answered, Questions};
 use commands::{Command, HELP, STOP, allow_in_profile};
 use settings::SettingArgs;
@@ -54,6 +58,11 @@ use view::{Stream, View};
 const SESSIONS_FILE: &str = "agent.db";
 /// The questions typed at the terminal, in the data directory.
 const HISTORY_FILE: &str = "agent_history";
+/// What an agent without a profile is for.
+const DEFAULT_DESCRIPTION: &str = "Answers questions with the tools of the catalog.";
+/// What a profile with web search misses where nothing searches.
+const NO_WEB_SEARCH: &str =
+    "web_search is off: set TAVILY_API_KEY, or SEARXNG_URL to the address of a SearXNG server";
 /// How long the first question waits for MCP servers. Slower ones are available to later questions.
 const MCP_START_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -127,10 +136,11 @@ impl Args {
         context.check_catalog()?;
         self.agent.llm.check()?;
         let pool = self.agent.pool(&context)?;
-        let source = self.agent.source(&context, pool.clone(), None)?;
+        let source = self.agent.source(&context, pool.clone(), None, &[])?;
         // Opened after the source, which creates the catalog if there are skills.
         let catalog = self.agent.open(&context)?;
-        let agent = source(Arc::new(catalog.clone()))?;
+        let agents = source(Arc::new(catalog.clone()))?;
+        let agent = agents.default_agent().clone();
         let tools = profile.map(|profile| question_tools(profile, &catalog, &agent));
         let conversation = match self.conversation {
             Some(id) => {
@@ -237,76 +247,152 @@ impl AgentArgs {
         (&self.pin, self.tool_budget)
     }
 
-    /// A function that builds the agent for a catalog. The agent calls the tools of these servers
-    /// and stores its conversations in the data directory, or in the store if there is one. Errors in
-    /// the flags are returned now.
+    /// A function that builds the agents for a catalog: that of --profile, and one for each of `others`,
+    /// which are presets or files. They call the tools of these servers and store their conversations in
+    /// the data directory, or in the store if there is one. Errors in the flags are returned now.
     pub fn source(
         &self,
         context: &Context,
         pool: Pool,
         store: Option<Arc<SharedStore>>,
+        others: &[String],
     ) -> Result<AgentSource> {
-        let mut profile = self.policy.preset(&context.settings)?;
-        let skills = self.skills(&profile, context)?;
-        let (builtins, services) = (
-            mem::take(&mut profile.tools),
-            mem::take(&mut profile.operations),
-        );
-        let settings = self.settings_over(&profile, &context.settings.agent);
-        let (model, tools) = self.llm.model(&settings.model)?;
-        let config = self.config(profile, &settings);
-        let data = context.settings.data.clone();
-        let environment = |name: &str| std::env::var(name).ok();
-        let wants_search = builtins.web_search.is_some();
-        let builtins = builtins.registry(environment)?;
-        if wants_search
-            && !builtins
-                .definitions()
-                .any(|tool| tool.id.name() == "web_search")
-        {
-            print_stderr(
-                "web_search is off: set TAVILY_API_KEY, or SEARXNG_URL to the address of a SearXNG server",
-            );
+        let mut profiles = vec![NamedProfile {
+            name: DEFAULT_AGENT.to_owned(),
+            profile: self.policy.preset(&context.settings)?,
+        }];
+        for other in others {
+            let named = NamedProfile::load(other)?;
+            if profiles.iter().any(|known| known.name == named.name) {
+                let message = format!(
+                    "--agent-profile {other}: there are two agents {:?}; rename the file",
+                    named.name
+                );
+                return Err(UsageError(message).into());
+            }
+            profiles.push(named);
         }
-        // Built once without a catalog, so that a mistake in a service is reported now.
-        Operations::new(&services, environment, Arc::new(|_| None))?;
+        let skills = self.skills(&profiles, context)?;
+        // A script is played back once, whichever agent asks for its next line.
+        let script = match self.llm.script() {
+            Some(_) => Some(self.llm.model(&ModelParameters::default())?),
+            None => None,
+        };
+        let mut prepared = Vec::new();
+        for profile in profiles {
+            prepared.push(self.prepared(profile, &context.settings.agent, script.clone())?);
+        }
+        let data = context.settings.data.clone();
         Ok(Box::new(move |catalog| {
             database::create_private_dir(&data)
                 .with_context(|| format!("create {}", data.display()))?;
-            let sessions = Arc::new(match &store {
+            let mut shared = Agent::builder().sessions(Arc::new(match &store {
                 Some(store) => Sessions::over(SharedSessions::new(Arc::clone(store))),
                 None => Sessions::open(&sessions_file(&data))?,
-            });
-            let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
-            let operations = {
-                let catalog = catalog.clone();
-                Operations::new(&services, environment, Arc::new(move |id| catalog.tool(id)))?
-            };
-            let mut builder = Agent::builder();
+            }));
             if let Some(store) = &store {
-                builder = builder.approval_board(Arc::new(SharedApprovals::new(store)));
+                shared = shared.approval_board(Arc::new(SharedApprovals::new(store)));
             }
-            let agent = builder
-                .shared_llm(model.clone())
-                .shared_catalog(catalog)
-                .sessions(sessions)
-                .audit(audit)
-                .config(config.clone())
-                .registry(builtins.clone())
-                // Where several offer a tool, the first is called: built-in tools, then those of a
-                // script.
-                .tools(tools.clone())
-                .tools(skills.clone())
-                .tools(operations)
-                .tools(pool.clone())
-                .build()?;
-            Ok(agent)
+            let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
+            let build = |builder: AgentBuilder, agent: &PreparedAgent| -> Result<ServedAgent> {
+                let operations = agent.operations(&catalog)?;
+                let agent = agent.served(
+                    builder
+                        .shared_catalog(catalog.clone())
+                        .audit(audit.clone())
+                        .registry(agent.builtins.clone())
+                        // Where several offer a tool, the first is called: built-in tools, then those
+                        // of a script.
+                        .tools(agent.script_tools.clone())
+                        .tools(skills.clone())
+                        .tools(operations)
+                        .tools(pool.clone()),
+                );
+                Ok(agent?)
+            };
+            let default = build(shared, &prepared[0])?;
+            let mut others = Vec::new();
+            for agent in &prepared[1..] {
+                others.push(build(Agent::builder().sharing(&default.agent), agent)?);
+            }
+            Ok(Agents::new(default, others))
         }))
     }
 
-    /// The skills of the folder of --skills, else of the profile, added to the catalog.
-    fn skills(&self, profile: &Profile, context: &Context) -> Result<Skills> {
-        let Some(folder) = self.skills.as_ref().or(profile.skills.as_ref()) else {
+    /// What is known of an agent before its catalog is there. Prints what it misses.
+    fn prepared(
+        &self,
+        NamedProfile { name, mut profile }: NamedProfile,
+        settings: &AgentSettings,
+        script: Option<(Arc<dyn ChatModel>, ScriptedTools)>,
+    ) -> Result<PreparedAgent> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
+        let mut missing = profile.missing_programs(&folders);
+        let builtins = mem::take(&mut profile.tools);
+        let services = mem::take(&mut profile.operations);
+        let wants_search = builtins.web_search.is_some();
+        let builtins = builtins.registry(environment)?;
+        let is_search = |tool: &Tool| tool.id.name() == "web_search";
+        if wants_search && !builtins.definitions().any(is_search) {
+            missing.push(NO_WEB_SEARCH.to_owned());
+        }
+        if let Some(folder) = self.missing_skills(&name, &profile) {
+            missing.push(format!(
+                "there is no folder {} with skills: make it, or name another with --skills",
+                folder.display()
+            ));
+        }
+        for missing in &missing {
+            print_stderr(match name.as_str() {
+                DEFAULT_AGENT => missing.clone(),
+                name => format!("{name}: {missing}"),
+            });
+        }
+        // Built once without a catalog, so that a mistake in a service is reported now.
+        Operations::new(&services, environment, Arc::new(|_| None))?;
+        let settings = self.settings_over(&profile, settings);
+        let (model, script_tools) = match script {
+            Some(script) => script,
+            None => self.llm.model(&settings.model)?,
+        };
+        let description = match profile.description.as_str() {
+            "" => DEFAULT_DESCRIPTION.to_owned(),
+            description => description.to_owned(),
+        };
+        let mut config = self.config(profile, &settings);
+        config.name = name;
+        Ok(PreparedAgent {
+            description,
+            missing,
+            config,
+            model,
+            script_tools,
+            builtins,
+            services,
+        })
+    }
+
+    /// The skills of the folder of --skills, else of the profiles, added to the catalog.
+    fn skills(&self, profiles: &[NamedProfile], context: &Context) -> Result<Skills> {
+        let mut folders: Vec<&PathBuf> = Vec::from_iter(&self.skills);
+        if folders.is_empty() {
+            let is_there =
+                |named: &&NamedProfile| self.missing_skills(&named.name, &named.profile).is_none();
+            let named = profiles.iter().filter(is_there);
+            folders.extend(named.filter_map(|named| named.profile.skills.as_ref()));
+        }
+        folders.dedup();
+        if let [first, second, ..] = folders[..] {
+            let message = format!(
+                "the agents have skills in {} and in {}, and a catalog has those of one folder; name it with --skills",
+                first.display(),
+                second.display()
+            );
+            return Err(UsageError(message).into());
+        }
+        let Some(folder) = folders.first() else {
             return Ok(Skills::default());
         };
         let skills = Skills::load(folder)?;
@@ -314,6 +400,14 @@ impl AgentArgs {
             .publish(&context.open_or_create(Legs::All)?)
             .context("add the skills to the catalog")?;
         Ok(skills)
+    }
+
+    /// The folder of skills of an agent beside the default one, if it does not exist. That of --profile
+    /// has to exist.
+    fn missing_skills<'a>(&self, name: &str, profile: &'a Profile) -> Option<&'a PathBuf> {
+        let is_optional = self.skills.is_none() && name != DEFAULT_AGENT;
+        let folder = profile.skills.as_ref().filter(|_| is_optional);
+        folder.filter(|folder| !folder.is_dir())
     }
 
     /// What the flags say, then the profile, then the settings of the program.
@@ -335,6 +429,63 @@ impl AgentArgs {
         config.model_is_chosen = self.llm.is_chosen();
         self.policy.apply_to(&mut config.policies);
         config
+    }
+}
+
+/// A profile and the name of its agent.
+struct NamedProfile {
+    name: String,
+    profile: Profile,
+}
+
+impl NamedProfile {
+    /// The preset or file of an `--agent-profile`. The agent of a file has its name without the ending.
+    fn load(named: &str) -> Result<Self> {
+        let stem = Path::new(named).file_stem().unwrap_or_default();
+        let name = stem.to_string_lossy().into_owned();
+        let legal = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+        if name.is_empty() || !name.chars().all(legal) || name == DEFAULT_AGENT {
+            let message = format!(
+                "--agent-profile {named}: {name:?} cannot be the name of an agent; rename the file, with letters, digits, \
+                 `-` and `_`, and not {DEFAULT_AGENT:?}"
+            );
+            return Err(UsageError(message).into());
+        }
+        Ok(NamedProfile {
+            profile: Profile::load(named)?,
+            name,
+        })
+    }
+}
+
+/// An agent whose catalog is still missing.
+struct PreparedAgent {
+    description: String,
+    missing: Vec<String>,
+    config: AgentConfig,
+    model: Arc<dyn ChatModel>,
+    script_tools: ScriptedTools,
+    builtins: Registry,
+    services: Vec<ServiceConfig>,
+}
+
+impl PreparedAgent {
+    fn operations(&self, catalog: &Arc<dyn ToolSearch>) -> Result<Operations> {
+        let catalog = Arc::clone(catalog);
+        let environment = |name: &str| std::env::var(name).ok();
+        let tool = Arc::new(move |id: &ToolId| catalog.tool(id));
+        Ok(Operations::new(&self.services, environment, tool)?)
+    }
+
+    fn served(&self, builder: AgentBuilder) -> Result<ServedAgent, BuildError> {
+        let builder = builder
+            .shared_llm(self.model.clone())
+            .config(self.config.clone());
+        Ok(ServedAgent {
+            agent: builder.build()?,
+            description: self.description.clone(),
+            missing: self.missing.clone(),
+        })
     }
 }
 

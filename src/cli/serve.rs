@@ -89,6 +89,10 @@ pub struct ServerArgs {
     push_down_above: Option<u64>,
     #[command(flatten)]
     agent: AgentArgs,
+    /// A further agent, by a preset or the file of a profile: a question chooses it by its name, that of
+    /// the file without its ending (repeatable). --profile is for the agent of all other questions
+    #[arg(long, value_name = "NAME|FILE")]
+    agent_profile: Vec<String>,
     #[command(flatten)]
     proxy: ProxyArgs,
     /// How clients of the /mcp route call found tools: dispatch (through call_tool) or inject (they
@@ -225,10 +229,12 @@ impl ServerArgs {
             ..default
         };
         Ok(Settings {
-            agent: Some(
-                self.agent
-                    .source(context, upstream.clone(), store.clone())?,
-            ),
+            agent: Some(self.agent.source(
+                context,
+                upstream.clone(),
+                store.clone(),
+                &self.agent_profile,
+            )?),
             upstream,
             gateway,
             profiles: tool_profiles(&context.settings),

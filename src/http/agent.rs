@@ -2,6 +2,7 @@
 //! conversations.
 
 mod ag_ui;
+pub mod agents;
 mod runs;
 mod sse;
 mod started;
@@ -25,14 +26,16 @@ use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
 use super::profiles::PROFILE;
 use super::threads::blocking;
-use crate::agent::{Agent, Event, Question, QuestionTools, StartError};
+use crate::agent::{Agent, Agents, Event, Question, QuestionTools, StartError};
 use crate::finder::{Style, ToolSearch};
 use crate::gate::OpenApproval;
 use crate::keys::Scope;
 use crate::printable::excerpt;
-use crate::session::{ConversationId, SessionError, Sessions, Summary, Turn, TurnEvents};
+use crate::session::{
+    ConversationId, DEFAULT_AGENT, SessionError, Sessions, Summary, Turn, TurnEvents,
+};
 pub use runs::Runs;
-use sse::Dialect;
+use sse::{Dialect, Format};
 pub use started::{StartedRun, start};
 pub use token::PageToken;
 
@@ -61,6 +64,9 @@ pub struct ChatRequest {
     /// The user on whose behalf tools are called. The holder of the key is responsible for it.
     #[serde(default)]
     identity: Option<String>,
+    /// The agent that answers, of those of `GET /v1/agents`; that of the conversation by default.
+    #[serde(default)]
+    agent: Option<String>,
 }
 
 /// The answer to an `approval_required` event.
@@ -91,6 +97,9 @@ pub struct ChatParams {
     #[serde(default)]
     #[param(inline)]
     protocol: Dialect,
+    /// The agent that answers, as in the body.
+    #[serde(default)]
+    agent: Option<String>,
 }
 
 /// A question in a query string, for the `EventSource` of browsers.
@@ -112,6 +121,9 @@ pub struct StreamParams {
     /// The user on whose behalf tools are called.
     #[serde(default)]
     identity: Option<String>,
+    /// The agent that answers, of those of `GET /v1/agents`; that of the conversation by default.
+    #[serde(default)]
+    agent: Option<String>,
     /// The token of `POST /v1/agent/token`; required without a key.
     #[serde(default)]
     token: String,
@@ -166,6 +178,8 @@ pub struct Conversations {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Conversation {
     id: String,
+    /// The agent that answers in it.
+    agent: String,
     /// Its turns, oldest first.
     turns: Vec<Turn>,
     /// True while this server answers a question in it, or another one that shares its store. A turn
@@ -261,8 +275,11 @@ impl AgentAccess {
 }
 
 fn configured_agent(app: &App) -> ApiResult<Agent> {
-    let agent = app.agent.get().cloned();
-    agent.ok_or_else(|| {
+    configured_agents(app).map(|agents| agents.default_agent().clone())
+}
+
+fn configured_agents(app: &App) -> ApiResult<&Agents> {
+    app.agents.get().ok_or_else(|| {
         ApiError::busy(
             StatusCode::SERVICE_UNAVAILABLE,
             "agent_not_ready",
@@ -283,7 +300,7 @@ pub async fn show(
     if grant.profiles().is_empty() {
         grant.reads(&app.default_catalog)?;
     }
-    let Some(agent) = app.agent.get() else {
+    let Some(agent) = app.agent() else {
         return Ok(Json(AgentInfo::default()));
     };
     let config = agent.config();
@@ -328,23 +345,33 @@ pub async fn chat(
         question = question.detached();
     }
     let question = question.limited_to(question_tools(&app, &access.grant, &headers).await?);
-    let conversation = request.conversation;
-    start_run(
-        &app,
-        &access,
-        question,
-        conversation,
-        params.protocol,
-        run_id,
-    )
-    .await
+    let wanted = Wanted {
+        conversation: request.conversation,
+        agent: one_agent(request.agent, params.agent)?,
+    };
+    let format = params.protocol.into();
+    start_run(&app, &access, question, wanted, format, run_id).await
+}
+
+/// The agent that body and query name.
+fn one_agent(body: Option<String>, query: Option<String>) -> ApiResult<Option<String>> {
+    match (body, query) {
+        (Some(body), Some(query)) if body != query => {
+            let message = format!(
+                "the body names the agent {body:?} and the query {query:?}; name one of them"
+            );
+            Err(ApiError::unprocessable("two_agents", message))
+        }
+        (body, query) => Ok(body.or(query)),
+    }
 }
 
 /// Answers a question from a query string as server-sent events, for the `EventSource` of browsers.
 ///
 /// A GET needs a key, or on a server without keys the `token` of `POST /v1/agent/token`, which only
 /// pages of the server's own and of the allowed origins can read. So a page of another site cannot
-/// start a run.
+/// start a run. The events are those of `POST /v1/agent/chat`, but for `reference` and `recommend`: there
+/// `content` is a text of JSON, as clients of this route parse it.
 #[utoipa::path(
     get, path = "/agent/chat/stream", tag = "agent",
     params(StreamParams),
@@ -362,15 +389,15 @@ pub async fn chat_by_query(
     }
     let question = access.question(params.query, params.identity);
     let question = question.limited_to(question_tools(&app, &access.grant, &headers).await?);
-    start_run(
-        &app,
-        &access,
-        question,
-        params.conversation,
-        params.protocol,
-        None,
-    )
-    .await
+    let wanted = Wanted {
+        conversation: params.conversation,
+        agent: params.agent,
+    };
+    let format = match params.protocol {
+        Dialect::Own => Format::Compatible,
+        Dialect::AgUi => Format::AgUi,
+    };
+    start_run(&app, &access, question, wanted, format, None).await
 }
 
 /// Approves or refuses a call that waits for approval. A key with the scope `approve` decides about
@@ -466,14 +493,16 @@ pub async fn read(
     let (wanted, within) = (conversation.clone(), scope.clone());
     let stored = with_sessions(&agent, move |sessions| {
         let turns = sessions.turns(&within, &wanted)?;
-        Ok((turns, sessions.runs_elsewhere(&within, &wanted)?))
+        let of = sessions.agent_of(&within, &wanted)?;
+        Ok((turns, of, sessions.runs_elsewhere(&within, &wanted)?))
     });
-    let (turns, elsewhere) = stored.await?;
+    let (turns, of, elsewhere) = stored.await?;
     if turns.is_empty() {
         return Err(unknown(&id));
     }
     Ok(Json(Conversation {
         id,
+        agent: of.unwrap_or_else(|| DEFAULT_AGENT.to_owned()),
         turns,
         // Before and after, since a run may begin or end while its turns are read.
         running: before || elsewhere || agent.is_running(&scope, &conversation),
@@ -541,20 +570,27 @@ pub async fn delete(
     }
 }
 
+/// What a question asks for: a conversation, and an agent.
+struct Wanted {
+    conversation: Option<String>,
+    agent: Option<String>,
+}
+
 /// Starts the run of a question and answers with its events.
 async fn start_run(
     app: &App,
     access: &AgentAccess,
     question: Question,
-    conversation: Option<String>,
-    dialect: Dialect,
+    wanted: Wanted,
+    format: Format,
     run_id: Option<String>,
 ) -> ApiResult<Response> {
-    let conversation = conversation.filter(|id| !id.is_empty());
+    let conversation = wanted.conversation.filter(|id| !id.is_empty());
     let conversation = conversation.map(ConversationId::new).transpose()?;
-    let run = start(app, &access.grant, question, conversation).await?;
+    let agent = wanted.agent.filter(|name| !name.is_empty());
+    let run = start(app, &access.grant, question, agent, conversation).await?;
     let id = HeaderValue::from_str(run.conversation().as_str()).ok();
-    let mut response = sse::respond(run, dialect, run_id, app.limits.heartbeat).into_response();
+    let mut response = sse::respond(run, format, run_id, app.limits.heartbeat).into_response();
     if let Some(id) = id {
         response.headers_mut().insert(CONVERSATION_ID, id);
     }
@@ -577,6 +613,7 @@ fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
         conversation: Some(input.thread_id),
         detached: false,
         identity,
+        agent: None,
     };
     Ok((request, Some(input.run_id)))
 }
@@ -619,6 +656,9 @@ impl From<SessionError> for ApiError {
             SessionError::NotOwned { conversation } => unknown(&conversation),
             SessionError::Busy { .. } => {
                 ApiError::busy(StatusCode::CONFLICT, "conversation_busy", error.to_string())
+            }
+            SessionError::OtherAgent { .. } => {
+                ApiError::invalid(StatusCode::CONFLICT, "other_agent", error.to_string())
             }
             SessionError::Unavailable { reason } => store_unavailable(reason),
             SessionError::InvalidId { .. } => {

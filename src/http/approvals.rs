@@ -48,7 +48,7 @@ pub async fn list(
 ) -> Json<WaitingApprovals> {
     let scope = grant.owner_scope();
     let mut approvals = app.client_approvals.waiting_within(&scope);
-    if let Some(agent) = app.agent.get() {
+    if let Some(agent) = app.agent() {
         approvals.extend(agent.waiting_approvals(&scope));
     }
     approvals.sort_by_key(|waiting| waiting.open.expires_in_ms);
@@ -78,7 +78,7 @@ pub async fn decide(
     if app.client_approvals.answer(&scope, &id, answer.clone()) {
         return Ok(Json(decided));
     }
-    if let Some(agent) = app.agent.get() {
+    if let Some(agent) = app.agent() {
         let answered = agent.answer_approval_anywhere(&scope, &id, answer).await;
         if answered.map_err(store_unavailable)? {
             return Ok(Json(decided));

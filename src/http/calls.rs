@@ -229,7 +229,7 @@ impl Trial {
         approval: String,
     ) -> CallAnswer {
         let defaults = AgentConfig::default();
-        let config = app.agent.get().map_or(&defaults, |agent| agent.config());
+        let config = app.agent().map_or(&defaults, |agent| agent.config());
         let approver = GivenApproval {
             trial: &self,
             call: Uuid::now_v7().to_string(),

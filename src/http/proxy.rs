@@ -23,11 +23,14 @@ use super::mcp::HasOwnErrorBody;
 use super::profiles::PROFILE;
 use super::registry::ServedSnapshots;
 use super::threads::blocking;
+use crate::agent::Agents;
 use crate::keys::{self, Scope};
 use crate::proxy::{
     self, AGENT_MODEL, AgentQuestion, AnswerBody, Dialect, ExtraCatalog, Failure, ProviderKey,
     Proxy, ProxyAnswer, ProxyRequest,
 };
+
+use crate::session::DEFAULT_AGENT;
 
 pub use agent::KnownConversations;
 pub use bodies::BodyBudget;
@@ -120,7 +123,7 @@ async fn listed_models(
         return Ok(ProxyAnswer {
             status: 200,
             headers,
-            body: AnswerBody::Whole(proxy::agent_alone()),
+            body: AnswerBody::Whole(proxy::agents_alone(agent_names(app))),
         });
     }
     let mut listed = configured(app, None)?
@@ -130,7 +133,7 @@ async fn listed_models(
         && has_agent
         && listed.status == 200
     {
-        listed.body = AnswerBody::Whole(proxy::add_agent(list));
+        listed.body = AnswerBody::Whole(proxy::add_agents(list, agent_names(app)));
     }
     Ok(listed)
 }
@@ -221,9 +224,16 @@ fn configured(app: &App, body: Option<&Bytes>) -> Result<Proxy, Problem> {
     Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "no_model", message).into())
 }
 
+/// The names of the agents, each of which is a model; `None` for the one that needs no name.
+fn agent_names(app: &App) -> impl Iterator<Item = Option<&str>> {
+    let agents = app.agents.get().into_iter().flat_map(Agents::iter);
+    let names = agents.map(|served| served.agent.name());
+    names.map(|name| (name != DEFAULT_AGENT).then_some(name))
+}
+
 /// Whether our agent answers as a model: somebody chose its own.
 fn has_agent(app: &App) -> bool {
-    let agent = app.agent.get();
+    let agent = app.agent();
     agent.is_some_and(|agent| agent.config().model_is_chosen)
 }
 

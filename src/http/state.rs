@@ -28,7 +28,7 @@ use super::stream::Streams;
 use super::tasks::Tasks;
 use super::threads::{CpuPool, blocking};
 use super::tokens::TokenSavings;
-use crate::agent::Agent;
+use crate::agent::{Agent, Agents};
 use crate::clock::unix_ms;
 use crate::feedback::{FeedbackRecord, FeedbackStore};
 use crate::finder::ToolSearch;
@@ -108,8 +108,8 @@ fn open_feedback(data: &Path, store: Option<&Arc<SharedStore>>) -> anyhow::Resul
     })
 }
 
-/// Creates an agent over the tools of the default catalog.
-pub type AgentSource = Box<dyn Fn(Arc<dyn ToolSearch>) -> anyhow::Result<Agent> + Send + Sync>;
+/// Creates the agents over the tools of the default catalog.
+pub type AgentSource = Box<dyn Fn(Arc<dyn ToolSearch>) -> anyhow::Result<Agents> + Send + Sync>;
 
 /// Who may reach a server that has no API keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub struct AppState {
     pub(super) limits: Limits,
     agent_source: Option<AgentSource>,
     /// Set once the default catalog is open.
-    pub(super) agent: OnceLock<Agent>,
+    pub(super) agents: OnceLock<Agents>,
     pub(super) runs: Runs,
     pub(super) page_token: PageToken,
     upstream: Pool,
@@ -253,7 +253,7 @@ impl App {
             allowed_origins,
             limits,
             agent_source: agent,
-            agent: OnceLock::new(),
+            agents: OnceLock::new(),
             upstream,
             gateway,
             proxy,
@@ -326,16 +326,21 @@ impl App {
             return Ok(());
         };
         let catalog = Arc::clone(catalog);
-        let agent = source(Arc::new(ServedSnapshots::of(catalog)))?;
+        let agents = source(Arc::new(ServedSnapshots::of(catalog)))?;
         // The catalogs are opened once, so nothing is set yet.
-        let _ = self.agent.set(agent);
+        let _ = self.agents.set(agents);
         Ok(())
+    }
+
+    /// The agent of questions that choose none. It knows the runs and approvals of all agents.
+    pub(super) fn agent(&self) -> Option<&Agent> {
+        self.agents.get().map(Agents::default_agent)
     }
 
     /// Connects to the MCP servers and enables the `/mcp` route. Its calls go through the agent's
     /// gate, so that both have the same policies and one audit log.
     fn start_mcp(&self, catalog: &Arc<OpenCatalog>) -> anyhow::Result<()> {
-        let agent = self.agent.get();
+        let agent = self.agent();
         let gate = match agent {
             Some(agent) => Arc::clone(agent.gate()),
             None => {
@@ -382,7 +387,7 @@ impl App {
     /// What calls the tools of this catalog.
     pub(super) fn toolset_of(&self, catalog: &OpenCatalog) -> Option<Arc<dyn Toolset>> {
         let pool = self.pool_of(catalog)?;
-        Some(match self.agent.get() {
+        Some(match self.agent() {
             Some(agent) => Arc::new(agent.clone()),
             None => Arc::new(pool.clone()),
         })
@@ -392,7 +397,7 @@ impl App {
     /// servers, and writes every queued change.
     pub(super) async fn close(&self) {
         // Runs first: they call tools of the servers.
-        if let Some(agent) = self.agent.get() {
+        if let Some(agent) = self.agent() {
             agent.close(self.limits.grace).await;
         }
         // The servers next: they must not write to catalogs that are being closed.

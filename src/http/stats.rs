@@ -398,7 +398,7 @@ impl Bucket {
 
 impl TokenStats {
     fn of(app: &App) -> Self {
-        let turns = app.agent.get().map(|agent| agent.tool_tokens());
+        let turns = app.agent().map(|agent| agent.tool_tokens());
         let turns = turns.unwrap_or_default();
         TokenStats {
             search: app.token_savings.read(Source::Search),

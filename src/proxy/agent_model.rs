@@ -14,7 +14,8 @@ use crate::proxy::failure::Failure;
 use crate::proxy::json::{self, Fields};
 use crate::proxy::memory::{ConversationKey, Identity};
 
-/// The name of the model that is our agent.
+/// The name of the model that is our agent. Another agent of the server is the model
+/// `toolscout/agent/NAME`.
 pub const AGENT_MODEL: &str = "toolscout/agent";
 /// Most characters of a model's name in a message.
 const MAX_MODEL_CHARS: usize = 200;
@@ -27,10 +28,14 @@ pub struct AgentQuestion {
     pub text: String,
     /// Whether the answer is streamed.
     pub streams: bool,
+    /// The agent that is asked, where the model names one.
+    pub agent: Option<String>,
     /// The conversation that it continues, by what the client sees of it.
     pub continued: Option<ConversationKey>,
     /// The answer that it continues, where the client names it by its id.
     pub previous_id: Option<String>,
+    /// The name of the model, as the client wrote it.
+    model: String,
     dialect: Dialect,
     owner: String,
     /// Whether a stream has an event with the tokens.
@@ -47,19 +52,22 @@ impl AgentQuestion {
         let Some(fields) = Fields::read(body) else {
             return Ok(None);
         };
-        if fields.text("model").as_deref() != Some(AGENT_MODEL) {
+        let model = fields.text("model").unwrap_or_default();
+        let Some(agent) = agent_of(&model) else {
             return Ok(None);
-        }
+        };
         require_supported(dialect, &fields)?;
         let mut question = AgentQuestion {
             text: String::new(),
             streams: fields.flag("stream") == Some(true),
+            agent: agent.map(str::to_owned),
             continued: None,
             previous_id: previous_id(dialect, &fields),
             dialect,
             owner: owner.to_owned(),
             wants_usage: wants_usage(&fields),
-            identity: Identity::new(owner, AGENT_MODEL),
+            identity: Identity::new(owner, &model),
+            model,
         };
         if let Some(id) = &question.previous_id {
             question.identity.add(Item::OfClient(id.clone().into()));
@@ -104,6 +112,22 @@ impl AgentQuestion {
             keys.push(answer_key(&self.owner, &answer.head.id));
         }
         keys
+    }
+}
+
+/// The agent that a model is, if it is one of ours; within, its name where it has one.
+fn agent_of(model: &str) -> Option<Option<&str>> {
+    match model.strip_prefix(AGENT_MODEL)? {
+        "" => Some(None),
+        rest => Some(Some(rest.strip_prefix('/')?)),
+    }
+}
+
+/// The name of an agent as a model.
+fn model_of(agent: Option<&str>) -> String {
+    match agent {
+        None => AGENT_MODEL.to_owned(),
+        Some(name) => format!("{AGENT_MODEL}/{name}"),
     }
 }
 
@@ -158,6 +182,8 @@ pub struct AgentAnswer {
 struct Head {
     /// The answer's id.
     id: String,
+    /// The name of the model, as the client wrote it.
+    model: String,
     /// What the ids of the answer and of its parts have in common.
     unique: String,
     /// Seconds since 1970.
@@ -207,6 +233,7 @@ impl AgentAnswer {
         AgentAnswer {
             head: Head {
                 id: format!("{beginning}{unique}"),
+                model: question.model.clone(),
                 unique,
                 created_s,
                 previous_id: question.previous_id.clone(),
@@ -260,29 +287,34 @@ pub fn requested_model(body: &Bytes) -> Option<String> {
     Some(excerpt(&model, MAX_MODEL_CHARS))
 }
 
-/// Adds the agent to a provider's list of models.
-pub fn add_agent(list: &Bytes) -> Bytes {
+/// Adds agents to a provider's list of models, each by its name if it has one.
+pub fn add_agents<'a>(list: &Bytes, agents: impl Iterator<Item = Option<&'a str>>) -> Bytes {
     let Ok(mut list) = serde_json::from_slice::<Value>(list) else {
         return list.clone();
     };
     let Some(models) = list.get_mut("data").and_then(Value::as_array_mut) else {
         return json::bytes(&list);
     };
-    models.push(agent_entry());
+    models.extend(agents.map(agent_entry));
     json::bytes(&list)
 }
 
-/// A list of models that has the agent alone.
-pub fn agent_alone() -> Bytes {
-    json::bytes(&json!({ "object": "list", "data": [agent_entry()] }))
+/// A list of models that has the agents alone.
+pub fn agents_alone<'a>(agents: impl Iterator<Item = Option<&'a str>>) -> Bytes {
+    let entries: Vec<Value> = agents.map(agent_entry).collect();
+    json::bytes(&json!({ "object": "list", "data": entries }))
 }
 
-fn agent_entry() -> Value {
+fn agent_entry(agent: Option<&str>) -> Value {
+    let display_name = match agent {
+        None => "toolscout agent".to_owned(),
+        Some(name) => format!("toolscout agent: {name}"),
+    };
     json!({
-        "id": AGENT_MODEL,
+        "id": model_of(agent),
         "object": "model",
         "type": "model",
-        "display_name": "toolscout agent",
+        "display_name": display_name,
         "created": 0,
         "created_at": "1970-01-01T00:00:00Z",
         "owned_by": "toolscout",

@@ -31,6 +31,8 @@ pub(super) const LAYOUT: &[&str] = &[
     ) STRICT, WITHOUT ROWID;",
     "ALTER TABLE conversations ADD COLUMN owner TEXT;",
     "ALTER TABLE turns ADD COLUMN events TEXT;",
+    // Earlier versions had one agent.
+    "ALTER TABLE conversations ADD COLUMN agent TEXT NOT NULL DEFAULT 'default';",
 ];
 
 /// The condition that a conversation is within the scope: `:owner` is null or its owner.
@@ -113,18 +115,26 @@ impl SessionTable for LocalSessions {
         &self,
         conversation: &ConversationId,
         owner: &str,
+        agent: &str,
         question: &str,
     ) -> Result<i64, SessionError> {
         let now = now_ms();
-        let number = self.transaction(|connection| {
-            let owned = connection.execute(
-                "INSERT INTO conversations (id, title, created_ms, updated_ms, owner) VALUES (?1, ?2, ?3, ?3, ?4)
-                 ON CONFLICT (id) DO UPDATE SET updated_ms = ?3 WHERE owner = ?4",
-                params![conversation.as_str(), title_of(question), now, owner],
-            )?;
-            // The upsert changes nothing if the conversation has another owner.
-            if owned == 0 {
-                return Ok(None);
+        let begun = self.transaction(|connection| {
+            let owned: Option<String> = connection
+                .query_row(
+                    "INSERT INTO conversations (id, title, created_ms, updated_ms, owner, agent)
+                     VALUES (?1, ?2, ?3, ?3, ?4, ?5)
+                     ON CONFLICT (id) DO UPDATE SET updated_ms = iif(agent = ?5, ?3, updated_ms) WHERE owner = ?4
+                     RETURNING agent",
+                    params![conversation.as_str(), title_of(question), now, owner, agent],
+                    |row| row.get(0),
+                )
+                .optional()?;
+            match owned {
+                // The upsert returns nothing if the conversation has another owner.
+                None => return Ok(Begun::NotOwned),
+                Some(other) if other != agent => return Ok(Begun::OtherAgent(other)),
+                Some(_) => {}
             }
             connection.execute(
                 "UPDATE turns SET status = 'interrupted' WHERE conversation = ?1 AND status = 'running'",
@@ -137,10 +147,30 @@ impl SessionTable for LocalSessions {
                 params![conversation.as_str(), question, now],
                 |row| row.get(0),
             )?;
-            Ok(Some(number))
+            Ok(Begun::Turn(number))
         })?;
-        number.ok_or_else(|| SessionError::NotOwned {
-            conversation: conversation.to_string(),
+        let conversation = conversation.to_string();
+        match begun {
+            Begun::Turn(number) => Ok(number),
+            Begun::NotOwned => Err(SessionError::NotOwned { conversation }),
+            Begun::OtherAgent(agent) => Err(SessionError::OtherAgent {
+                conversation,
+                agent,
+            }),
+        }
+    }
+
+    fn agent_of(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+    ) -> Result<Option<String>, SessionError> {
+        let sql = format!("SELECT agent FROM conversations WHERE id = :id AND {WITHIN}");
+        let parameters = named_params! { ":id": conversation.as_str(), ":owner": scope.owner() };
+        self.with(|connection| {
+            connection
+                .query_row(&sql, parameters, |row| row.get(0))
+                .optional()
         })
     }
 
@@ -261,7 +291,7 @@ impl SessionTable for LocalSessions {
         offset: usize,
     ) -> Result<Vec<Summary>, SessionError> {
         let sql = format!(
-            "SELECT id, title, created_ms, updated_ms, (SELECT count(*) FROM turns WHERE conversation = id)
+            "SELECT id, title, agent, created_ms, updated_ms, (SELECT count(*) FROM turns WHERE conversation = id)
              FROM conversations WHERE {WITHIN} ORDER BY updated_ms DESC, id LIMIT :limit OFFSET :offset"
         );
         let parameters = named_params! { ":owner": scope.owner(), ":limit": limit as i64, ":offset": offset as i64 };
@@ -269,9 +299,10 @@ impl SessionTable for LocalSessions {
             Ok(Summary {
                 id: row.get(0)?,
                 title: row.get(1)?,
-                created_ms: row.get(2)?,
-                updated_ms: row.get(3)?,
-                turns: row.get(4)?,
+                agent: row.get(2)?,
+                created_ms: row.get(3)?,
+                updated_ms: row.get(4)?,
+                turns: row.get(5)?,
             })
         })
     }
@@ -336,6 +367,13 @@ impl SessionTable for LocalSessions {
         let parameters = named_params! { ":id": conversation.as_str(), ":owner": scope.owner() };
         self.with(|connection| connection.query_row(&sql, parameters, |row| row.get(0)))
     }
+}
+
+/// What came of beginning a turn.
+enum Begun {
+    Turn(i64),
+    NotOwned,
+    OtherAgent(String),
 }
 
 fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {

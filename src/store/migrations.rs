@@ -17,7 +17,7 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 7] = [
+const ALL: [Migration; 8] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
@@ -45,6 +45,10 @@ const ALL: [Migration; 7] = [
     Migration {
         version: 7,
         sql: include_str!("migrations/0007_owner_words.sql"),
+    },
+    Migration {
+        version: 8,
+        sql: include_str!("migrations/0008_agents.sql"),
     },
 ];
 

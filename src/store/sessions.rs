@@ -73,25 +73,35 @@ impl SharedSessions {
         &self,
         conversation: &ConversationId,
         owner: &str,
+        agent: &str,
         question: &str,
     ) -> Result<Result<i64, SessionError>, StoreError> {
         let (id, now) = (conversation.as_str().as_bytes(), now_ms());
         let mut transaction = self.store.pool.begin().await?;
         // Holds the row to the end, so that one turn of a conversation begins at a time.
-        let owned = sqlx::query(
-            "INSERT INTO conversations (id, title, owner, created_ms, updated_ms) VALUES ($1, $2, $3, $4, $4)
-             ON CONFLICT (id) DO UPDATE SET updated_ms = $4 WHERE conversations.owner = $3",
+        let owned: Option<String> = sqlx::query_scalar(
+            "INSERT INTO conversations (id, title, owner, agent, created_ms, updated_ms)
+             VALUES ($1, $2, $3, $5, $4, $4)
+             ON CONFLICT (id) DO UPDATE SET updated_ms = $4 WHERE conversations.owner = $3
+             RETURNING agent",
         )
         .bind(id)
         .bind(text(&title_of(question)))
         .bind(owner)
         .bind(now)
-        .execute(&mut *transaction)
+        .bind(text(agent))
+        .fetch_optional(&mut *transaction)
         .await?;
         let conversation = || conversation.to_string();
-        if owned.rows_affected() == 0 {
+        let Some(of_conversation) = owned else {
             return Ok(Err(SessionError::NotOwned {
                 conversation: conversation(),
+            }));
+        };
+        if of_conversation != agent {
+            return Ok(Err(SessionError::OtherAgent {
+                conversation: conversation(),
+                agent: of_conversation,
             }));
         }
         if is_running(&mut transaction, id).await? {
@@ -287,9 +297,22 @@ impl SessionTable for SharedSessions {
         &self,
         conversation: &ConversationId,
         owner: &str,
+        agent: &str,
         question: &str,
     ) -> Result<i64, SessionError> {
-        self.ask(WRITE_LIMIT, self.begin(conversation, owner, question))?
+        let begun = self.begin(conversation, owner, agent, question);
+        self.ask(WRITE_LIMIT, begun)?
+    }
+
+    fn agent_of(
+        &self,
+        scope: &OwnerScope,
+        conversation: &ConversationId,
+    ) -> Result<Option<String>, SessionError> {
+        let sql = format!("SELECT agent FROM conversations WHERE id = $2 AND {WITHIN}");
+        let rows = self.rows(scope, conversation, sql)?;
+        let agent = |row: &PgRow| readable(row.try_get("agent").map_err(StoreError::from));
+        rows.first().map(agent).transpose()
     }
 
     fn may_continue(
@@ -402,7 +425,7 @@ impl SessionTable for SharedSessions {
     ) -> Result<Vec<Summary>, SessionError> {
         self.ask(READ_LIMIT, async {
             let sql = format!(
-                "SELECT id, title, created_ms, updated_ms,
+                "SELECT id, title, agent, created_ms, updated_ms,
                         (SELECT count(*) FROM turns WHERE conversation = conversations.id) AS turns
                  FROM conversations WHERE {WITHIN} ORDER BY updated_ms DESC, id LIMIT $2 OFFSET $3"
             );
@@ -535,6 +558,7 @@ fn summary(row: &PgRow) -> Result<Summary, StoreError> {
     Ok(Summary {
         id: String::from_utf8_lossy(&id).into_owned(),
         title: row.try_get("title")?,
+        agent: row.try_get("agent")?,
         turns: row.try_get("turns")?,
         created_ms: row.try_get("created_ms")?,
         updated_ms: row.try_get("updated_ms")?,

@@ -44,7 +44,12 @@ fn conformance(sessions: &Sessions) {
     let both = [&ada, &bob, &OwnerScope::All];
     let c = id("c");
     assert!(sessions.may_continue(&c, "bob").unwrap());
-    assert_eq!(sessions.begin_turn(&c, "ada", " first?\nmore ").unwrap(), 1);
+    assert_eq!(
+        sessions
+            .begin_turn(&c, "ada", "default", " first?\nmore ")
+            .unwrap(),
+        1
+    );
     let turns = sessions.turns(&ada, &c).unwrap();
     assert_eq!((turns[0].status, turns.len()), (TurnStatus::Running, 1));
     assert_eq!(
@@ -87,14 +92,21 @@ fn conformance(sessions: &Sessions) {
     assert_eq!(sessions.events(&bob, &c, 1).unwrap(), None);
     assert_eq!(sessions.events(&ada, &c, 2).unwrap(), None);
     assert!(!sessions.may_continue(&c, "bob").unwrap());
-    let refused = sessions.begin_turn(&c, "bob", "mine?").unwrap_err();
+    let refused = sessions
+        .begin_turn(&c, "bob", "default", "mine?")
+        .unwrap_err();
     assert!(
         matches!(refused, SessionError::NotOwned { .. }),
         "{refused}"
     );
     assert!(!sessions.delete(&bob, &c).unwrap());
 
-    assert_eq!(sessions.begin_turn(&c, "ada", "second\0?").unwrap(), 2);
+    assert_eq!(
+        sessions
+            .begin_turn(&c, "ada", "default", "second\0?")
+            .unwrap(),
+        2
+    );
     sessions
         .end_turn(&c, 2, &ended(TurnStatus::Failed, ""))
         .unwrap();
@@ -123,7 +135,12 @@ fn conformance(sessions: &Sessions) {
         "$1",
     ];
     for name in names {
-        assert_eq!(sessions.begin_turn(&id(name), "eve", "q").unwrap(), 1);
+        assert_eq!(
+            sessions
+                .begin_turn(&id(name), "eve", "default", "q")
+                .unwrap(),
+            1
+        );
         sessions
             .end_turn(&id(name), 1, &ended(TurnStatus::Answered, name))
             .unwrap();
@@ -184,9 +201,11 @@ fn a_turn_belongs_to_one_node_until_its_lease_ends() {
     let [one, two] = [(); 2].map(|()| shared(&postgres, &runtime));
     let (c, ada) = (id("c"), OwnerScope::Own("ada".into()));
     let end_leases = || postgres.query("UPDATE toolscout.turns SET leased_until = now()");
-    assert_eq!(one.begin_turn(&c, "ada", "first?").unwrap(), 1);
+    assert_eq!(one.begin_turn(&c, "ada", "default", "first?").unwrap(), 1);
     for sessions in [&one, &two] {
-        let refused = sessions.begin_turn(&c, "ada", "again?").unwrap_err();
+        let refused = sessions
+            .begin_turn(&c, "ada", "default", "again?")
+            .unwrap_err();
         assert!(matches!(refused, SessionError::Busy { .. }), "{refused}");
         assert!(sessions.runs_elsewhere(&ada, &c).unwrap());
     }
@@ -207,7 +226,7 @@ fn a_turn_belongs_to_one_node_until_its_lease_ends() {
 
     // It pauses again, and another goes on.
     end_leases();
-    assert_eq!(two.begin_turn(&c, "ada", "second?").unwrap(), 2);
+    assert_eq!(two.begin_turn(&c, "ada", "default", "second?").unwrap(), 2);
     assert_eq!(one.renew(&c, 1, None).unwrap(), Lease::Lost);
     let late = one.end_turn(&c, 1, &ended(TurnStatus::Answered, "late"));
     assert!(matches!(late, Err(SessionError::Lost { .. })), "{late:?}");
@@ -221,7 +240,7 @@ fn a_turn_belongs_to_one_node_until_its_lease_ends() {
     assert_eq!(one.toolbox(&c).unwrap(), Some(json!({ "held": ["yes"] })));
 
     // Any node may be asked to stop a turn of any other.
-    one.begin_turn(&c, "ada", "third?").unwrap();
+    one.begin_turn(&c, "ada", "default", "third?").unwrap();
     let bob = OwnerScope::Own("bob".into());
     assert!(!two.stop_elsewhere(&bob, &c).unwrap());
     assert_eq!(one.renew(&c, 3, None).unwrap(), Lease::Held);
@@ -242,7 +261,7 @@ fn of_many_questions_at_once_one_begins() {
         let begun = std::thread::scope(|scope| {
             let asking = nodes.iter().map(|sessions| {
                 let c = c.clone();
-                scope.spawn(move || sessions.begin_turn(&c, "ada", "q").is_ok())
+                scope.spawn(move || sessions.begin_turn(&c, "ada", "default", "q").is_ok())
             });
             let asking: Vec<_> = asking.collect();
             let begun = asking.into_iter().map(|thread| thread.join().unwrap());

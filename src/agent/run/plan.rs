@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolscout_index::formats::model_name;
 
 use super::{Action, Outcome, PlannedCall, Protocol, Round, Run, State};
-use super::{OWN_SOURCE, call_event, result_event, source_of};
+use super::{OWN_SOURCE, result_event, source_of};
 use crate::agent::event::Event;
 use crate::agent::plan::{self, Execution, Plan, Reading, StepResult};
 use crate::agent::prompt;
@@ -98,7 +98,7 @@ impl Run {
             };
             let planned = PlannedCall { call, action };
             self.open_calls(slice::from_ref(&planned));
-            events.extend(call_event(&planned));
+            events.extend(self.call_events(&planned));
             // A skipped step has its result already; the next one may still be possible.
             if let Action::Refused(result) = &planned.action {
                 events.push(result_event(&planned.call, result));

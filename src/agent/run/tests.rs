@@ -980,3 +980,28 @@ fn failing_searches_are_answers_too() {
     );
     assert!(last_result(&run).contains("the index cannot be read"));
 }
+
+#[test]
+fn a_search_on_the_web_is_announced_before_its_call() {
+    let mut toolbox = Toolbox::new(ToolboxConfig::default(), ten);
+    toolbox.pin(tool("files/read", "read a file"));
+    toolbox.pin(tool("web/web_search", "search the web"));
+    let config = RunConfig {
+        announced: vec!["web_search".into()],
+        ..RunConfig::default()
+    };
+    let question = "谁赢得了环法自行车赛?";
+    let mut run = new_run(config, toolbox, Context::new(Vec::new(), question, 30));
+    let events = run.model_answered(calls(&[
+        ("files__read", json!({ "query": "notes" })),
+        ("web__web_search", json!({ "query": "环法 冠军" })),
+    ]));
+    assert!(matches!(&events[0], Event::ToolCall { name, .. } if name == "files__read"));
+    assert_eq!(
+        events[1],
+        Event::Thinking {
+            content: "🔍 正在搜索信息: 环法 冠军".into()
+        }
+    );
+    assert!(matches!(&events[2], Event::ToolCall { name, .. } if name == "web__web_search"));
+}

@@ -26,16 +26,38 @@ pub enum Dialect {
     AgUi,
 }
 
+/// What a stream is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Events of this API.
+    Own,
+    /// These events as clients of `/agent/chat/stream` parse them: the lists of `reference` and
+    /// `recommend` are texts of JSON.
+    Compatible,
+    /// AG-UI events.
+    AgUi,
+}
+
+impl From<Dialect> for Format {
+    fn from(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Own => Format::Own,
+            Dialect::AgUi => Format::AgUi,
+        }
+    }
+}
+
 /// The event stream of a run, with comments at this interval while there are no events.
 pub fn respond(
     run: StartedRun,
-    dialect: Dialect,
+    format: Format,
     run_id: Option<String>,
     heartbeat: Duration,
 ) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
-    let translator = match dialect {
-        Dialect::Own => Translator::Own,
-        Dialect::AgUi => Translator::AgUi(AgUi::new(run.conversation().as_str(), run_id)),
+    let translator = match format {
+        Format::Own => Translator::Own,
+        Format::Compatible => Translator::Compatible,
+        Format::AgUi => Translator::AgUi(AgUi::new(run.conversation().as_str(), run_id)),
     };
     let sender = EventSender {
         run,
@@ -52,6 +74,7 @@ pub fn respond(
 
 enum Translator {
     Own,
+    Compatible,
     AgUi(AgUi),
 }
 
@@ -60,9 +83,24 @@ impl Translator {
         match self {
             // An enum of strings and numbers always serialises.
             Translator::Own => serde_json::to_value(event).into_iter().collect(),
+            Translator::Compatible => serde_json::to_value(event)
+                .into_iter()
+                .map(with_list_as_text)
+                .collect(),
             Translator::AgUi(ag_ui) => ag_ui.translate(event),
         }
     }
+}
+
+/// An event whose `content` is a text of JSON where it is a list. Its `count` stays beside it.
+fn with_list_as_text(mut event: Value) -> Value {
+    if let Some(content) = event
+        .get_mut("content")
+        .filter(|content| content.is_array())
+    {
+        *content = Value::String(content.to_string());
+    }
+    event
 }
 
 struct EventSender {

@@ -2,7 +2,8 @@
 
 use axum::http::StatusCode;
 
-use super::{configured_agent, unknown, with_sessions};
+use super::agents::{chosen, of_conversation};
+use super::{configured_agents, unknown, with_sessions};
 use crate::agent::{Agent, Event, Question, RunStream, StartError};
 use crate::http::App;
 use crate::http::access::Grant;
@@ -10,23 +11,30 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::session::{ConversationId, OwnerScope};
 use crate::shutdown::Shutdown;
 
-/// Starts the run of a question, in this conversation if there is one. The run counts among those of
+/// Starts the run of a question, by this agent and in this conversation if there is one. The run counts among those of
 /// the key to its end, even after the client has disconnected.
 ///
 /// # Errors
-/// 404 or 403 for a conversation of another owner, 409 while a run of it goes on, here or on another
+/// 404 or 403 for a conversation of another owner, 404 for an unknown agent, 409 for another one than
+/// that of the conversation, 409 while a run of it goes on, here or on another
 /// node, 429 when the key or the server has as many runs as it may, 503 without an agent.
 pub async fn start(
     app: &App,
     grant: &Grant,
     mut question: Question,
+    agent: Option<String>,
     conversation: Option<ConversationId>,
 ) -> ApiResult<StartedRun> {
-    let agent = configured_agent(app)?;
-    if let Some(id) = conversation {
-        require_free(&agent, grant, &id).await?;
-        question = question.in_conversation(id);
+    let (agents, wanted) = (configured_agents(app)?, agent.as_deref());
+    let mut stored = None;
+    if let Some(id) = &conversation {
+        stored = require_free(agents.default_agent(), grant, id).await?;
+        question = question.in_conversation(id.clone());
     }
+    let agent = match (conversation, stored) {
+        (Some(id), Some(stored)) => of_conversation(agents, wanted, &id, stored)?,
+        _ => chosen(agents, wanted)?,
+    };
     let permit = app
         .runs
         .admit(grant.key())
@@ -46,17 +54,24 @@ pub async fn start(
 }
 
 /// Passes if the sender may continue the conversation and no other node runs it. A run of this node
-/// is known at once, and refused when the question starts.
-async fn require_free(agent: &Agent, grant: &Grant, id: &ConversationId) -> ApiResult<()> {
+/// is known at once, and refused when the question starts. Returns the agent of the conversation, if
+/// that exists.
+async fn require_free(
+    agent: &Agent,
+    grant: &Grant,
+    id: &ConversationId,
+) -> ApiResult<Option<String>> {
     let (wanted, owner) = (id.clone(), grant.sender());
     let asked = with_sessions(agent, move |sessions| {
         let is_own = sessions.may_continue(&wanted, &owner)?;
-        Ok((is_own, sessions.runs_elsewhere(&OwnerScope::All, &wanted)?))
+        let runs_elsewhere = sessions.runs_elsewhere(&OwnerScope::All, &wanted)?;
+        let agent = sessions.agent_of(&OwnerScope::All, &wanted)?;
+        Ok((is_own, runs_elsewhere, agent))
     });
     match asked.await? {
-        (false, _) => Err(not_owned(grant, id.as_str())),
-        (true, true) => Err(StartError::Busy(id.clone()).into()),
-        (true, false) => Ok(()),
+        (false, ..) => Err(not_owned(grant, id.as_str())),
+        (true, true, _) => Err(StartError::Busy(id.clone()).into()),
+        (true, false, agent) => Ok(agent),
     }
 }
 

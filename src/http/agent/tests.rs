@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use toolscout_index::{Options, Tool};
 
-use crate::agent::{Agent, AgentConfig};
+use crate::agent::{Agent, AgentConfig, Agents, ServedAgent};
 use crate::gate::Policies;
 use crate::http::{AgentSource, Exposure, Limits, Settings, serve};
 use crate::llm::ScriptedModel;
@@ -78,8 +78,20 @@ impl Server {
     }
 
     async fn start(agent: Option<(&str, Policies)>, limits: Limits) -> Self {
-        let data = tempfile::tempdir().unwrap();
         let hangs = Hangs::default();
+        let agent = agent.map(|(script, policies)| source(script, policies, hangs.clone()));
+        Server::serving(agent, hangs, limits).await
+    }
+
+    /// A server of several agents, each with its script. They recommend questions.
+    async fn with_agents(scripts: &[(&str, &str)]) -> Self {
+        let hangs = Hangs::default();
+        let agents = several(scripts, hangs.clone());
+        Server::serving(Some(agents), hangs, Limits::default()).await
+    }
+
+    async fn serving(agent: Option<AgentSource>, hangs: Hangs, limits: Limits) -> Self {
+        let data = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let settings = Settings {
             data: data.path().to_owned(),
@@ -90,7 +102,7 @@ impl Server {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             exposure: Exposure::Loopback,
-            agent: agent.map(|(script, policies)| source(script, policies, hangs.clone())),
+            agent,
             upstream: Default::default(),
             gateway: Default::default(),
             profiles: Vec::new(),
@@ -180,7 +192,67 @@ fn source(script: &str, policies: Policies, hangs: Hangs) -> AgentSource {
             .shared_catalog(catalog)
             .tool(hangs.clone())
             .tool(Harmful);
-        Ok(builder.config(config.clone()).build()?)
+        Ok(builder.config(config.clone()).build()?.into())
+    })
+}
+
+/// A tool that quotes a page.
+#[derive(Clone)]
+struct Quotes;
+
+#[async_trait]
+impl Callable for Quotes {
+    async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
+        Ok(
+            json!({ "results": [{ "url": "https://a.example/", "title": "A", "content": "a page" }] }),
+        )
+    }
+}
+
+impl UserTool for Quotes {
+    fn definition(&self) -> Tool {
+        Tool::new("", "quotes").unwrap()
+    }
+}
+
+/// Agents with these names and scripts; the first answers questions that choose none.
+fn several(scripts: &[(&str, &str)], hangs: Hangs) -> AgentSource {
+    let models = scripts.iter().map(|(name, script)| {
+        let turns = Script::parse(name, script).unwrap().turns;
+        (
+            (*name).to_owned(),
+            Arc::new(ScriptedModel::new(*name, turns)),
+        )
+    });
+    let models: Vec<_> = models.collect();
+    Box::new(move |catalog| {
+        let mut served: Vec<ServedAgent> = Vec::new();
+        for (name, model) in &models {
+            let config = AgentConfig {
+                name: name.clone(),
+                recommend_within: Some(Duration::from_secs(60)),
+                count_tokens: str::len,
+                policies: Policies::permissive(),
+                ..AgentConfig::default()
+            };
+            let mut builder = Agent::builder()
+                .shared_llm(model.clone())
+                .shared_catalog(catalog.clone())
+                .tool(hangs.clone())
+                .tool(Quotes);
+            let mut missing = Vec::new();
+            if let Some(first) = served.first() {
+                builder = builder.sharing(&first.agent);
+                missing.push("a tool is missing".to_owned());
+            }
+            served.push(ServedAgent {
+                agent: builder.config(config).build()?,
+                description: format!("Says {name}."),
+                missing,
+            });
+        }
+        let default = served.remove(0);
+        Ok(Agents::new(default, served))
     })
 }
 
@@ -282,6 +354,150 @@ async fn the_predecessors_route_takes_the_question_in_the_query_string() {
         server.get("/v1/agent/conversations/c1").await["turns"][0]["question"],
         "hello there"
     );
+}
+
+/// A question on the compatible route, with the token.
+async fn asked_by_query(server: &Server, query: &str) -> Response {
+    let token = server.post("/v1/agent/token", json!({})).await;
+    let token: Value = token.json().await.unwrap();
+    let token = token["token"].as_str().unwrap();
+    let url = server.url(&format!("/agent/chat/stream?{query}&token={token}"));
+    server.client.get(url).send().await.unwrap()
+}
+
+/// The event of this type.
+fn event<'a>(events: &'a [(u64, Value)], kind: &str) -> &'a Value {
+    let found = events.iter().find(|(_, event)| event["type"] == kind);
+    &found.unwrap_or_else(|| panic!("no {kind} in {events:?}")).1
+}
+
+#[tokio::test]
+async fn the_predecessors_route_has_lists_as_texts_and_the_other_route_as_lists() {
+    let script = r#"{"reply":{"calls":[{"name":"quotes","arguments":{}}]}}
+{"reply":{"text":"found"}}
+{"for":"recommend","reply":{"text":"[\"a?\",\"b?\",\"c?\"]"}}"#;
+    let twice = [script, script].join("\n");
+    let server = Server::with_agents(&[("default", &twice)]).await;
+    let by_query = events(asked_by_query(&server, "query=q").await).await;
+    let body = json!({ "query": "q" });
+    let by_body = events(server.post("/v1/agent/chat", body).await).await;
+    for (kind, count) in [("reference", 1), ("recommend", 3)] {
+        let (text, list) = (event(&by_query, kind), event(&by_body, kind));
+        assert_eq!(
+            (&text["count"], &list["count"]),
+            (&json!(count), &json!(count))
+        );
+        assert_eq!(list["content"].as_array().unwrap().len(), count);
+        let parsed: Value = serde_json::from_str(text["content"].as_str().unwrap()).unwrap();
+        assert_eq!(parsed, list["content"]);
+    }
+}
+
+#[tokio::test]
+async fn a_question_chooses_its_agent_and_the_conversation_keeps_it() {
+    let says = |text: &str| format!("{{\"reply\":{{\"text\":\"{text}\"}}}}\n").repeat(4);
+    let (default, files) = (says("default"), says("files"));
+    let server = Server::with_agents(&[("default", &default), ("files", &files)]).await;
+    let listed = server.get("/v1/agents").await;
+    let names: Vec<&Value> = listed["agents"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        names.iter().map(|agent| &agent["name"]).collect::<Vec<_>>(),
+        ["default", "files"]
+    );
+    assert_eq!(names[1]["ready"], false);
+    assert_eq!(names[1]["missing"], json!(["a tool is missing"]));
+
+    let ask = |body: Value| server.post("/v1/agent/chat", body);
+    let answer = async |response: Response| -> String {
+        event(&events(response).await, "text")["content"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let in_c = json!({ "query": "q", "conversation": "c", "agent": "files" });
+    assert_eq!(answer(ask(in_c).await).await, "files");
+    // A later question goes on with the agent of the conversation.
+    assert_eq!(
+        answer(ask(json!({ "query": "q", "conversation": "c" })).await).await,
+        "files"
+    );
+    assert_eq!(
+        answer(asked_by_query(&server, "query=q&agent=files").await).await,
+        "files"
+    );
+    assert_eq!(answer(ask(json!({ "query": "q" })).await).await, "default");
+
+    let other = json!({ "query": "q", "conversation": "c", "agent": "default" });
+    let unknown = json!({ "query": "q", "agent": "slides" });
+    let refused = ask(other).await;
+    assert_eq!(error_code(refused).await, (409, "other_agent".into()));
+    let refused = ask(unknown).await;
+    assert_eq!(refused.status(), 404);
+    let body: Value = refused.json().await.unwrap();
+    assert_eq!(body["error"]["code"], "unknown_agent");
+    assert!(
+        body["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("it has default, files")
+    );
+    let both = server.post(
+        "/v1/agent/chat?agent=default",
+        json!({ "query": "q", "agent": "files" }),
+    );
+    assert_eq!(error_code(both.await).await, (422, "two_agents".into()));
+
+    let conversation = server.get("/v1/agent/conversations/c").await;
+    assert_eq!(conversation["agent"], "files");
+    let listed = server.get("/v1/agent/conversations").await;
+    let agents = listed["conversations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["agent"]);
+    assert_eq!(agents.filter(|agent| **agent == "files").count(), 2);
+}
+
+#[tokio::test]
+async fn a_further_agent_is_a_model_of_its_own_and_its_runs_are_stopped_as_any() {
+    let files = format!("{HANGING}\n{}", r#"{"reply":{"text":"files"}}"#);
+    let server = Server::with_agents(&[
+        ("default", r#"{"reply":{"text":"default"}}"#),
+        ("files", &files),
+    ])
+    .await;
+    let body = json!({ "query": "go", "conversation": "c", "agent": "files" });
+    let running = server.post("/v1/agent/chat", body).await;
+    server.hangs.called.notified().await;
+    let stopped = server
+        .post("/v1/agent/stop", json!({ "conversation": "c" }))
+        .await;
+    assert_eq!(
+        stopped.json::<Value>().await.unwrap(),
+        json!({ "stopped": true })
+    );
+    assert_eq!(event(&events(running).await, "done")["status"], "stopped");
+
+    let models = server.get("/v1/models").await;
+    let ids: Vec<&Value> = models["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| &model["id"])
+        .collect();
+    assert_eq!(ids, ["toolscout/agent", "toolscout/agent/files"]);
+    let ask = async |model: &str| {
+        let body = json!({ "model": model, "messages": [{ "role": "user", "content": "hi" }] });
+        server.post("/v1/chat/completions", body).await
+    };
+    let answer: Value = ask("toolscout/agent/files").await.json().await.unwrap();
+    assert_eq!(
+        answer["choices"][0]["message"]["content"], "next",
+        "{answer}"
+    );
+    assert_eq!(answer["model"], "toolscout/agent/files");
+    let unknown = ask("toolscout/agent/slides").await;
+    assert_eq!(unknown.status(), 404);
 }
 
 #[tokio::test]

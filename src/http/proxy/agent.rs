@@ -67,7 +67,8 @@ pub async fn answer(
     let asked = Question::new(question.text.clone())
         .asked_by(sender.grant.sender())
         .limited_to(tools);
-    let run = start(app, &sender.grant, asked, conversation).await?;
+    let agent = question.agent.clone();
+    let run = start(app, &sender.grant, asked, agent, conversation).await?;
     let created_s = (unix_ms(SystemTime::now()) / 1000).unsigned_abs();
     let answering = Answering {
         known: app.agent_conversations.clone(),

@@ -72,11 +72,8 @@ impl ToolCaller for GatedCaller {
 
     async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> CalledTool {
         let defaults = AgentConfig::default();
-        let config = self
-            .app
-            .agent
-            .get()
-            .map_or(&defaults, |agent| agent.config());
+        let agent = self.app.agent();
+        let config = agent.map_or(&defaults, |agent| agent.config());
         let (result, has_succeeded) = match serde_json::from_str::<Arguments>(arguments) {
             Ok(arguments) => {
                 let context = GateContext {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{AGENT_MODEL, Head, Tokens};
+use super::{Head, Tokens};
 use crate::proxy::dialect::Dialect;
 use crate::proxy::failure::Failure;
 use crate::proxy::sse;
@@ -19,7 +19,7 @@ impl super::Form for Form {
             "id": head.id,
             "object": "chat.completion",
             "created": head.created_s,
-            "model": AGENT_MODEL,
+            "model": head.model,
             "choices": [{
                 "index": 0,
                 "message": { "role": "assistant", "content": text, "refusal": null },
@@ -72,7 +72,7 @@ fn chunk(head: &Head, choices: &Value, usage: Value) -> Bytes {
         "id": head.id,
         "object": "chat.completion.chunk",
         "created": head.created_s,
-        "model": AGENT_MODEL,
+        "model": head.model,
         "choices": choices,
     });
     if !usage.is_null() {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{AGENT_MODEL, Head, Tokens};
+use super::{Head, Tokens};
 use crate::proxy::dialect::Dialect;
 use crate::proxy::failure::Failure;
 use crate::proxy::sse;
@@ -49,7 +49,7 @@ fn message(head: &Head, content: &Value, stop_reason: Value, tokens: Tokens) -> 
         "id": head.id,
         "type": "message",
         "role": "assistant",
-        "model": AGENT_MODEL,
+        "model": head.model,
         "content": content,
         "stop_reason": stop_reason,
         "stop_sequence": null,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{AGENT_MODEL, Head, Tokens};
+use super::{Head, Tokens};
 use crate::proxy::dialect::Dialect;
 use crate::proxy::failure::Failure;
 use crate::proxy::sse;
@@ -79,7 +79,7 @@ fn response(head: &Head, status: &str, output: &Value, usage: Value) -> Value {
         "incomplete_details": null,
         "instructions": null,
         "metadata": {},
-        "model": AGENT_MODEL,
+        "model": head.model,
         "output": output,
         // The agent has its own, and calls them itself.
         "parallel_tool_calls": true,
