@@ -40,7 +40,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use toolscout_index::Options;
 
 pub use self::agent_model::{
-    AGENT_MODEL, AgentAnswer, AgentQuestion, add_agents, agents_alone, requested_model,
+    AGENT_MODEL, AgentAnswer, AgentQuestion, add_agents, agents_alone, model_of, requested_model,
 };
 pub use self::catalogs::CatalogLimits;
 pub use self::dialect::Dialect;

@@ -26,8 +26,8 @@ use super::threads::blocking;
 use crate::agent::Agents;
 use crate::keys::{self, Scope};
 use crate::proxy::{
-    self, AGENT_MODEL, AgentQuestion, AnswerBody, Dialect, ExtraCatalog, Failure, ProviderKey,
-    Proxy, ProxyAnswer, ProxyRequest,
+    self, AgentQuestion, AnswerBody, Dialect, ExtraCatalog, Failure, ProviderKey, Proxy,
+    ProxyAnswer, ProxyRequest,
 };
 
 use crate::session::DEFAULT_AGENT;
@@ -209,14 +209,15 @@ fn configured(app: &App, body: Option<&Bytes>) -> Result<Proxy, Problem> {
         && let Some(model) = body.and_then(proxy::requested_model)
     {
         let message = format!(
-            "there is no model {model:?} here: --llm is a script, and {AGENT_MODEL:?} is the only model; ask that \
-             one, or start the server with --llm URL"
+            "there is no model {model:?} here: --llm is a script, and {}; name it, or start the server with --llm URL",
+            only_models(app)
         );
         return Err(Failure::new(404, "model_not_found", message).into());
     }
     if has_agent(app) && body.is_some() {
         let message = format!(
-            "the body is no JSON object with a `model`; the only model here is {AGENT_MODEL:?}"
+            "the body is no JSON object with a `model`; {} here",
+            only_models(app)
         );
         return Err(Failure::new(400, "invalid_request", message).into());
     }
@@ -229,6 +230,15 @@ fn agent_names(app: &App) -> impl Iterator<Item = Option<&str>> {
     let agents = app.agents.get().into_iter().flat_map(Agents::iter);
     let names = agents.map(|served| served.agent.name());
     names.map(|name| (name != DEFAULT_AGENT).then_some(name))
+}
+
+/// That our agents are the only models, in words.
+fn only_models(app: &App) -> String {
+    let models: Vec<String> = agent_names(app).map(proxy::model_of).collect();
+    match &models[..] {
+        [only] => format!("{only:?} is the only model"),
+        models => format!("the only models are {}", models.join(", ")),
+    }
 }
 
 /// Whether our agent answers as a model: somebody chose its own.

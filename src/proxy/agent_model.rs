@@ -123,8 +123,8 @@ fn agent_of(model: &str) -> Option<Option<&str>> {
     }
 }
 
-/// The name of an agent as a model.
-fn model_of(agent: Option<&str>) -> String {
+/// The name of an agent as a model; without a name, that of the agent that needs none.
+pub fn model_of(agent: Option<&str>) -> String {
     match agent {
         None => AGENT_MODEL.to_owned(),
         Some(name) => format!("{AGENT_MODEL}/{name}"),

@@ -642,6 +642,103 @@ fn slides_are_made_of_an_outline() {
 }
 
 #[test]
+fn slides_say_at_the_start_that_pandoc_is_missing_and_how_to_install_it() {
+    let world = world();
+    let script = scripted(&world.file("s.jsonl", r#"{"reply":{"text":"ok"}}"#));
+    let mut command = world.command();
+    command.env("PATH", world.path("nothing"));
+    command.args(["agent", "--llm", &script, "--profile", "slides", "slides"]);
+    let ended = Ended::of(command.output());
+    in_order(
+        &ended.stderr,
+        &[
+            "pandoc is not installed: `apt install pandoc`",
+            "pandoc.org/installing",
+        ],
+    );
+}
+
+#[test]
+fn a_server_has_an_agent_for_each_profile() {
+    let world = world();
+    let script = r#"{"reply":{"text":"from the script"}}"#.to_owned() + "\n";
+    let script = scripted(&world.file("s.jsonl", script.repeat(4)));
+    world.file(
+        "own.toml",
+        "description = \"Ours.\"\n[[needs]]\nprogram = \"no-such-program\"",
+    );
+    let mut command = world.command();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--llm", &script]);
+    for profile in ["web-search", "skills", "own.toml"] {
+        command.args(["--agent-profile", profile]);
+    }
+    command
+        .env_remove("TAVILY_API_KEY")
+        .env_remove("SEARXNG_URL");
+    let serving = Serving::start(command);
+    let client = serving.client();
+    let url = |path: &str| format!("{}{path}", serving.address);
+    let listed: Value = client
+        .get(url("/v1/agents"))
+        .send()
+        .unwrap()
+        .json()
+        .unwrap();
+    let agents = listed["agents"].as_array().unwrap();
+    let names: Vec<&str> = agents
+        .iter()
+        .map(|agent| agent["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["default", "web-search", "skills", "own"]);
+    assert_eq!(agents[3]["description"], "Ours.");
+    let missing = |at: usize| agents[at]["missing"].to_string();
+    assert_eq!(
+        (&agents[0]["ready"], missing(0).as_str()),
+        (&json!(true), "[]")
+    );
+    assert!(missing(1).contains("TAVILY_API_KEY"));
+    assert!(missing(2).contains("no folder skills"));
+    assert!(missing(3).contains("no-such-program is not installed"));
+
+    let ask = |body: Value| {
+        client
+            .post(url("/v1/agent/chat"))
+            .json(&body)
+            .send()
+            .unwrap()
+    };
+    let asked = ask(json!({ "query": "q", "agent": "own", "conversation": "c" }));
+    assert!(asked.text().unwrap().contains("from the script"));
+    let conversation = client.get(url("/v1/agent/conversations/c")).send().unwrap();
+    assert_eq!(conversation.json::<Value>().unwrap()["agent"], "own");
+    let unknown = ask(json!({ "query": "q", "agent": "nobody" }));
+    assert_eq!(unknown.status(), 404);
+    assert!(
+        unknown
+            .text()
+            .unwrap()
+            .contains("it has default, web-search, skills, own")
+    );
+
+    world.fails(
+        2,
+        &[
+            "serve",
+            "--agent-profile",
+            "files",
+            "--agent-profile",
+            "files",
+        ],
+        &["there are two agents \"files\""],
+    );
+    world.fails(
+        1,
+        &["serve", "--agent-profile", "nope"],
+        &["no profile \"nope\""],
+    );
+}
+
+#[test]
 fn a_small_catalog_is_searched_as_flag_profile_and_settings_say() {
     let world = World::with_tools(&super::run::four_tools());
     let searched = r#"{"expect_tools":["tool_search"],"reply":{"text":"ok"}}"#;
@@ -678,4 +775,37 @@ fn a_small_catalog_is_searched_as_flag_profile_and_settings_say() {
         &["fewer than 30 tools", "[search] an inbox -> "],
     );
     assert!(!ended.stderr.contains("[failed]"), "{}", ended.stderr);
+}
+
+#[test]
+fn the_preset_for_web_search_announces_each_search_in_the_language_of_the_question() {
+    let world = world();
+    let script = r#"{"reply":{"calls":[{"name":"web_search","arguments":{"query":"环法 冠军"}}]}}
+{"reply":{"text":"还不知道"}}"#;
+    let script = scripted(&world.file("s.jsonl", script));
+    let mut command = world.command();
+    // Nothing listens there; the search is announced before it is made.
+    command.env("SEARXNG_URL", "http://127.0.0.1:9");
+    command.args([
+        "agent",
+        "--llm",
+        &script,
+        "--profile",
+        "web-search",
+        "--json",
+    ]);
+    command.arg("谁赢得了上一届环法自行车赛?");
+    let ended = Ended::of(command.output());
+    let events = ended
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let shown: Vec<Value> = events
+        .filter(|event| event["type"] == "thinking" || event["type"] == "tool_call")
+        .collect();
+    assert_eq!(
+        shown[0]["content"], "🔍 正在搜索信息: 环法 冠军",
+        "{shown:?}"
+    );
+    assert_eq!(shown[1]["name"], "web_search");
 }

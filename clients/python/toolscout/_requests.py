@@ -181,10 +181,15 @@ def evaluation(catalog: str, id: str) -> Request[api_types.EvaluationBody]:
 
 
 def ask(
-    query: str, conversation: str | None, identity: str | None, *, detached: bool
+    query: str,
+    conversation: str | None,
+    agent: str | None,
+    identity: str | None,
+    *,
+    detached: bool,
 ) -> Request[None]:
-    """Ask the agent."""
-    body = {"query": query, "conversation": conversation, "identity": identity}
+    """Ask an agent."""
+    body = {"query": query, "conversation": conversation, "agent": agent, "identity": identity}
     body = {key: value for key, value in body.items() if value is not None}
     return json_request("POST", _path("agent", "chat"), {**body, "detached": detached})
 

@@ -160,15 +160,17 @@ class Client:
         query: str,
         *,
         conversation: str | None = None,
+        agent: str | None = None,
         identity: str | None = None,
         resume: bool = True,
     ) -> Iterator[api_types.AgentEvent]:
         """Ask the agent, and iterate over the events of its answer; the last one is `done`.
 
+        `agent` names one of several agents of the server; by default that of the conversation answers.
         With `resume`, the run goes on while the connection is lost, and the events go on with what
         is left of it. Without, leaving the iteration stops the run.
         """
-        request = _requests.ask(query, conversation, identity, detached=resume)
+        request = _requests.ask(query, conversation, agent, identity, detached=resume)
         # One event at a time: the answer may take minutes, and silence is bounded by heartbeats.
         with self._http.stream(**request.arguments()) as answer:
             if not answer.is_success:
@@ -327,11 +329,12 @@ class AsyncClient:
         query: str,
         *,
         conversation: str | None = None,
+        agent: str | None = None,
         identity: str | None = None,
         resume: bool = True,
     ) -> AsyncIterator[api_types.AgentEvent]:
         """Ask the agent, as `Client.ask` does."""
-        request = _requests.ask(query, conversation, identity, detached=resume)
+        request = _requests.ask(query, conversation, agent, identity, detached=resume)
         async with self._http.stream(**request.arguments()) as answer:
             if not answer.is_success:
                 await answer.aread()

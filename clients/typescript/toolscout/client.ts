@@ -56,6 +56,8 @@ export interface Call {
 /** A question for the agent. */
 export interface AskOptions {
   conversation?: string;
+  /** One of several agents of the server; that of the conversation if not given. */
+  agent?: string;
   identity?: string;
   /** Whether the run goes on while the connection is lost; true if not given. */
   resume?: boolean;
@@ -225,9 +227,9 @@ export class Client {
    * it. Without, leaving the iteration stops the run.
    */
   async *ask(query: string, options: AskOptions = {}): AsyncGenerator<AgentEvent, void, undefined> {
-    const { conversation, identity, resume = true, signal } = options;
+    const { conversation, agent, identity, resume = true, signal } = options;
     const path = route("agent", "chat");
-    const body = { query, conversation, identity, detached: resume };
+    const body = { query, conversation, agent, identity, detached: resume };
     const leaving = new AbortController();
     const ended = signal ? AbortSignal.any([signal, leaving.signal]) : leaving.signal;
     const answer = await this.#send({ method: "POST", path, body, signal }, ended);
