@@ -991,7 +991,7 @@ fn a_search_on_the_web_is_announced_before_its_call() {
         ..RunConfig::default()
     };
     let question = "谁赢得了环法自行车赛?";
-    let mut run = new_run(config, toolbox, Context::new(Vec::new(), question, 30));
+    let mut run = new_run(config, toolbox, Context::new(question, Fence::new(), ten));
     let events = run.model_answered(calls(&[
         ("files__read", json!({ "query": "notes" })),
         ("web__web_search", json!({ "query": "环法 冠军" })),
