@@ -45,6 +45,37 @@ impl Languages {
     }
 }
 
+/// How similar texts have to be to say that they mean something alike. Cosines of embedders differ,
+/// and those of one differ by the languages of request and tool.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LeastCosines<'a> {
+    /// By the languages of request and tool.
+    pub pairs: &'a [(Language, Language, f32)],
+    /// For all other pairs.
+    pub otherwise: f32,
+    /// For a request that is most likely no word of any language; `None` for an embedder that
+    /// knows more languages than the engine does.
+    pub nonsense: Option<f32>,
+}
+
+impl LeastCosines<'_> {
+    /// For an embedder that was not measured.
+    pub const UNMEASURED: LeastCosines<'static> = LeastCosines {
+        pairs: &[],
+        otherwise: 0.25,
+        nonsense: None,
+    };
+
+    /// The least cosine of a request in one language with a tool in the other.
+    pub fn of(&self, request: Language, tool: Language) -> f32 {
+        let is_pair = |(of_request, of_tool, _): &&(Language, Language, f32)| {
+            *of_request == request && *of_tool == tool
+        };
+        let pair = self.pairs.iter().find(is_pair);
+        pair.map_or(self.otherwise, |(_, _, cosine)| *cosine)
+    }
+}
+
 /// What the engine has to know of an embedder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EmbedderProfile<'a> {
@@ -65,6 +96,8 @@ pub struct EmbedderProfile<'a> {
     /// True when embedding a tool takes no longer than indexing its words. A commit then embeds at
     /// once, and only this embedder gets the clauses of a request when slower ones take part too.
     pub is_instant: bool,
+    /// From which cosine on a tool is a match by itself.
+    pub least_cosines: LeastCosines<'a>,
 }
 
 impl<'a> EmbedderProfile<'a> {
@@ -78,6 +111,7 @@ impl<'a> EmbedderProfile<'a> {
             views: &[View::Everything, View::Name],
             share: 1.0,
             is_instant: false,
+            least_cosines: LeastCosines::UNMEASURED,
         }
     }
 }
@@ -140,6 +174,10 @@ pub trait Embedder: Send + Sync {
     /// See [`EmbedderProfile::share`].
     fn share(&self) -> f32 {
         self.profile().share
+    }
+    /// See [`EmbedderProfile::least_cosines`].
+    fn least_cosines(&self) -> LeastCosines<'_> {
+        self.profile().least_cosines
     }
     /// See [`EmbedderProfile::is_instant`].
     fn is_instant(&self) -> bool {

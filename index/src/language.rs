@@ -118,6 +118,17 @@ fn words_by_script(text: &str) -> (usize, usize, usize) {
 
 /// English, or another language in Latin script, by function words and common words of requests.
 fn of_latin(text: &str) -> Language {
+    let (english, other) = signs(text);
+    if other >= 2 && other > 2 * english {
+        Language::OtherLatin
+    } else {
+        Language::English
+    }
+}
+
+/// How many words of a text are signs of English, and of another language in Latin script; of the
+/// latter a sure sign counts twice.
+pub(crate) fn signs(text: &str) -> (usize, usize) {
     let (mut english, mut other) = (0, 0);
     // Whole words between spaces: in "de-duplicate" or "es.json" there is no word of a language.
     for (number, word) in text.split_whitespace().enumerate() {
@@ -134,11 +145,7 @@ fn of_latin(text: &str) -> Language {
             other += 1;
         }
     }
-    if other >= 2 && other > 2 * english {
-        Language::OtherLatin
-    } else {
-        Language::English
-    }
+    (english, other)
 }
 
 /// The word with its first letter in lowercase, as the first word of a sentence is compared.

@@ -358,22 +358,39 @@ impl Searcher {
     }
 
     fn find_terms(&self, request: &mut RequestTexts, parts: Parts) {
-        if self.translates(request.language, parts)
-            && let Some(translator) = self.translator()
-        {
-            return request.translate(translator, |terms, translated, synonyms| {
-                self.with_words(|words| words.resolve_translated(terms, translated, synonyms))
+        if !self.translated(request, parts) {
+            request.resolve(|terms, synonyms| {
+                self.with_words(|words| words.resolve_with(terms, synonyms))
             });
+            if self.is_embedded(parts)
+                && request.language == Language::English
+                && let Ok(table) = StaticTable::bundled()
+            {
+                if self.translates(Language::OtherLatin, parts) && request.is_foreign(&table) {
+                    request.language = Language::OtherLatin;
+                    self.translated(request, parts);
+                } else {
+                    request.correct(&table);
+                }
+            }
         }
-        request.resolve(|terms, synonyms| {
-            self.with_words(|words| words.resolve_with(terms, synonyms))
+        if self.is_embedded(parts) {
+            request.recognise_nonsense();
+        }
+    }
+
+    /// Translates a request where that is possible; true if it was.
+    fn translated(&self, request: &mut RequestTexts, parts: Parts) -> bool {
+        if !self.translates(request.language, parts) {
+            return false;
+        }
+        let Some(translator) = self.translator() else {
+            return false;
+        };
+        request.translate(translator, |terms, translated, synonyms| {
+            self.with_words(|words| words.resolve_translated(terms, translated, synonyms))
         });
-        if self.is_embedded(parts)
-            && request.language == Language::English
-            && let Ok(table) = StaticTable::bundled()
-        {
-            request.correct(&table);
-        }
+        true
     }
 
     fn is_embedded(&self, parts: Parts) -> bool {

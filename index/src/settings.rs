@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::embed::Embedder;
@@ -53,11 +54,13 @@ pub struct Settings {
     /// The same for several dense legs, which together are more reliable than one.
     pub joint_dense_weight: f32,
     /// A search has no match if the best tool contains less than this share of the request's words,
-    /// by weight, and no cosine reaches `no_match_cosine`. Without a dense leg any shared word is a
-    /// match.
+    /// by weight, and no cosine reaches that of its embedder ([`crate::embed::LeastCosines`]). Without
+    /// a dense leg any shared word is a match.
     pub no_match_coverage: f32,
-    /// The least cosine that is a match by itself.
-    pub no_match_cosine: f32,
+    /// What earlier versions wrote: one least cosine for all embedders. Not read.
+    #[doc(hidden)]
+    #[serde(skip_serializing)]
+    pub no_match_cosine: IgnoredAny,
     /// From this many vectors on, unfiltered searches use a graph instead of a scan.
     pub graph_min_vectors: usize,
 }
@@ -75,7 +78,7 @@ impl Default for Settings {
             // should lose its hits (at .1 and .3 it emptied 11% of them on metatool). BENCHMARKS.md
             // has the trade-off.
             no_match_coverage: 0.02,
-            no_match_cosine: 0.25,
+            no_match_cosine: IgnoredAny,
             // A graph takes 4.7 ms at 10,000 vectors, besides minutes of building; a scan takes .24
             // ms there and about 5 ms at this size. The exact break-even was not measured.
             graph_min_vectors: 200_000,
@@ -124,8 +127,7 @@ impl Settings {
         in_range("dense_weight", self.dense_weight, 0.0, 1.0)?;
         in_range("joint_dense_weight", self.joint_dense_weight, 0.0, 1.0)?;
         in_range("no_match_coverage", self.no_match_coverage, 0.0, 1.0)?;
-        in_range("no_match_cosine", self.no_match_cosine, -1.0, 1.0)?;
-        if self.graph_min_vectors == 0 {
+        if self.graph_min_vectors == Some(0) {
             let problem = OutOfRange::new("graph_min_vectors", 0, "at least 1".to_owned());
             return Err(Error::InvalidSetting(problem));
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use toolscout_encoder::DIMENSIONS;
 
-use super::{Embedder, EmbedderProfile, Languages, read_once, unusable_part};
+use super::{Embedder, EmbedderProfile, Languages, LeastCosines, read_once, unusable_part};
 use crate::error::Result;
 
 /// The encoder's name; its id adds the checksum.
@@ -18,6 +18,14 @@ pub(super) const BATCH: usize = 256;
 const LEADING: usize = 96;
 /// Weight beside the static table: .65 of the dense score, as for all-MiniLM-L6-v2.
 const SHARE: f32 = 0.65;
+
+/// The least of 101 short requests was .34. Strings that mean nothing reach .55, commands and names that
+/// no other part of a search knows ("mkdir") .68.
+const LEAST_COSINES: LeastCosines<'static> = LeastCosines {
+    pairs: &[],
+    otherwise: 0.25,
+    nonsense: Some(0.6),
+};
 
 static BUNDLED: &[u8] = include_bytes!("../../assets/encoder.bin");
 
@@ -52,6 +60,7 @@ impl Embedder for Encoder {
             leading_dimensions: LEADING,
             languages: Languages::English,
             share: SHARE,
+            least_cosines: LEAST_COSINES,
             ..EmbedderProfile::new(&self.id, DIMENSIONS)
         }
     }

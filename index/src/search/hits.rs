@@ -2,8 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::legs::LegResult;
 use super::{RequestScores, RequestTexts, Search, explain, needs};
+use crate::embed::Languages;
 use crate::hit::{Hit, HitTool, NoMatch, Signals, ranked};
+use crate::language::Language;
 use crate::top_k::TopK;
 
 /// A tool found by one or more requests.
@@ -176,22 +179,52 @@ impl Search<'_> {
     /// False when neither the words nor the embedding of a request is close to any tool, or when
     /// the confidence is too low.
     fn is_match(&self, scores: &RequestScores) -> bool {
-        if !scores.named.is_empty() {
+        if !scores.named.is_empty() || !scores.memory_scores.is_empty() {
             return true;
         }
-        let settings = &self.searcher.settings;
-        let Signals { coverage, cosine } = scores.signals;
-        let least_coverage = match cosine {
-            Some(_) => settings.no_match_coverage,
-            // Without a dense leg any word in common counts.
-            None => f32::MIN_POSITIVE,
-        };
-        let is_close = coverage >= least_coverage
-            || cosine.is_some_and(|cosine| cosine >= settings.no_match_cosine);
+        let is_close =
+            self.has_words(scores) || scores.dense.iter().any(|leg| self.is_near(leg, scores));
         is_close
             && scores
                 .confidence()
                 .is_none_or(|confidence| confidence >= self.parameters.min_confidence)
+    }
+
+    /// True if a tool has enough of the words of a request that means something.
+    fn has_words(&self, scores: &RequestScores) -> bool {
+        let Signals { coverage, cosine } = scores.signals;
+        let least_coverage = match cosine {
+            Some(_) => self.searcher.settings.no_match_coverage,
+            // Without a dense leg any word in common counts.
+            None => f32::MIN_POSITIVE,
+        };
+        // Letters that mean nothing are translated into some words all the same.
+        !scores.is_nonsense && coverage >= least_coverage
+    }
+
+    /// True if a leg finds a tool near enough, by what is near for its embedder in the two languages.
+    fn is_near(&self, result: &LegResult, scores: &RequestScores) -> bool {
+        let mut legs = self.searcher.legs.iter();
+        let Some(leg) = legs.find(|leg| leg.embedder.id() == result.id) else {
+            return false;
+        };
+        // A translation of letters that mean nothing is near to something all the same.
+        let reads_translation =
+            scores.language != Language::English && leg.embedder.languages() == Languages::English;
+        if scores.is_nonsense && reads_translation {
+            return false;
+        }
+        let least = leg.embedder.least_cosines();
+        if let Some(of_nonsense) = least.nonsense.filter(|_| scores.is_nonsense) {
+            return result.best_scored() >= of_nonsense;
+        }
+        let by_tool = &self.searcher.languages.by_tool;
+        let mut raws = result.scores.raw().iter().zip(by_tool).enumerate();
+        raws.any(|(tool, (&cosine, &language))| {
+            cosine >= least.of(scores.language, language)
+                && self.is_allowed(tool)
+                && result.scores_tool(tool)
+        })
     }
 
     /// The rank of a tool among those that pass the filter, from 1.

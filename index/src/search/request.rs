@@ -19,7 +19,7 @@ pub(super) struct RequestTexts {
     pub(super) language: Language,
     /// The terms of each text as they were found in the catalog.
     pub(super) terms: Vec<QueryTerms>,
-    /// True for an English request without a single word.
+    /// True for a request without a single word of its language.
     pub(super) is_nonsense: bool,
     /// English texts with misspelt words corrected, others translated; empty where nothing was
     /// changed.
@@ -150,13 +150,22 @@ impl RequestTexts {
             .collect();
     }
 
-    /// Corrects misspelt words in the texts that are embedded, and recognises nonsense.
+    /// True for a request that shows no sign of a language and is likelier no English.
+    pub(super) fn is_foreign(&self, table: &StaticTable) -> bool {
+        spelling::is_foreign(self.whole_text(), &self.terms[0], table)
+    }
+
+    /// Recognises a request without a single word.
+    pub(super) fn recognise_nonsense(&mut self) {
+        self.is_nonsense = spelling::is_nonsense(self.whole_text(), self.language, &self.terms[0]);
+    }
+
+    /// Corrects misspelt words in the texts that are embedded.
     pub(super) fn correct(&mut self, table: &StaticTable) {
         let texts = self.texts.iter();
         let corrected: Vec<Option<String>> = texts
             .map(|text| spelling::corrected(text, &self.terms[0], table))
             .collect();
-        self.is_nonsense = spelling::is_nonsense(self.whole_text(), &self.terms[0], table);
         if corrected.iter().any(Option::is_some) {
             let texts = self.texts.iter().zip(corrected);
             self.rewritten = texts

@@ -24,5 +24,6 @@ mod properties;
 mod queries;
 mod ranker;
 mod saved;
+mod short_requests;
 mod table;
 mod variants;

@@ -95,6 +95,23 @@ impl Pieces {
         pieces
     }
 
+    /// The least cost a letter of the words of a text; infinite without a letter.
+    pub(super) fn least_letter_cost(&self, text: &str) -> f32 {
+        let end = text
+            .char_indices()
+            .nth(MAX_CHARS)
+            .map_or(text.len(), |(end, _)| end);
+        let mut least = f32::INFINITY;
+        for word in words_of(&normalised(&text[..end])) {
+            let letters = word.chars().filter(|c| c.is_alphabetic()).count();
+            if letters > 0 {
+                let cost = self.best_last_pieces(word)[word.len()].cost;
+                least = least.min(cost / letters as f32);
+            }
+        }
+        least
+    }
+
     fn best_split(&self, word: &str) -> Box<[u32]> {
         let best = self.best_last_pieces(word);
         let mut pieces = Vec::new();
