@@ -174,6 +174,8 @@ pub fn evaluate(
         progress,
     };
     let results = measurement.arms()?;
+    let is_ranked = plan.arms.iter().any(Arm::is_ranked);
+    report.trained_on = is_ranked && workspace.ranker_has_seen(&set)?;
     report.arms = results.arms;
     report.significance = results.significance;
     if plan.parts.contains(&Part::Cost) {

@@ -15,6 +15,7 @@ pub mod tool_profile;
 pub mod features;
 pub mod late_interaction;
 pub mod refit;
+mod seen;
 pub mod trees;
 
 use std::path::Path;
@@ -28,6 +29,7 @@ use crate::files;
 use crate::hit::Reason;
 use crate::tool::Tool;
 pub use features::{Candidates, DenseView, Feature, LegView, RankerInput, Signal};
+pub use seen::SeenQueries;
 pub use tool_profile::ToolProfile;
 pub use trees::Forest;
 
@@ -55,6 +57,9 @@ pub struct Ranker {
     features: Vec<String>,
     signals: Vec<String>,
     models: Vec<Model>,
+    /// What it was trained on; empty where the file does not say.
+    #[serde(default, skip_serializing_if = "SeenQueries::is_empty")]
+    seen: SeenQueries,
 }
 
 /// The forests for one combination of legs.
@@ -133,6 +138,16 @@ impl Ranker {
             format!("{MAGIC} {VERSION} {}\n", blake3::hash(&body).to_hex()).into_bytes();
         bytes.extend(body);
         Ok(bytes)
+    }
+
+    /// The queries that it was trained on.
+    pub fn seen(&self) -> &SeenQueries {
+        &self.seen
+    }
+
+    /// Notes that it was trained on these queries.
+    pub fn add_seen<'a>(&mut self, queries: impl IntoIterator<Item = &'a str>) {
+        self.seen.add(queries);
     }
 
     /// The model for these embedders beside the lexical leg, named by their ids.

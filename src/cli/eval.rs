@@ -370,7 +370,11 @@ impl Args {
                 let sets: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
                 let rows = ablation::rows(evaluations, steps);
                 let steps = table::ablation(&rows, &sets, self.style());
-                print(&joined([steps, table::few_queries(reports)]))
+                print(&joined([
+                    steps,
+                    table::few_queries(reports),
+                    table::trained_on(reports),
+                ]))
             }
             None => print(&self.tables(reports)),
         }
@@ -390,6 +394,7 @@ impl Args {
             table::quality(reports, style),
             table::significance(reports, style),
             table::few_queries(reports),
+            table::trained_on(reports),
             table::no_match(reports, style),
             table::memory(reports, style),
             table::latency(reports, style),

@@ -114,6 +114,7 @@ pub fn adapt(
         accepted: mean(&test[1]) > mean(&test[0]),
     };
     *model = fitted;
+    ranker.add_seen(split.train.queries.iter().map(|query| query.text.as_str()));
     Ok((adapted, ranker))
 }
 

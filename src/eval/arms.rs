@@ -74,6 +74,12 @@ impl Arm {
         }
     }
 
+    /// True when a ranker takes part, if there is one for the embedders.
+    pub fn is_ranked(&self) -> bool {
+        let is_hybrid = matches!(self.mode, Mode::Hybrid | Mode::Auto);
+        is_hybrid && self.fusion == Fusion::Convex && self.parts.ranker
+    }
+
     /// True when the arm cannot answer without vectors.
     pub fn needs_vectors(&self) -> bool {
         matches!(self.mode, Mode::Dense | Mode::Hybrid)

@@ -102,6 +102,25 @@ impl Workspace {
         result
     }
 
+    /// True if the ranker that this set is measured with was trained on its queries, and ranks
+    /// answers of these embedders.
+    ///
+    /// # Errors
+    /// As [`Ranker::load`].
+    pub fn ranker_has_seen(&self, set: &EvalSet) -> Result<bool> {
+        let Some(ranker) = self
+            .ranking
+            .of(&set.name)?
+            .map(Arc::new)
+            .or_else(Ranker::bundled)
+        else {
+            return Ok(false);
+        };
+        let ids = self.embedders.iter().map(|embedder| embedder.id());
+        let queries = set.queries.iter().map(|query| query.text.as_str());
+        Ok(ranker.model_or_stand_in(ids).is_some() && ranker.seen().include(queries))
+    }
+
     /// Clears the cache of query vectors: another set has other queries.
     pub fn forget_queries(&self) {
         self.embedders.iter().for_each(|embedder| embedder.clear());

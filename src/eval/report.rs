@@ -33,6 +33,9 @@ pub struct Report {
     pub embedder: String,
     /// Digest of the tools, the measured queries and their judgements.
     pub fingerprint: String,
+    /// True if the ranker that took part was trained on these queries, or on some of them: the
+    /// figures look better than they are.
+    pub trained_on: bool,
     /// Version of this program.
     pub version: &'static str,
     /// The results of each arm, in the order of the plan.
@@ -258,6 +261,7 @@ pub(super) fn identity(
         seed,
         embedder,
         fingerprint: set.fingerprint(),
+        trained_on: false,
         version: env!("CARGO_PKG_VERSION"),
         arms: Vec::new(),
         significance: Vec::new(),

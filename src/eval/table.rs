@@ -335,6 +335,22 @@ pub fn few_queries(reports: &[Report]) -> String {
     format!("few queries: intervals are wide ({})", few.join(", "))
 }
 
+/// A remark on sets that the ranker was trained on; empty without one.
+pub fn trained_on(reports: &[Report]) -> String {
+    let seen: Vec<&str> = reports
+        .iter()
+        .filter(|report| report.trained_on)
+        .map(|report| report.set.as_str())
+        .collect();
+    if seen.is_empty() {
+        return String::new();
+    }
+    format!(
+        "the ranker was trained on {}: figures with it look better than on requests it has not seen",
+        seen.join(", ")
+    )
+}
+
 /// Cost and success of conversations by policy; with several sets, a macro average per policy too.
 pub fn agent(reports: &[AgentReport], style: Style) -> String {
     let mut table = new_table(style);

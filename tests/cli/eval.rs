@@ -718,3 +718,51 @@ fn embedders_are_compared_with_time_and_price() {
         &["only `eval` compares"],
     );
 }
+
+#[test]
+fn a_set_that_the_ranker_was_trained_on_is_marked() {
+    let world = World::new();
+    let queries = |of: &str| -> String {
+        let query = |n| {
+            let text = format!("send mail {n} to {of}");
+            json!({"id": format!("q{n}"), "query": text, "relevant": ["send_mail"]}).to_string()
+        };
+        (0..40).map(|n| query(n) + "\n").collect()
+    };
+    let mut ranker = toolscout_index::Ranker::clone(&toolscout_index::Ranker::bundled().unwrap());
+    let seen: Vec<String> = (0..40).map(|n| format!("Send mail {n} to ann")).collect();
+    ranker.add_seen(seen.iter().map(String::as_str));
+    let file = world.path("ranker.json");
+    ranker.save(&file).unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    let measured = |of: &str, flags: &[&str]| {
+        let set = small(&world, &queries(of));
+        let mut arguments = vec![
+            "eval",
+            &set,
+            "--embedder",
+            "table",
+            "--parts",
+            "",
+            "--k",
+            "1",
+            "--json",
+            "out.json",
+        ];
+        arguments.extend(flags);
+        let table = world.ok(&arguments);
+        let report = parsed(&std::fs::read_to_string(world.path("out.json")).unwrap());
+        (
+            table.contains("the ranker was trained on small"),
+            report["trained_on"].as_bool(),
+        )
+    };
+    assert_eq!(measured("ann", &["--ranker", &file]), (true, Some(true)));
+    assert_eq!(measured("bob", &["--ranker", &file]), (false, Some(false)));
+    // Not by the ranker that ships, and not where none takes part.
+    assert_eq!(measured("ann", &[]), (false, Some(false)));
+    assert_eq!(
+        measured("ann", &["--ranker", &file, "--arms", "formula"]).1,
+        Some(false)
+    );
+}
