@@ -7,14 +7,11 @@
 //! - `bm25::*`: our scorer against tantivy's own over the same terms of the same field. Ours scores
 //!   every tool, because fusion needs the range of all scores; tantivy's only finds the best
 //!   ten. Ours has to be as fast.
-//! - `nearest::*`: the exact scan against the graph, by number of vectors: where one overtakes the
-//!   other is the setting `graph_min_vectors`.
 //!
 //! The corpus is a seeded generator of tools that read like real ones: a few verbs, many nouns,
 //! descriptions of some twenty words of a skewed vocabulary, three to six described parameters.
 //! With `TOOLSCOUT_SETS=DIR` it is the tools and queries of the real sets there (folders with
-//! `tools.jsonl` and `queries.jsonl`), evenly thinned to each size. `TOOLSCOUT_BENCH_LARGE=1` adds
-//! the graph over 40,000 vectors, which takes minutes to build.
+//! `tools.jsonl` and `queries.jsonl`), evenly thinned to each size.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -28,7 +25,6 @@ use tantivy::collector::TopDocs;
 use tantivy::query::{BooleanQuery, Occur, TermQuery};
 use tantivy::schema::{IndexRecordOption, Term};
 use tempfile::TempDir;
-use toolscout_index::dense::{Graph, Vectors};
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::lexical::{LexicalIndex, LexicalSearcher, LexicalSettings};
 use toolscout_index::store::Store;
@@ -156,32 +152,6 @@ mod bm25 {
     }
 }
 
-#[divan::bench_group(sample_count = 256, sample_size = 1)]
-mod nearest {
-    use super::*;
-
-    #[divan::bench(args = vector_counts())]
-    fn scan(bencher: Bencher, vectors: usize) {
-        let world = vectors_of(vectors);
-        let mut requests = world.requests.iter().cycle();
-        let next = || std::slice::from_ref(requests.next().expect("a cycle does not end"));
-        bencher
-            .with_inputs(next)
-            .bench_local_values(|request| world.vectors.scores(request));
-    }
-
-    #[divan::bench(args = vector_counts())]
-    fn graph(bencher: Bencher, vectors: usize) {
-        let world = vectors_of(vectors);
-        let graph = world.graph.get_or_init(|| Graph::build(&world.vectors));
-        let mut requests = world.requests.iter().cycle();
-        let next = || std::slice::from_ref(requests.next().expect("a cycle does not end"));
-        bencher
-            .with_inputs(next)
-            .bench_local_values(|request| world.vectors.scores_by(graph, request));
-    }
-}
-
 const CATALOG: &str = "bench";
 
 /// A catalog on disk with everything embedded, and requests for it.
@@ -274,41 +244,6 @@ fn scorers(tools: usize) -> Scorers {
         body,
         terms,
     }
-}
-
-/// Vectors around topics, as embeddings are.
-struct VectorWorld {
-    vectors: Vectors,
-    graph: std::sync::OnceLock<Graph>,
-    requests: Vec<Vec<f32>>,
-}
-
-fn vector_counts() -> Vec<usize> {
-    let large = std::env::var_os("TOOLSCOUT_BENCH_LARGE").map(|_| 40_000);
-    [2_000, 10_000].into_iter().chain(large).collect()
-}
-
-fn vectors_of(number: usize) -> &'static VectorWorld {
-    static WORLDS: LazyLock<Mutex<BTreeMap<usize, &'static VectorWorld>>> =
-        LazyLock::new(Mutex::default);
-    let mut worlds = WORLDS.lock().expect("no bench panics");
-    worlds.entry(number).or_insert_with(|| {
-        let mut vectors = Vectors::new(DIMENSIONS);
-        for n in 0..number as u128 {
-            vectors
-                .push("bench", n.to_le_bytes(), &point(&format!("tool {n}")))
-                .expect("the right length");
-            vectors.end_tool();
-        }
-        let requests = (0..REQUESTS)
-            .map(|n| point(&format!("request {n}")))
-            .collect();
-        Box::leak(Box::new(VectorWorld {
-            vectors,
-            graph: std::sync::OnceLock::new(),
-            requests,
-        }))
-    })
 }
 
 /// SplitMix64.

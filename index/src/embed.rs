@@ -45,6 +45,11 @@ impl Languages {
     }
 }
 
+/// Bytes of a scan for one request from which on a graph takes less time.
+// With the built-in table the lines cross between 4 and 8 MB (60,000 and 125,000 vectors of 64 leading
+// dimensions): `benches/nearest.rs`, BENCHMARKS.md.
+const GRAPH_MIN_SCANNED_BYTES: usize = 8 << 20;
+
 /// How similar texts have to be to say that they mean something alike. Cosines of embedders differ,
 /// and those of one differ by the languages of request and tool.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,6 +106,12 @@ pub struct EmbedderProfile<'a> {
 }
 
 impl<'a> EmbedderProfile<'a> {
+    /// From how many vectors on a graph finds the nearest sooner than a scan of the leading
+    /// dimensions, which reads one byte for each.
+    pub fn graph_min_vectors(&self) -> usize {
+        GRAPH_MIN_SCANNED_BYTES / self.leading_dimensions.max(1)
+    }
+
     /// An embedder for all languages that embeds tools whole and by name, in its own time.
     pub fn new(id: &'a str, dimensions: usize) -> Self {
         EmbedderProfile {

