@@ -43,7 +43,8 @@ pub enum Change {
         description: String,
         /// The defaults of its searches.
         search: SearchOptions,
-        /// From how many vectors on searches use a graph; `None` for the engine's default.
+        /// From how many vectors on searches use a graph; `None` for what was measured for each
+        /// embedder.
         graph_min_vectors: Option<usize>,
     },
     /// Gives the catalog a ranker of its own, or takes it away.
@@ -454,18 +455,18 @@ pub struct SearchDefaults<'a> {
     pub description: &'a str,
     /// The defaults of its searches.
     pub search: SearchOptions,
-    /// From how many vectors on searches use a graph; `None` for the engine's default.
+    /// From how many vectors on searches use a graph; `None` for what was measured for each
+    /// embedder.
     pub graph_min_vectors: Option<usize>,
 }
 
 impl SearchDefaults<'_> {
     /// These settings with them; `None` if they have them.
     pub fn applied_to(self, before: &Settings) -> Option<Settings> {
-        let usual = || Settings::default().graph_min_vectors;
         let after = Settings {
             description: self.description.to_owned(),
             search: self.search,
-            graph_min_vectors: self.graph_min_vectors.unwrap_or_else(usual),
+            graph_min_vectors: self.graph_min_vectors,
             ..before.clone()
         };
         (after != *before).then_some(after)

@@ -86,12 +86,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The threshold of graphs, where it is not the default.
-    pub fn own_graph_min_vectors(&self) -> Option<usize> {
-        let own = self.graph_min_vectors;
-        (own != Settings::default().graph_min_vectors).then_some(own)
-    }
-
     /// Checks the ranges.
     ///
     /// # Errors

@@ -44,7 +44,8 @@ enum Action {
         /// What the catalog is for
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
-        /// Search by a graph from this number of vectors on, instead of a scan of all
+        /// Search by a graph from this number of vectors on, instead of a scan of all [default: what was
+        /// measured for each embedder]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         graph_min_vectors: Option<u64>,
         /// Set a weight or a threshold of the scores, as `lexical.k1=1.2` (repeatable); `tune --apply`
@@ -104,9 +105,7 @@ impl Reset {
             Reset::MinConfidence => search.min_confidence = None,
             Reset::Embedder => settings.embedder = None,
             Reset::Description => settings.description.clear(),
-            Reset::GraphMinVectors => {
-                settings.graph_min_vectors = Settings::default().graph_min_vectors;
-            }
+            Reset::GraphMinVectors => settings.graph_min_vectors = None,
             Reset::Scoring => {
                 *settings = Settings {
                     description: settings.description.clone(),
@@ -216,8 +215,7 @@ fn settings(context: &Context, given: Given, reset: &[Reset]) -> Result<Outcome>
     }
     settings.search = given.search.or(settings.search);
     settings.description = given.description.unwrap_or(settings.description);
-    let own = settings.graph_min_vectors;
-    settings.graph_min_vectors = given.graph_min_vectors.unwrap_or(own);
+    settings.graph_min_vectors = given.graph_min_vectors.or(settings.graph_min_vectors);
     for setting in &given.set {
         settings = with(&settings, setting)?;
     }
@@ -311,7 +309,7 @@ fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
     let mut fields = json!(settings.search);
     fields["embedder"] = json!(settings.embedder.as_deref().map(masked));
     fields["description"] = json!(settings.description);
-    fields["graph_min_vectors"] = json!(settings.own_graph_min_vectors());
+    fields["graph_min_vectors"] = json!(settings.graph_min_vectors);
     let usual = scoring(&json!(Settings::default()));
     for ((name, value), (_, usual)) in scoring(&json!(settings)).into_iter().zip(usual) {
         if value != usual {
@@ -390,7 +388,7 @@ mod tests {
             dense_weight,
             joint_dense_weight,
             no_match_coverage,
-            no_match_cosine,
+            no_match_cosine: _, // of earlier versions
         } = after.clone();
         assert_ne!(lexical.k1, before.lexical.k1);
         assert_ne!(lexical.b, before.lexical.b);
@@ -398,7 +396,6 @@ mod tests {
         assert_ne!(dense_weight, before.dense_weight);
         assert_ne!(joint_dense_weight, before.joint_dense_weight);
         assert_ne!(no_match_coverage, before.no_match_coverage);
-        assert_ne!(no_match_cosine, before.no_match_cosine);
         Reset::Scoring.clear(&mut after);
         assert_eq!(after, before);
     }

@@ -30,8 +30,8 @@ pub struct CatalogSettings {
     /// Answers `no_match` below this confidence.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub min_confidence: Option<f32>,
-    /// From how many vectors on searches use a graph instead of a scan; the engine's default when not
-    /// set.
+    /// From how many vectors on searches use a graph instead of a scan; what was measured for each
+    /// embedder when not set.
     #[schema(minimum = 1)]
     pub graph_min_vectors: Option<usize>,
 }
@@ -45,7 +45,7 @@ impl CatalogSettings {
         let settings = Settings {
             description: self.description.clone(),
             search: self.search_options(),
-            graph_min_vectors: self.graph_min_vectors(),
+            graph_min_vectors: self.graph_min_vectors,
             ..Settings::default()
         };
         settings.validate()
@@ -58,11 +58,6 @@ impl CatalogSettings {
             description: self.description,
             graph_min_vectors: self.graph_min_vectors,
         }
-    }
-
-    fn graph_min_vectors(&self) -> usize {
-        let usual = || Settings::default().graph_min_vectors;
-        self.graph_min_vectors.unwrap_or_else(usual)
     }
 
     fn search_options(&self) -> SearchOptions {
@@ -88,7 +83,7 @@ impl From<&Settings> for CatalogSettings {
             dense_weight: search.dense_weight,
             min_score: search.min_score,
             min_confidence: search.min_confidence,
-            graph_min_vectors: settings.own_graph_min_vectors(),
+            graph_min_vectors: settings.graph_min_vectors,
         }
     }
 }
@@ -118,7 +113,7 @@ pub fn adopt_former_file(catalog: &Catalog) -> Result<(), Error> {
     writer.set_settings(&Settings {
         description: former.description.clone(),
         search: former.search_options(),
-        graph_min_vectors: former.graph_min_vectors(),
+        graph_min_vectors: former.graph_min_vectors,
         ..writer.settings()?
     })?;
     writer.commit()?;

@@ -166,7 +166,7 @@ fn settings_and_ranker(world: &mut World) {
     assert_eq!(first, same);
     let searcher = world.catalog.searcher();
     assert_eq!(searcher.settings().search.k, Some(7));
-    assert_eq!(searcher.settings().graph_min_vectors, 9);
+    assert_eq!(searcher.settings().graph_min_vectors, Some(9));
     assert!(searcher.settings().description.contains("DROP TABLE"));
     let (_, second) = world.commit(Change::Ranker(Some(Ranker::bundled().unwrap())));
     assert_eq!(second, first + 1);
