@@ -14,6 +14,7 @@ use crate::finder::Style;
 use crate::gate::Policies;
 use crate::tools::CallTimes;
 use crate::tools::builtin::BuiltinConfig;
+use crate::tools::builtin::shell::ShellConfig;
 use crate::tools::operation::ServiceConfig;
 
 /// The built-in profiles: name and text.
@@ -154,16 +155,30 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The programs that it needs and that are in none of these folders, each with how to install it.
-    pub fn missing_programs(&self, folders: &[PathBuf]) -> Vec<String> {
-        let is_there = |need: &&Need| is_installed(&need.program, folders);
-        let missing = self.needs.iter().filter(|need| !is_there(need));
-        missing
-            .map(|Need { program, install }| match install.as_str() {
+    /// Leaves out what calls programs that it needs and that are in none of these folders. Returns these,
+    /// each with how to install it.
+    pub fn leave_out_missing(&mut self, folders: &[PathBuf]) -> Vec<String> {
+        let mut missing = Vec::new();
+        for Need { program, install } in &self.needs {
+            if is_installed(program, folders) {
+                continue;
+            }
+            missing.push(match install.as_str() {
                 "" => format!("{program} is not installed"),
                 install => format!("{program} is not installed: {install}"),
-            })
-            .collect()
+            });
+            // The shell is not set up with a program that is not there.
+            if let Some(shell) = &mut self.tools.shell {
+                let calls_it =
+                    |call: &String| call.split_whitespace().next() == Some(program.as_str());
+                shell.allow.retain(|call| !calls_it(call));
+            }
+        }
+        if !missing.is_empty() {
+            let is_left = |shell: &ShellConfig| !shell.allow.is_empty();
+            self.tools.shell = self.tools.shell.take().filter(is_left);
+        }
+        missing
     }
 
     /// Its settings that the program's settings have too.
@@ -342,10 +357,12 @@ mod tests {
 
     #[test]
     fn slides_say_that_they_need_pandoc_and_how_to_install_it() {
-        let slides = Profile::load("slides").unwrap();
+        let mut slides = Profile::load("slides").unwrap();
+        let before = slides.clone();
         let folder = tempfile::tempdir().unwrap();
         let folders = [folder.path().to_owned()];
-        let missing = slides.missing_programs(&folders);
+        let missing = slides.leave_out_missing(&folders);
+        assert_eq!(slides.tools.shell, None);
         assert_eq!(missing.len(), 1);
         assert!(
             missing[0].starts_with("pandoc is not installed: ")
@@ -354,7 +371,9 @@ mod tests {
         );
         let pandoc = format!("pandoc{}", std::env::consts::EXE_SUFFIX);
         std::fs::write(folder.path().join(pandoc), "").unwrap();
-        assert!(slides.missing_programs(&folders).is_empty());
+        let mut slides = before.clone();
+        assert!(slides.leave_out_missing(&folders).is_empty());
+        assert_eq!(slides, before);
     }
 
     #[test]

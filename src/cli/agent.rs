@@ -329,7 +329,7 @@ impl AgentArgs {
         let environment = |name: &str| std::env::var(name).ok();
         let folders = std::env::var_os("PATH").unwrap_or_default();
         let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
-        let mut missing = profile.missing_programs(&folders);
+        let mut missing = profile.leave_out_missing(&folders);
         let builtins = mem::take(&mut profile.tools);
         let services = mem::take(&mut profile.operations);
         let wants_search = builtins.web_search.is_some();

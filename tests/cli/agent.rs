@@ -661,7 +661,7 @@ fn slides_say_at_the_start_that_pandoc_is_missing_and_how_to_install_it() {
 #[test]
 fn a_server_has_an_agent_for_each_profile() {
     let world = world();
-    let script = r#"{"reply":{"text":"from the script"}}"#.to_owned() + "\n";
+    let script = r#"{"reply":{"text":"scripted"}}"#.to_owned() + "\n";
     let script = scripted(&world.file("s.jsonl", script.repeat(4)));
     world.file(
         "own.toml",
@@ -708,7 +708,7 @@ fn a_server_has_an_agent_for_each_profile() {
             .unwrap()
     };
     let asked = ask(json!({ "query": "q", "agent": "own", "conversation": "c" }));
-    assert!(asked.text().unwrap().contains("from the script"));
+    assert!(asked.text().unwrap().contains("scripted"));
     let conversation = client.get(url("/v1/agent/conversations/c")).send().unwrap();
     assert_eq!(conversation.json::<Value>().unwrap()["agent"], "own");
     let unknown = ask(json!({ "query": "q", "agent": "nobody" }));

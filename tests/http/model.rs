@@ -1030,7 +1030,7 @@ fn agent_with(tools: &[&str]) -> AgentSource {
             })
             .tools(ScriptedTools::new(tools.clone()))
             .shared_catalog(catalog);
-        Ok(agent.build()?)
+        Ok(agent.build()?.into())
     })
 }
 
@@ -1153,7 +1153,7 @@ async fn answering(texts: &'static [&'static str]) -> Server {
                     texts.iter().map(|text| Reply::text(*text)),
                 ))
                 .shared_catalog(catalog);
-            Ok(agent.build()?)
+            Ok(agent.build()?.into())
         }));
     })
     .await

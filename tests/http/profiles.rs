@@ -562,7 +562,7 @@ async fn the_agent_takes_the_profile_of_a_key_or_of_a_header() {
             let agent = Agent::builder()
                 .llm(ScriptedModel::new("scripted", replies))
                 .shared_catalog(catalog);
-            Ok(agent.build()?)
+            Ok(agent.build()?.into())
         }));
     })
     .await;

@@ -7,6 +7,14 @@ from typing import Any, Literal, TypeAlias
 from typing_extensions import NotRequired, TypedDict
 
 
+class AgentEntry(TypedDict):
+    description: str
+    missing: list[str]
+    model: NotRequired[str | None]
+    name: str
+    ready: bool
+
+
 class AgentEvent1(TypedDict):
     content: str
     type: Literal["text"]
@@ -53,6 +61,10 @@ class AgentInfo(TypedDict):
     available: bool
     model: NotRequired[str | None]
     tool_budget_tokens: NotRequired[int | None]
+
+
+class AgentList(TypedDict):
+    agents: list[AgentEntry]
 
 
 class Answer1(TypedDict):
@@ -207,6 +219,7 @@ ChangeReason: TypeAlias = Literal[
 
 
 class ChatRequest(TypedDict):
+    agent: NotRequired[str | None]
     conversation: NotRequired[str | None]
     detached: NotRequired[bool]
     identity: NotRequired[str | None]
@@ -223,6 +236,7 @@ ConnectionState: TypeAlias = Literal["connecting", "connected", "reconnecting", 
 
 
 class ConversationSummary(TypedDict):
+    agent: str
     created_ms: int
     id: str
     title: str
@@ -709,6 +723,7 @@ class CatalogSettings(TypedDict):
     dense_weight: NotRequired[float | None]
     description: NotRequired[str]
     fusion: NotRequired[SearchFusion | None]
+    graph_min_vectors: NotRequired[int | None]
     k: NotRequired[int | None]
     min_confidence: NotRequired[float | None]
     min_score: NotRequired[float | None]
@@ -1116,6 +1131,7 @@ AgentEvent: TypeAlias = (
 
 
 class Conversation(TypedDict):
+    agent: str
     approvals: list[OpenApproval]
     id: str
     running: bool

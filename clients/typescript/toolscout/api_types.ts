@@ -11,6 +11,19 @@ export interface components {
             /** @description The other one. */
             evaluation: components["schemas"]["Evaluation"];
         };
+        /** @description An agent that a question may choose. */
+        AgentEntry: {
+            /** @description What it is for. */
+            description: string;
+            /** @description What it needs and does not have, each with how to get it. */
+            missing: string[];
+            /** @description The name of the model; `null` where nobody chose one. */
+            model?: string | null;
+            /** @description The name by which a question chooses it. */
+            name: string;
+            /** @description Whether it has everything that it needs. */
+            ready: boolean;
+        };
         /**
          * @description One event of a run. A run ends with exactly one [`Event::Done`], after an [`Event::Error`] when
          *     it failed.
@@ -171,6 +184,11 @@ export interface components {
             model?: string | null;
             /** @description Most tokens of all tools that the model sees; `null` where found tools are not in its list. */
             tool_budget_tokens?: number | null;
+        };
+        /** @description The agents of a server. */
+        AgentList: {
+            /** @description The agents; that of questions that choose none is the first. */
+            agents: components["schemas"]["AgentEntry"][];
         };
         /** @description The outcome of a request for approval. */
         Answer: {
@@ -600,6 +618,12 @@ export interface components {
             /** @default null */
             fusion?: components["schemas"]["SearchFusion"] | null;
             /**
+             * @description From how many vectors on searches use a graph instead of a scan; the engine's default when not
+             *     set.
+             * @default null
+             */
+            graph_min_vectors?: number | null;
+            /**
              * @description Most hits of a search.
              * @default null
              */
@@ -742,6 +766,8 @@ export interface components {
         ChangeReason: "number" | "text" | "boolean" | "enum" | "trimmed" | "amount" | "case" | "json" | "default" | "null" | "identity" | "precondition";
         /** @description A question. */
         ChatRequest: {
+            /** @description The agent that answers, of those of `GET /v1/agents`; that of the conversation by default. */
+            agent?: string | null;
             /** @description The conversation to continue; a new one by default. */
             conversation?: string | null;
             /** @description Continue the run even when the client disconnects. */
@@ -771,6 +797,8 @@ export interface components {
         ConnectionState: "connecting" | "connected" | "reconnecting" | "needs_login";
         /** @description A stored conversation. */
         Conversation: {
+            /** @description The agent that answers in it. */
+            agent: string;
             /** @description The calls of its run that wait for approval; empty unless the key is the one that asked. */
             approvals: components["schemas"]["OpenApproval"][];
             id: string;
@@ -788,6 +816,8 @@ export interface components {
         };
         /** @description A conversation in a list. */
         ConversationSummary: {
+            /** @description The agent that answers in it. */
+            agent: string;
             /**
              * Format: int64
              * @description When it began, in Unix milliseconds.

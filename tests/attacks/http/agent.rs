@@ -81,7 +81,7 @@ impl Model {
                 .shared_llm(model.clone())
                 .shared_catalog(catalog)
                 .tool(Harmful);
-            Ok(agent.config(config.clone()).build()?)
+            Ok(agent.config(config.clone()).build()?.into())
         })
     }
 }
