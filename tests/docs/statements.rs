@@ -76,7 +76,9 @@ fn flags_that_are_named_exist() {
                 .filter(|word| word.starts_with("--"))
             {
                 let flag = flag.trim_end_matches(|letter: char| !letter.is_alphanumeric());
-                let known = flag.len() <= 2 || help.split_whitespace().any(|word| word == flag);
+                // The value of a flag that needs none follows it in brackets.
+                let mut flags = help.split([' ', '\n', '\t', '[']);
+                let known = flag.len() <= 2 || flags.any(|word| word == flag);
                 assert!(known, "{}:{line}: no verb has {flag}", page.name);
             }
         }

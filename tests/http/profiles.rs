@@ -341,6 +341,7 @@ async fn every_other_route_refuses_a_key_of_a_profile() {
     // Those that keep to profiles, or tell nothing of tools.
     let with_profiles = [
         "/v1/agent",
+        "/v1/agents",
         "/v1/agent/",
         "/agent/",
         "/v1/approvals",
