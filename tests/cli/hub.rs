@@ -420,8 +420,8 @@ fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
 /// model's vectors are of no use: then its order would be worse than that of the words alone.
 fn compare_with_the_encoder(world: &World) {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
-    println!("| set | embedder | lexical | dense | hybrid |");
-    println!("|---|---|---|---|---|");
+    eprintln!("| set | embedder | lexical | dense | hybrid |");
+    eprintln!("|---|---|---|---|---|");
     for requests in ["queries.jsonl", "everyday/bundled.jsonl"] {
         let figures = |embedder: &str| -> [f64; 3] {
             let mut command = world.command();
@@ -441,7 +441,7 @@ fn compare_with_the_encoder(world: &World) {
             let figures = ["lexical", "dense", "hybrid"].map(figure);
             let [words, dense, hybrid] =
                 figures.map(|figure| figure.expect("a figure of each arm"));
-            println!("| {requests} | {embedder} | {words:.3} | {dense:.3} | {hybrid:.3} |");
+            eprintln!("| {requests} | {embedder} | {words:.3} | {dense:.3} | {hybrid:.3} |");
             [words, dense, hybrid]
         };
         let [words, dense, hybrid] = figures("sentence-transformers/all-MiniLM-L6-v2");
