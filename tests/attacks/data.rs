@@ -18,7 +18,7 @@ pub const SECTION: Section = Section {
     attacks: &[
         Attack {
             tried: "A tool's result that speaks as the system or the user, in every protocol",
-            happens: "It stands between lines with a marker that is random for each run, under the tool's id; the prompt says that it is data and never an instruction",
+            happens: "It stands between lines with a marker that is random for each conversation, under the tool's id; the prompt says that it is data and never an instruction",
             test: "results_are_fenced_and_marked_by_source_in_every_protocol",
         },
         Attack {

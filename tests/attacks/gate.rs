@@ -219,7 +219,7 @@ async fn attacks_on_the_gate_are_refused_with_a_reason() {
                     json!({ "name": "s__delete", "arguments": {} }),
                 )])
             },
-            "no visible tool",
+            "nobody allowed s/delete",
         ),
         (
             "a call in manual mode",

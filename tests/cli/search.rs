@@ -97,13 +97,15 @@ fn low_confidence_is_named() {
     let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tools");
     world.ok(&["add", tools]);
     let table = ["--embedder", "table", "--output", "table", "search"];
-    let nonsense = world.ok(&[&table[..], &["asdf qwerty zxcv"]].concat());
+    let unfit = world.ok(&[&table[..], &["bake a sourdough bread"]].concat());
     assert!(
-        nonsense.contains("low confidence: perhaps no tool fits"),
-        "{nonsense}"
+        unfit.contains("low confidence: perhaps no tool fits"),
+        "{unfit}"
     );
-    let header = nonsense.lines().next().unwrap_or_default();
-    assert!(!header.contains("score"), "{nonsense}");
+    let header = unfit.lines().next().unwrap_or_default();
+    assert!(!header.contains("score"), "{unfit}");
+    let nonsense = world.ok(&[&table[..], &["asdf qwerty zxcv"]].concat());
+    assert!(nonsense.starts_with("no match: "), "{nonsense}");
     let sensible = world.ok(&[&table[..], &["will it rain tomorrow"]].concat());
     assert!(!sensible.contains("low confidence"), "{sensible}");
     assert!(sensible.contains("confidence 0."), "{sensible}");

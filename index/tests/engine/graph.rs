@@ -134,7 +134,7 @@ fn graph_and_scan_agree_on_clustered_vectors() {
     let data = DataDir::new(dir.path());
     let (tools, texts) = (some_tools(500), some_texts(100));
     let scan = catalog(&data, "scan", clustered(), &tools, usize::MAX);
-    let graph = catalog(&data, "graph", clustered(), &tools, 0);
+    let graph = catalog(&data, "graph", clustered(), &tools, 1);
     assert_eq!((graphs(&scan).len(), graphs(&graph).len()), (0, 1));
     let exact = all_nearest(&scan, &texts);
     let found = all_nearest(&graph, &texts);
@@ -154,7 +154,7 @@ fn a_filter_applies_before_the_graph() {
     let data = DataDir::new(dir.path());
     let tools = some_tools(600);
     let scan = catalog(&data, "scan", clustered(), &tools, usize::MAX);
-    let graph = catalog(&data, "graph", clustered(), &tools, 0);
+    let graph = catalog(&data, "graph", clustered(), &tools, 1);
     // Five tools, most of which are not among the nearest that the graph returns.
     let narrow: Filter = tools
         .iter()
@@ -184,7 +184,7 @@ fn a_graph_finds_changed_tools_and_no_deleted_ones() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let tools = some_tools(160);
-    let graph = catalog(&data, "graph", clustered(), &tools, 0);
+    let graph = catalog(&data, "graph", clustered(), &tools, 1);
     let texts = some_texts(40);
     let chance = &mut Chance::new(3);
     let mut kept = tools;
@@ -230,9 +230,9 @@ fn a_missing_damaged_or_foreign_graph_file_is_rebuilt() {
     let data = DataDir::new(dir.path());
     let texts = some_texts(20);
     let tools = some_tools(40);
-    let graph = catalog(&data, "graph", clustered(), &tools, 0);
+    let graph = catalog(&data, "graph", clustered(), &tools, 1);
     let scan = catalog(&data, "scan", clustered(), &tools, usize::MAX);
-    let foreign = catalog(&data, "foreign", clustered(), &some_tools(80)[40..], 0);
+    let foreign = catalog(&data, "foreign", clustered(), &some_tools(80)[40..], 1);
     let exact = all_nearest(&scan, &texts);
     let expected = all_nearest(&graph, &texts);
     let (folder, foreign) = (graphs(&graph).remove(0), graphs(&foreign).remove(0));
@@ -372,7 +372,7 @@ fn graph_and_scan_agree_on_real_embeddings() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let scan = catalog(&data, "scan", options(), &tools, usize::MAX);
-    let graph = catalog(&data, "graph", options(), &tools, 0);
+    let graph = catalog(&data, "graph", options(), &tools, 1);
     let recall = recall(&all_nearest(&scan, &texts), &all_nearest(&graph, &texts));
     println!(
         "{} tools, {} requests, recall at 10: {recall:.4}",
