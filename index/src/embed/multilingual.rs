@@ -60,6 +60,37 @@ const LEAST_COSINES: LeastCosines<'static> = LeastCosines {
     nonsense: Some(0.45),
 };
 
+/// Phrases with which Chinese requests begin. The longer of two comes first.
+const CHINESE_PHRASES_OF_ASKING: &[&str] = &[
+    "请问",
+    "请",
+    "麻烦你",
+    "麻烦",
+    "帮我",
+    "帮忙",
+    "给我",
+    "我想要",
+    "我想",
+    "我要",
+    "我需要",
+    "想要",
+    "能不能",
+    "可不可以",
+    "可以",
+    "能否",
+    "看一下",
+    "看下",
+    "看看",
+    "了解一下",
+    "了解下",
+];
+/// Characters that 下 ("next", "below") makes a word with.
+const AFTER_NEXT: &str = "周个午月次面班星礼学半季场载单";
+/// Chinese characters that say nothing of a subject if they stand alone: particles, pronouns and
+/// suffixes, such as 下 in 看下 ("have a look"), which has the vector of "down". In words of two
+/// characters they are translated with them.
+const CHINESE_FUNCTION_CHARACTERS: &str = "下了吗呢吧的地得着过把被我你您他她它们请啊呀哦嗯么个一";
+
 static BUNDLED: &[u8] = include_bytes!("../../assets/languages.bin");
 
 /// A loaded table.
@@ -149,6 +180,13 @@ impl MultilingualTable {
         self.pieces.words(text)
     }
 
+    /// The words of a request's subject, without Chinese function characters that stand alone.
+    pub(crate) fn words_of_subject(&self, request: &str) -> Vec<String> {
+        let mut words = self.words(subject_of(request));
+        words.retain(|word| !is_chinese_function_character(word));
+        words
+    }
+
     /// How unlikely the likeliest word of a text is in any of the languages: the negative logarithm
     /// of its probability, a letter. Infinite without a letter.
     pub fn least_letter_cost(&self, text: &str) -> f32 {
@@ -197,12 +235,43 @@ impl Embedder for MultilingualTable {
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        Ok(texts.iter().map(|text| self.embed(text)).collect())
+        Ok(texts
+            .iter()
+            .map(|text| self.embed(subject_of(text)))
+            .collect())
     }
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        self.embed_queries(texts)
+        Ok(texts.iter().map(|text| self.embed(text)).collect())
     }
+}
+
+/// A Chinese request without the phrases of asking at its beginning. In a request of a few characters
+/// they weigh as much as its subject: 我想看下时间 ("I would like to have a look at the time").
+fn subject_of(request: &str) -> &str {
+    let mut subject = request.trim_start();
+    while let Some(rest) = without_phrase_of_asking(subject) {
+        subject = rest.trim_start();
+    }
+    if subject.is_empty() {
+        return request;
+    }
+    subject
+}
+
+fn without_phrase_of_asking(request: &str) -> Option<&str> {
+    let mut phrases = CHINESE_PHRASES_OF_ASKING.iter();
+    let (phrase, rest) =
+        phrases.find_map(|&phrase| Some((phrase, request.strip_prefix(phrase)?)))?;
+    // In 看下周 ("see next week") the second character belongs to the third.
+    let is_next = phrase.ends_with('下') && rest.starts_with(|c| AFTER_NEXT.contains(c));
+    (!is_next).then_some(rest)
+}
+
+fn is_chinese_function_character(word: &str) -> bool {
+    let mut characters = word.chars();
+    let only = characters.next().filter(|_| characters.next().is_none());
+    only.is_some_and(|character| CHINESE_FUNCTION_CHARACTERS.contains(character))
 }
 
 /// The checked header of a file of the right length.
@@ -281,6 +350,19 @@ fn failed(reason: impl fmt::Display) -> Error {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_request_is_its_subject() {
+        for (request, subject) in [
+            ("我想看下时间", "时间"),
+            ("麻烦帮我看一下 明天的天气", "明天的天气"),
+            ("看下周的日程", "看下周的日程"),
+            ("weather in Beijing", "weather in Beijing"),
+            ("看看", "看看"),
+        ] {
+            assert_eq!(subject_of(request), subject);
+        }
+    }
+
     use super::*;
 
     /// Text, pieces, the first and the last value of its vector, and the sum of all values by their

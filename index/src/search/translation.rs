@@ -72,7 +72,7 @@ impl Translator {
     /// The English words of a text: words that the catalog has stay, others are translated, and
     /// those without a translation are left out.
     pub(crate) fn translate(&self, request: &str) -> String {
-        let mut words = self.table.words(request);
+        let mut words = self.table.words_of_subject(request);
         words.truncate(MAX_WORDS);
         let vectors: Vec<Vec<f32>> = words.iter().map(|word| self.table.embed(word)).collect();
         let mut translated: Vec<&str> = Vec::new();
@@ -129,6 +129,7 @@ mod tests {
             ("neue Seite im Kalender", "new page calendar"),
             ("노래", "song"),
             ("明天的天气", "tomorrow weather"),
+            ("看下天气", "weather"),
             ("create an issue", "create an issue"),
             ("🙂", ""),
         ] {
