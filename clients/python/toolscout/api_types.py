@@ -34,25 +34,25 @@ class AgentEvent3(TypedDict):
     type: Literal["tool_search"]
 
 
-class AgentEvent6(TypedDict):
+class AgentEvent7(TypedDict):
     arguments: Any
     id: str
     name: str
     type: Literal["tool_call"]
 
 
-class AgentEvent8(TypedDict):
+class AgentEvent9(TypedDict):
     steps: dict[str, Any]
     type: Literal["plan_outcome"]
 
 
-class AgentEvent13(TypedDict):
+class AgentEvent14(TypedDict):
     content: list[str]
     count: int
     type: Literal["recommend"]
 
 
-class AgentEvent14(TypedDict):
+class AgentEvent15(TypedDict):
     content: str
     type: Literal["error"]
 
@@ -230,6 +230,9 @@ CheckStatus: TypeAlias = Literal["never", "running", "verified", "failed"]
 
 
 Class: TypeAlias = Literal["read_only", "state_changing", "destructive"]
+
+
+CompactionReason: TypeAlias = Literal["limit", "refused"]
 
 
 ConnectionState: TypeAlias = Literal["connecting", "connected", "reconnecting", "needs_login"]
@@ -651,7 +654,15 @@ class AgentEvent5(TypedDict):
     type: Literal["tools_evicted"]
 
 
-class AgentEvent11(TypedDict):
+class AgentEvent6(TypedDict):
+    limit: int
+    reason: CompactionReason
+    tokens: int
+    tokens_before: int
+    type: Literal["context_compacted"]
+
+
+class AgentEvent12(TypedDict):
     content: str
     error_code: NotRequired[CallErrorCode | None]
     id: str
@@ -662,13 +673,13 @@ class AgentEvent11(TypedDict):
     type: Literal["tool_result"]
 
 
-class AgentEvent12(TypedDict):
+class AgentEvent13(TypedDict):
     content: list[Reference]
     count: int
     type: Literal["reference"]
 
 
-class AgentEvent15(TypedDict):
+class AgentEvent16(TypedDict):
     conversation: str
     figures: TurnFigures
     status: TurnStatus
@@ -973,14 +984,14 @@ class UpsertAnswer(TypedDict):
     result: ChangeCounts
 
 
-class AgentEvent7(TypedDict):
+class AgentEvent8(TypedDict):
     problems: NotRequired[list[str]]
     steps: list[PlannedStep]
     type: Literal["plan"]
 
 
-AgentEvent10 = TypedDict(
-    "AgentEvent10",
+AgentEvent11 = TypedDict(
+    "AgentEvent11",
     {
         "answer": NotRequired[Answer | None],
         "changes": NotRequired[list[Change]],
@@ -990,6 +1001,7 @@ AgentEvent10 = TypedDict(
         "rule": str,
         "tool": str,
         "type": Literal["gate"],
+        "warnings": NotRequired[list[str]],
     },
 )
 
@@ -1105,7 +1117,7 @@ class AgainstBody(TypedDict):
     evaluation: Evaluation
 
 
-class AgentEvent9(ApprovalRequest):
+class AgentEvent10(ApprovalRequest):
     expires_in_ms: int
     id: str
     type: Literal["approval_required"]
@@ -1127,6 +1139,7 @@ AgentEvent: TypeAlias = (
     | AgentEvent13
     | AgentEvent14
     | AgentEvent15
+    | AgentEvent16
 )
 
 

@@ -72,6 +72,17 @@ export interface components {
             /** @enum {string} */
             type: "tools_evicted";
         } | {
+            /** @description Most tokens that a prompt may have. */
+            limit: number;
+            /** @description Why. */
+            reason: components["schemas"]["CompactionReason"];
+            /** @description Tokens of the prompt now. */
+            tokens: number;
+            /** @description Tokens of the prompt before, the tools included. */
+            tokens_before: number;
+            /** @enum {string} */
+            type: "context_compacted";
+        } | {
             /** @description The arguments, or their text if they are not valid JSON. */
             arguments: unknown;
             /** @description The call's id. */
@@ -618,8 +629,8 @@ export interface components {
             /** @default null */
             fusion?: components["schemas"]["SearchFusion"] | null;
             /**
-             * @description From how many vectors on searches use a graph instead of a scan; the engine's default when not
-             *     set.
+             * @description From how many vectors on searches use a graph instead of a scan; what was measured for each
+             *     embedder when not set.
              * @default null
              */
             graph_min_vectors?: number | null;
@@ -790,6 +801,11 @@ export interface components {
          * @enum {string}
          */
         Class: "read_only" | "state_changing" | "destructive";
+        /**
+         * @description Why a prompt was made shorter.
+         * @enum {string}
+         */
+        CompactionReason: "limit" | "refused";
         /**
          * @description How a server is connected.
          * @enum {string}
