@@ -290,7 +290,7 @@ pub enum LlmError {
     },
     /// The prompt is longer than the model's context.
     #[error(
-        "the prompt is too long for the model{}: {message}; set context_tokens in the limits of the agent's profile to less than its context, or choose a model with a longer one",
+        "the prompt is too long for the model{}: {message}; set --context-tokens, or context_tokens in the limits of a profile, to less than its context, or choose a model with a longer one",
         at(url)
     )]
     ContextTooLong {

@@ -87,8 +87,8 @@ struct Results {
     outputs: Vec<Output>,
     form: ResultForm,
     messages: Vec<Counted>,
-    /// Whether the messages have only the beginnings of the results.
-    is_shortened: bool,
+    /// The characters to which the results were cut.
+    cut_to: Option<usize>,
 }
 
 /// How the model gets results.
@@ -202,7 +202,7 @@ impl Context {
             outputs,
             form,
             messages: Vec::new(),
-            is_shortened: false,
+            cut_to: None,
         };
         results.messages = results.written(None, &self.fence, self.count);
         self.entries.push(Entry::Results(results));
@@ -256,11 +256,15 @@ impl Context {
         if self.tokens() > max_tokens {
             self.refresh();
         }
+        // The last results keep at least half of the room, and so do the facts.
+        if self.tokens() > max_tokens {
+            self.shorten_last_results(max_tokens, max_tokens / 2);
+        }
         if self.tokens() > max_tokens {
             self.shorten_facts(max_tokens / 2);
         }
         if self.tokens() > max_tokens {
-            self.shorten_last_results(max_tokens);
+            self.shorten_last_results(max_tokens, 0);
         }
         self.tokens() < before
     }
@@ -355,17 +359,20 @@ impl Context {
         self.kept = vec![Counted::new(Message::user(text), self.count)];
     }
 
-    fn shorten_last_results(&mut self, max_tokens: usize) {
+    /// Cuts the last results so that the context has at most `max_tokens`, but leaves them at least
+    /// `least_tokens`.
+    fn shorten_last_results(&mut self, max_tokens: usize, least_tokens: usize) {
         let tokens = self.tokens();
         let (fence, count) = (&self.fence, self.count);
         let Some(Entry::Results(results)) = self.entries.last_mut() else {
             return;
         };
         let free = max_tokens.saturating_sub(tokens - results.tokens());
+        let free = free.max(least_tokens);
         let mut chars = free * CHARS_PER_TOKEN / results.outputs.len().max(1);
         while results.tokens() > free && chars > SHORT_FACT_CHARS {
             results.shorten(chars, fence, count);
-            chars /= 2;
+            chars = chars * 4 / 5;
         }
     }
 }
@@ -420,7 +427,7 @@ impl Results {
 
     /// Cuts each result to these characters and returns how many tokens that frees.
     fn shorten(&mut self, chars: usize, fence: &Fence, count: TokenCounter) -> usize {
-        if self.is_shortened && chars >= FACT_CHARS {
+        if self.cut_to.is_some_and(|already| already <= chars) {
             return 0;
         }
         let before = self.tokens();
@@ -429,7 +436,7 @@ impl Results {
         if after >= before {
             return 0;
         }
-        (self.messages, self.is_shortened) = (shorter, true);
+        (self.messages, self.cut_to) = (shorter, Some(chars));
         before - after
     }
 
@@ -475,9 +482,14 @@ impl Output {
         if left_out == 0 {
             return beginning;
         }
-        format!(
-            "{beginning}\n[{left_out} more bytes were removed to make room; call the tool again if you need them.]"
-        )
+        let mut shown = format!(
+            "{beginning}\n[{left_out} more bytes were removed to make room; ask the tool for less at a time if you need them.]"
+        );
+        // The note of a long result, which says how to read on in it.
+        if let Some((_, note)) = self.text.rsplit_once("\n[truncated: ") {
+            shown.push_str(&format!("\n[truncated: {note}"));
+        }
+        shown
     }
 }
 

@@ -28,6 +28,8 @@ pub const MAX_STEPS: usize = 32;
 const MAX_CANDIDATES: usize = 64;
 /// Characters of a text that an error message quotes.
 const QUOTED_CHARS: usize = 80;
+/// Characters of a step's result in a summary.
+const SUMMARY_CHARS: usize = 1_000;
 
 /// A model's answer, parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -526,6 +528,18 @@ pub struct StepResult<'a> {
     pub result: &'a ToolResult,
 }
 
+/// The beginning of a step's result, or that it was not called.
+fn beginning_of(result: &ToolResult) -> String {
+    if result.data.get("dry_run").and_then(Value::as_bool) == Some(true) {
+        return "not called (dry run)".to_owned();
+    }
+    let text = result.to_model_text();
+    if text.trim().is_empty() {
+        return "done".to_owned();
+    }
+    excerpt(text.trim(), SUMMARY_CHARS)
+}
+
 impl Execution {
     /// The first step without a result; `None` when all have one.
     pub fn next(&self) -> Option<NextStep> {
@@ -625,12 +639,12 @@ impl Execution {
         Some(text_of(&answer))
     }
 
-    /// The outcome, one line per step.
+    /// The outcome, one line per step, with the beginning of its result.
     pub fn summary(&self) -> String {
         let mut lines = Vec::with_capacity(self.results.len());
         for StepResult { key, result, .. } in self.results() {
             lines.push(match &result.error_message {
-                None => format!("{key}: done"),
+                None => format!("{key}: {}", beginning_of(result)),
                 Some(message) => format!("{key}: not done: {message}"),
             });
         }

@@ -242,10 +242,39 @@ fn one_line(tool: &ToolSpec) -> String {
 }
 
 fn find_reply(text: &str) -> Option<ManualReply> {
-    text.match_indices('{')
-        .take(MAX_CANDIDATES)
-        .filter_map(|(at, _)| object_at(&text[at..]))
-        .find_map(|object| reply_of(&object))
+    for (at, start) in text.match_indices(['{', '[']).take(MAX_CANDIDATES) {
+        let rest = &text[at..];
+        let reply = match start {
+            "[" => list_of_calls(rest),
+            _ => object_at(rest).and_then(|object| reply_of(&object)),
+        };
+        if let Some(mut reply) = reply {
+            if start == "{" && !reply.actions.is_empty() {
+                reply.actions.extend(calls_after_the_first(rest));
+            }
+            return Some(reply);
+        }
+    }
+    None
+}
+
+/// A list of calls without an object around it.
+fn list_of_calls(text: &str) -> Option<ManualReply> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Vec<Value>>();
+    let list = values.next()?.ok()?;
+    let actions: Vec<Action> = list.iter().filter_map(action_of).collect();
+    let are_calls = !list.is_empty() && actions.len() == list.len();
+    are_calls.then(|| ManualReply {
+        actions,
+        ..ManualReply::default()
+    })
+}
+
+/// The calls of objects that follow the first one.
+fn calls_after_the_first(text: &str) -> Vec<Action> {
+    let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let following = values.skip(1).map_while(Result::ok);
+    following.filter_map(|value| action_of(&value)).collect()
 }
 
 /// The JSON object at the start of a text, whatever follows it.
@@ -379,6 +408,19 @@ mod tests {
             read_manual(r#"{"answer": 42}"#).final_answer.as_deref(),
             Some("42")
         );
+    }
+
+    #[test]
+    fn several_calls_are_read_without_an_object_around_them() {
+        let both = [action("a", r#"{"n":1}"#), action("b", r#"{"n":2}"#)];
+        for text in [
+            r#"[{"tool":"a","n":1},{"tool":"b","n":2}]"#,
+            "Sure [1]:\n```json\n[{\"tool\":\"a\",\"n\":1},\n{\"tool\":\"b\",\"n\":2}]\n```",
+            "{\"tool\":\"a\",\"arguments\":{\"n\":1}}\n{\"tool\":\"b\",\"n\":2}\nDone.",
+        ] {
+            assert_eq!(read_manual(text).actions, both, "{text}");
+        }
+        assert!(read_manual("[1, 2]").actions.is_empty());
     }
 
     #[test]

@@ -992,7 +992,7 @@ async fn a_prompt_that_is_too_long_for_the_model_is_sent_once_more_shorter() {
     let events = ask(&agent, "what is new?").await;
     assert_eq!(ended(&events).0, TurnStatus::Failed);
     assert!(
-        errors(&events)[0].contains("set context_tokens"),
+        errors(&events)[0].contains("set --context-tokens"),
         "{events:?}"
     );
     assert_eq!(lock(&requests).len(), 1);

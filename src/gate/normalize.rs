@@ -499,7 +499,8 @@ fn without_separators(text: &str) -> Option<String> {
     Some(format!("{sign}{joined}{fraction}{exponent}"))
 }
 
-/// `7,000` as `7000`: groups of three digits after the first, all with the same separator.
+/// `7,000` as `7000`: groups of three digits after the first, all with the same separator. `0,500` is
+/// half of one with a decimal comma, since no group of thousands begins a number with 0.
 fn joined_groups(whole: &str) -> Option<String> {
     let separator = whole.chars().find(|c| !c.is_ascii_digit());
     let Some(separator) = separator else {
@@ -507,6 +508,9 @@ fn joined_groups(whole: &str) -> Option<String> {
     };
     // The last one is the comma of Chinese and Japanese keyboards.
     if ![',', '_', ' ', '\'', '\u{a0}', '\u{202f}', '’', '，'].contains(&separator) {
+        return None;
+    }
+    if whole.starts_with('0') {
         return None;
     }
     let mut joined = String::with_capacity(whole.len());
@@ -750,7 +754,7 @@ mod tests {
                 "price": " 1,500 ",
                 "limitPrice": "1,234.50",
                 "orders": [{ "qty": "7,000", "symbol": "btc" }],
-                "sizes": ["1,000", "1,5"],
+                "sizes": ["1,000", "1,5", "0,500", "-0,125", "00,500"],
                 "note": "7,000",
                 "total": "7,000",
                 "cost": "7,000",
@@ -766,7 +770,7 @@ mod tests {
                 "price": "1500",
                 "limitPrice": "1234.50",
                 "orders": [{ "qty": "7000", "symbol": "BTC" }],
-                "sizes": ["1000", "1,5"],
+                "sizes": ["1000", "1,5", "0,500", "-0,125", "00,500"],
                 "note": "7,000",
                 "total": "7,000",
                 "cost": "7,000",

@@ -170,7 +170,24 @@ fn a_context_is_compacted_from_its_oldest_results_to_its_last() {
     let messages = contents(&context);
     assert_eq!(messages[0], "q");
     assert!(messages[1].starts_with("Facts found so far:\n- f({})"));
-    assert!(messages[3].contains(&"word ".repeat(1_000)));
+    assert!(messages[1].contains(&"word ".repeat(160)));
+    let kept = messages[3].matches("word").count();
+    assert!(
+        (600..1_000).contains(&kept),
+        "{kept} words of the last result"
+    );
+
+    // The last result takes the room that there is.
+    let mut context = self::context("q");
+    exchange(&mut context, "a", output("f", "word ".repeat(9_000)));
+    for max_tokens in [3_000, 1_000, 300] {
+        assert!(context.compact(max_tokens));
+        let tokens = context.tokens();
+        assert!(
+            (max_tokens * 3 / 4..=max_tokens).contains(&tokens),
+            "{tokens}"
+        );
+    }
 
     // Fewer tokens than the last result has.
     let mut context = whole.clone();

@@ -51,7 +51,7 @@ pub struct SettingArgs {
     #[arg(help_heading = "Parameters of the model", long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(SIZE))]
     num_ctx: Option<u64>,
     /// A text at which an answer ends (repeatable)
-    #[arg(help_heading = "Parameters of the model", long, value_name = "TEXT")]
+    #[arg(help_heading = "Parameters of the model", long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     stop: Vec<String>,
 }
 
