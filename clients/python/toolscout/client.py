@@ -166,7 +166,8 @@ class Client:
     ) -> Iterator[api_types.AgentEvent]:
         """Ask the agent, and iterate over the events of its answer; the last one is `done`.
 
-        `agent` names one of several agents of the server; by default that of the conversation answers.
+        `agent` names one of several agents of the server; by default that of the conversation
+        answers.
         With `resume`, the run goes on while the connection is lost, and the events go on with what
         is left of it. Without, leaving the iteration stops the run.
         """
