@@ -222,7 +222,13 @@ impl Context {
                 facts.extend(results.facts());
             }
         }
-        let text = self.kept_text(&facts);
+        // What was kept before stays as it is, so that the prompt keeps its beginning.
+        let heading = if self.facts.is_empty() {
+            "Facts found so far:"
+        } else {
+            "Further facts found so far:"
+        };
+        let text = facts_and_plan(heading, &facts, &self.plan, &self.fence);
         if !text.is_empty() {
             self.kept
                 .push(Counted::new(Message::user(text), self.count));
@@ -241,6 +247,12 @@ impl Context {
     /// Tokens of these messages.
     pub fn tokens(&self) -> usize {
         self.parts().map(|part| part.tokens).sum()
+    }
+
+    /// Tokens of the texts of these messages alone, without what providers add to each.
+    pub fn text_tokens(&self) -> usize {
+        let texts = self.parts().map(|part| part.tokens - MESSAGE_TOKENS);
+        texts.sum()
     }
 
     /// Makes the context shorter until it has at most `max_tokens`, as far as that is possible: the
@@ -289,30 +301,6 @@ impl Context {
         self.history.drain(..dropped);
     }
 
-    /// The facts and the plan that a refresh adds.
-    fn kept_text(&self, facts: &[Fact]) -> String {
-        let mut text = String::new();
-        if !facts.is_empty() {
-            // What was kept before stays as it is, so that the prompt keeps its beginning.
-            text.push_str(if self.facts.is_empty() {
-                "Facts found so far:"
-            } else {
-                "Further facts found so far:"
-            });
-            for fact in facts {
-                text.push('\n');
-                text.push_str(&fact.line(&self.fence));
-            }
-        }
-        if !self.plan.is_empty() {
-            if !text.is_empty() {
-                text.push_str("\n\n");
-            }
-            text.push_str(&format!("Your plan so far: {}", self.plan));
-        }
-        text
-    }
-
     /// Cuts the oldest results, but not the last ones, which the model has not read yet.
     fn shorten_results(&mut self, max_tokens: usize) {
         let mut tokens = self.tokens();
@@ -345,17 +333,11 @@ impl Context {
         if self.kept.is_empty() {
             return;
         }
-        let mut text = "Facts found so far:".to_owned();
+        let mut heading = "Facts found so far:".to_owned();
         if first > 0 {
-            text.push_str(&format!(" [{} left out]", counted(first, "earlier one")));
+            heading.push_str(&format!(" [{} left out]", counted(first, "earlier one")));
         }
-        for fact in &self.facts {
-            text.push('\n');
-            text.push_str(&fact.line(&self.fence));
-        }
-        if !self.kept_plan.is_empty() {
-            text.push_str(&format!("\n\nYour plan so far: {}", self.kept_plan));
-        }
+        let text = facts_and_plan(&heading, &self.facts, &self.kept_plan, &self.fence);
         self.kept = vec![Counted::new(Message::user(text), self.count)];
     }
 
@@ -386,7 +368,7 @@ impl Counted {
 
 impl History {
     fn tokens(&self) -> usize {
-        self.messages.iter().map(|message| message.tokens).sum()
+        tokens_of(&self.messages)
     }
 }
 
@@ -401,7 +383,7 @@ impl Entry {
 
 impl Results {
     fn tokens(&self) -> usize {
-        self.messages.iter().map(|message| message.tokens).sum()
+        tokens_of(&self.messages)
     }
 
     /// Whether a fact would keep only a part of a result.
@@ -432,7 +414,7 @@ impl Results {
         }
         let before = self.tokens();
         let shorter = self.written(Some(chars), fence, count);
-        let after: usize = shorter.iter().map(|message| message.tokens).sum();
+        let after = tokens_of(&shorter);
         if after >= before {
             return 0;
         }
@@ -499,6 +481,23 @@ impl Fact {
         let name = printable::name(&self.name);
         format!("- {name}({}):\n{result}", self.arguments)
     }
+}
+
+/// The text of facts under a heading, and of the plan. Each is left out where there is none.
+fn facts_and_plan(heading: &str, facts: &[Fact], plan: &str, fence: &Fence) -> String {
+    let mut parts = Vec::new();
+    if !facts.is_empty() {
+        let lines = facts.iter().map(|fact| format!("\n{}", fact.line(fence)));
+        parts.push(heading.to_owned() + &lines.collect::<String>());
+    }
+    if !plan.is_empty() {
+        parts.push(format!("Your plan so far: {plan}"));
+    }
+    parts.join("\n\n")
+}
+
+fn tokens_of(messages: &[Counted]) -> usize {
+    messages.iter().map(|message| message.tokens).sum()
 }
 
 fn counted_messages(messages: Vec<Message>, count: TokenCounter) -> Vec<Counted> {

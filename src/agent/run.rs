@@ -163,8 +163,6 @@ pub struct Run {
     asked_for_answer: bool,
     /// The model called tools in the last round, though it must not: they are withheld.
     withholds_tools: bool,
-    /// Most tokens of a prompt: those of the settings, or fewer after a refusal.
-    context_tokens: usize,
     /// The round in which the provider refused a prompt as too long.
     refused_in: Option<u32>,
     figures: Figures,
@@ -251,7 +249,6 @@ impl Run {
             context = context.with_notice(&meta_tools::missed_notice(&missed));
         }
         let mut run = Run {
-            context_tokens: config.context_tokens,
             config,
             count,
             toolbox,
@@ -291,7 +288,7 @@ impl Run {
             return None;
         }
         let (before, fixed) = self.prompt_tokens();
-        let limit = self.context_tokens;
+        let limit = self.config.context_tokens;
         if before <= limit {
             return None;
         }
@@ -311,7 +308,8 @@ impl Run {
         let (before, fixed) = self.prompt_tokens();
         // A provider counts differently, and takes the answer's tokens from the same context.
         let goal = limit.map_or(before / 2, |limit| limit / 100 * COMPACTED_PERCENT);
-        self.context_tokens = self.context_tokens.min(goal);
+        // The next prompts of this run keep to it too.
+        self.config.context_tokens = self.config.context_tokens.min(goal);
         self.compact(
             CompactionReason::Refused,
             before,
@@ -333,7 +331,7 @@ impl Run {
             reason,
             tokens_before,
             tokens,
-            limit: self.context_tokens,
+            limit: self.config.context_tokens,
         })
     }
 
@@ -663,8 +661,11 @@ impl Run {
             Protocol::Native => (Vec::new(), tool_tokens as u64),
             Protocol::Manual | Protocol::Plan => (self.visible_specs(), 0),
         };
-        let messages = self.messages(&specs);
-        let input: u64 = messages.iter().flat_map(Message::texts).map(count).sum();
+        // The context has counted its messages already.
+        let mut input = count(&self.system_prompt(&specs)) + self.context.text_tokens() as u64;
+        if self.is_last_round() {
+            input += count(prompt::LAST_ROUND);
+        }
         let mut output = count(&reply.text);
         for call in &reply.calls {
             output += count(&call.name) + count(&call.arguments);

@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
 
 use crate::clock::millis;
-use crate::llm::provider::WORDS;
+use crate::llm::provider::{OLLAMA_PORT, WORDS};
 use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder};
 use crate::llm::{
     Api, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, ToolChoice, context_length,
-    provider, text_excerpt,
+    text_excerpt,
 };
 use crate::tls::{is_loopback, root_cause};
 
@@ -128,11 +128,7 @@ impl Endpoint {
     /// Whether the server obeys `tool_choice`. Ollama ignores it, so a model there would go on
     /// calling tools.
     fn knows_tool_choice(&self) -> bool {
-        let ollama = Url::parse(provider::OLLAMA.base_url).ok();
-        let port = ollama.and_then(|url| url.port());
-        let is_ollama =
-            self.config.api == Api::Ollama || (port.is_some() && self.url.port() == port);
-        !is_ollama
+        self.config.api != Api::Ollama && self.url.port() != Some(OLLAMA_PORT)
     }
 
     /// Sends the request until it succeeds, attempts are used up, or a retry cannot help.

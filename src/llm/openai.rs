@@ -34,9 +34,10 @@ fn wire_messages(messages: &[Message]) -> Vec<Value> {
     while let Some(message) = rest.first() {
         let users: Vec<&str> = rest.iter().map_while(user_text).collect();
         rest = &rest[users.len().max(1)..];
-        wire.push(match users.is_empty() {
-            true => wire_message(message),
-            false => json!({ "role": "user", "content": users.join("\n\n") }),
+        wire.push(if users.is_empty() {
+            wire_message(message)
+        } else {
+            json!({ "role": "user", "content": users.join("\n\n") })
         });
     }
     wire

@@ -15,6 +15,8 @@ pub struct Provider {
     pub key_variable: Option<&'static str>,
 }
 
+/// The port of Ollama, on any machine.
+pub const OLLAMA_PORT: u16 = 11_434;
 /// Ollama on this machine, which is the default.
 pub const OLLAMA: Provider = Provider {
     name: "ollama",

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::config::Limits;
-
-/// Longest limit that can be set, in seconds: a day.
-const MAX_SECONDS: u64 = 86_400;
+use crate::config::{Limits, SECONDS};
 
 /// The time limits of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,11 +100,12 @@ impl TryFrom<u64> for Seconds {
     type Error = String;
 
     fn try_from(seconds: u64) -> Result<Self, String> {
-        if (1..=MAX_SECONDS).contains(&seconds) {
+        if SECONDS.contains(&seconds) {
             return Ok(Seconds(seconds));
         }
+        let (least, most) = (SECONDS.start(), SECONDS.end());
         Err(format!(
-            "{seconds} is no time limit; give from 1 to {MAX_SECONDS} seconds"
+            "{seconds} is no time limit; give from {least} to {most} seconds"
         ))
     }
 }

@@ -415,11 +415,11 @@ mod tests {
     fn absolute_paths_inside_the_root_are_used_and_others_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
-        std::fs::create_dir_all(at("root/notes")).unwrap();
-        std::fs::create_dir(at("root-other")).unwrap();
-        std::fs::write(at("root/today.md"), "today").unwrap();
-        std::fs::write(at("root-other/today.md"), "secret").unwrap();
-        let root = opened(&at("root"));
+        std::fs::create_dir_all(at("home/notes")).unwrap();
+        std::fs::create_dir(at("home-other")).unwrap();
+        std::fs::write(at("home/today.md"), "today").unwrap();
+        std::fs::write(at("home-other/today.md"), "secret").unwrap();
+        let root = opened(&at("home"));
         let text = |path: &Path| {
             let answer = read(&root, path.to_str().unwrap(), 0, 100);
             answer
@@ -427,28 +427,28 @@ mod tests {
                 .map_err(|failure| failure.message)
         };
         for inside in [
-            at("root/today.md"),
-            at("root/./notes/../today.md"),
-            at("root-other/../root/today.md"),
+            at("home/today.md"),
+            at("home/./notes/../today.md"),
+            at("home-other/../home/today.md"),
             PathBuf::from("notes/../today.md"),
         ] {
             assert_eq!(text(&inside), Ok("today".into()), "{inside:?}");
         }
         for outside in [
-            at("root-other/today.md"),
-            at("root/../root-other/today.md"),
-            at("root/notes/../../root-other/today.md"),
+            at("home-other/today.md"),
+            at("home/../home-other/today.md"),
+            at("home/notes/../../home-other/today.md"),
             at("nothing/today.md"),
-            PathBuf::from("../root/today.md"),
+            PathBuf::from("../home/today.md"),
             PathBuf::from("/"),
         ] {
             let message = text(&outside).unwrap_err();
             assert!(message.contains("is outside"), "{outside:?}: {message}");
         }
-        let listed = list(&root, at("root").to_str().unwrap()).unwrap();
+        let listed = list(&root, at("home").to_str().unwrap()).unwrap();
         assert_eq!(listed["entries"].as_array().unwrap().len(), 2);
-        write(&root, at("root/new.md").to_str().unwrap(), "new", "create").unwrap();
-        assert_eq!(std::fs::read_to_string(at("root/new.md")).unwrap(), "new");
+        write(&root, at("home/new.md").to_str().unwrap(), "new", "create").unwrap();
+        assert_eq!(std::fs::read_to_string(at("home/new.md")).unwrap(), "new");
     }
 
     #[cfg(unix)]
@@ -458,19 +458,19 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
-        std::fs::create_dir_all(at("real/root")).unwrap();
-        std::fs::write(at("real/root/today.md"), "today").unwrap();
+        std::fs::create_dir_all(at("real/home")).unwrap();
+        std::fs::write(at("real/home/today.md"), "today").unwrap();
         std::fs::write(at("secret.md"), "secret").unwrap();
         symlink(at("real"), at("link")).unwrap();
-        symlink(at("secret.md"), at("real/root/out.md")).unwrap();
-        for opened_as in ["real/root", "link/root"] {
+        symlink(at("secret.md"), at("real/home/out.md")).unwrap();
+        for opened_as in ["real/home", "link/home"] {
             let root = opened(&at(opened_as));
-            for path in ["real/root/today.md", "link/root/today.md"] {
+            for path in ["real/home/today.md", "link/home/today.md"] {
                 let path = at(path);
                 let answer = read(&root, path.to_str().unwrap(), 0, 100).unwrap();
                 assert_eq!(answer["text"], "today", "{path:?} of {opened_as}");
             }
-            let out = at("link/root/out.md");
+            let out = at("link/home/out.md");
             let failure = read(&root, out.to_str().unwrap(), 0, 100).unwrap_err();
             assert!(failure.message.contains("leads outside"), "{failure:?}");
         }
