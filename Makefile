@@ -13,7 +13,7 @@ build: ## Build in release
 	$(CARGO) build --release --locked
 
 demo: build ## Index the bundled catalog and show some searches
-	@TOOLSCOUT="$(TOOLSCOUT)" scripts/demo
+	@$(TOOLSCOUT) --data .demo --output table demo
 
 agent-demo: build ## Show the agent at work with a scripted model, in the terminal and over SSE
 	@TOOLSCOUT="$(TOOLSCOUT)" scripts/agent-demo

@@ -27,6 +27,7 @@ mod agent;
 mod audit;
 mod catalogs;
 mod completions;
+mod demo;
 mod doctor;
 mod embed;
 mod enrich;
@@ -116,6 +117,8 @@ enum Verb {
     Remove(remove::Args),
     /// Find tools
     Search(search::Args),
+    /// Make a catalog of sample tools and show some searches
+    Demo(demo::Args),
     /// Answer questions with the catalog's tools
     Agent(agent::Args),
     /// Verify or export the audit log of tool calls
@@ -165,6 +168,7 @@ impl Verb {
             | Verb::Show(_)
             | Verb::Remove(_)
             | Verb::Search(_)
+            | Verb::Demo(_)
             | Verb::Agent(_)
             | Verb::Export(_)
             | Verb::Stats(_)
@@ -238,6 +242,7 @@ impl Cli {
             Verb::Show(args) => args.run(&context()?),
             Verb::Remove(args) => args.run(&context()?),
             Verb::Search(args) => args.run(&context()?),
+            Verb::Demo(args) => args.run(context()?),
             Verb::Agent(args) => args.run(context()?),
             Verb::Audit(args) => args.run(&context()?),
             Verb::Export(args) => args.run(&context()?),

@@ -4,10 +4,19 @@
 use serde_json::{Value, json};
 use toolscout_index::{Degraded, DegradedCause, Error};
 
+use crate::config::DEFAULT_CATALOG;
+use crate::samples;
+
 /// What to do about an error, if the program has a command or flag for it.
 pub fn for_error(error: &Error) -> Option<&'static str> {
     match error {
         Error::DuplicateTool { .. } => Some("`--server` gives each file a server of its own"),
+        Error::UnknownCatalog { name, .. } if name == DEFAULT_CATALOG => {
+            Some("`toolscout add FILE` creates it, and `toolscout demo` one of sample tools")
+        }
+        Error::UnknownCatalog { name, .. } if name == samples::CATALOG => {
+            Some("`toolscout demo` makes it of sample tools")
+        }
         Error::UnknownCatalog { .. } => Some("`toolscout add` creates it"),
         Error::DimensionMismatch { .. } => {
             Some("`toolscout models pull --force` fetches the model again")

@@ -127,6 +127,7 @@ pub mod models;
 pub mod clock;
 pub mod shutdown;
 
+pub mod samples;
 pub mod hints;
 
 pub mod budget;

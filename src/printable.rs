@@ -14,13 +14,29 @@ const MAX_NAME_CHARS: usize = 96;
 /// Prefix of lines that a model has written.
 pub const MARK: &str = "│ ";
 
-/// The first characters of a text, with `…` if it is longer.
+/// Longer words are cut where an excerpt ends in one.
+const MAX_WORD_CHARS: usize = 24;
+
+/// The first characters of a text, with `…` after a whole word if it is longer.
 pub(crate) fn excerpt(text: &str, max_chars: usize) -> String {
-    let mut short: String = text.chars().take(max_chars).collect();
-    if short.len() < text.len() {
-        short.push('…');
+    let Some((end, _)) = text.char_indices().nth(max_chars) else {
+        return text.to_owned();
+    };
+    let (short, rest) = text.split_at(end);
+    format!("{}…", without_part_of_a_word(short, rest))
+}
+
+/// The text without the beginning of a word that `rest` continues.
+pub(crate) fn without_part_of_a_word<'a>(text: &'a str, rest: &str) -> &'a str {
+    if rest.starts_with(char::is_whitespace) {
+        return text;
     }
-    short
+    match text.rsplit_once(char::is_whitespace) {
+        Some((whole, part)) if !part.is_empty() && part.chars().count() <= MAX_WORD_CHARS => {
+            whole.trim_end()
+        }
+        _ => text,
+    }
 }
 
 /// A number with its noun, in the plural unless the number is 1: `1 call`, `2 calls`, `3 entries`.

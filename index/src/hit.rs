@@ -462,6 +462,8 @@ pub enum NoMatchReason {
         /// The query's least score.
         min_score: f32,
     },
+    /// The request has nothing but punctuation and function words.
+    NoContent,
     /// No tool has a word in common with the request or a similar embedding.
     NothingSimilar,
 }
@@ -474,6 +476,7 @@ impl NoMatchReason {
             NoMatchReason::Filter => "filter",
             NoMatchReason::Confidence { .. } => "confidence",
             NoMatchReason::Score { .. } => "score",
+            NoMatchReason::NoContent => "no_content",
             NoMatchReason::NothingSimilar => "nothing_similar",
         }
     }
@@ -492,6 +495,9 @@ impl fmt::Display for NoMatchReason {
                 "the confidence is {confidence:.2}, below {min_confidence:.2}"
             ),
             NoMatchReason::Score { min_score } => write!(f, "no tool scores {min_score} or more"),
+            NoMatchReason::NoContent => f.write_str(
+                "the request has only punctuation or words such as \"the\"; say what the tool should do",
+            ),
             NoMatchReason::NothingSimilar => {
                 f.write_str("no tool shares a word with the request or is similar in meaning")
             }

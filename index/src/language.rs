@@ -773,6 +773,35 @@ const OTHER_SHORT: &[&str] = &[
     "una", "ver", "y", "zu",
 ];
 
+/// True for a word of these languages that says nothing alone, as it comes from [`text::words`].
+pub(crate) fn is_function_word(word: &str) -> bool {
+    is_in(FUNCTION_WORDS, word)
+}
+
+/// Articles, pronouns, prepositions and particles of German, French, Spanish, Portuguese, Italian,
+/// Russian, Chinese, Japanese and Korean, without accents, and without those that abbreviate something,
+/// such as "os" and "ai".
+const FUNCTION_WORDS: &[&str] = &[
+    "a", "al", "alla", "ao", "aos", "as", "au", "aux", "ce", "ces", "cette", "che", "chi", "como",
+    "con", "cual", "da", "dal", "das", "de", "dei", "del", "della", "delle", "dem", "den", "der",
+    "di", "die", "do", "dos", "du", "e", "ein", "eine", "einem", "einen", "einer", "eines", "el",
+    "ela", "ele", "ella", "elle", "em", "en", "es", "essa", "esse", "est", "esta", "este", "et",
+    "eu", "fur", "gli", "ho", "i", "il", "ils", "im", "in", "ist", "ja", "je", "la", "las", "le",
+    "les", "leur", "lo", "los", "ma", "mi", "na", "nas", "ne", "nein", "nel", "nella", "no", "non",
+    "nos", "nous", "o", "oder", "ou", "par", "para", "pas", "per", "por", "qual", "quale", "quali",
+    "que", "quel", "quelle", "quem", "questo", "qui", "quien", "se", "seu", "si", "sua", "sul",
+    "sur", "sus", "tu", "um", "uma", "un", "una", "unas", "und", "une", "uno", "unos", "von",
+    "vous", "was", "wer", "wie", "wo", "y", "yo", "zu", "zum", "zur", "а", "в", "во", "все", "вы",
+    "да", "для", "до", "его", "ее", "же", "за", "и", "из", "или", "их", "к", "как", "ко", "кто",
+    "ли", "меня", "мне", "мои", "мы", "на", "не", "него", "нет", "ни", "но", "о", "об", "он",
+    "она", "они", "от", "по", "при", "с", "со", "так", "то", "ты", "у", "что", "это", "я", "あれ",
+    "か", "から", "が", "この", "これ", "その", "それ", "で", "です", "と", "な", "に", "ね", "の",
+    "は", "へ", "ます", "まで", "も", "よ", "を", "不", "与", "也", "了", "什么", "他", "们", "你",
+    "你们", "吗", "吧", "呀", "呢", "和", "啊", "在", "她", "它", "很", "我", "我们", "是", "有",
+    "的", "着", "请", "过", "这", "那", "都", "가", "과", "그", "는", "도", "로", "를", "에",
+    "에서", "와", "으로", "은", "을", "의", "이", "이다", "저",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -822,7 +851,7 @@ mod tests {
 
     #[test]
     fn the_lists_are_sorted_and_disjoint() {
-        for list in [ENGLISH, OTHER, OTHER_SHORT] {
+        for list in [ENGLISH, OTHER, OTHER_SHORT, FUNCTION_WORDS] {
             assert!(list.is_sorted());
         }
         for word in ENGLISH {

@@ -3,7 +3,7 @@
 //! Identifiers are split (`findSymbol`, `find_symbol`, `HTTPServer2` give `find symbol`, `http
 //! server 2`), words are lowercased, freed of accents, stripped of request phrases ("please", "I
 //! need") and stemmed; runs of Chinese, Japanese and Korean become bigrams, and Han characters
-//! become terms of their own too. Splitting is worth 3 points of nDCG@5, stemming 1, the stop-list
+//! become terms of their own too, as does each emoji. Splitting is worth 3 points of nDCG@5, stemming 1, the stop-list
 //! 3, Han characters beside bigrams 2. The whole identifier is not a scored term (it costs .5 points
 //! there); [`name_key`] keeps it for the exact tier.
 
@@ -17,7 +17,7 @@ use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 
 /// Must change whenever the analyzer's output changes, so that indexes are rebuilt.
-pub const ANALYZER_VERSION: u32 = 1;
+pub const ANALYZER_VERSION: u32 = 2;
 
 /// English function words and words of common request phrases. Sorted.
 pub const STOP_WORDS: &[&str] = &[
@@ -140,6 +140,11 @@ pub fn is_cjk(c: char) -> bool {
         | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
 }
 
+/// True for pictographs; not for what modifies them, such as a colour of skin.
+fn is_emoji(c: char) -> bool {
+    matches!(c as u32, 0x2300..=0x23FF | 0x2600..=0x27BF | 0x2B00..=0x2BFF | 0x1F000..=0x1F3FA | 0x1F400..=0x1FAFF)
+}
+
 fn is_han(c: char) -> bool {
     is_cjk(c) && !matches!(c as u32, 0x3040..=0x30FF | 0x3105..=0x312F | 0xAC00..=0xD7AF)
 }
@@ -234,7 +239,7 @@ impl Hasher for TermHasher {
 }
 
 enum Word<'a> {
-    /// Letters or digits, lowercase.
+    /// Letters or digits, lowercase, or an emoji.
     Plain(&'a str),
     /// A run of CJK characters.
     Cjk(&'a [char]),
@@ -246,6 +251,7 @@ enum Kind {
     Letter,
     Digit,
     Cjk,
+    Emoji,
     Other,
 }
 
@@ -255,6 +261,7 @@ fn kind(c: char) -> Kind {
         '0'..='9' => Kind::Digit,
         _ if c.is_ascii() => Kind::Other,
         _ if is_cjk(c) => Kind::Cjk,
+        _ if is_emoji(c) => Kind::Emoji,
         _ if c.is_alphabetic() => Kind::Letter,
         _ if c.is_numeric() => Kind::Digit,
         _ => Kind::Other,
@@ -280,7 +287,9 @@ fn split(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)) {
     while let Some(c) = chars.next() {
         let kind_now = kind(c);
         let continues = previous.is_some_and(|(previous, its_kind)| {
-            its_kind == kind_now && !is_hump(previous, c, chars.peek().copied())
+            its_kind == kind_now
+                && kind_now != Kind::Emoji
+                && !is_hump(previous, c, chars.peek().copied())
         });
         if !continues {
             flush(&mut word, &mut run, &mut emit);
@@ -293,7 +302,8 @@ fn split(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)) {
             Kind::Letter | Kind::Digit if length > MAX_WORD_CHARS => {}
             Kind::Letter | Kind::Digit if c.is_ascii() => word.push(c.to_ascii_lowercase()),
             Kind::Letter | Kind::Digit => word.extend(c.to_lowercase()),
-            _ => {}
+            Kind::Emoji => word.push(c),
+            Kind::Other => {}
         }
         previous = Some((c, kind_now));
     }
@@ -397,6 +407,13 @@ mod tests {
     fn stop_words_are_dropped_and_words_stemmed() {
         assert_eq!(stems("Could you please list the meetings?"), "list meet");
         assert_eq!(stems("États-Unis café"), "etat uni cafe");
+    }
+
+    #[test]
+    fn each_emoji_is_a_term_without_what_modifies_it() {
+        assert_eq!(stems("Sends a 🎉 reaction"), "send 🎉 reaction");
+        assert_eq!(stems("👍🏽👍⚠️ok☀"), "👍 👍 ⚠ ok ☀");
+        assert_eq!(stems("👩‍💻 — • … → ™"), "👩 💻 tm");
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Args {
 
 /// Upserts within one transaction, with a progress bar. An error, Ctrl-C included, leaves the
 /// catalog unchanged.
-fn upsert(writer: &mut Writer, tools: Vec<Tool>, interrupt: &Interrupt) -> Result<Changes> {
+pub fn upsert(writer: &mut Writer, tools: Vec<Tool>, interrupt: &Interrupt) -> Result<Changes> {
     let bar = bar("storing", ITEMS);
     bar.set_length(tools.len() as u64);
     let mut changes = Changes::default();

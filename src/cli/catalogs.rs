@@ -344,7 +344,8 @@ fn refuse_to_delete(context: &Context, name: String) -> Result<Outcome> {
     .into())
 }
 
-fn delete(context: &Context, name: &str) -> Result<Outcome> {
+/// Deletes a catalog with everything that belongs to it.
+pub fn delete(context: &Context, name: &str) -> Result<Outcome> {
     let deleted = context.data_dir().delete(name);
     let data = &context.settings.data;
     // Feedback on a missing catalog is deleted too: an earlier delete may have been interrupted

@@ -373,7 +373,7 @@ impl Args {
                 print(&joined([
                     steps,
                     table::few_queries(reports),
-                    table::trained_on(reports),
+                    table::trained_on(seen(reports)),
                 ]))
             }
             None => print(&self.tables(reports)),
@@ -394,7 +394,7 @@ impl Args {
             table::quality(reports, style),
             table::significance(reports, style),
             table::few_queries(reports),
-            table::trained_on(reports),
+            table::trained_on(seen(reports)),
             table::no_match(reports, style),
             table::memory(reports, style),
             table::latency(reports, style),
@@ -429,6 +429,13 @@ impl Args {
         ));
         Ok(Outcome::Failure)
     }
+}
+
+/// The set of each report, and whether the ranker was trained on it.
+fn seen(reports: &[Report]) -> impl Iterator<Item = (&str, bool)> {
+    reports
+        .iter()
+        .map(|report| (report.set.as_str(), report.trained_on))
 }
 
 /// The tables that are not empty, with a blank line between them.

@@ -10,9 +10,10 @@ use comfy_table::{
     Attribute, Cell, ColumnConstraint, ContentArrangement, LineStyle, Row, Table, TableStyle, Width,
 };
 use serde::Serialize;
+use textwrap::core::display_width;
 use toolscout_index::Tool;
 
-use crate::printable::{self, excerpt};
+use crate::printable::{self, excerpt, without_part_of_a_word};
 
 /// Width of a table without a terminal and without `COLUMNS`.
 const DEFAULT_WIDTH: u16 = 100;
@@ -22,6 +23,10 @@ const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 /// Most lines of one row of a table; `show` prints the whole text.
 const ROW_LINES: usize = 2;
+/// The spaces beside the text of a column, one on each side.
+const PADDING: u16 = 2;
+/// A narrower column of running text cannot be read.
+const MIN_TEXT_WIDTH: usize = 10;
 /// Most characters of a summary: two lines of a wide terminal.
 const SUMMARY_CHARS: usize = 200;
 
@@ -157,7 +162,11 @@ fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let width = width(table.width(), columns.as_deref());
     table.set_width(width);
     table.set_header(header.iter().map(|title| heading(title)));
-    for cells in rows {
+    let text_width = width_of_last_column(header, &rows, width);
+    for mut cells in rows {
+        if let Some(text) = cells.last_mut() {
+            *text = in_lines(text, text_width);
+        }
         let mut row = Row::from(cells);
         row.max_height(ROW_LINES);
         table.add_row(row);
@@ -182,12 +191,47 @@ fn keep_narrow_columns_whole(table: &mut Table, width: u16) {
     let narrow = content.len().saturating_sub(1);
     for (index, &needed) in content.iter().take(narrow).enumerate() {
         if let Some(column) = table.column_mut(index) {
-            // Padding of one on each side.
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
-                (needed + 2).min(width / 2),
+                (needed + PADDING).min(width / 2),
             )));
         }
     }
+}
+
+/// What the other columns leave of a table to the last one.
+fn width_of_last_column(header: &[&str], rows: &[Vec<String>], width: u16) -> usize {
+    let width = usize::from(width);
+    let narrow = header.len().saturating_sub(1);
+    let others: usize = (0..narrow)
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            let texts = cells.map(String::as_str).chain([header[column]]);
+            let needed = texts.map(display_width).max().unwrap_or_default();
+            // And a column between it and the next one.
+            (needed + usize::from(PADDING)).min(width / 2) + 1
+        })
+        .sum();
+    let left = width.saturating_sub(others + usize::from(PADDING));
+    left.max(MIN_TEXT_WIDTH)
+}
+
+/// A text in at most [`ROW_LINES`] lines of whole words.
+fn in_lines(text: &str, width: usize) -> String {
+    let mut lines = textwrap::wrap(text, width);
+    if lines.len() <= ROW_LINES {
+        return lines.join("\n");
+    }
+    lines.truncate(ROW_LINES);
+    if let Some(last) = lines.last_mut() {
+        let mut short = last.trim_end();
+        while display_width(short) >= width {
+            let (end, _) = short.char_indices().next_back().unwrap_or_default();
+            let (whole, rest) = short.split_at(end);
+            short = without_part_of_a_word(whole, rest);
+        }
+        *last = format!("{short}…").into();
+    }
+    lines.join("\n")
 }
 
 fn heading(title: &str) -> Cell {

@@ -1,27 +1,40 @@
 //! Progress bars on stderr.
 
+mod lines;
+
 use std::collections::VecDeque;
 use std::fmt;
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::style::ProgressTracker;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use super::output::print_stderr;
 use crate::printable;
+use lines::Lines;
 
 /// A bar that counts items and shows their rate and the time left. It takes what the texts leave of
 /// the terminal's width.
 pub const ITEMS: &str = "{msg} [{wide_bar}] {pos}/{len} {speed}";
+/// The time between two lines where stderr is no terminal.
+const PAUSE: Duration = Duration::from_secs(10);
 /// How far back the rate looks.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// A progress bar in a template of indicatif; hidden when stderr is not a terminal.
+/// A progress bar in a template of indicatif. Where stderr is no terminal, a line every ten seconds.
 pub fn bar(message: impl Into<String>, template: &str) -> ProgressBar {
     // Hidden at first, so that it is not drawn before its length is known.
     let bar = ProgressBar::hidden();
-    bar.set_style(style(template));
     bar.set_message(printable::line(&message.into()));
-    bar.set_draw_target(ProgressDrawTarget::stderr());
+    if io::stderr().is_terminal() {
+        bar.set_style(style(template));
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    } else {
+        bar.set_style(style(&template.replace("[{wide_bar}] ", "")));
+        let lines = Lines::new(PAUSE, Box::new(|line| print_stderr(line)));
+        bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(Box::new(lines), 1));
+    }
     bar
 }
 
@@ -100,12 +113,33 @@ impl ProgressTracker for Speed {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::{Arc, Mutex};
 
     use indicatif::TermLike;
 
     use super::*;
+
+    #[test]
+    fn without_a_terminal_a_long_step_prints_lines() {
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let keep = {
+            let printed = Arc::clone(&printed);
+            Box::new(move |line: &str| printed.lock().unwrap().push(line.to_owned()))
+        };
+        let lines = Lines::new(Duration::ZERO, keep);
+        let bar = ProgressBar::with_draw_target(
+            Some(18_917),
+            ProgressDrawTarget::term_like_with_hz(Box::new(lines), 255),
+        );
+        bar.set_style(style(&ITEMS.replace("[{wide_bar}] ", "")));
+        bar.set_message("embedding");
+        bar.set_position(4_000);
+        bar.tick();
+        bar.finish_and_clear();
+        let printed = printed.lock().unwrap().clone();
+        let last = printed.last().map(String::as_str);
+        assert_eq!(last, Some("embedding 4000/18917"), "{printed:?}");
+    }
 
     #[test]
     fn the_rate_is_whole_and_follows_the_last_seconds() {

@@ -19,7 +19,7 @@ use super::output::summary;
 use super::search_options::SearchOptionArgs;
 use crate::config::EmbedderKind;
 use crate::models::Patience;
-use crate::{hints, printable};
+use crate::{hints, printable, samples};
 
 /// Stages below this would be printed as 0.00 ms and are left out.
 const MIN_STAGE_MS: f64 = 0.005;
@@ -66,12 +66,16 @@ pub struct Args {
     /// anthropic_reference, mcp, names, signature
     #[arg(long, value_name = "FORMAT")]
     format: Option<Emit>,
+    /// Do not say below the hits that they are samples: `toolscout demo` has said so.
+    #[arg(skip)]
+    no_remark_on_samples: bool,
 }
 
 impl Args {
     /// Searches and prints the hits.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let (texts, format, is_explained) = (self.texts()?, self.format, self.explain);
+        let no_remark_on_samples = self.no_remark_on_samples;
         let servers = self.filter.server.clone();
         let mut options = self.options.options().or(context.settings.search);
         if context.settings.embedder == EmbedderKind::None && options.mode.is_none_or(is_auto) {
@@ -104,8 +108,18 @@ impl Args {
             searcher: &searcher,
             opened,
             is_explained,
+            are_samples: samples::are_in(searcher.settings()),
+            no_remark_on_samples,
         }
         .print(format)
+    }
+
+    /// The same without the remark that the hits are samples.
+    pub fn without_remark_on_samples(self) -> Self {
+        Args {
+            no_remark_on_samples: true,
+            ..self
+        }
     }
 
     /// The time limit, where it is one.
@@ -165,6 +179,8 @@ struct Answer<'a> {
     searcher: &'a Searcher,
     opened: Duration,
     is_explained: bool,
+    are_samples: bool,
+    no_remark_on_samples: bool,
 }
 
 impl Answer<'_> {
@@ -268,6 +284,9 @@ impl Answer<'_> {
             ));
         }
         notes.push(self.figures());
+        if self.are_samples && !self.no_remark_on_samples {
+            notes.push("these are sample tools; `toolscout add FILE` adds your own".to_owned());
+        }
         notes
     }
 
@@ -328,6 +347,7 @@ impl Answer<'_> {
                 "total": timings.total_ms,
             },
             "tools": self.searcher.len(),
+            "samples": self.are_samples,
             "generation": generation,
         })
     }

@@ -134,6 +134,7 @@ pub fn simulate(
     let turns = conversations.iter().map(Vec::len).sum();
     let stage = Stage::new(&set, &conversations, plan.seed, catalog)?;
     let mut report = AgentReport::of(&set, &conversations, turns, plan.seed, workspace.embedder());
+    report.trained_on = workspace.ranker_has_seen(&set)?;
     for policy in Policy::all(&plan.budgets) {
         progress.stage(&format!("simulating {}", policy.name()), turns);
         let turns = stage.play(policy, &|| progress.step())?;

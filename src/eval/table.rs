@@ -335,12 +335,12 @@ pub fn few_queries(reports: &[Report]) -> String {
     format!("few queries: intervals are wide ({})", few.join(", "))
 }
 
-/// A remark on sets that the ranker was trained on; empty without one.
-pub fn trained_on(reports: &[Report]) -> String {
-    let seen: Vec<&str> = reports
-        .iter()
-        .filter(|report| report.trained_on)
-        .map(|report| report.set.as_str())
+/// A remark on sets that the ranker was trained on, of names of sets with whether it was; empty without
+/// one.
+pub fn trained_on<'a>(sets: impl Iterator<Item = (&'a str, bool)>) -> String {
+    let seen: Vec<&str> = sets
+        .filter(|(_, trained_on)| *trained_on)
+        .map(|(name, _)| name)
         .collect();
     if seen.is_empty() {
         return String::new();

@@ -8,11 +8,11 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Router, middleware};
+use axum::{Json, Router, middleware};
+use serde_json::{Value, json};
 
 use super::error::ApiError;
 use super::pages;
-use super::service;
 use super::state::App;
 use assets::Asset;
 
@@ -28,16 +28,28 @@ pub fn routes() -> Router<App> {
         .layer(middleware::map_response(pages::with_policy))
 }
 
-/// The page for browsers; for other clients there is nothing at `/`.
+/// The page for browsers; other clients are told what there is.
 async fn page(headers: HeaderMap) -> Response {
     let mut response = if accept::prefers_html(&headers) {
         answer(assets::page(), &headers)
     } else {
-        service::no_route().into_response()
+        Json(contents()).into_response()
     };
     let accept = HeaderValue::from_static("accept");
     response.headers_mut().append(header::VARY, accept);
     response
+}
+
+/// The addresses to begin with.
+fn contents() -> Value {
+    json!({
+        "name": "toolscout",
+        "version": env!("CARGO_PKG_VERSION"),
+        "console": "/ in a browser",
+        "docs": "/docs",
+        "search": "POST /v1/search",
+        "mcp": "/mcp",
+    })
 }
 
 async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {

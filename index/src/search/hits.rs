@@ -182,6 +182,9 @@ impl Search<'_> {
         if !scores.named.is_empty() || !scores.memory_scores.is_empty() {
             return true;
         }
+        if scores.has_no_content {
+            return false;
+        }
         let is_close =
             self.has_words(scores) || scores.dense.iter().any(|leg| self.is_near(leg, scores));
         is_close

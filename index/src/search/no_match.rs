@@ -11,10 +11,15 @@ const NEAREST_NAMES: usize = 3;
 
 impl Search<'_> {
     pub(super) fn no_match(&self, all_scores: &[RequestScores]) -> NoMatch {
+        let reason = self.no_match_reason(all_scores);
+        // Nothing was asked for that a tool could be near to.
+        let nearest = match reason {
+            NoMatchReason::NoContent => Vec::new(),
+            _ => self.nearest(all_scores),
+        };
         NoMatch {
-            reason: self.no_match_reason(all_scores),
-            nearest: self
-                .nearest(all_scores)
+            reason,
+            nearest: nearest
                 .into_iter()
                 .map(|tool| self.searcher.rows[tool].id())
                 .collect(),
@@ -31,6 +36,9 @@ impl Search<'_> {
             && !allowed.contains(&true)
         {
             return NoMatchReason::Filter;
+        }
+        if all_scores.iter().all(|scores| scores.has_no_content) {
+            return NoMatchReason::NoContent;
         }
         match highest_confidence(all_scores) {
             Some(confidence) if confidence < min_confidence => NoMatchReason::Confidence {

@@ -21,6 +21,8 @@ pub(super) struct RequestTexts {
     pub(super) terms: Vec<QueryTerms>,
     /// True for a request without a single word of its language.
     pub(super) is_nonsense: bool,
+    /// True for a request of punctuation and function words alone.
+    pub(super) has_no_content: bool,
     /// English texts with misspelt words corrected, others translated; empty where nothing was
     /// changed.
     rewritten: Vec<String>,
@@ -47,6 +49,7 @@ impl RequestTexts {
             language: Language::of(text),
             terms: Vec::new(),
             is_nonsense: false,
+            has_no_content: spelling::has_no_content(text),
             rewritten: Vec::new(),
             synonyms: Vec::new(),
             expanded: Vec::new(),
@@ -185,19 +188,25 @@ impl RequestTexts {
         translated.then(|| self.rewritten[0].as_str())
     }
 
+    /// The texts as the ranker reads them: corrected or translated, and with synonyms.
+    fn ranked(&self) -> &[String] {
+        if !self.rewritten.is_empty() {
+            &self.rewritten
+        } else if !self.expanded.is_empty() {
+            &self.expanded
+        } else {
+            &self.texts
+        }
+    }
+
     /// The whole request as the ranker reads it.
     pub(super) fn ranked_text(&self) -> &str {
-        let as_written = || self.expanded.first().unwrap_or(&self.texts[0]);
-        self.translation().unwrap_or_else(|| as_written())
+        &self.ranked()[0]
     }
 
     /// The clauses as the ranker reads them.
     pub(super) fn ranked_clauses(&self) -> &[String] {
-        match self.translation() {
-            Some(_) => &self.rewritten[1..],
-            None if !self.expanded.is_empty() => &self.expanded[1..],
-            None => self.clauses(),
-        }
+        &self.ranked()[1..]
     }
 
     /// The texts that an embedder of these languages embeds for these parts of the pipeline.

@@ -32,7 +32,7 @@ const CJK_DENSE_WEIGHT: f32 = 0.5;
 const OTHER_DENSE_WEIGHT: f32 = 0.6;
 /// The hits that the confidence is about.
 const FIRST_HITS: usize = 5;
-/// The highest confidence in an answer to a request without a single word.
+/// The highest confidence in an answer to a request that says nothing.
 const NONSENSE_CONFIDENCE: f32 = 0.05;
 /// What a request that was asked before, word for word, adds to its tool's score; less, the less
 /// similar it is. Above 1, so that the tool called for the very same request comes before the best
@@ -49,6 +49,7 @@ const LIKELY_BY_LEG: usize = 64;
 pub(super) struct RequestScores {
     pub(super) language: Language,
     pub(super) is_nonsense: bool,
+    pub(super) has_no_content: bool,
     pub(super) lexical: LegScores,
     /// The dense legs that scored the request.
     pub(super) dense: Vec<LegResult>,
@@ -97,7 +98,7 @@ impl RequestScores {
             return Some(1.0);
         }
         let confidence = self.ranker_output.as_ref()?.confidence?;
-        Some(if self.is_nonsense {
+        Some(if self.is_nonsense || self.has_no_content {
             // The forest has learned from requests that somebody meant.
             confidence.min(NONSENSE_CONFIDENCE)
         } else {
@@ -166,6 +167,7 @@ impl Search<'_> {
             RequestScores {
                 language: request.language,
                 is_nonsense: request.is_nonsense,
+                has_no_content: request.has_no_content,
                 fused: self.fuse(request.language, &lexical.scores, &dense),
                 named: searcher.named(request.whole_text()),
                 signals: signals(lexical.limit, &lexical.scores, &dense),

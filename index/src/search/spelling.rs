@@ -5,8 +5,10 @@ use crate::language::{self, Language};
 use crate::lexical::QueryTerms;
 use crate::text;
 
-/// Shorter words are not corrected: too many words are one edit away.
-const MIN_LETTERS: usize = 5;
+/// Shorter words are not corrected, as in [`crate::lexical`].
+const MIN_LETTERS: usize = 4;
+/// Shorter words are only corrected to words of the catalog: too many English words are one edit away.
+const MIN_LETTERS_OF_ENGLISH: usize = 5;
 /// Most words of a text that are looked up: a text with more unknown words is not misspelt.
 const MAX_MISSPELT: usize = 12;
 /// Longer ones are no words, and each letter more is fifty more words to look up.
@@ -35,18 +37,14 @@ pub(super) fn corrected(request: &str, terms: &QueryTerms, table: &StaticTable) 
     for part in request.split_inclusive(|c: char| !c.is_alphanumeric()) {
         let end = part.trim_end_matches(|c: char| !c.is_alphanumeric()).len();
         let (word, separator) = part.split_at(end);
-        let correction = if may_be_misspelt(word, terms, table) {
+        let mut correction = None;
+        if may_be_misspelt(word, terms, table) {
             misspelt += 1;
             if misspelt > MAX_MISSPELT {
                 return None;
             }
-            let in_catalog = terms.fuzzy.iter().find(|edit| edit.from == word);
-            in_catalog
-                .map(|edit| edit.to.clone())
-                .or_else(|| table.word_one_edit_away(word))
-        } else {
-            None
-        };
+            correction = correct_word(word, terms, table);
+        }
         has_changed |= correction.is_some();
         corrected.push_str(correction.as_deref().unwrap_or(word));
         corrected.push_str(separator);
@@ -59,8 +57,34 @@ fn may_be_misspelt(word: &str, terms: &QueryTerms, table: &StaticTable) -> bool 
     (MIN_LETTERS..=MAX_LETTERS).contains(&word.len())
         && word.bytes().all(|byte| byte.is_ascii_lowercase())
         && !table.has_word(word)
-        && !terms.has_known(&text::stem(word))
         && !terms.is_replaced(word)
+}
+
+fn correct_word(word: &str, terms: &QueryTerms, table: &StaticTable) -> Option<String> {
+    let stem = text::stem(word);
+    if terms.has_known(&stem) {
+        // A tool has another form of it, as "create" of "creat".
+        let whole = table.word_one_edit_away(word)?;
+        return (text::stem(&whole) == stem).then_some(whole);
+    }
+    if let Some(edit) = terms.fuzzy.iter().find(|edit| edit.from == word) {
+        return Some(edit.to.clone());
+    }
+    if word.len() < MIN_LETTERS_OF_ENGLISH {
+        return None;
+    }
+    table.word_one_edit_away(word)
+}
+
+/// True for a request of punctuation and function words alone.
+pub(super) fn has_no_content(request: &str) -> bool {
+    let words = text::words(request);
+    if words.iter().all(|word| text::is_stop_word(word)) {
+        return true;
+    }
+    let says_nothing = |word: &String| text::is_stop_word(word) || language::is_function_word(word);
+    // One short word may be an abbreviation, such as "es".
+    !is_abbreviation(&words) && words.iter().all(says_nothing)
 }
 
 /// True for a request that was taken for English for want of signs, and whose words are none: such as
@@ -159,6 +183,22 @@ mod tests {
             "我想看下时间",
         ] {
             assert!(!is_nonsense(request), "{request}");
+        }
+        for request in [
+            "",
+            "?!",
+            "…",
+            "the of and",
+            "und die",
+            "¿el de la?",
+            "или",
+            "的了吗",
+            "です",
+        ] {
+            assert!(has_no_content(request), "{request}");
+        }
+        for request in ["🎉", "es", "x", "off", "C++", "the mail", "时间", "ai os"] {
+            assert!(!has_no_content(request), "{request}");
         }
         for request in [
             "search my calendar",

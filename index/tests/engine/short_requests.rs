@@ -233,3 +233,99 @@ fn what_is_near() {
         }
     }
 }
+
+/// Servers with the tools of a small catalog, as people register them at first.
+fn few_tools() -> Vec<Tool> {
+    [
+        ("gh/create_issue", "Creates an issue in a repository."),
+        (
+            "weather/get_forecast",
+            "Gives the weather forecast for a city.",
+        ),
+        (
+            "env/read_env_file",
+            "Reads an environment file of a deployment.",
+        ),
+        ("car/tesla_ble", "Talks to the car over bluetooth."),
+        ("mail/send_email", "Sends an email."),
+        (
+            "emoji/party",
+            "Sends a 🎉 celebration reaction to a channel.",
+        ),
+        ("emoji/thumbs", "Adds 👍🏽 to a message."),
+        ("books/add_book", "Adds a book to the shelf."),
+        ("sql/q", "Runs a query against the database."),
+        (
+            "calendar/next_event",
+            "Returns the next event of a calendar.",
+        ),
+        (
+            "de/rechnung_erstellen",
+            "Erstellt eine Rechnung für einen Kunden.",
+        ),
+        ("cn/查询天气", "查询城市的天气预报"),
+    ]
+    .map(|(id, description)| {
+        let (server, name) = id.split_once('/').unwrap();
+        Tool::new(server, name)
+            .unwrap()
+            .with_description(description)
+    })
+    .into()
+}
+
+#[test]
+fn misspelt_requests_and_emoji_find_their_tool_in_a_small_catalog() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir, &few_tools());
+    let searcher = catalog.searcher();
+    for (query, expected) in [
+        ("isue", "gh/create_issue"),
+        ("creat isue", "gh/create_issue"),
+        ("opn an isue", "gh/create_issue"),
+        ("forcast", "weather/get_forecast"),
+        ("wether forcast", "weather/get_forecast"),
+        ("sned emial", "mail/send_email"),
+        ("databse qurey", "sql/q"),
+        ("calender evnt", "calendar/next_event"),
+        ("🎉", "emoji/party"),
+        ("a 🎉 for the channel", "emoji/party"),
+        ("👍", "emoji/thumbs"),
+        ("👍🏿", "emoji/thumbs"),
+    ] {
+        let results = ask(&searcher, query);
+        let first = results.hits.first().map(|hit| hit.id.as_str());
+        assert_eq!(first, Some(expected), "{query}");
+    }
+}
+
+#[test]
+fn a_request_without_content_has_no_match_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir, &few_tools());
+    let searcher = catalog.searcher();
+    for query in [
+        "!!!",
+        "...",
+        "?",
+        "the of and",
+        "a",
+        "und die",
+        "le la les",
+        "的",
+        "を",
+        "и в на",
+    ] {
+        let results = ask(&searcher, query);
+        assert!(results.hits.is_empty(), "{query}");
+        let no_match = results.no_match.unwrap();
+        assert_eq!(
+            (no_match.reason.code(), no_match.nearest.len()),
+            ("no_content", 0),
+            "{query}"
+        );
+        assert!(results.confidence.unwrap() <= 0.05, "{query}");
+    }
+    // A tool of this name is found all the same.
+    assert_eq!(ask(&searcher, "q").hits[0].id.as_str(), "sql/q");
+}

@@ -38,7 +38,7 @@ pub struct SettingArgs {
     )]
     recommend: Option<bool>,
     /// How much chance there is in the choice of the next token, 0 to 2 [default: the provider's]
-    #[arg(help_heading = "Parameters of the model", long, value_name = "T", value_parser = temperature)]
+    #[arg(help_heading = "Parameters of the model", long, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
     temperature: Option<f64>,
     /// Most tokens of an answer [default: the provider's; 8192 at Anthropic]
     #[arg(help_heading = "Parameters of the model", long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(SIZE))]
@@ -154,7 +154,12 @@ mod tests {
         );
         assert_eq!(reasoning_effort, Some(ReasoningEffort::Low));
         assert_eq!(stop, ["END"]);
-        for wrong in ["--recommend=maybe", "--temperature=3", "--time-to-live=0"] {
+        for wrong in [
+            "--recommend=maybe",
+            "--temperature=3",
+            "--temperature=-1",
+            "--time-to-live=0",
+        ] {
             assert!(
                 Command::try_parse_from(["toolscout", wrong]).is_err(),
                 "{wrong}"

@@ -8,7 +8,7 @@ use toolscout_index::{Fusion, Mode};
 
 use super::super::Outcome;
 use super::super::context::Context;
-use super::{Args, Bar, print, workspace, write};
+use super::{Args, Bar, joined, print, workspace, write};
 use crate::eval::agent::{
     AgentPlan, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, learning, simulate,
 };
@@ -72,7 +72,11 @@ impl Args {
                 reports.push(report.with_context(|| format!("set {name}"))?);
             }
             progress.bar.finish_and_clear();
-            self.write_simulation(&reports, table::learning)?;
+            let sets = reports
+                .iter()
+                .map(|report| (report.set.as_str(), report.trained_on));
+            let remark = table::trained_on(sets);
+            self.write_simulation(&reports, |style| [table::learning(&reports, style), remark])?;
             return Ok(Outcome::Success);
         }
         let mut reports = Vec::new();
@@ -85,7 +89,11 @@ impl Args {
             );
         }
         progress.bar.finish_and_clear();
-        self.write_simulation(&reports, table::agent)?;
+        let sets = reports
+            .iter()
+            .map(|report| (report.set.as_str(), report.trained_on));
+        let remark = table::trained_on(sets);
+        self.write_simulation(&reports, |style| [table::agent(&reports, style), remark])?;
         Ok(Outcome::Success)
     }
 
@@ -128,7 +136,7 @@ impl Args {
     fn write_simulation<T: Serialize>(
         &self,
         reports: &[T],
-        in_table: impl Fn(&[T], Style) -> String,
+        tables: impl FnOnce(Style) -> [String; 2],
     ) -> Result<()> {
         match self.json.as_deref() {
             Some("-") => return print(&report::to_json(reports)?),
@@ -140,6 +148,6 @@ impl Args {
         } else {
             Style::Terminal
         };
-        print(&in_table(reports, style))
+        print(&joined(tables(style)))
     }
 }

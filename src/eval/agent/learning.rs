@@ -68,6 +68,8 @@ pub struct LearningReport {
     pub embedder: String,
     /// Digest of the tools, the queries and their judgements.
     pub fingerprint: String,
+    /// True if the ranker that took part was trained on these queries, or on some of them.
+    pub trained_on: bool,
     /// Version of this program.
     pub version: &'static str,
 }
@@ -176,6 +178,7 @@ pub fn learn(
         seed: plan.seed,
         embedder: workspace.embedder(),
         fingerprint: set.fingerprint(),
+        trained_on: workspace.ranker_has_seen(&set)?,
         version: env!("CARGO_PKG_VERSION"),
     })
 }

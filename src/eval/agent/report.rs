@@ -30,6 +30,8 @@ pub struct AgentReport {
     pub embedder: String,
     /// Digest of the tools, the queries and their judgements.
     pub fingerprint: String,
+    /// True if the ranker that took part was trained on these queries, or on some of them.
+    pub trained_on: bool,
     /// Version of this program.
     pub version: &'static str,
     /// The results of each policy and budget, by name.
@@ -56,6 +58,7 @@ impl AgentReport {
             seed,
             embedder,
             fingerprint: set.fingerprint(),
+            trained_on: false,
             version: env!("CARGO_PKG_VERSION"),
             arms: Vec::new(),
         }
