@@ -1,5 +1,6 @@
 //! The work of a catalog's writer, turn by turn.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use toolscout_index::{Catalog, Error, Searcher};
+use toolscout_index::{Catalog, EmbedProgress, Error, Searcher};
 
 use super::pool::{Lane, Next, Task};
 use super::{CatalogStore, Change, QueuedChange, Watch, WriteError, Written};
@@ -23,6 +24,10 @@ const LAST_EMBED_RETRY: Duration = Duration::from_secs(30);
 const LOCKED_RETRY: Duration = Duration::from_secs(1);
 /// How long a catalog is embedded while others wait for the thread.
 const EMBED_TURN: Duration = Duration::from_secs(2);
+/// A turn embeds this part of what is left, or so many texts where that is more. Then searches use the
+/// new vectors, and whoever watches sees the progress.
+const EMBED_TURN_PART: usize = 10;
+const EMBED_TURN_TEXTS: usize = 512;
 
 /// The queue of changes to a catalog, and what applies them. It holds the engine's writer lock only
 /// while there is work, so that the command line can write to a catalog that is being served.
@@ -157,13 +162,18 @@ impl Work {
     fn embed(&self, applier: &mut Applier, is_wanted: &dyn Fn() -> bool) {
         let until = Instant::now() + EMBED_TURN;
         let is_over = || Instant::now() >= until && is_wanted();
-        let proceed = || match self.is_interrupted() || is_over() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let is_stopped = Cell::new(false);
+        let proceed = |progress: EmbedProgress| {
+            let part = (progress.total / EMBED_TURN_PART).max(EMBED_TURN_TEXTS);
+            is_stopped.set(progress.done >= part || self.is_interrupted() || is_over());
+            match is_stopped.get() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         };
         let outcome = caught(|| {
             let mut writer = self.catalog.writer()?;
-            writer.embed_pending(&mut |_| proceed())
+            writer.embed_pending(&mut |progress| proceed(progress))
         });
         if let Some(Ok(_)) = &outcome {
             applier.failures = 0;
@@ -171,8 +181,7 @@ impl Work {
         let pending = self.catalog.searcher().pending_embeddings();
         applier.next_embedding = match outcome {
             Some(Ok(_)) if pending == 0 => None,
-            // Interrupted by what comes first.
-            Some(Ok(_)) if proceed().is_break() => Some(Instant::now()),
+            Some(Ok(_)) if is_stopped.get() => Some(Instant::now()),
             Some(Ok(_)) => Some(Instant::now() + LAST_EMBED_RETRY),
             Some(Err(Error::Locked { .. })) => Some(Instant::now() + LOCKED_RETRY),
             Some(Err(error)) => Some(self.retry(applier, pending, &error.to_string())),

@@ -101,6 +101,7 @@ fn has(whole: &Value, part: &Value) -> bool {
 fn run_block(text: &str, world: &mut World) -> String {
     let mut script = String::new();
     for command in commands(text) {
+        world.export(&command);
         if command.starts_with("toolscout serve") && !excused::checked(&command, world) {
             run_script(&std::mem::take(&mut script), world);
             world.serve(&command);

@@ -36,13 +36,14 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 36] = [
+const LIST: [Excused; 37] = [
     excused(
         "make ",
         Instead::Target,
         "builds the program, or runs all tests",
     ),
     excused("cargo install", Instead::Nothing, "builds the program"),
+    excused("git clone", Instead::Nothing, "needs a network"),
     excused("npm install", Instead::Nothing, "needs a network"),
     excused("tar --extract", Instead::Nothing, "needs a release"),
     excused("cd toolscout-", Instead::Nothing, "needs a release"),

@@ -37,6 +37,8 @@ const SAVED: [(&str, &str, &str); 4] = [
 pub struct World {
     dir: TempDir,
     server: Option<Server>,
+    /// Variables that a block has exported, for all later ones.
+    exported: Vec<(String, String)>,
 }
 
 struct Server {
@@ -69,7 +71,22 @@ impl World {
         let curl = "silent\nshow-error\nfail-with-body\nmax-time = 60\nnoproxy = *\n";
         fs::write(path.join("home/.curlrc"), curl).expect("settings of curl");
         fs::write(path.join("home/config.toml"), "").expect("settings");
-        World { dir, server: None }
+        World {
+            dir,
+            server: None,
+            exported: Vec::new(),
+        }
+    }
+
+    /// Keeps the variable of a command `export NAME=VALUE` for all later commands, as a terminal does.
+    pub fn export(&mut self, command: &str) {
+        let assignment = command.strip_prefix("export ").and_then(|rest| {
+            let word = rest.split_whitespace().next()?;
+            word.split_once('=')
+        });
+        if let Some((name, value)) = assignment {
+            self.exported.push((name.to_owned(), value.to_owned()));
+        }
     }
 
     /// Runs commands as a person would paste them, below the page's folder, and fails if one
@@ -166,6 +183,7 @@ impl World {
             .env("TOOLSCOUT_LLM", "script:answer.jsonl")
             // The profile of the gate's page takes the secret of a service from it.
             .env("EXCHANGE_TOKEN", "secret")
+            .envs(self.exported.iter().map(|(name, value)| (name, value)))
             .current_dir(self.folder())
             .stdin(Stdio::null())
             .process_group(0);

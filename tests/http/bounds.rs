@@ -2,7 +2,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use toolscout_index::{Embedder, EmbedderProfile, Options, Result};
@@ -29,6 +29,61 @@ impl Embedder for Gate {
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         Ok(texts.iter().map(|_| vec![1.0]).collect())
     }
+}
+
+/// Embeds queries at once, and as many tools as it is let.
+struct Slow {
+    left: Mutex<usize>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Embedder for Slow {
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile::new("slow", 1)
+    }
+
+    fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        Ok(texts.iter().map(|_| vec![1.0]).collect())
+    }
+
+    fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        let mut left = self.left.lock().unwrap();
+        if *left < texts.len() {
+            let _ = self.go_on.lock().unwrap().recv();
+        }
+        *left = left.saturating_sub(texts.len());
+        self.embed_queries(texts)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn embedding_shows_its_progress_before_it_ends() {
+    let (go_on, is_let) = channel::<()>();
+    let embedder = Slow {
+        left: Mutex::new(1500),
+        go_on: Mutex::new(is_let),
+    };
+    let server = Server::start_with(|settings| {
+        settings.catalog_options = Options::new(vec![Arc::new(embedder)]);
+    })
+    .await;
+    let tools: Vec<_> = (0..2000)
+        .map(|n| tool("s", &format!("tool_{n}"), "Does something."))
+        .collect();
+    server
+        .post("/v1/catalogs/default/tools", &json!(tools))
+        .await;
+    let pending = |catalog: &Value| catalog["pending_embeddings"].as_u64().unwrap();
+    // It stays there until it is let go on.
+    server
+        .wait_for("/v1/catalogs/default", |catalog| {
+            (1..2000).contains(&pending(catalog)) && catalog["tools"] == 2000
+        })
+        .await;
+    drop(go_on);
+    server
+        .wait_for("/v1/catalogs/default", |catalog| pending(catalog) == 0)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
