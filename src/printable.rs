@@ -23,7 +23,7 @@ pub(crate) fn excerpt(text: &str, max_chars: usize) -> String {
         return text.to_owned();
     };
     let (short, rest) = text.split_at(end);
-    format!("{}…", without_part_of_a_word(short, rest))
+    format!("{}…", without_part_of_a_word(short, rest).trim_end())
 }
 
 /// The text without the beginning of a word that `rest` continues.
@@ -244,6 +244,20 @@ pub fn hanging(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_excerpt_ends_after_a_whole_word() {
+        for (text, max_chars, expected) in [
+            ("send a mail", 11, "send a mail"),
+            ("send a mail", 10, "send a…"),
+            ("send a mail", 6, "send a…"),
+            ("send a mail", 7, "send a…"),
+            ("send", 2, "se…"),
+            ("发送邮件", 2, "发送…"),
+        ] {
+            assert_eq!(excerpt(text, max_chars), expected, "{text} {max_chars}");
+        }
+    }
 
     #[test]
     fn single_floats_are_short() {

@@ -5,6 +5,7 @@
 mod cli {
     pub mod add;
     pub mod agent;
+    pub mod demo;
     pub mod doctor;
     #[path = "../../src/models/endpoint/double.rs"]
     pub mod double;

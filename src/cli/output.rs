@@ -264,6 +264,35 @@ mod tests {
     }
 
     #[test]
+    fn a_long_text_ends_after_a_whole_word_and_within_the_width() {
+        let text =
+            "Finish a review of a pull request: approve it, ask for changes, or leave remarks.";
+        for (width, expected) in [
+            (100, text),
+            (
+                48,
+                "Finish a review of a pull request: approve it,\nask for changes, or leave remarks.",
+            ),
+            (
+                44,
+                "Finish a review of a pull request: approve\nit, ask for changes, or leave remarks.",
+            ),
+            (23, "Finish a review of a\npull request: approve…"),
+            (16, "Finish a review\nof a pull…"),
+        ] {
+            assert_eq!(in_lines(text, width), expected, "{width}");
+        }
+        assert_eq!(
+            in_lines("按关键词、标签或日期范围在全部笔记中查找", 12),
+            "按关键词、标\n签或日期范…"
+        );
+        assert_eq!(
+            in_lines(&"x".repeat(50), 10),
+            format!("{}\n{}…", "x".repeat(10), "x".repeat(9))
+        );
+    }
+
+    #[test]
     fn a_summary_is_the_first_line_with_text() {
         let tool = Tool::new("s", "t")
             .unwrap()

@@ -8,7 +8,7 @@ use super::server::{Server, read, read_response};
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 #[tokio::test]
-async fn a_browser_gets_the_console_and_a_program_the_error_it_got_before() {
+async fn a_browser_gets_the_console_and_a_program_the_addresses_to_begin_with() {
     let server = Server::start().await;
     let page = server
         .request(Method::GET, "/")
@@ -26,11 +26,15 @@ async fn a_browser_gets_the_console_and_a_program_the_error_it_got_before() {
             request = request.header(header::ACCEPT, accept);
         }
         let answer = read(request).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.error_code()),
-            (404, "not_found"),
-            "{accept:?}"
-        );
+        assert_eq!(answer.status, 200, "{accept:?}");
+        for (name, address) in [
+            ("console", "/ in a browser"),
+            ("docs", "/docs"),
+            ("search", "POST /v1/search"),
+            ("mcp", "/mcp"),
+        ] {
+            assert_eq!(answer.body[name], address, "{accept:?}");
+        }
         let varies: Vec<_> = answer.headers.get_all(header::VARY).iter().collect();
         assert!(varies.iter().any(|by| *by == "accept"), "{varies:?}");
     }
