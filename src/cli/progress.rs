@@ -137,8 +137,8 @@ mod tests {
         bar.tick();
         bar.finish_and_clear();
         let printed = printed.lock().unwrap().clone();
-        let last = printed.last().map(String::as_str);
-        assert_eq!(last, Some("embedding 4000/18917"), "{printed:?}");
+        let last = printed.last().unwrap();
+        assert!(last.starts_with("embedding 4000/18917"), "{printed:?}");
     }
 
     #[test]

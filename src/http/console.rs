@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn browsers_get_the_page_and_programs_what_they_got_before() {
+    async fn browsers_get_the_page_and_programs_the_addresses() {
         let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
         let response = page(headers(header::ACCEPT, browser)).await;
         assert_eq!(response.status(), StatusCode::OK);
@@ -134,6 +134,8 @@ mod tests {
         let varies: Vec<_> = response.headers().get_all(header::VARY).iter().collect();
         assert_eq!(varies, ["accept-encoding", "accept"]);
         let response = page(headers(header::ACCEPT, "*/*")).await;
-        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        assert_eq!(response.status(), StatusCode::OK);
+        let content_type = &response.headers()[header::CONTENT_TYPE];
+        assert_eq!(content_type, "application/json");
     }
 }
