@@ -318,7 +318,7 @@ def evaluate(export, plan):
     legs = "+".join(["words", *export.legs])
     mixes = [0.0, 0.1, 0.2, 0.3, 0.4, 10.0]
     print(f"\n## {legs}: nDCG@10 on sets left out, by weight of the ranker\n")
-    print("| set | requests |" + "".join(f" {mix} |" for mix in mixes))
+    print("| set | queries |" + "".join(f" {mix} |" for mix in mixes))
     print("|---|---|" + "---|" * len(mixes))
     table = {}
     for name, requests in by_set.items():

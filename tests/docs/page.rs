@@ -16,6 +16,7 @@ pub fn all() -> Vec<Page> {
         "BENCHMARKS.md",
         "SECURITY.md",
         "CHANGELOG.md",
+        "CONTRIBUTING.md",
     ];
     let mut names: Vec<String> = top.map(String::from).to_vec();
     for folder in ["docs", "docs/benchmarks"] {
