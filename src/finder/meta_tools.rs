@@ -217,7 +217,7 @@ fn describe_hit(hit: &FoundTool, style: Style) -> Value {
             json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) })
         }
         Style::Dispatch => {
-            json!({ "name": name, "description": description, "parameters": hit.tool.input_schema })
+            json!({ "name": name, "description": description, "parameters": hit.tool.shown_input_schema() })
         }
     }
 }

@@ -56,7 +56,7 @@ pub struct Checker(Option<Validator>);
 impl Checker {
     /// Compiles the schema of a tool, which takes some tens of microseconds.
     pub fn of(tool: &Tool) -> Self {
-        Checker(jsonschema::validator_for(&Value::Object(tool.input_schema.clone())).ok())
+        Checker(jsonschema::validator_for(&Value::Object(tool.checked_schema())).ok())
     }
 
     /// The first five violations of the schema.

@@ -1,8 +1,9 @@
-//! OpenAPI 3.0, 3.1 and Swagger 2.0: one tool per operation.
+//! OpenAPI 3.0 to 3.2 and Swagger 2.0: one tool per operation.
 //!
 //! Parameters and body become one input schema. The tool's metadata stores under `openapi` how to
 //! turn arguments back into a request.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
@@ -10,15 +11,20 @@ use serde_json::{Map, Value, json};
 use super::ReadOptions;
 use super::input::weight;
 use crate::error::{Error, Result};
-use crate::tool::{Tool, empty_schema};
+use crate::tool::{Tool, ToolId, empty_schema};
 
+mod files;
+mod names;
 mod refs;
 
+pub use files::OtherFiles;
+pub(super) use files::Bundle;
+use names::Wanted;
 use refs::{Document, Expansion};
 
 // The order of the tools of one path, whatever the order in the document.
-const METHODS: [&str; 8] = [
-    "get", "put", "post", "delete", "options", "head", "patch", "trace",
+pub(super) const METHODS: [&str; 9] = [
+    "get", "put", "post", "delete", "options", "head", "patch", "trace", "query",
 ];
 /// Header parameters that OpenAPI says to ignore, because other fields describe them.
 const IGNORED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
@@ -32,12 +38,17 @@ const PARAMETER_KEYS: [&str; 6] = [
     "allowEmptyValue",
 ];
 
+/// Longest name of an argument that providers take.
+const MAX_ARGUMENT_CHARS: usize = 64;
+
 /// One operation as a tool, or the reason why it cannot be one.
 pub(super) struct Operation {
     pub name: String,
     pub tool: Result<Tool>,
     /// Bytes of the tool without its schemas, which have a budget of their own.
     pub copied_bytes: usize,
+    /// What of its request is left out, or cannot be built.
+    pub warnings: Vec<String>,
 }
 
 /// Passes the selected operations to `take` one by one, since a few bytes of paths can stand for
@@ -56,12 +67,17 @@ pub(super) fn read(
     let mut document = Document::new(root, endpoints(root, options).count());
     let server = server(root, options);
     broken_paths(root, options).try_for_each(&mut take)?;
-    for endpoint in endpoints(root, options) {
-        let tool = endpoint.tool(&server, &mut document);
+    let wanted = endpoints(root, options).map(|endpoint| endpoint.wanted_name());
+    let names = names::assign(&server, wanted.collect());
+    for (endpoint, named) in endpoints(root, options).zip(names) {
+        let mut warnings = Vec::from_iter(named.warning);
+        let id = ToolId::new(&server, &named.name);
+        let tool = id.and_then(|id| endpoint.tool(id, &mut document, &mut warnings));
         take(Operation {
-            name: endpoint.name(),
+            name: named.name,
             tool,
             copied_bytes: endpoint.copied_bytes(),
+            warnings,
         })?;
     }
     Ok(())
@@ -82,6 +98,7 @@ fn broken_paths<'a>(
             name: path.clone(),
             tool: Err(Error::invalid_tool(path, reason)),
             copied_bytes: 0,
+            warnings: Vec::new(),
         })
     })
 }
@@ -100,7 +117,7 @@ fn check_version(root: &Value, options: &ReadOptions) -> Result<()> {
     }
     Err(unreadable(
         options,
-        format!("OpenAPI version {text:?} is not supported; 3.0, 3.1 and Swagger 2.0 are"),
+        format!("OpenAPI version {text:?} is not supported; 3.0, 3.1, 3.2 and Swagger 2.0 are"),
     ))
 }
 
@@ -113,36 +130,49 @@ fn unreadable(options: &ReadOptions, reason: String) -> Error {
     }
 }
 
+/// The name of the tools' server: the first words of the title, which names the API. Where the caller
+/// has tools under the whole title, as earlier versions named it, that name stays.
 fn server(root: &Value, options: &ReadOptions) -> String {
-    // The title names the API; the default is for documents without one.
-    let titled = root
-        .pointer("/info/title")
-        .and_then(Value::as_str)
-        .map(slug)
-        .filter(|slug| !slug.is_empty());
+    let title = root.pointer("/info/title").and_then(Value::as_str);
+    let whole = names::slug(title.unwrap_or_default());
+    let is_known = options.known_servers.contains(&whole);
+    let titled = if is_known { whole } else { names::short(&whole) };
     options
         .server
         .clone()
-        .or(titled)
+        .or(Some(titled).filter(|name| !name.is_empty()))
+        // For documents without a title.
         .or_else(|| options.default_server.clone())
         .unwrap_or_default()
-}
-
-/// Lower-case letters and digits of any script, joined by `-`.
-fn slug(title: &str) -> String {
-    let words = title
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty());
-    words.map(str::to_lowercase).collect::<Vec<_>>().join("-")
 }
 
 /// One method of one path.
 struct Endpoint<'a> {
     root: &'a Value,
     path: &'a str,
-    method: &'static str,
-    path_item: &'a Value,
-    operation: &'a Value,
+    method: &'a str,
+    path_item: Part<'a>,
+    operation: Part<'a>,
+}
+
+/// A part of the document where it stands, with what is beside its reference.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    declared: &'a Value,
+    target: &'a Value,
+}
+
+impl<'a> Part<'a> {
+    /// The part that a value stands for. A reference that leads nowhere stands for itself.
+    fn of(root: &'a Value, declared: &'a Value) -> Self {
+        let target = refs::follow(root, declared).unwrap_or(declared);
+        Part { declared, target }
+    }
+
+    fn get(self, field: &str) -> Option<&'a Value> {
+        // Since OpenAPI 3.1 fields beside a reference count.
+        self.declared.get(field).or_else(|| self.target.get(field))
+    }
 }
 
 fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
@@ -153,21 +183,27 @@ fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
 }
 
 fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Item = Endpoint<'a>> {
-    let endpoints = chosen_paths(root, options).flat_map(move |(path, path_item)| {
+    let of_paths = chosen_paths(root, options).flat_map(move |(path, path_item)| {
         // A broken reference leads to no methods; `broken_paths` has reported it.
-        let path_item = refs::follow(root, path_item).unwrap_or(path_item);
-        METHODS.iter().filter_map(move |method| {
-            let operation = path_item.get(*method)?;
-            Some(Endpoint {
-                root,
-                path,
-                method,
-                path_item,
-                operation,
-            })
+        let path_item = Part::of(root, path_item);
+        methods(path_item).map(move |(method, operation)| Endpoint {
+            root,
+            path,
+            method,
+            path_item,
+            operation: Part::of(root, operation),
         })
     });
-    endpoints.filter(|endpoint| wants_tags(options, &endpoint.tags()))
+    of_paths.filter(|endpoint| wants_tags(options, &endpoint.tags()))
+}
+
+/// The methods of a path with their operations. Since OpenAPI 3.2 a path may have any method.
+fn methods(path_item: Part<'_>) -> impl Iterator<Item = (&str, &Value)> {
+    let known = METHODS.iter();
+    let known = known.filter_map(move |method| Some((*method, path_item.get(method)?)));
+    let others = path_item.get("additionalOperations");
+    let others = others.and_then(Value::as_object).into_iter().flatten();
+    known.chain(others.map(|(method, operation)| (method.as_str(), operation)))
 }
 
 /// The paths that the options include, with their path items. `paths` may also hold extensions,
@@ -209,20 +245,21 @@ fn wants_tags(options: &ReadOptions, tags: &[String]) -> bool {
 }
 
 impl Endpoint<'_> {
-    /// The operationId, else the method and the words of the path: `get_users_by_id`.
-    fn name(&self) -> String {
-        if let Some(id) = self.text("operationId").filter(|id| !id.trim().is_empty()) {
-            return id.to_owned();
+    fn wanted_name(&self) -> Wanted {
+        let id = self.text("operationId").filter(|id| !id.trim().is_empty());
+        Wanted {
+            id: id.map(str::to_owned),
+            made: names::made_of(self.method, self.path),
         }
-        let segments = self.path.split('/').filter(|segment| !segment.is_empty());
-        let words = segments.map(|segment| match segment.strip_prefix('{') {
-            Some(parameter) => format!("by_{}", parameter.trim_end_matches('}')),
-            None => segment.replace(|c: char| !c.is_alphanumeric(), "_"),
-        });
-        std::iter::once(self.method.to_owned())
-            .chain(words)
-            .collect::<Vec<_>>()
-            .join("_")
+    }
+
+    /// What may declare something for the operation, the nearest first.
+    fn owners(&self) -> [Part<'_>; 3] {
+        let root = Part {
+            declared: self.root,
+            target: self.root,
+        };
+        [self.operation, self.path_item, root]
     }
 
     fn text(&self, field: &str) -> Option<&str> {
@@ -239,22 +276,26 @@ impl Endpoint<'_> {
         tags.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    fn tool(&self, server: &str, document: &mut Document) -> Result<Tool> {
-        let mut tool = Tool::new(server, &self.name())?;
-        if !self.operation.is_object() {
-            return Err(Error::invalid_tool(
-                tool.id.as_str(),
-                "its operation is no object",
-            ));
+    fn tool(
+        &self,
+        id: ToolId,
+        document: &mut Document,
+        warnings: &mut Vec<String>,
+    ) -> Result<Tool> {
+        let mut tool = Tool::of_id(id);
+        let id = tool.id.clone();
+        let named = |reason: String| Error::invalid_tool(id.to_string(), reason);
+        if !self.operation.target.is_object() {
+            return Err(named("its operation is no object".into()));
         }
-        let named =
-            |reason: String| Error::invalid_tool(format!("{server}/{}", self.name()), reason);
+        refs::follow(self.root, self.operation.declared).map_err(named)?;
         let mut expansion = document.expansion();
         let mut request = OperationRequest::default();
         self.add_parameters(&mut request, &mut expansion)
             .map_err(named)?;
         self.add_body(&mut request, &mut expansion).map_err(named)?;
-        tool.output_schema = self.output(&mut expansion).map_err(named)?;
+        warnings.append(&mut request.warnings);
+        tool.output_schema = self.output(&mut expansion, warnings);
         tool.title = self.text("summary").map(str::to_owned);
         let description = self
             .text("description")
@@ -267,9 +308,10 @@ impl Endpoint<'_> {
         // From the meaning of HTTP methods. The other methods have no hint rather than `false`: a
         // POST may only read.
         tool.annotations.read_only_hint =
-            matches!(self.method, "get" | "head" | "options").then_some(true);
+            matches!(self.method, "get" | "head" | "options" | "query").then_some(true);
         tool.annotations.destructive_hint = (self.method == "delete").then_some(true);
-        tool.annotations.idempotent_hint = matches!(self.method, "put" | "delete").then_some(true);
+        tool.annotations.idempotent_hint =
+            matches!(self.method, "put" | "delete").then_some(true);
         tool.metadata
             .insert("openapi".into(), self.call(&request, expansion).into());
         tool.input_schema = request.into_schema();
@@ -282,7 +324,7 @@ impl Endpoint<'_> {
     fn copied_bytes(&self) -> usize {
         let own = ["summary", "description", "tags", "operationId"]
             .map(|field| self.operation.get(field));
-        let servers = [self.operation, self.path_item, self.root].map(|owner| owner.get("servers"));
+        let servers = self.owners().map(|owner| owner.get("servers"));
         let inherited = [
             "security",
             "schemes",
@@ -323,7 +365,7 @@ impl Endpoint<'_> {
             let ignored =
                 // Names of headers have no case.
                 place == "header" && IGNORED_HEADERS.contains(&name.to_lowercase().as_str());
-            if !ignored && seen.insert((name, place)) {
+            if !ignored && seen.insert((known_as(name, place), place)) {
                 self.add_parameter(
                     request,
                     expansion,
@@ -333,6 +375,17 @@ impl Endpoint<'_> {
                         value: parameter,
                     },
                 )?;
+            }
+        }
+        for name in names::parameters(self.path) {
+            if seen.insert((known_as(name, "path"), "path")) {
+                let schema = json!({ "type": "string" });
+                let value = json!({ "name": name, "in": "path", "schema": schema });
+                let place = "path";
+                let value = &value;
+                request.add_parameter(&Parameter { name, place, value }, schema);
+                let warning = format!("its path has {{{name}}}, which is not declared, so it is a required text");
+                request.warnings.push(warning);
             }
         }
         Ok(())
@@ -408,8 +461,26 @@ impl Endpoint<'_> {
         Ok(())
     }
 
-    /// The JSON schema of the response, if it is an object.
-    fn output(&self, expansion: &mut Expansion) -> Result<Option<Map<String, Value>>, String> {
+    /// The JSON schema of the response, if it is an object. The tool can be called without one, so a
+    /// broken one costs a warning.
+    fn output(
+        &self,
+        expansion: &mut Expansion,
+        warnings: &mut Vec<String>,
+    ) -> Option<Map<String, Value>> {
+        match self.declared_output(expansion) {
+            Ok(schema) => schema,
+            Err(reason) => {
+                warnings.push(format!("the schema of its response is left out: {reason}"));
+                None
+            }
+        }
+    }
+
+    fn declared_output(
+        &self,
+        expansion: &mut Expansion,
+    ) -> Result<Option<Map<String, Value>>, String> {
         let responses = self.operation.get("responses");
         let Some(declared) = responses.and_then(|all| all.get("200").or(all.get("201"))) else {
             return Ok(None);
@@ -458,7 +529,8 @@ impl Endpoint<'_> {
 
     fn servers(&self) -> Vec<String> {
         // The nearest declaration counts, and an empty list is none.
-        let declared = [self.operation, self.path_item, self.root]
+        let declared = self
+            .owners()
             .map(|owner| owner.get("servers")?.as_array());
         match declared
             .into_iter()
@@ -570,9 +642,40 @@ fn is_json(content_type: &str) -> bool {
 
 fn is_object_schema(schema: &Map<String, Value>) -> bool {
     match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.contains(&json!("object")),
         Some(kind) => kind == "object",
         None => schema.contains_key("properties"),
     }
+}
+
+/// What makes a parameter the same as another at its place: names of headers have no case.
+fn known_as<'a>(name: &'a str, place: &str) -> Cow<'a, str> {
+    match place {
+        "header" => name.to_ascii_lowercase().into(),
+        _ => name.into(),
+    }
+}
+
+/// The name of an argument for a parameter: its own, as far as providers take it.
+fn argument_name(name: &str) -> String {
+    if is_argument_name(name) {
+        return name.to_owned();
+    }
+    let spelled = name.replace('<', "_lt").replace('>', "_gt");
+    let words = spelled.split(|c: char| !is_argument_char(c));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let mut made = words.join("_");
+    made.truncate(MAX_ARGUMENT_CHARS);
+    if made.is_empty() { "argument".into() } else { made }
+}
+
+/// Anthropic refuses properties with other names.
+fn is_argument_name(name: &str) -> bool {
+    (1..=MAX_ARGUMENT_CHARS).contains(&name.len()) && name.chars().all(is_argument_char)
+}
+
+fn is_argument_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
 }
 
 /// A declared parameter.
@@ -639,6 +742,7 @@ struct OperationRequest {
     required: Vec<String>,
     places: Map<String, Value>,
     body: Option<Value>,
+    warnings: Vec<String>,
 }
 
 impl OperationRequest {
@@ -699,10 +803,10 @@ impl OperationRequest {
         let plain = schema
             .keys()
             .all(|key| KEYS_OF_A_PLAIN_OBJECT.contains(&key.as_str()) || key.starts_with("x-"));
-        // A parameter and a property of one name must stay apart.
+        // A parameter and a property of one name must stay apart, and what is sent has the body's own names.
         let collides = properties
             .keys()
-            .any(|name| self.properties.contains_key(name));
+            .any(|name| self.properties.contains_key(name) || !is_argument_name(name));
         if !is_object_schema(schema) || !closed || !plain || collides || properties.is_empty() {
             return None;
         }
@@ -720,8 +824,9 @@ impl OperationRequest {
     }
 
     fn free_name(&self, name: &str, place: &str) -> String {
-        if !self.properties.contains_key(name) {
-            return name.to_owned();
+        let name = argument_name(name);
+        if !self.properties.contains_key(&name) {
+            return name;
         }
         let numbered = (2..).map(|n| format!("{name}_{place}_{n}"));
         let mut names = std::iter::once(format!("{name}_{place}")).chain(numbered);
@@ -969,10 +1074,6 @@ components:
                 paths(json!({"/a": {"get": {"parameters": [{"$ref": "#/nowhere"}]}}})),
                 "\"#/nowhere\", which is not",
             ),
-            (
-                paths(json!({"/a": {"$ref": "other.yaml"}})),
-                "outside the document",
-            ),
             (paths(json!({"/a": {"$ref": "#/paths/~1a"}})), "in a circle"),
             (paths(json!({"/a": {"get": 1}})), "operation is no object"),
             (
@@ -990,6 +1091,14 @@ components:
                 "\"4.0.0\" is not supported",
             ),
             (paths(json!([])), "`paths` must be an object"),
+            (
+                paths(json!({"/a": {"$ref": "other.yaml"}})),
+                "refers to another file, without which its tools are not whole: other.yaml; `toolscout add --follow-refs`",
+            ),
+            (
+                paths(json!({"/a": {"get": {"$ref": "b.yml"}, "put": {"parameters": [{"$ref": "../c.yml#/d"}]}}})),
+                "other files, without which its tools are not whole: ../c.yml, b.yml;",
+            ),
         ] {
             let message = parse(text.as_bytes(), &ReadOptions::default())
                 .unwrap_err()
