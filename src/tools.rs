@@ -8,6 +8,7 @@ pub mod call_times;
 pub mod execute;
 pub mod json;
 pub mod net;
+mod nullable;
 pub mod operation;
 pub mod registry;
 pub mod scripted;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use toolscout_index::Tool;
 
 use crate::printable::excerpt;
+use crate::tools::nullable::with_null_types;
 use crate::tools::{Arguments, json};
 
 /// Longest accepted arguments, in bytes. A model that writes more is looping or pasting a file.
@@ -56,7 +57,7 @@ pub struct Checker(Option<Validator>);
 impl Checker {
     /// Compiles the schema of a tool, which takes some tens of microseconds.
     pub fn of(tool: &Tool) -> Self {
-        Checker(jsonschema::validator_for(&Value::Object(tool.input_schema.clone())).ok())
+        Checker(jsonschema::validator_for(&with_null_types(&tool.input_schema)).ok())
     }
 
     /// The first five violations of the schema.
@@ -157,6 +158,38 @@ mod tests {
         let message = check(json!({ "days": 9 })).unwrap_err();
         assert!(message.contains("at /city: missing"), "{message}");
         assert!(message.contains("at /days: 9 is greater than"), "{message}");
+    }
+
+    #[test]
+    fn a_null_that_openapi_allows_is_no_violation() {
+        let text = json!({ "type": "string", "nullable": true });
+        for nullable in [
+            text.clone(),
+            json!({ "type": ["string", "integer"], "x-nullable": true }),
+            json!({ "nullable": true, "type": "string", "enum": ["a"] }),
+            json!({ "nullable": true, "enum": ["a", null] }),
+            json!({ "nullable": true, "allOf": [{ "type": "object" }] }),
+            json!({ "nullable": true, "oneOf": [{ "type": "string" }, { "type": "integer" }] }),
+            json!({ "nullable": true, "$ref": "#/$defs/text" }),
+            json!({ "oneOf": [text.clone(), { "type": "integer" }] }),
+        ] {
+            let mut tool = weather();
+            let schema = json!({
+                "properties": { "x": nullable.clone(), "list": { "items": nullable }, "nullable": true },
+                "$defs": { "text": { "type": "string" } },
+            });
+            tool.input_schema = schema.as_object().unwrap().clone();
+            let check = |value: Value| {
+                let given = json!({ "x": value, "list": [value], "nullable": 1 });
+                check(&tool, given.as_object().unwrap())
+            };
+            assert_eq!(check(json!(null)), Ok(()), "{schema}");
+            assert!(check(json!([1.5])).is_err(), "{schema}");
+        }
+        let mut tool = weather();
+        tool.input_schema["properties"]["city"]["nullable"] = json!(false);
+        let given = json!({ "city": null });
+        assert!(check(&tool, given.as_object().unwrap()).is_err());
     }
 
     #[test]
