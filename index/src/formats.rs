@@ -27,6 +27,7 @@ mod openapi;
 mod signature;
 
 pub use model_name::model_name;
+pub use openapi::BodyKind;
 pub use signature::{first_sentence, signature};
 
 use input::{Budget, Input, Source};
@@ -178,6 +179,8 @@ pub struct Parsed {
     /// The invalid items, in input order. The caller decides whether they make the whole input
     /// invalid.
     pub skipped: Vec<Skipped>,
+    /// What of the valid tools is left out or will not work, the first [`MAX_WARNINGS`] of it.
+    pub warnings: Vec<Warning>,
     /// The servers of an `mcpServers` configuration, where the input is one. Their tools are known only
     /// after connecting.
     pub servers_to_connect: Option<Vec<String>>,
@@ -220,6 +223,21 @@ pub struct Skipped {
     pub line: Option<usize>,
     /// Why it is no valid tool.
     pub error: Error,
+}
+
+/// Something about a valid tool that whoever adds it should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// The tool.
+    pub tool: ToolId,
+    /// What is left out or will not work, and why.
+    pub reason: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.tool, self.reason)
+    }
 }
 
 /// Reads tools in any accepted format.
@@ -510,6 +528,8 @@ impl<'t> Outline<'t> {
 /// Invalid items that are reported one by one; the next one ends the reading. An input with more is
 /// in an unknown format, or was generated wrongly.
 pub const MAX_SKIPPED: usize = 1_000;
+/// Warnings that are kept of one input.
+pub const MAX_WARNINGS: usize = 1_000;
 /// Levels of nested lists and wrappers. Four occur in practice: a response, its list, a namespace,
 /// its list.
 const MAX_GROUPS: usize = 8;
@@ -525,6 +545,7 @@ struct Reader<'a> {
     format: Option<Format>,
     tools: Vec<Tool>,
     skipped: Vec<Skipped>,
+    warnings: Vec<Warning>,
     servers_to_connect: Option<Vec<String>>,
     /// Where each id was first seen, 1-based.
     positions: HashMap<ToolId, usize>,
@@ -544,6 +565,7 @@ impl<'a> Reader<'a> {
             format: None,
             tools: Vec::new(),
             skipped: Vec::new(),
+            warnings: Vec::new(),
             servers_to_connect: None,
             positions: HashMap::new(),
             items: 0,
@@ -557,6 +579,7 @@ impl<'a> Reader<'a> {
             format: self.format.unwrap_or(Format::Mcp),
             tools: self.tools,
             skipped: self.skipped,
+            warnings: self.warnings,
             servers_to_connect: self.servers_to_connect,
         }
     }
@@ -706,7 +729,19 @@ impl<'a> Reader<'a> {
         openapi::read(&document, options, |operation| {
             // Several operations may share one text of the document; each tool gets a copy.
             self.spend(operation.copied_bytes)?;
-            self.add(Format::OpenApi, Some(operation.name), operation.tool)
+            let tools = self.tools.len();
+            self.add(Format::OpenApi, Some(operation.name), operation.tool)?;
+            // A tool that was refused needs no warning beside its error.
+            if let Some(tool) = self.tools.get(tools) {
+                let left = MAX_WARNINGS.saturating_sub(self.warnings.len());
+                let id = tool.id.clone();
+                let warnings = operation.warnings.into_iter().take(left);
+                self.warnings.extend(warnings.map(|reason| Warning {
+                    tool: id.clone(),
+                    reason,
+                }));
+            }
+            Ok(())
         })
     }
 

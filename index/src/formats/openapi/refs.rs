@@ -17,9 +17,9 @@ const MAX_NODES_PER_DOCUMENT: usize = 2_000_000;
 /// Text bytes that count as one node.
 const BYTES_PER_NODE: usize = 64;
 /// Keywords whose value is data and not a schema.
-const DATA_KEYWORDS: [&str; 5] = ["example", "examples", "default", "enum", "const"];
+pub(super) const DATA_KEYWORDS: [&str; 5] = ["example", "examples", "default", "enum", "const"];
 /// Keywords whose value maps names to schemas, so that its keys are no keywords.
-const NAME_KEYWORDS: [&str; 5] = [
+pub(super) const NAME_KEYWORDS: [&str; 5] = [
     "properties",
     "patternProperties",
     "$defs",
