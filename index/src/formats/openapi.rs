@@ -16,18 +16,18 @@ use crate::tool::{Tool, ToolId, empty_schema};
 mod files;
 mod names;
 mod refs;
+mod request;
 
-pub use files::OtherFiles;
 pub(super) use files::Bundle;
+pub use files::OtherFiles;
 use names::Wanted;
 use refs::{Document, Expansion};
+pub use request::BodyKind;
 
 // The order of the tools of one path, whatever the order in the document.
 pub(super) const METHODS: [&str; 9] = [
     "get", "put", "post", "delete", "options", "head", "patch", "trace", "query",
 ];
-/// Header parameters that OpenAPI says to ignore, because other fields describe them.
-const IGNORED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 /// The keys of a Swagger 2.0 parameter that are not part of its schema.
 const PARAMETER_KEYS: [&str; 6] = [
     "name",
@@ -362,10 +362,9 @@ impl Endpoint<'_> {
             ) else {
                 return Err("one of its parameters has no `name` or no `in`".into());
             };
-            let ignored =
-                // Names of headers have no case.
-                place == "header" && IGNORED_HEADERS.contains(&name.to_lowercase().as_str());
-            if !ignored && seen.insert((known_as(name, place), place)) {
+            if let Some(warning) = request::left_out(name, place) {
+                request.warnings.extend(warning);
+            } else if seen.insert((known_as(name, place), place)) {
                 self.add_parameter(
                     request,
                     expansion,
@@ -383,7 +382,7 @@ impl Endpoint<'_> {
                 let value = json!({ "name": name, "in": "path", "schema": schema });
                 let place = "path";
                 let value = &value;
-                request.add_parameter(&Parameter { name, place, value }, schema);
+                request.add_parameter(&Parameter { name, place, value }, schema, false);
                 let warning = format!("its path has {{{name}}}, which is not declared, so it is a required text");
                 request.warnings.push(warning);
             }
@@ -403,38 +402,36 @@ impl Endpoint<'_> {
             .map_or(Ok(()), |text| expansion.spend_all(text))?;
         if parameter.place == "body" {
             let schema = expansion.expand(parameter.value.get("schema").unwrap_or(&Value::Null))?;
-            let content_type = self.consumes().unwrap_or("application/json");
             request.add_body(Body {
                 schema,
                 is_required: parameter.is_required(),
-                content_type,
+                content_type: request::body_type(&self.consumes()),
+                encoding: None,
                 description: parameter.description(),
             });
             return Ok(());
-        }
-        // In Swagger 2.0 each field of a form is a parameter; `form` makes the caller put them
-        // together.
-        if parameter.place == "formData" {
-            let content_type = self
-                .consumes()
-                .unwrap_or("application/x-www-form-urlencoded");
-            request.body = Some(json!({ "content_type": content_type, "form": true }));
         }
         let mut schema = expansion.expand(&parameter.schema())?;
         if let (Value::Object(fields), Some(text)) = (&mut schema, parameter.description()) {
             fields.entry("description").or_insert_with(|| text.into());
         }
-        request.add_parameter(&parameter, schema);
+        // In Swagger 2.0 each field of a form is a parameter; `form` makes the caller put them
+        // together.
+        let is_file = parameter.place == "formData" && request::replace_files(&mut schema);
+        if parameter.place == "formData" {
+            request.has_file |= is_file;
+            let content_type = request::form_type(&self.consumes(), request.has_file);
+            request.body = Some(json!({ "content_type": content_type, "form": true }));
+        }
+        request.add_parameter(&parameter, schema, is_file);
         Ok(())
     }
 
-    /// Swagger 2.0's body type.
-    fn consumes(&self) -> Option<&str> {
-        self.operation
-            .get("consumes")
-            .or(self.root.get("consumes"))?
-            .get(0)?
-            .as_str()
+    /// Swagger 2.0's types of a body.
+    fn consumes(&self) -> Vec<&str> {
+        let declared = self.operation.get("consumes").or(self.root.get("consumes"));
+        let all = declared.and_then(Value::as_array).into_iter().flatten();
+        all.filter_map(Value::as_str).collect()
     }
 
     fn add_body(
@@ -447,15 +444,20 @@ impl Endpoint<'_> {
         };
         let body = refs::follow(self.root, declared)?;
         let Some((content_type, media)) = preferred_content(body) else {
+            let warning = "its request body names no media type, so no body is sent";
+            request.warnings.push(warning.to_owned());
             return Ok(());
         };
         let schema = expansion.expand(media.get("schema").unwrap_or(&Value::Null))?;
+        let encoding = media.get("encoding");
+        encoding.map_or(Ok(()), |encoding| expansion.spend_all(encoding))?;
         body.get("description")
             .map_or(Ok(()), |text| expansion.spend_all(text))?;
         request.add_body(Body {
             schema,
             is_required: body.get("required") == Some(&Value::Bool(true)),
             content_type,
+            encoding,
             description: body.get("description").and_then(Value::as_str),
         });
         Ok(())
@@ -625,13 +627,12 @@ fn server_url(server: &Value) -> Option<String> {
     Some(url)
 }
 
-/// The JSON content of a body or response, or else its first content.
+/// The JSON content of a body or response, or else the one that is built best.
 fn preferred_content(owner: &Value) -> Option<(&str, &Value)> {
     let content = owner.get("content")?.as_object()?;
     let found = content
         .iter()
-        .find(|(kind, _)| is_json(kind))
-        .or_else(|| content.iter().next());
+        .min_by_key(|(kind, _)| request::preference(kind));
     found.map(|(kind, media)| (kind.as_str(), media))
 }
 
@@ -709,20 +710,12 @@ impl Parameter<'_> {
     }
 
     /// The location of an argument in the request.
-    fn target(&self) -> Map<String, Value> {
+    fn target(&self, warnings: &mut Vec<String>) -> Map<String, Value> {
         let mut target = Map::new();
         target.insert("in".into(), self.place.into());
         target.insert("name".into(), self.name.into());
-        for key in ["style", "explode", "allowReserved", "collectionFormat"] {
-            target.extend(
-                self.value
-                    .get(key)
-                    .map(|value| (key.to_owned(), value.clone())),
-            );
-        }
-        if let Some((content_type, _)) = preferred_content(self.value) {
-            target.insert("content_type".into(), content_type.into());
-        }
+        let content_type = preferred_content(self.value).map(|(kind, _)| kind);
+        warnings.extend(request::add_style(&mut target, self.value, content_type).err());
         target
     }
 }
@@ -732,6 +725,8 @@ struct Body<'a> {
     schema: Value,
     is_required: bool,
     content_type: &'a str,
+    /// How the document says that its fields are written.
+    encoding: Option<&'a Value>,
     description: Option<&'a str>,
 }
 
@@ -742,26 +737,33 @@ struct OperationRequest {
     required: Vec<String>,
     places: Map<String, Value>,
     body: Option<Value>,
+    /// Whether a field of a Swagger 2.0 form is a file.
+    has_file: bool,
     warnings: Vec<String>,
 }
 
 impl OperationRequest {
-    fn add_parameter(&mut self, parameter: &Parameter, schema: Value) {
+    fn add_parameter(&mut self, parameter: &Parameter, schema: Value, is_file: bool) {
         let argument = self.free_name(parameter.name, parameter.place);
         if parameter.is_required() {
             self.required.push(argument.clone());
         }
-        self.places
-            .insert(argument.clone(), parameter.target().into());
+        let mut target = parameter.target(&mut self.warnings);
+        if is_file {
+            target.insert("file".into(), true.into());
+        }
+        self.places.insert(argument.clone(), target.into());
         self.properties.insert(argument, schema);
     }
 
     /// Flattens the body into the arguments where that is unambiguous.
-    fn add_body(&mut self, body: Body<'_>) {
-        let flattened = self.flatten(&body);
+    fn add_body(&mut self, mut body: Body<'_>) {
         let mut target = Map::new();
         target.insert("content_type".into(), body.content_type.into());
         target.insert("required".into(), body.is_required.into());
+        let warning = request::add_content(&mut target, &mut body.schema, body.encoding);
+        self.warnings.extend(warning);
+        let flattened = self.flatten(&body);
         match flattened {
             Some(names) => drop(target.insert("properties".into(), names.into())),
             None => {
