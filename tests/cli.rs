@@ -6,6 +6,7 @@ mod cli {
     pub mod add;
     pub mod agent;
     pub mod doctor;
+    pub mod documents;
     #[path = "../../src/models/endpoint/double.rs"]
     pub mod double;
     pub mod embed;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -175,9 +176,32 @@ pub struct ReadOptions {
     /// OpenAPI: what reads the other files that a document refers to. None by default, and then a
     /// document that needs them is refused.
     pub other_files: OtherFiles,
-    /// OpenAPI: servers that the caller has tools of. Where one is named by the whole title, as earlier
-    /// versions did, it keeps that name.
-    pub known_servers: Vec<String>,
+    /// OpenAPI: which servers the caller has tools of. One that is named by the whole title, as earlier
+    /// versions named it, keeps that name.
+    pub known_servers: KnownServers,
+}
+
+/// The servers of which somebody has tools; none by default.
+#[derive(Clone, Default)]
+pub struct KnownServers(Option<Arc<HasServer>>);
+
+type HasServer = dyn Fn(&str) -> bool + Send + Sync;
+
+impl KnownServers {
+    /// Those for which this is true. It is asked only where a name depends on it.
+    pub fn by(has: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        KnownServers(Some(Arc::new(has)))
+    }
+
+    fn has(&self, server: &str) -> bool {
+        self.0.as_ref().is_some_and(|has| has(server))
+    }
+}
+
+impl fmt::Debug for KnownServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "asked" } else { "none" })
+    }
 }
 
 /// The result of reading an input.
@@ -424,11 +448,11 @@ impl Shape {
         if let Some(kind) = foreign::convertible(fields) {
             return Shape::Foreign(kind);
         }
-        if let Some(format) = fields.tool_format() {
-            return Shape::Tool(format);
-        }
         if let Some(reason) = foreign::unusable(fields) {
             return Shape::Unusable(reason);
+        }
+        if let Some(format) = fields.tool_format() {
+            return Shape::Tool(format);
         }
         match () {
             () if fields.is_openapi() => Shape::OpenApi,

@@ -119,13 +119,16 @@ fn parameter(name: &str, declared: &Value) -> Value {
     if declared.get("repeated") == Some(&Value::Bool(true)) {
         schema = json!({ "type": "array", "items": schema });
     }
-    json!({
+    let mut parameter = json!({
         "name": name,
         "in": text(declared, "location"),
         "required": declared.get("required") == Some(&Value::Bool(true)),
-        "description": text(declared, "description"),
         "schema": schema,
-    })
+    });
+    if let Some(description) = declared.get("description") {
+        parameter["description"] = description.clone();
+    }
+    parameter
 }
 
 /// Limits are written as texts there.

@@ -135,8 +135,11 @@ fn unreadable(options: &ReadOptions, reason: String) -> Error {
 fn server(root: &Value, options: &ReadOptions) -> String {
     let title = root.pointer("/info/title").and_then(Value::as_str);
     let whole = names::slug(title.unwrap_or_default());
-    let is_known = options.known_servers.contains(&whole);
-    let titled = if is_known { whole } else { names::short(&whole) };
+    let short = names::short(&whole);
+    let titled = match short != whole && options.known_servers.has(&whole) {
+        true => whole,
+        false => short,
+    };
     options
         .server
         .clone()
@@ -848,6 +851,9 @@ impl OperationRequest {
 }
 
 #[cfg(test)]
+mod document_tests;
+
+#[cfg(test)]
 mod tests {
     use super::super::{Format, Parsed, ReadOptions, parse};
     use super::*;
@@ -894,7 +900,7 @@ components:
       properties:
         name: {type: string}
         mother: {$ref: "#/components/schemas/Pet", description: Its mother}
-        $ref: {type: string}
+        tag: {type: object, properties: {$ref: {type: string}}}
 "##;
 
     fn read_with(text: &str, options: &ReadOptions) -> Parsed {
@@ -990,7 +996,7 @@ components:
         assert_eq!(replace.input_schema["required"], json!(["id", "name"]));
         assert_eq!(
             replace.metadata["openapi"]["body"]["properties"],
-            json!(["name", "mother", "$ref"])
+            json!(["name", "mother", "tag"])
         );
         assert_eq!(
             photo.input_schema["properties"]["body"]["properties"]["url"]["type"],
@@ -1011,7 +1017,8 @@ components:
             tool.metadata["openapi"]["unexpanded"],
             json!(["#/components/schemas/Pet"])
         );
-        assert_eq!(tool.input_schema["properties"]["$ref"]["type"], "string");
+        let tag = &tool.input_schema["properties"]["tag"];
+        assert_eq!(tag["properties"]["$ref"]["type"], "string");
     }
 
     #[test]
