@@ -7,6 +7,7 @@
 //! for an error and 2 for a command line that cannot be parsed.
 
 mod browser;
+mod calling;
 mod context;
 mod exit;
 mod globals;

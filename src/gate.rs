@@ -10,6 +10,8 @@
 pub mod approval;
 pub mod audit;
 pub mod class;
+mod declared;
+pub mod defaults;
 pub mod definition;
 pub mod identity;
 pub mod ledger;
@@ -66,6 +68,8 @@ pub struct Call {
     pub tool: Arc<Tool>,
     /// The arguments as the model gave them.
     pub arguments: Arguments,
+    /// True for a step of a plan. Where it only reads, safe defaults are filled in.
+    pub is_plan_step: bool,
 }
 
 /// On whose behalf a run calls tools.
@@ -265,15 +269,26 @@ impl Gate {
 
     /// Checks a call without making it.
     pub fn check(&self, caller: &Caller, tool: &Arc<Tool>, given: Arguments) -> CheckedCall {
-        self.check_partial(caller, tool, given, |_| true)
+        self.check_call(caller, tool, false, given, |_| true)
     }
 
-    /// Checks a call some of whose arguments are not known yet. Violations for which `counts`
-    /// returns false are ignored.
-    pub fn check_partial(
+    /// Checks a step of a plan some of whose arguments are not known yet. Violations for which
+    /// `counts` returns false are ignored.
+    pub fn check_step(
         &self,
         caller: &Caller,
         tool: &Arc<Tool>,
+        given: Arguments,
+        counts: impl Fn(&Violation) -> bool,
+    ) -> CheckedCall {
+        self.check_call(caller, tool, true, given, counts)
+    }
+
+    fn check_call(
+        &self,
+        caller: &Caller,
+        tool: &Arc<Tool>,
+        is_plan_step: bool,
         given: Arguments,
         counts: impl Fn(&Violation) -> bool,
     ) -> CheckedCall {
@@ -293,7 +308,7 @@ impl Gate {
         let counts =
             |violation: &Violation| !set_later.contains(&violation.path) && counts(violation);
         checked.refusal = self
-            .check_arguments(caller, tool, &mut checked, counts)
+            .check_arguments(caller, tool, is_plan_step, &mut checked, counts)
             .err();
         checked
     }
@@ -303,6 +318,7 @@ impl Gate {
         &self,
         caller: &Caller,
         tool: &Arc<Tool>,
+        is_plan_step: bool,
         checked: &mut CheckedCall,
         counts: impl Fn(&Violation) -> bool,
     ) -> Result<(), Refusal> {
@@ -320,13 +336,18 @@ impl Gate {
         let denied = |message| Refusal::new(ErrorCode::Denied, message);
         let identity = caller.identity.as_deref();
         let (arguments, changes) = (&mut checked.arguments, &mut checked.changes);
-        // Before normalizing, which fills in the schema's defaults: a user that was left out
-        // becomes the caller, whatever the default.
+        // Before the defaults: a user that was left out becomes the caller, whatever the default.
         identity::enforce(&self.policies, tool, identity, arguments, changes).map_err(denied)?;
+        // Never for a call that changes something: a default that is sent overwrites what is there.
+        if is_plan_step && class == Class::ReadOnly {
+            self.policies
+                .safe_defaults
+                .fill_in(tool, arguments, changes);
+        }
         // A search for "btc" must stay one; only what changes something gets the usual form.
         let fields = (class != Class::ReadOnly).then(|| self.policies.normalize.of(&tool.id));
         normalize::normalize(&tool.input_schema, fields, arguments, changes);
-        // Normalizing may have filled in defaults and unpacked JSON that name another user.
+        // Filled in defaults and unpacked JSON may name another user.
         identity::confirm(&self.policies, tool, identity, arguments).map_err(denied)?;
         // The validator takes a `Value`: moving the arguments in and out again saves a clone.
         let instance = Value::Object(mem::take(&mut checked.arguments));
@@ -362,7 +383,11 @@ impl Gate {
                 tool: context.directory.tool(&call.tool.id).unwrap_or(call.tool),
                 ..call
             };
-            let checked = self.check(context.caller, &call.tool, call.arguments.clone());
+            let given = call.arguments.clone();
+            let checked =
+                self.check_call(context.caller, &call.tool, call.is_plan_step, given, |_| {
+                    true
+                });
             let mut pending = PendingCall {
                 call,
                 checked,
@@ -450,7 +475,7 @@ impl Gate {
     /// Checks the arguments that preconditions have changed.
     fn check_again(&self, caller: &Caller, pending: &mut PendingCall) -> Result<(), Refusal> {
         let PendingCall { call, checked, .. } = pending;
-        self.check_arguments(caller, &call.tool, checked, |_| true)
+        self.check_arguments(caller, &call.tool, call.is_plan_step, checked, |_| true)
     }
 
     async fn request_approval(
@@ -600,6 +625,7 @@ impl Gate {
             id: format!("{}/{}", pending.call.id, tool.id.name()),
             arguments: sub.arguments_for(&pending.checked.arguments),
             tool,
+            is_plan_step: false,
         };
         let outcome = self.pass_boxed(context, call, required_by).await;
         if outcome.report.applied_rule.decision == Decision::DryRun {

@@ -7,6 +7,7 @@ mod cli {
     pub mod agent;
     pub mod demo;
     pub mod doctor;
+    pub mod documents;
     #[path = "../../src/models/endpoint/double.rs"]
     pub mod double;
     pub mod embed;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -17,18 +18,24 @@ use crate::error::{Error, Result};
 use crate::tool::{Tool, ToolId};
 
 mod anthropic;
+mod discovery;
 mod fields;
+mod foreign;
 mod input;
 mod item;
 mod mcp;
 mod model_name;
 mod openai;
 mod openapi;
+mod other_names;
+mod postman;
 mod signature;
 
-pub use model_name::model_name;
+pub use model_name::{distinct_model_name, is_called, model_name, model_names};
+pub use openapi::{BodyKind, OtherFiles};
 pub use signature::{first_sentence, signature};
 
+use foreign::Convertible;
 use input::{Budget, Input, Source};
 use item::Place;
 
@@ -44,7 +51,7 @@ pub enum Format {
     Anthropic,
     /// Model Context Protocol: `inputSchema`.
     Mcp,
-    /// OpenAPI 3.0, 3.1 or Swagger 2.0; input only.
+    /// OpenAPI 3.0 to 3.2 or Swagger 2.0, a Postman collection or a Google discovery document; input only.
     #[serde(rename = "openapi")]
     OpenApi,
     /// MCP's fields plus `server`, `tags` or `metadata`: what [`Tool`] serialises to.
@@ -166,6 +173,35 @@ pub struct ReadOptions {
     pub include_paths: Vec<String>,
     /// OpenAPI: none of these paths.
     pub exclude_paths: Vec<String>,
+    /// OpenAPI: what reads the other files that a document refers to. None by default, and then a
+    /// document that needs them is refused.
+    pub other_files: OtherFiles,
+    /// OpenAPI: which servers the caller has tools of. One that is named by the whole title, as earlier
+    /// versions named it, keeps that name.
+    pub known_servers: KnownServers,
+}
+
+/// The servers of which somebody has tools; none by default.
+#[derive(Clone, Default)]
+pub struct KnownServers(Option<Arc<HasServer>>);
+
+type HasServer = dyn Fn(&str) -> bool + Send + Sync;
+
+impl KnownServers {
+    /// Those for which this is true. It is asked only where a name depends on it.
+    pub fn by(has: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        KnownServers(Some(Arc::new(has)))
+    }
+
+    fn has(&self, server: &str) -> bool {
+        self.0.as_ref().is_some_and(|has| has(server))
+    }
+}
+
+impl fmt::Debug for KnownServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "asked" } else { "none" })
+    }
 }
 
 /// The result of reading an input.
@@ -178,9 +214,13 @@ pub struct Parsed {
     /// The invalid items, in input order. The caller decides whether they make the whole input
     /// invalid.
     pub skipped: Vec<Skipped>,
+    /// What of the valid tools is left out or will not work, the first [`MAX_WARNINGS`] of it.
+    pub warnings: Vec<Warning>,
     /// The servers of an `mcpServers` configuration, where the input is one. Their tools are known only
     /// after connecting.
     pub servers_to_connect: Option<Vec<String>>,
+    /// True for one page of a `tools/list` that says that others follow.
+    pub is_part: bool,
 }
 
 impl Parsed {
@@ -220,6 +260,21 @@ pub struct Skipped {
     pub line: Option<usize>,
     /// Why it is no valid tool.
     pub error: Error,
+}
+
+/// Something about a valid tool that whoever adds it should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// The tool.
+    pub tool: ToolId,
+    /// What is left out or will not work, and why.
+    pub reason: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.tool, self.reason)
+    }
 }
 
 /// Reads tools in any accepted format.
@@ -280,11 +335,13 @@ fn leading_lines(bytes: &[u8]) -> usize {
 }
 
 /// A whole list in one format: an array, for [`Emit::Mcp`] the `{"tools":[…]}` around it. Every
-/// tool is named by [`model_name()`].
+/// tool is named by [`model_names`].
 pub fn emit(tools: &[&Tool], format: Emit) -> Value {
+    let names = model_names(tools.iter().map(|tool| &tool.id));
     let items: Vec<Value> = tools
         .iter()
-        .map(|tool| emit_tool(tool, &model_name(&tool.id), format))
+        .zip(&names)
+        .map(|(tool, name)| emit_tool(tool, name, format))
         .collect();
     match format {
         Emit::Mcp => json!({ "tools": items }),
@@ -366,6 +423,10 @@ enum Shape {
     RpcError,
     ServerConfig,
     OpenApi,
+    /// A document that is read as an OpenAPI document.
+    Foreign(Convertible),
+    /// A document of another kind, and what to do with it.
+    Unusable(String),
     Tool(Format),
     Unknown,
 }
@@ -383,6 +444,13 @@ impl Shape {
         if fields.is_type("namespace") {
             return Shape::Namespace;
         }
+        // Before the tools, since such a document may have a name too.
+        if let Some(kind) = foreign::convertible(fields) {
+            return Shape::Foreign(kind);
+        }
+        if let Some(reason) = foreign::unusable(fields) {
+            return Shape::Unusable(reason);
+        }
         if let Some(format) = fields.tool_format() {
             return Shape::Tool(format);
         }
@@ -393,6 +461,14 @@ impl Shape {
             () if fields.begins("mcpServers", '{') => Shape::ServerConfig,
             () if fields.begins("tools", '[') => Shape::Wrapper("tools"),
             () if fields.begins("functions", '[') => Shape::Wrapper("functions"),
+            () if fields.begins("functionDeclarations", '[') => {
+                Shape::Wrapper("functionDeclarations")
+            }
+            () if fields.begins("function_declarations", '[') => {
+                Shape::Wrapper("function_declarations")
+            }
+            () if fields.begins("toolConfig", '{') => Shape::Wrapper("toolConfig"),
+            () if fields.begins("collection", '{') => Shape::Wrapper("collection"),
             () => Shape::Unknown,
         }
     }
@@ -400,7 +476,7 @@ impl Shape {
 
 /// The fields that determine a shape.
 // All fields that `Shape` or `tool_format` asks for: another one would never be found.
-const SHAPE_FIELDS: [&str; 18] = [
+const SHAPE_FIELDS: [&str; 46] = [
     "name",
     "type",
     "function",
@@ -419,6 +495,34 @@ const SHAPE_FIELDS: [&str; 18] = [
     "error",
     "mcpServers",
     "description",
+    "parameter_definitions",
+    "args_schema",
+    "args",
+    "toolSpec",
+    "functionDeclarations",
+    "function_declarations",
+    "toolConfig",
+    "nextCursor",
+    "kind",
+    "resources",
+    "methods",
+    "item",
+    "info",
+    "collection",
+    "log",
+    "asyncapi",
+    "arazzo",
+    "overlay",
+    "actions",
+    "_type",
+    "__schema",
+    "data",
+    "requests",
+    "order",
+    "values",
+    "_postman_variable_scope",
+    "$schema",
+    "properties",
 ];
 /// Field names that an error lists at most.
 const MAX_LISTED_FIELDS: usize = 8;
@@ -463,6 +567,12 @@ impl<'t> Outline<'t> {
             .is_some_and(|value| value.starts_with(first))
     }
 
+    /// Whether the value of a field is an object with this field.
+    fn is_nested(&self, field: &str, inner: &str) -> bool {
+        let object = self.get(field).unwrap_or_default();
+        input::fields(object).any(|(name, _)| name == inner)
+    }
+
     fn text(&self, field: &str) -> Option<String> {
         serde_json::from_str(self.get(field)?).ok()
     }
@@ -493,11 +603,13 @@ impl<'t> Outline<'t> {
             .any(|field| self.has(field));
         match () {
             () if self.begins("function", '{') => Some(Format::Openai),
+            () if self.begins("toolSpec", '{') => Some(Format::Mcp),
             () if self.has("input_schema") => Some(Format::Anthropic),
             () if self.has("inputSchema") && native => Some(Format::Native),
             () if self.has("inputSchema") => Some(Format::Mcp),
             () if self.is_type("function") => Some(Format::OpenaiResponses),
             () if is_group => None,
+            () if self.has("name") && other_names::has_schema(self) => Some(Format::Mcp),
             () if self.has("name") && self.has("parameters") => Some(Format::Openai),
             () if self.has("name") && self.has("type") => Some(Format::Anthropic),
             () if self.has("name") && native => Some(Format::Native),
@@ -510,6 +622,8 @@ impl<'t> Outline<'t> {
 /// Invalid items that are reported one by one; the next one ends the reading. An input with more is
 /// in an unknown format, or was generated wrongly.
 pub const MAX_SKIPPED: usize = 1_000;
+/// Warnings that are kept of one input.
+pub const MAX_WARNINGS: usize = 1_000;
 /// Levels of nested lists and wrappers. Four occur in practice: a response, its list, a namespace,
 /// its list.
 const MAX_GROUPS: usize = 8;
@@ -525,7 +639,9 @@ struct Reader<'a> {
     format: Option<Format>,
     tools: Vec<Tool>,
     skipped: Vec<Skipped>,
+    warnings: Vec<Warning>,
     servers_to_connect: Option<Vec<String>>,
+    is_part: bool,
     /// Where each id was first seen, 1-based.
     positions: HashMap<ToolId, usize>,
     /// Items read so far, valid and invalid.
@@ -544,7 +660,9 @@ impl<'a> Reader<'a> {
             format: None,
             tools: Vec::new(),
             skipped: Vec::new(),
+            warnings: Vec::new(),
             servers_to_connect: None,
+            is_part: false,
             positions: HashMap::new(),
             items: 0,
             line: None,
@@ -557,7 +675,9 @@ impl<'a> Reader<'a> {
             format: self.format.unwrap_or(Format::Mcp),
             tools: self.tools,
             skipped: self.skipped,
+            warnings: self.warnings,
             servers_to_connect: self.servers_to_connect,
+            is_part: self.is_part,
         }
     }
 
@@ -596,6 +716,9 @@ impl<'a> Reader<'a> {
         match shape {
             Shape::List => self.read_list(text, scope),
             Shape::Wrapper(field) => {
+                // An empty cursor ends a list too, for some servers.
+                let cursor = outline.get("nextCursor").unwrap_or("null");
+                self.is_part |= !matches!(cursor, "null" | "\"\"");
                 let server = outline
                     .text("server")
                     .map(Rc::from)
@@ -619,7 +742,20 @@ impl<'a> Reader<'a> {
                 self.read_config(outline.get("mcpServers").unwrap_or_default());
                 Ok(())
             }
-            Shape::OpenApi => self.read_openapi(text, scope),
+            Shape::OpenApi => {
+                let document = self.value(text, scope)?;
+                self.read_openapi(document)
+            }
+            Shape::Foreign(kind) => {
+                let document = self.value(text, scope)?;
+                // Converting copies it.
+                self.spend(input::weight(&document))?;
+                self.read_openapi(match kind {
+                    Convertible::Postman => postman::to_openapi(&document),
+                    Convertible::Discovery => discovery::to_openapi(&document),
+                })
+            }
+            Shape::Unusable(reason) => Err(self.unreadable(reason)),
             Shape::Tool(format) => self.read_tool(format, text, scope),
             Shape::Unknown => Err(self.unknown(text, outline)),
         }
@@ -699,15 +835,46 @@ impl<'a> Reader<'a> {
             .extend(input::fields(servers).map(|(name, _)| name));
     }
 
-    fn read_openapi(&mut self, text: &str, scope: &Scope<'_>) -> Result<()> {
-        let document = self.value(text, scope)?;
+    fn read_openapi(&mut self, mut document: Value) -> Result<()> {
+        self.complete(&mut document)?;
         self.format.get_or_insert(Format::OpenApi);
         let options = self.options;
         openapi::read(&document, options, |operation| {
             // Several operations may share one text of the document; each tool gets a copy.
             self.spend(operation.copied_bytes)?;
-            self.add(Format::OpenApi, Some(operation.name), operation.tool)
+            let tools = self.tools.len();
+            self.add(Format::OpenApi, Some(operation.name), operation.tool)?;
+            // A tool that was refused needs no warning beside its error.
+            if let Some(tool) = self.tools.get(tools) {
+                let left = MAX_WARNINGS.saturating_sub(self.warnings.len());
+                let id = tool.id.clone();
+                let warnings = operation.warnings.into_iter().take(left);
+                self.warnings.extend(warnings.map(|reason| Warning {
+                    tool: id.clone(),
+                    reason,
+                }));
+            }
+            Ok(())
         })
+    }
+
+    /// Puts the other files that a document refers to into it.
+    fn complete(&mut self, document: &mut Value) -> Result<()> {
+        let options = self.options;
+        let mut read = |bytes: &[u8], name: &str| {
+            // What these files take is added to what the document may take.
+            let budget = Budget::of(bytes.len());
+            let source = Source { name };
+            match input::read(bytes, source).map_err(|error| error.to_string())? {
+                Input::Document(text) => source
+                    .value(&text, (&text, 1), &budget)
+                    .map_err(|error| error.to_string()),
+                Input::Lines(_) => Err("it has several values, one a line".into()),
+            }
+        };
+        openapi::Bundle::new(&options.other_files, &mut read)
+            .complete(document)
+            .map_err(|reason| self.unreadable(reason))
     }
 
     fn read_tool(&mut self, format: Format, text: &str, scope: &Scope<'_>) -> Result<()> {
@@ -717,6 +884,7 @@ impl<'a> Reader<'a> {
         };
         let fields = match format {
             Format::Openai | Format::OpenaiResponses => openai::flatten(fields),
+            Format::Mcp => other_names::as_mcp(fields),
             _ => fields,
         };
         let name = fields
@@ -813,7 +981,7 @@ impl<'a> Reader<'a> {
         };
         self.unreadable(format!(
             "{what} is in no known tool format; accepted are OpenAI, Anthropic and MCP tools (one, a list, \
-             {{\"tools\": […]}} or one a line) and OpenAPI documents"
+             {{\"tools\": […]}} or one a line), OpenAPI documents and Postman collections"
         ))
     }
 

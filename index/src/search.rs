@@ -421,6 +421,13 @@ impl Searcher {
         self.position(id).is_some()
     }
 
+    /// True where the catalog has a tool of this server.
+    pub fn has_server(&self, server: &str) -> bool {
+        let prefix = format!("{server}/");
+        let mut after = self.ids_after(Some(&prefix));
+        after.next().is_some_and(|id| id.as_str().starts_with(&prefix))
+    }
+
     /// What the catalog's owner said beside the tools; `None` for nothing.
     pub fn owner_words(&self) -> Option<&OwnerWords> {
         Some(self.owner_words.as_ref()?.words())

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::schema;
 
 /// Longest accepted tool name, in bytes. Names are identifiers; the longest in 33,000 public tools
 /// has 132.
@@ -288,6 +289,27 @@ impl Tool {
     /// The description for models and people: the owner's, or else the tool's own.
     pub fn shown_description(&self) -> &str {
         self.owner_texts.description().unwrap_or(&self.description)
+    }
+
+    /// The schema of the arguments for models, their providers and MCP clients: JSON Schema 2020-12 with an
+    /// object at the root. Providers refuse a whole request for one schema that is not.
+    ///
+    /// Where the root has `anyOf`, `oneOf` or `allOf`, their properties are properties of the object, and
+    /// its description says which go together.
+    pub fn shown_input_schema(&self) -> Map<String, Value> {
+        schema::of_arguments(&self.input_schema)
+    }
+
+    /// The schema of the result for MCP clients, of which the same is true. `None` also for a result that
+    /// is no object, which MCP does not have.
+    pub fn shown_output_schema(&self) -> Option<Map<String, Value>> {
+        self.output_schema.as_ref().and_then(schema::of_result)
+    }
+
+    /// The schema by which arguments are checked: it accepts what the tool's own does, in JSON Schema
+    /// 2020-12.
+    pub fn checked_schema(&self) -> Map<String, Value> {
+        schema::modern(&self.input_schema)
     }
 
     /// Checks sizes, NUL characters and schema depth, which the types do not.

@@ -348,7 +348,7 @@ pub fn check_by(
     find: impl Fn(&str) -> Result<Arc<Tool>, String>,
 ) -> CheckedPlan {
     check(plan, on_invalid, find, |tool, arguments, open| {
-        gate.check_partial(caller, tool, arguments, |violation| {
+        gate.check_step(caller, tool, arguments, |violation| {
             !is_open(violation, open)
         })
     })

@@ -277,7 +277,9 @@ impl Run {
     pub fn next_step(&self) -> Step {
         match &self.state {
             State::CallModel => Step::CallModel(self.request()),
-            State::CallTools(planned) => Step::CallTools(work_of(planned)),
+            State::CallTools(planned) => {
+                Step::CallTools(work_of(planned, self.execution.is_some()))
+            }
             State::Ended(outcome) => Step::Done(outcome.clone()),
         }
     }
@@ -998,7 +1000,7 @@ fn invalid(message: String) -> CallError {
     (ErrorCode::InvalidArguments, message)
 }
 
-fn work_of(planned: &[PlannedCall]) -> Work {
+fn work_of(planned: &[PlannedCall], are_plan_steps: bool) -> Work {
     let mut work = Work::default();
     for PlannedCall { call, action } in planned {
         match action {
@@ -1008,6 +1010,7 @@ fn work_of(planned: &[PlannedCall]) -> Work {
                     id: call.id.clone(),
                     tool: tool.clone(),
                     arguments: arguments.clone(),
+                    is_plan_step: are_plan_steps,
                 });
             }
             Action::Read(_) | Action::Refused(_) => {}

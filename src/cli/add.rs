@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use toolscout_index::formats::{KnownServers, Warning};
 use toolscout_index::{Catalog, Changes, Options, Tool, Writer};
 
 use super::Outcome;
+use super::calling::Service;
 use super::context::{Context, Legs};
 use super::embed::{self, Embedded};
 use super::input::{Batch, Reading, Rejected, Source};
@@ -73,6 +75,10 @@ pub struct OpenApiArgs {
     /// OpenAPI: not this path (repeatable)
     #[arg(long, value_name = "PATH")]
     exclude_path: Vec<String>,
+    /// OpenAPI: also read the files that the document refers to: those beside it and below its folder
+    /// or URL
+    #[arg(long)]
+    follow_refs: bool,
 }
 
 impl Args {
@@ -81,8 +87,13 @@ impl Args {
         let start = Instant::now();
         let batch = self
             .openapi
-            .reading(self.server)
+            .reading(self.server, known_servers(context))
             .read(&self.inputs, &context.settings.fetch)?;
+        for part in &batch.parts {
+            context.warn(format_args!(
+                "{part} is one page of a `tools/list` and says that others follow; add them too"
+            ));
+        }
         let mut batch = self.write.validate(context, batch)?;
         let read = start.elapsed();
         if self.write.dry_run {
@@ -176,6 +187,7 @@ impl WriteArgs {
     /// Accepts a batch without invalid items. With --skip-invalid, or for a batch that is refused,
     /// every invalid item is printed.
     pub fn validate(&self, context: &Context, batch: Batch) -> Result<Batch> {
+        warn_of(context, &batch.warnings);
         let Batch {
             tools, rejected, ..
         } = &batch;
@@ -249,15 +261,41 @@ impl WriteArgs {
     }
 }
 
+/// Says what of the tools is left out or will not work.
+fn warn_of(context: &Context, warnings: &[Warning]) {
+    for warning in warnings.iter().take(MAX_LISTED) {
+        context.warn(warning);
+    }
+    if let Some(more @ 1..) = warnings.len().checked_sub(MAX_LISTED) {
+        context.warn(format_args!(
+            "{more} more of this kind; --json has all of them"
+        ));
+    }
+}
+
+/// The servers of the catalog, which is opened only if a name depends on it.
+fn known_servers(context: &Context) -> KnownServers {
+    if !context.has_catalog().unwrap_or_default() {
+        return KnownServers::default();
+    }
+    let (data_dir, catalog) = (context.data_dir(), context.settings.catalog.clone());
+    KnownServers::by(move |server| {
+        let opened = data_dir.open(&catalog, Options::default());
+        opened.is_ok_and(|catalog| catalog.searcher().has_server(server))
+    })
+}
+
 impl OpenApiArgs {
     /// The options for reading input.
-    pub fn reading(self, server: Option<String>) -> Reading {
+    pub fn reading(self, server: Option<String>, known_servers: KnownServers) -> Reading {
         Reading {
             server,
             include_tags: self.include_tag,
             exclude_tags: self.exclude_tag,
             include_paths: self.include_path,
             exclude_paths: self.exclude_path,
+            follow_refs: self.follow_refs,
+            known_servers,
         }
     }
 }
@@ -303,6 +341,9 @@ struct ReportJson<'a> {
     #[serde(flatten)]
     changes: &'a Changes,
     skipped: &'a [Rejected],
+    warnings: &'a [Warning],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    services: &'a [Service],
     embedded: usize,
     pending_embeddings: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -344,6 +385,9 @@ impl AddReport {
     ) -> Result<Outcome> {
         if !context.printer.is_json() {
             context.printer.text(self.summary(context))?;
+            for service in &self.batch.services {
+                context.printer.text(service.next_steps())?;
+            }
         }
         self.embedded = embed()?;
         if let Some(embedded) = &self.embedded {
@@ -364,6 +408,8 @@ impl AddReport {
             sources: &self.batch.sources,
             changes: &self.changes,
             skipped: &self.batch.rejected,
+            warnings: &self.batch.warnings,
+            services: &self.batch.services,
             embedded: self.embedded.as_ref().map_or(0, |embedded| embedded.texts),
             pending_embeddings: self.embedded.as_ref().map(|embedded| embedded.left),
             embedding_problem: self

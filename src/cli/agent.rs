@@ -46,6 +46,7 @@ use crate::profiles::{ProfiledSearch, ToolProfile};
 use crate::session::{ConversationId, DEFAULT_AGENT, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
 use crate::store::{SharedApprovals, SharedSessions, SharedStore};
+use crate::tools::builtin::files::Root;
 use crate::tools::operation::{Operations, ServiceConfig};
 use crate::tools::{CallTimes, Registry, ScriptedTools};
 use approve::{Answered, Questions};
@@ -333,6 +334,7 @@ impl AgentArgs {
         let builtins = mem::take(&mut profile.tools);
         let services = mem::take(&mut profile.operations);
         let wants_search = builtins.web_search.is_some();
+        let files = builtins.files.as_ref().map(Root::open).transpose()?;
         let builtins = builtins.registry(environment)?;
         let is_search = |tool: &Tool| tool.id.name() == "web_search";
         if wants_search && !builtins.definitions().any(is_search) {
@@ -371,6 +373,7 @@ impl AgentArgs {
             script_tools,
             builtins,
             services,
+            files,
         })
     }
 
@@ -467,6 +470,8 @@ struct PreparedAgent {
     script_tools: ScriptedTools,
     builtins: Registry,
     services: Vec<ServiceConfig>,
+    /// The folder of the files that operations send.
+    files: Option<Root>,
 }
 
 impl PreparedAgent {
@@ -474,7 +479,8 @@ impl PreparedAgent {
         let catalog = Arc::clone(catalog);
         let environment = |name: &str| std::env::var(name).ok();
         let tool = Arc::new(move |id: &ToolId| catalog.tool(id));
-        Ok(Operations::new(&self.services, environment, tool)?)
+        let operations = Operations::new(&self.services, environment, tool)?;
+        Ok(operations.with_files(self.files.clone()))
     }
 
     fn served(&self, builder: AgentBuilder) -> Result<ServedAgent, BuildError> {

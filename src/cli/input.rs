@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use toolscout_index::formats::{self, Format, ReadOptions, Skipped};
+use toolscout_index::formats::{self, Format, KnownServers, OtherFiles, ReadOptions, Skipped, Warning};
 use toolscout_index::{Error, Tool, ToolId};
 
+use super::calling::Service;
 use super::exit::error_message;
 use crate::config::Fetch;
 use crate::printable;
@@ -33,6 +34,12 @@ pub struct Batch {
     pub sources: Vec<Source>,
     /// The invalid items.
     pub rejected: Vec<Rejected>,
+    /// What of the valid tools is left out or will not work.
+    pub warnings: Vec<Warning>,
+    /// What calls of operations need, by server.
+    pub services: Vec<Service>,
+    /// The inputs that are one page of several.
+    pub parts: Vec<String>,
 }
 
 /// One file, URL or stream.
@@ -77,6 +84,10 @@ pub struct Reading {
     pub include_paths: Vec<String>,
     /// OpenAPI: none of these paths.
     pub exclude_paths: Vec<String>,
+    /// OpenAPI: also read the files beside the document that it refers to.
+    pub follow_refs: bool,
+    /// Which servers the catalog has tools of.
+    pub known_servers: KnownServers,
 }
 
 impl Reading {
@@ -91,16 +102,28 @@ impl Reading {
         for location in expand(inputs)? {
             let parsed = location
                 .bytes(fetch, MAX_BYTES)
-                .and_then(|bytes| self.parse(&location, bytes));
+                .and_then(|bytes| self.parse(&location, bytes, fetch));
             match parsed {
-                Ok(parsed) => batch.add(&location, parsed, &mut origins),
+                Ok(parsed) => {
+                    let is_named = self.server.is_some();
+                    batch.add(&location, parsed, &mut origins, is_named);
+                }
                 Err(error) => batch.rejected.push(Rejected::input(&location, &error)),
             }
         }
         Ok(batch)
     }
 
-    fn parse(&self, location: &Location, bytes: Vec<u8>) -> Result<formats::Parsed> {
+    fn parse(
+        &self,
+        location: &Location,
+        bytes: Vec<u8>,
+        fetch: &Fetch,
+    ) -> Result<formats::Parsed> {
+        let other_files = match self.follow_refs {
+            true => location.files_beside(fetch),
+            false => OtherFiles::default(),
+        };
         let options = ReadOptions {
             source_name: location.to_string(),
             server: self.server.clone(),
@@ -109,6 +132,8 @@ impl Reading {
             exclude_tags: self.exclude_tags.clone(),
             include_paths: self.include_paths.clone(),
             exclude_paths: self.exclude_paths.clone(),
+            other_files,
+            known_servers: self.known_servers.clone(),
         };
         let parsed = formats::parse_owned(bytes, &options)?;
         if parsed.tools.is_empty() && parsed.skipped.is_empty() {
@@ -129,6 +154,7 @@ impl Batch {
         location: &Location,
         parsed: formats::Parsed,
         origins: &mut HashMap<ToolId, usize>,
+        is_named: bool,
     ) {
         let source = self.sources.len();
         self.sources.push(Source {
@@ -136,6 +162,13 @@ impl Batch {
             format: parsed.format,
             tools: parsed.tools.len(),
         });
+        if parsed.format == Format::OpenApi {
+            self.services.extend(Service::of_tools(&parsed.tools, is_named));
+        }
+        if parsed.is_part {
+            self.parts.push(location.to_string());
+        }
+        self.warnings.extend(parsed.warnings);
         for skipped in parsed.skipped {
             self.rejected.push(Rejected::item(location, skipped));
         }
@@ -265,6 +298,25 @@ impl Location {
         }
     }
 
+    /// Reads files beside this one and below its folder, or URLs below the folder of this one.
+    fn files_beside(&self, fetch: &Fetch) -> OtherFiles {
+        match self {
+            Location::Stdin => OtherFiles::default(),
+            Location::File(path) | Location::Member(path) => {
+                let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+                OtherFiles::by(move |name| {
+                    file_below(&folder, name).map_err(|error| error_message(&error))
+                })
+            }
+            Location::Url(url) => {
+                let (url, fetch) = (url.clone(), fetch.clone());
+                OtherFiles::by(move |name| {
+                    url_below(&url, name, &fetch).map_err(|error| error_message(&error))
+                })
+            }
+        }
+    }
+
     fn default_server(&self) -> Option<String> {
         match self {
             Location::Member(path) => path
@@ -336,6 +388,31 @@ fn has_known_extension(path: &Path) -> bool {
         .any(|known| extension.eq_ignore_ascii_case(known))
 }
 
+/// The content of a file in this folder or below it, links in it followed.
+fn file_below(folder: &Path, name: &str) -> Result<Vec<u8>> {
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    let path = folder.join(name);
+    let real = path.canonicalize()?;
+    if !real.starts_with(folder.canonicalize()?) {
+        bail!("it is a link to a file outside the folder of the document");
+    }
+    Ok(bounded(File::open(real)?, MAX_DOCUMENT_BYTES)?)
+}
+
+/// The content below the folder of a document's URL.
+fn url_below(document: &str, name: &str, fetch: &Fetch) -> Result<Vec<u8>> {
+    let document = reqwest::Url::parse(document)?;
+    let url = document.join(name)?;
+    let folder = document.join(".")?;
+    if url.origin() != folder.origin() || !url.path().starts_with(folder.path()) {
+        bail!("its URL is not below that of the document");
+    }
+    download(url.as_str(), fetch, MAX_DOCUMENT_BYTES)
+}
+
 /// Reads to the end, or fails after `max_bytes`.
 fn bounded(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -371,6 +448,11 @@ fn download(url: &str, fetch: &Fetch, max_bytes: u64) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
+    const FETCH: Fetch = Fetch {
+        timeout_s: 1,
+        max_mb: 1,
+    };
+
     #[test]
     fn files_of_a_folder_are_sorted_and_name_servers() {
         let folder = tempfile::tempdir().unwrap();
@@ -401,9 +483,10 @@ mod tests {
         let input = br#"[{"name":"a"},{"description":"x"}]"#.to_vec();
         let reading = Reading::default();
         let location = Location::File("mix.json".into());
-        let parsed = reading.parse(&location, input).unwrap();
+        let fetch = FETCH;
+        let parsed = reading.parse(&location, input, &fetch).unwrap();
         let mut batch = Batch::default();
-        batch.add(&location, parsed, &mut HashMap::new());
+        batch.add(&location, parsed, &mut HashMap::new(), false);
         let message = batch.rejected[0].to_string();
         assert!(
             message.starts_with("mix.json, item 2: it has no name"),
@@ -415,7 +498,7 @@ mod tests {
     fn a_configuration_without_servers_is_named_as_one() {
         let config = br#"{"mcpServers":{}}"#.to_vec();
         let error = Reading::default()
-            .parse(&Location::File("mcp.json".into()), config)
+            .parse(&Location::File("mcp.json".into()), config, &FETCH)
             .unwrap_err();
         assert!(error.to_string().contains("names no servers"), "{error}");
     }

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use toolscout_index::formats::KnownServers;
 use toolscout_index::{Changes, Options, Searcher, ToolId};
 
 use super::Outcome;
@@ -69,10 +70,18 @@ impl Args {
             );
         };
         let start = Instant::now();
-        let reading = self.openapi.reading(Some(server.clone()));
+        let reading = self
+            .openapi
+            .reading(Some(server.clone()), KnownServers::default());
         let batch = reading.read(&self.inputs, &context.settings.fetch)?;
         if let Some(unread) = batch.unread().next() {
             bail!("{unread} (nothing was changed: the tools that it held would be removed)");
+        }
+        if let Some(part) = batch.parts.first() {
+            bail!(
+                "{part} is one page of a `tools/list` and says that others follow (nothing was changed: the tools of the \
+                 other pages would be removed); save all pages, or let `toolscout sync --mcp FILE` fetch them"
+            );
         }
         let mut batch = self.write.validate(context, batch)?;
         let read = start.elapsed();

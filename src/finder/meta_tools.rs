@@ -174,12 +174,12 @@ fn hits_by_state(found: &Found, injection: &Injection, style: Style) -> Argument
     for hit in found.hits.iter().filter(|hit| seen.insert(&hit.tool.id)) {
         let id = &hit.tool.id;
         if injection.added.contains(id) {
-            loaded.push(describe_hit(hit, style));
+            loaded.push(describe_hit(hit, &injection.name_of(id), style));
         } else if injection.already.contains(id) {
             visible.push(match style {
-                Style::Inject => model_name(id).into(),
+                Style::Inject => injection.name_of(id).into(),
                 // The schemas of earlier turns are no longer in the context.
-                Style::Dispatch => describe_hit(hit, style),
+                Style::Dispatch => describe_hit(hit, &injection.name_of(id), style),
             });
         } else if let Some((_, tokens)) = injection.refused.iter().find(|(other, _)| other == id) {
             refused.push(describe_refused(id, *tokens));
@@ -209,15 +209,14 @@ pub fn missed_notice(ids: &[&ToolId]) -> String {
     )
 }
 
-fn describe_hit(hit: &FoundTool, style: Style) -> Value {
-    let name = model_name(&hit.tool.id);
+fn describe_hit(hit: &FoundTool, name: &str, style: Style) -> Value {
     let description = hit.tool.shown_description();
     match style {
         Style::Inject => {
             json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) })
         }
         Style::Dispatch => {
-            json!({ "name": name, "description": description, "parameters": hit.tool.input_schema })
+            json!({ "name": name, "description": description, "parameters": hit.tool.shown_input_schema() })
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use toolscout_index::formats::model_name;
+use toolscout_index::formats::{self, model_name};
 use toolscout_index::{Tool, ToolId};
 
 use crate::llm::ToolSpec;
@@ -26,14 +26,14 @@ pub fn spec(tool: &Tool) -> ToolSpec {
     ToolSpec {
         name: model_name(&tool.id),
         description,
-        parameters: tool.input_schema.clone(),
+        parameters: tool.shown_input_schema(),
     }
 }
 
 /// True when a name written by a model means this tool: its id, its bare name, or its name as the
 /// model sees it.
 pub fn denotes(name: &str, id: &ToolId) -> bool {
-    name == id.as_str() || name == id.name() || name == model_name(id)
+    formats::is_called(id, name)
 }
 
 /// The most similar names, best first. Names that share little are left out.

@@ -7,6 +7,8 @@ use toolscout_index::Version;
 use toolscout_index::memory::Source;
 use toolscout_index::{Filter, Tool, ToolId};
 
+use crate::finder::model_names;
+
 /// Searches tools. Called on threads for blocking work, so implementations may block.
 pub trait ToolSearch: Send + Sync {
     /// Runs one search. A failure is a no-match with its reason, so that the model can react.
@@ -17,6 +19,13 @@ pub trait ToolSearch: Send + Sync {
 
     /// All tools in the order of ids.
     fn tools(&self) -> Vec<Arc<Tool>>;
+
+    /// The tools that this name may call, in the order of ids.
+    fn named(&self, name: &str) -> Vec<Arc<Tool>> {
+        let mut tools = self.tools();
+        tools.retain(|tool| model_names::denotes(name, &tool.id));
+        tools
+    }
 
     /// False where `tools` has none of them, since they are kept in a store.
     fn lists_tools(&self) -> bool {

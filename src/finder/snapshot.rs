@@ -97,6 +97,10 @@ impl<S: SnapshotSource> ToolSearch for S {
         self.snapshot().tools().collect()
     }
 
+    fn named(&self, name: &str) -> Vec<Arc<Tool>> {
+        named(&self.snapshot(), name)
+    }
+
     fn lists_tools(&self) -> bool {
         self.has_tools()
     }
@@ -184,16 +188,20 @@ fn find_by_name(searcher: &Searcher, name: &str, request: &SearchRequest) -> Opt
         .ok()
         .and_then(|id| searcher.tool(&id))
         .filter(allowed);
-    let by_name = || {
-        let mut tools = searcher.tools();
-        tools.find(|tool| model_names::denotes(name, &tool.id) && allowed(tool))
-    };
+    let by_name = || named(searcher, name).into_iter().find(allowed);
     let by_alias = || {
         let aliased = searcher.aliased(name);
         let mut tools = aliased.iter().filter_map(|id| searcher.tool(id));
         tools.find(allowed)
     };
     by_id.or_else(by_name).or_else(by_alias)
+}
+
+/// The tools that this name may call. Reads no other tool than these.
+fn named(searcher: &Searcher, name: &str) -> Vec<Arc<Tool>> {
+    let ids = searcher.ids_after(None);
+    let ids = ids.filter(|id| model_names::denotes(name, id));
+    ids.filter_map(|id| searcher.tool(id)).collect()
 }
 
 fn unknown_name(searcher: &Searcher, name: &str) -> NoMatch {

@@ -4,10 +4,11 @@
 //! Providers cache a prompt by its prefix, and tools come first in it. Injected tools are therefore
 //! always added at the end. An eviction breaks the prefix, so it frees more than it has to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use toolscout_index::formats::{distinct_model_name, model_name};
 use toolscout_index::{Tool, ToolId};
 
 use crate::finder::model_names;
@@ -117,6 +118,16 @@ pub struct Injection {
     pub refused: Vec<(ToolId, usize)>,
     /// Tools that were evicted for the new ones.
     pub evicted: Vec<ToolId>,
+    /// The names of visible tools that are not the usual ones, since another visible tool has these.
+    pub distinct_names: BTreeMap<ToolId, String>,
+}
+
+impl Injection {
+    /// The name under which a tool is visible.
+    pub fn name_of(&self, id: &ToolId) -> String {
+        let distinct = self.distinct_names.get(id);
+        distinct.cloned().unwrap_or_else(|| model_name(id))
+    }
 }
 
 /// A toolbox between turns, as stored with its conversation.
@@ -243,7 +254,10 @@ impl Toolbox {
             if fresh.iter().any(|loaded| loaded.tool.id == tool.id) {
                 continue;
             }
-            let loaded = self.loaded_tool(tool.clone(), self.injected_now());
+            let mut loaded = self.loaded_tool(tool.clone(), self.injected_now());
+            if fresh.iter().any(|other| other.spec.name == loaded.spec.name) {
+                loaded.spec.name = distinct_model_name(&tool.id);
+            }
             if protected + fresh_tokens + loaded.tokens > self.config.budget_tokens {
                 injection.refused.push((tool.id.clone(), loaded.tokens));
                 continue;
@@ -260,6 +274,11 @@ impl Toolbox {
         self.unloaded
             .retain(|gone| !injection.added.contains(&gone.id));
         self.loaded.extend(fresh);
+        let named = self.loaded.iter();
+        let distinct = named.filter(|loaded| loaded.spec.name != model_name(&loaded.tool.id));
+        injection.distinct_names = distinct
+            .map(|loaded| (loaded.tool.id.clone(), loaded.spec.name.clone()))
+            .collect();
         injection
     }
 
@@ -314,17 +333,17 @@ impl Toolbox {
             .map(|loaded| &loaded.spec)
     }
 
-    /// The visible tool with this name: as shown, by id, or by a bare name that is unique.
+    /// The visible tool with this name: as shown, by id, or by another name that only one has.
     pub fn find(&self, name: &str) -> Option<&Arc<Tool>> {
         let exact = self
             .loaded
             .iter()
             .find(|loaded| loaded.spec.name == name || loaded.tool.id.as_str() == name);
-        let mut bare = self
+        let mut called = self
             .loaded
             .iter()
-            .filter(|loaded| loaded.tool.id.name() == name);
-        let only = bare.next().filter(|_| bare.next().is_none());
+            .filter(|loaded| model_names::denotes(name, &loaded.tool.id));
+        let only = called.next().filter(|_| called.next().is_none());
         exact.or(only).map(|loaded| &loaded.tool)
     }
 
@@ -382,7 +401,11 @@ impl Toolbox {
     }
 
     fn loaded_tool(&self, tool: Arc<Tool>, use_: Use) -> LoadedTool {
-        let spec = model_names::spec(&tool);
+        let mut spec = model_names::spec(&tool);
+        // The tool that is visible already keeps its name.
+        if self.loaded.iter().any(|other| other.spec.name == spec.name) {
+            spec.name = distinct_model_name(&tool.id);
+        }
         let tokens = spec_tokens(&spec, self.count);
         LoadedTool {
             tool,

@@ -11,6 +11,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use toolscout_index::Tool;
 
+use crate::gate::defaults;
 use crate::gate::normalize::{Change, ChangeReason};
 use crate::gate::pattern::fold;
 use crate::gate::policy::Policies;
@@ -51,8 +52,8 @@ pub fn enforce(
     Ok(())
 }
 
-/// Refuses arguments in their final form that name another user: defaults of the schema and JSON
-/// unpacked from a string are checked too.
+/// Refuses arguments in their final form that name another user. JSON unpacked from a string is checked
+/// too, and so are the defaults that the server assumes for what is left out.
 ///
 /// # Errors
 /// As [`enforce`].
@@ -62,7 +63,18 @@ pub fn confirm(
     identity: Option<&str>,
     arguments: &Arguments,
 ) -> Result<(), String> {
-    bindings(policies, tool, identity).try_for_each(|binding| binding.check_all(arguments))
+    let mut bindings = bindings(policies, tool, identity).peekable();
+    if bindings.peek().is_none() {
+        return Ok(());
+    }
+    let assumed = defaults::assumed(&tool.input_schema, arguments);
+    for binding in bindings {
+        binding.check_all(arguments)?;
+        binding.check_all(&assumed).map_err(|problem| {
+            format!("the server would use a default of the tool's schema, and {problem}")
+        })?;
+    }
+    Ok(())
 }
 
 /// The argument names that are bound for this tool.

@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use utoipa::ToSchema;
 
+use crate::gate::declared::Schemas;
 use crate::gate::text_fields::{TextForm, ToolFields};
 use crate::tools::{Arguments, json};
 
-/// Longest chain of references; a longer one counts as circular.
-const MAX_REFERENCES: usize = 16;
 /// Suffixes of property names whose values are identifiers, where outer whitespace is never meant.
 const IDENTIFIER_SUFFIXES: [&str; 6] = ["id", "email", "symbol", "code", "url", "date"];
 /// Keywords by which a schema says itself which form a text has.
@@ -52,9 +51,9 @@ pub enum ChangeReason {
     Case,
     /// JSON was given inside a string.
     Json,
-    /// The schema's default was filled in.
+    /// A safe default was filled into a step of a plan that only reads.
     Default,
-    /// Null was given for an optional argument.
+    /// Null was given for an optional argument that cannot be null, and was left out.
     Null,
     /// The caller's identity was filled in.
     Identity,
@@ -71,7 +70,7 @@ pub fn normalize(
     changes: &mut Vec<Change>,
 ) {
     let mut normalizer = Normalizer {
-        root: schema,
+        schemas: Schemas::of(schema),
         fields,
         path: String::new(),
         changes,
@@ -81,7 +80,7 @@ pub fn normalize(
 
 /// Walks schema and arguments together.
 struct Normalizer<'a> {
-    root: &'a Map<String, Value>,
+    schemas: Schemas<'a>,
     fields: Option<ToolFields<'a>>,
     /// JSON pointer to the current value.
     path: String,
@@ -94,7 +93,6 @@ impl<'a> Normalizer<'a> {
         let additional = schema
             .get("additionalProperties")
             .and_then(Value::as_object);
-        // Before the defaults, so that a null is replaced by the default.
         self.remove_nulls(schema, fields);
         for (name, value) in fields.iter_mut() {
             let declared = properties
@@ -103,24 +101,11 @@ impl<'a> Normalizer<'a> {
             let Some(declared) = declared else { continue };
             self.at(name, |this| this.value(declared, name, value));
         }
-        for (name, declared) in properties.into_iter().flatten() {
-            let default = self
-                .resolve(declared.as_object())
-                .and_then(|schema| schema.get("default"));
-            let Some(default) = default else { continue };
-            if default.is_null() || fields.contains_key(name) {
-                continue;
-            }
-            fields.insert(name.clone(), default.clone());
-            self.at(name, |this| {
-                this.record(Value::Null, default.clone(), ChangeReason::Default)
-            });
-        }
     }
 
     /// Removes optional arguments that are null where null is not allowed: models write null for
     /// "not given".
-    fn remove_nulls(&mut self, schema: &Map<String, Value>, fields: &mut Map<String, Value>) {
+    fn remove_nulls(&mut self, schema: &'a Map<String, Value>, fields: &mut Map<String, Value>) {
         let required = schema.get("required").and_then(Value::as_array);
         let properties = schema.get("properties").and_then(Value::as_object);
         let mut removed = Vec::new();
@@ -130,10 +115,7 @@ impl<'a> Normalizer<'a> {
                 continue;
             }
             let declared = properties.and_then(|all| all.get(name)?.as_object());
-            if self
-                .resolve(declared)
-                .is_some_and(|schema| !Types::of(schema).allow("null"))
-            {
+            if declared.is_some_and(|schema| !self.schemas.allows_null(schema)) {
                 removed.push(name.clone());
             }
         }
@@ -146,7 +128,7 @@ impl<'a> Normalizer<'a> {
     }
 
     fn value(&mut self, declared: &'a Map<String, Value>, name: &str, value: &mut Value) {
-        let Some(schema) = self.resolve(Some(declared)) else {
+        let Some(schema) = self.schemas.resolve(Some(declared)) else {
             return;
         };
         let usual = self.usual_form(declared, schema, name, value);
@@ -199,26 +181,10 @@ impl<'a> Normalizer<'a> {
         let mut strings = branches
             .into_iter()
             .flatten()
-            .filter_map(|branch| self.resolve(branch.as_object()))
+            .filter_map(|branch| self.schemas.resolve(branch.as_object()))
             .filter(|branch| Types::of(branch).declare("string"))
             .peekable();
         strings.peek().is_some() && !strings.any(states_a_form)
-    }
-
-    /// The schema itself, the target of its `$ref`, or its only alternative besides null. `None`
-    /// for broken and circular references.
-    fn resolve(&self, schema: Option<&'a Map<String, Value>>) -> Option<&'a Map<String, Value>> {
-        let mut schema = schema?;
-        for _ in 0..MAX_REFERENCES {
-            if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-                schema = at_pointer(self.root, reference.strip_prefix('#')?)?;
-            } else if let Some(only) = only_alternative(schema) {
-                schema = only;
-            } else {
-                return Some(schema);
-            }
-        }
-        None
     }
 
     /// Runs `work` with the path extended by one step.
@@ -273,34 +239,6 @@ fn plain_amount(text: &str) -> Option<String> {
     }
     let plus = if text.starts_with('+') { "+" } else { "" };
     Some(format!("{plus}{}", without_separators(text)?))
-}
-
-fn at_pointer<'a>(root: &'a Map<String, Value>, pointer: &str) -> Option<&'a Map<String, Value>> {
-    if pointer.is_empty() {
-        return Some(root);
-    }
-    let (first, rest) = match pointer.strip_prefix('/')?.split_once('/') {
-        Some((first, rest)) => (first, format!("/{rest}")),
-        None => (pointer.strip_prefix('/')?, String::new()),
-    };
-    root.get(&first.replace("~1", "/").replace("~0", "~"))?
-        .pointer(&rest)?
-        .as_object()
-}
-
-/// The one branch of `anyOf`, `oneOf` or `allOf` that is not null.
-fn only_alternative(schema: &Map<String, Value>) -> Option<&Map<String, Value>> {
-    if schema.contains_key("type") || schema.contains_key("properties") {
-        return None;
-    }
-    let branches = ["anyOf", "oneOf", "allOf"]
-        .iter()
-        .find_map(|key| schema.get(*key)?.as_array())?;
-    let mut others = branches
-        .iter()
-        .filter_map(Value::as_object)
-        .filter(|branch| branch.get("type") != Some(&"null".into()));
-    others.next().filter(|_| others.next().is_none())
 }
 
 /// The types that a schema declares.
@@ -647,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_nulls_and_nested_values_are_normalized_and_each_change_is_recorded() {
+    fn nested_values_are_normalized_and_each_change_is_recorded() {
         let schema = json!({
             "properties": {
                 "order": { "$ref": "#/$defs/order" },
@@ -663,7 +601,7 @@ mod tests {
         );
         assert_eq!(
             arguments,
-            json!({ "order": { "quantity": 7000 }, "tags": [1, 2], "other": "1", "limit": 10 })
+            json!({ "order": { "quantity": 7000 }, "tags": [1, 2], "other": "1" })
         );
         let recorded: Vec<(&str, ChangeReason)> = changes
             .iter()
@@ -675,10 +613,70 @@ mod tests {
                 ("/note", ChangeReason::Null),
                 ("/order", ChangeReason::Json),
                 ("/order/quantity", ChangeReason::Number),
-                ("/tags/0", ChangeReason::Number),
-                ("/limit", ChangeReason::Default)
+                ("/tags/0", ChangeReason::Number)
             ]
         );
+    }
+
+    #[test]
+    fn a_default_that_nobody_gave_is_not_sent() {
+        let schema = json!({
+            "properties": {
+                "private": { "type": "boolean", "default": false },
+                "page": { "anyOf": [{ "type": "integer" }, { "type": "null" }], "default": 1 },
+                "options": { "type": "object", "properties": { "deep": { "type": "string", "default": "d" } } },
+                "rows": { "type": "array", "items": { "$ref": "#/$defs/row" } },
+                "body": { "$ref": "#/$defs/row", "default": { "n": 1 } },
+            },
+            "$defs": { "row": { "type": "object", "properties": { "n": { "type": "integer", "default": 0 } } } },
+        });
+        for given in [
+            json!({}),
+            json!({ "options": {} }),
+            json!({ "rows": [{}, { "n": 2 }] }),
+            json!({ "private": false, "page": 1 }),
+        ] {
+            assert_eq!(
+                normalized(schema.clone(), given.clone()),
+                (given, Vec::new())
+            );
+        }
+    }
+
+    #[test]
+    fn a_null_is_removed_only_where_no_branch_allows_it() {
+        let schema = json!({ "properties": {
+            "owner": { "anyOf": [{ "type": "string" }, { "type": "null" }] },
+            "limit": { "type": ["integer", "null"], "default": 10 },
+            "kind": { "nullable": true, "enum": ["a", "b"] },
+            "who": { "nullable": true, "allOf": [{ "type": "object" }] },
+            "note": { "type": "string" },
+            "count": { "type": "integer", "default": 3 },
+            "inner": { "type": "object", "properties": {
+                "due": { "oneOf": [{ "type": "string" }, { "type": "null" }] },
+                "note": { "anyOf": [{ "type": "string" }, { "type": "integer" }] },
+            } },
+            "rows": { "type": "array", "items": { "$ref": "#/properties/inner" } },
+        } });
+        let inner = || json!({ "due": null, "note": null });
+        let (arguments, changes) = normalized(
+            schema,
+            json!({ "owner": null, "limit": null, "kind": null, "who": null, "note": null, "count": null,
+                    "inner": inner(), "rows": [inner(), null] }),
+        );
+        assert_eq!(
+            arguments,
+            json!({ "owner": null, "limit": null, "kind": null, "who": null,
+                    "inner": { "due": null }, "rows": [{ "due": null }, null] })
+        );
+        assert!(
+            changes
+                .iter()
+                .all(|change| change.why == ChangeReason::Null)
+        );
+        let mut paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+        paths.sort_unstable();
+        assert_eq!(paths, ["/count", "/inner/note", "/note", "/rows/0/note"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use toolscout_index::{Tool, ToolId};
 use utoipa::ToSchema;
 
 use crate::gate::class::Class;
+use crate::gate::defaults::SafeDefaults;
 use crate::gate::pattern::{Folded, Pattern};
 use crate::gate::precondition::Precondition;
 use crate::gate::text_fields::TextFields;
@@ -55,6 +56,8 @@ pub struct Policies {
     pub preconditions: Vec<Precondition>,
     /// Which texts have a usual form, for tools that change something.
     pub normalize: TextFields,
+    /// What is filled into steps of a plan that only read.
+    pub safe_defaults: SafeDefaults,
     /// Patterns of argument names whose values are kept out of the audit log, in addition to the
     /// built-in ones.
     pub secrets: Vec<Pattern>,

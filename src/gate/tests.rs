@@ -65,6 +65,7 @@ impl RecordedTools {
                 "price": { "type": "string" },
                 "symbol": { "type": "string" },
                 "network": { "type": "string" },
+                "limit": { "type": "integer", "default": 10 },
             },
         });
         tool.input_schema = schema.as_object().unwrap().clone();
@@ -92,6 +93,7 @@ impl RecordedTools {
             id: "c1".into(),
             tool: self.tools[id].0.clone(),
             arguments,
+            is_plan_step: false,
         }
     }
 }
@@ -150,6 +152,10 @@ impl TestRun {
     }
 
     async fn pass(&self, id: &str, arguments: Value) -> CallOutcome {
+        self.pass_call(self.tools.call(id, arguments)).await
+    }
+
+    async fn pass_call(&self, call: Call) -> CallOutcome {
         let context = GateContext {
             caller: &self.caller,
             ledger: &self.ledger,
@@ -157,9 +163,7 @@ impl TestRun {
             approver: self.approver.as_ref(),
             call_timeout: Duration::from_secs(60),
         };
-        self.gate
-            .pass(context, self.tools.call(id, arguments))
-            .await
+        self.gate.pass(context, call).await
     }
 
     async fn result(&self, id: &str, arguments: Value) -> Result<Value, (ErrorCode, String)> {
@@ -223,6 +227,38 @@ async fn arguments_are_normalized_checked_and_bound_to_the_caller_before_the_cal
         "{message}"
     );
     assert_eq!(run.tools.calls("s/put").len(), 1);
+}
+
+#[tokio::test]
+async fn safe_defaults_are_filled_only_into_steps_of_a_plan_that_read() {
+    let text = "[safe_defaults]\nschema = true\n[safe_defaults.tools.\"s/*\"]\nnetwork = \"main\"\n\
+                [[rules]]\ndecision = \"allow\"";
+    let filled = || json!({ "limit": 10, "network": "main" });
+    for (policies, id, is_plan_step, expected) in [
+        (text, "s/get", true, filled()),
+        (text, "s/get", false, json!({})),
+        (text, "s/put", true, json!({})),
+        (text, "s/delete", true, json!({})),
+        ("[[rules]]\ndecision = \"allow\"", "s/get", true, json!({})),
+    ] {
+        let run = TestRun::new(policies, tools());
+        let call = Call {
+            is_plan_step,
+            ..run.tools.call(id, json!({}))
+        };
+        let changes = run.pass_call(call).await.report.changes;
+        assert_eq!(run.tools.calls(id), [expected.clone()], "{id}");
+        let has_changed = expected != json!({});
+        assert_eq!(changes.len(), if has_changed { 2 } else { 0 }, "{id}");
+    }
+    let run = TestRun::new(&format!("dry_run = true\n{text}"), tools());
+    let call = Call {
+        is_plan_step: true,
+        ..run.tools.call("s/get", json!({}))
+    };
+    let shown = run.pass_call(call).await.result.data;
+    assert_eq!(shown["arguments"], filled());
+    assert_eq!(shown["changes"][0]["why"], "default");
 }
 
 #[tokio::test]

@@ -246,6 +246,7 @@ impl Trial {
             id: approver.call.clone(),
             tool: Arc::clone(&self.tool),
             arguments: self.arguments.clone(),
+            is_plan_step: false,
         };
         let passed = gate.pass(context, call).await;
         let result = passed.result.truncated(config.run.max_result_bytes);

@@ -238,15 +238,12 @@ impl Output {
         let emit = Emit::from(self.format);
         let Some(max_tokens) = self.max_tokens else {
             let all: Vec<&Tool> = tools.iter().map(Arc::as_ref).collect();
-            let names = tools.iter().map(|tool| ToolName::of(&tool.id)).collect();
+            let names = ToolName::of_all(tools.iter().map(|tool| &tool.id));
             return (self.wrap(formats::emit(&all, emit)), names, None);
         };
         let fitted = budget::fit(&tools, emit, max_tokens);
-        let names = tools
-            .iter()
-            .filter(|tool| !fitted.omitted.contains(&tool.id))
-            .map(|tool| ToolName::of(&tool.id))
-            .collect();
+        let ids = tools.iter().map(|tool| &tool.id);
+        let names = ToolName::of_all(ids.filter(|id| !fitted.omitted.contains(id)));
         let report = BudgetReport::from(&fitted);
         (self.wrap(fitted.value), names, Some(report))
     }

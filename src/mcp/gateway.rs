@@ -563,6 +563,7 @@ impl Session {
             id: excerpt(&context.id.to_string(), NAME_CHARS),
             tool,
             arguments: given,
+            is_plan_step: false,
         };
         let outcome = self.pass(&caller, &directory, &elicitation, call).await;
         self.teach(context, &id, &outcome).await;

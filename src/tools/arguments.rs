@@ -56,7 +56,7 @@ pub struct Checker(Option<Validator>);
 impl Checker {
     /// Compiles the schema of a tool, which takes some tens of microseconds.
     pub fn of(tool: &Tool) -> Self {
-        Checker(jsonschema::validator_for(&Value::Object(tool.input_schema.clone())).ok())
+        Checker(jsonschema::validator_for(&Value::Object(tool.checked_schema())).ok())
     }
 
     /// The first five violations of the schema.
@@ -157,6 +157,68 @@ mod tests {
         let message = check(json!({ "days": 9 })).unwrap_err();
         assert!(message.contains("at /city: missing"), "{message}");
         assert!(message.contains("at /days: 9 is greater than"), "{message}");
+    }
+
+    #[test]
+    fn keywords_of_earlier_drafts_are_checked() {
+        for (schema, good, bad) in [
+            (
+                json!({"type": "integer", "minimum": 0, "exclusiveMinimum": true}),
+                json!(1),
+                json!(0),
+            ),
+            (json!({"type": "file"}), json!("a"), json!(1)),
+            (
+                json!({"type": "array", "items": [{"type": "int"}], "additionalItems": false}),
+                json!([1]),
+                json!([1, 2]),
+            ),
+            (
+                json!({"properties": {"a": {"required": true}}}),
+                json!({"a": 1}),
+                json!({}),
+            ),
+        ] {
+            let mut tool = Tool::new("s", "t").unwrap();
+            let of_root = json!({"type": "object", "properties": {"a": schema}, "dependencies": {"b": ["a"]}});
+            tool.input_schema = of_root.as_object().unwrap().clone();
+            let checker = Checker::of(&tool);
+            assert!(checker.violations(&json!({ "a": good })).is_empty(), "{schema}");
+            assert!(!checker.violations(&json!({ "a": bad })).is_empty(), "{schema}");
+            assert!(!checker.violations(&json!({ "b": 1 })).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_null_that_openapi_allows_is_no_violation() {
+        let text = json!({ "type": "string", "nullable": true });
+        for nullable in [
+            text.clone(),
+            json!({ "type": ["string", "integer"], "x-nullable": true }),
+            json!({ "nullable": true, "type": "string", "enum": ["a"] }),
+            json!({ "nullable": true, "enum": ["a", null] }),
+            json!({ "nullable": true, "allOf": [{ "type": "object" }] }),
+            json!({ "nullable": true, "oneOf": [{ "type": "string" }, { "type": "integer" }] }),
+            json!({ "nullable": true, "$ref": "#/$defs/text" }),
+            json!({ "oneOf": [text.clone(), { "type": "integer" }] }),
+        ] {
+            let mut tool = weather();
+            let schema = json!({
+                "properties": { "x": nullable.clone(), "list": { "items": nullable }, "nullable": true },
+                "$defs": { "text": { "type": "string" } },
+            });
+            tool.input_schema = schema.as_object().unwrap().clone();
+            let check = |value: Value| {
+                let given = json!({ "x": value, "list": [value], "nullable": 1 });
+                check(&tool, given.as_object().unwrap())
+            };
+            assert_eq!(check(json!(null)), Ok(()), "{schema}");
+            assert!(check(json!([1.5])).is_err(), "{schema}");
+        }
+        let mut tool = weather();
+        tool.input_schema["properties"]["city"]["nullable"] = json!(false);
+        let given = json!({ "city": null });
+        assert!(check(&tool, given.as_object().unwrap()).is_err());
     }
 
     #[test]

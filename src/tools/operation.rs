@@ -4,7 +4,10 @@
 //! are percent-encoded into their places. Redirects are not followed, so that the service's secret
 //! goes nowhere else.
 
+mod body;
+mod files;
 mod request;
+mod styles;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +20,9 @@ use serde_json::{Value, json};
 use toolscout_index::{Tool, ToolId};
 
 use crate::printable::excerpt;
+use crate::tools::builtin::files::Root;
 use crate::tools::net::{GuardedClient, Lookup, PrivateHosts, SystemLookup, body, parse_url};
+use crate::tools::operation::files::FileReader;
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
 /// Characters of an error's body in the message for the model.
@@ -115,6 +120,7 @@ pub type FindTool = Arc<dyn Fn(&ToolId) -> Option<Arc<Tool>> + Send + Sync>;
 pub struct Operations {
     services: Vec<Arc<Service>>,
     find: FindTool,
+    files: Option<Root>,
 }
 
 impl Operations {
@@ -147,7 +153,15 @@ impl Operations {
         Ok(Operations {
             services: services.collect::<Result<_, _>>()?,
             find,
+            files: None,
         })
+    }
+
+    /// Sends files of this folder where an argument is the path of a file.
+    #[must_use]
+    pub fn with_files(mut self, folder: Option<Root>) -> Self {
+        self.files = folder;
+        self
     }
 }
 
@@ -163,6 +177,7 @@ impl Toolset for Operations {
             Arc::new(Operation {
                 service: service.clone(),
                 tool,
+                files: self.files.clone(),
             }) as _
         })
     }
@@ -277,6 +292,7 @@ fn secret(
 struct Operation {
     service: Arc<Service>,
     tool: Arc<Tool>,
+    files: Option<Root>,
 }
 
 #[async_trait]
@@ -301,7 +317,9 @@ impl Callable for Operation {
             .requests()
             .request(parts.method, parts.url)
             .headers(parts.headers);
-        if let Some((content_type, bytes)) = parts.body {
+        if let Some(body) = parts.body {
+            let mut files = FileReader::new(self.files.as_ref());
+            let (content_type, bytes) = body.sent(&mut files).await?;
             building = building.header(CONTENT_TYPE, content_type).body(bytes);
         }
         let built = building
@@ -350,3 +368,6 @@ async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailu
 fn failure(error: impl std::fmt::Display) -> ToolFailure {
     ToolFailure::new(error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,7 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     }
     fields.insert("name".into(), name.into());
     fields.insert("description".into(), tool.shown_description().into());
-    fields.insert("input_schema".into(), tool.input_schema.clone().into());
+    fields.insert("input_schema".into(), tool.shown_input_schema().into());
     write_back(tool, &FIELDS, &mut fields);
     Value::Object(fields)
 }

@@ -455,6 +455,14 @@ impl Transcriber<'_> {
         Ok(())
     }
 
+    fn write_key<E: serde::de::Error>(&mut self, key: &str, is_first: bool) -> Result<(), E> {
+        if !is_first {
+            self.write(",")?;
+        }
+        self.write(&Value::from(key).to_string())?;
+        self.write(":")
+    }
+
     fn scalar<E: serde::de::Error>(mut self, value: impl Into<Value>) -> Result<(), E> {
         self.write(&value.into().to_string())
     }
@@ -487,7 +495,21 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
         self.scalar(value)
     }
 
+    fn visit_i128<E: serde::de::Error>(mut self, value: i128) -> Result<(), E> {
+        self.write(&value.to_string())
+    }
+
+    fn visit_u128<E: serde::de::Error>(mut self, value: u128) -> Result<(), E> {
+        self.write(&value.to_string())
+    }
+
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        if !value.is_finite() {
+            let written = if value.is_nan() { ".nan" } else { ".inf" };
+            return Err(E::custom(format!(
+                "`{written}` is no number in JSON; leave the keyword out, or quote a text"
+            )));
+        }
         self.scalar(value)
     }
 
@@ -518,23 +540,68 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
         self.write("{")?;
         let mut keys = HashSet::new();
+        let mut merged = None;
         while let Some(key) = entries.next_key::<String>()? {
-            if !keys.is_empty() {
-                self.write(",")?;
-            }
-            self.write(&Value::from(key.as_str()).to_string())?;
-            self.write(":")?;
             // JSON's reader would silently keep the last of two.
-            if keys.contains(&key) {
+            if keys.contains(&key) || (key == MERGE_KEY && merged.is_some()) {
                 return Err(A::Error::custom(format!(
                     "the key {key:?} occurs twice in one mapping"
                 )));
             }
+            if key == MERGE_KEY {
+                merged = Some(entries.next_value_seed(Merged {
+                    max_bytes: self.max_bytes.saturating_sub(self.into.len()),
+                })?);
+                continue;
+            }
+            self.write_key(&key, keys.is_empty())?;
             keys.insert(key);
             entries.next_value_seed(self.nested())?;
         }
+        let mappings = merged.iter().flat_map(|merged| merged_mappings(merged));
+        for (key, value) in mappings.flat_map(fields) {
+            // The mapping's own keys win, and of several merged mappings the first.
+            if keys.contains(&key) {
+                continue;
+            }
+            self.write_key(&key, keys.is_empty())?;
+            self.write(value)?;
+            keys.insert(key);
+        }
         self.write("}")
     }
+}
+
+/// The key whose value, a mapping or a list of them, is merged into its mapping.
+const MERGE_KEY: &str = "<<";
+
+/// Reads the value of a merge key, written down as JSON.
+struct Merged {
+    max_bytes: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Merged {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        let mut json = String::new();
+        let transcriber = Transcriber {
+            into: &mut json,
+            max_bytes: self.max_bytes,
+        };
+        transcriber.deserialize(deserializer)?;
+        if merged_mappings(&json).any(|mapping| !mapping.starts_with('{')) {
+            return Err(D::Error::custom(
+                "the value of the merge key `<<` must be a mapping or a list of mappings",
+            ));
+        }
+        Ok(json)
+    }
+}
+
+fn merged_mappings(json: &str) -> impl Iterator<Item = &str> {
+    let single = (!json.starts_with('[')).then_some(json);
+    single.into_iter().chain(items(json))
 }
 
 #[cfg(test)]
@@ -632,6 +699,86 @@ mod tests {
             };
             assert_eq!(read, json);
         }
+    }
+
+    fn transcribed(yaml: &str) -> Value {
+        let Ok(Input::Document(json)) = read(yaml.as_bytes(), SOURCE) else {
+            panic!("{yaml:?} was not read")
+        };
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn integers_of_any_length_are_the_numbers_that_json_makes_of_them() {
+        let long = "9".repeat(200);
+        for digits in [
+            "9223372036854775807",
+            "-9223372036854776000",
+            "18446744073709551616",
+            "-170141183460469231731687303715884105728",
+            "340282366920938463463374607431768211455",
+            "99999999999999999999999999999999999999999999",
+            &long,
+        ] {
+            let as_json: Value = serde_json::from_str(digits).unwrap();
+            assert_eq!(transcribed(&format!("a: {digits}"))["a"], as_json);
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_in_json_is_an_error_with_its_place() {
+        for (yaml, expected) in [
+            ("a:\n  b: .inf", "in:2:6: malformed YAML"),
+            ("a: [1, -.inf]", "in:1:8: malformed YAML"),
+            ("a: .NaN", "`.nan` is no number"),
+            ("a: {<<: {b: .Inf}}", "`.inf` is no number"),
+        ] {
+            let message = failure(yaml.as_bytes());
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn merge_keys_are_merged_and_own_keys_win() {
+        for (yaml, json) in [
+            ("x: &x {a: 1, b: 2}\ny: {<<: *x, b: 3}", r#"{"b":3,"a":1}"#),
+            ("x: &x {a: 1}\ny: {b: 2, <<: *x}", r#"{"b":2,"a":1}"#),
+            (
+                "x: &x {a: 1}\nz: &z {a: 2, c: 3}\ny: {<<: [*x, *z]}",
+                r#"{"a":1,"c":3}"#,
+            ),
+            (
+                "x: &x {a: 1}\nz: &z {<<: *x, c: 3}\ny: {<<: *z}",
+                r#"{"c":3,"a":1}"#,
+            ),
+            ("x: &x {}\ny: {<<: *x, b: 1}", r#"{"b":1}"#),
+            (
+                "x: &x {a: {p: 1}}\ny: {<<: *x, a: {q: 2}}",
+                r#"{"a":{"q":2}}"#,
+            ),
+        ] {
+            let expected: Value = serde_json::from_str(json).unwrap();
+            assert_eq!(transcribed(yaml)["y"], expected, "{yaml}");
+        }
+        for yaml in ["a: {<<: 1}", "a: {<<: [{b: 1}, text]}", "a: {<<: ~}"] {
+            let message = failure(yaml.as_bytes());
+            assert!(message.contains("merge key `<<` must be"), "{message}");
+        }
+        let twice = failure(b"x: &x {a: 1}\ny: {<<: *x, <<: *x}");
+        assert!(twice.contains("occurs twice"), "{twice}");
+    }
+
+    #[test]
+    fn merges_that_multiply_are_refused() {
+        let first = format!("a0: &a0 {{k: [{}]}}\n", "x, ".repeat(2000));
+        let next = |n: usize| {
+            let jumps: Vec<String> = (0..20)
+                .map(|jump| format!("k{jump}: {{<<: *a{}}}", n - 1))
+                .collect();
+            format!("a{n}: &a{n} {{{}}}\n", jumps.join(", "))
+        };
+        let bomb: String = std::iter::once(first).chain((1..6).map(next)).collect();
+        assert!(failure(bomb.as_bytes()).contains("aliases"));
     }
 
     #[test]

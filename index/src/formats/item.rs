@@ -34,6 +34,8 @@ pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place
         .object(schema_field(format))?
         .unwrap_or_else(empty_schema);
     tool.output_schema = fields.object("outputSchema")?;
+    tool.input_schema = origin.input_schema.unwrap_or(tool.input_schema);
+    tool.output_schema = origin.output_schema.or(tool.output_schema);
     tool.tags = fields.texts("tags")?;
     tool.tags.extend(origin.tags);
     mcp::take_annotations(&mut fields, &mut tool)?;

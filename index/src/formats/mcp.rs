@@ -56,11 +56,17 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
         fields.insert("title".into(), title.as_str().into());
     }
     fields.insert("description".into(), tool.shown_description().into());
-    fields.insert("inputSchema".into(), tool.input_schema.clone().into());
-    if let Some(schema) = &tool.output_schema {
-        fields.insert("outputSchema".into(), schema.clone().into());
-    }
     let mut origin = Origin::of(tool, name);
+    let input_schema = tool.shown_input_schema();
+    if input_schema != tool.input_schema {
+        origin.input_schema = Some(tool.input_schema.clone());
+    }
+    fields.insert("inputSchema".into(), input_schema.into());
+    let output_schema = tool.shown_output_schema();
+    if output_schema != tool.output_schema {
+        origin.output_schema.clone_from(&tool.output_schema);
+    }
+    fields.extend(output_schema.map(|schema| ("outputSchema".to_owned(), schema.into())));
     let mut annotations = hints(&tool.annotations);
     let mut meta = Map::new();
     for (key, value) in &tool.metadata {
@@ -100,6 +106,11 @@ pub(super) struct Origin {
     pub name: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The schemas, where others are written because clients would refuse these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Map<String, Value>>,
     /// The part of the metadata whose keys MCP uses itself.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
@@ -115,7 +126,7 @@ impl Origin {
                 .filter(|&own| own != name)
                 .map(str::to_owned),
             tags: tool.tags.clone(),
-            metadata: Map::new(),
+            ..Origin::default()
         }
     }
 

@@ -1,9 +1,13 @@
 //! The name under which a model sees a tool. The APIs take `^[a-zA-Z0-9_-]{1,64}$` only.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::tool::ToolId;
 
 /// Longest name the APIs take.
 const MAX_LEN: usize = 64;
+/// What is left of a server's name at least when it is shortened.
+const MIN_SERVER_LEN: usize = 3;
 /// Hexadecimal digits of the hash that makes altered names unique: 48 bits, so that nobody finds a
 /// second id for a name by trying.
 const HASH_DIGITS: usize = 12;
@@ -12,41 +16,91 @@ const RESERVED: [&str; 2] = ["tool_search", "call_tool"];
 
 /// The name of a tool for a model: `server__name`, or `name` for a tool without a server.
 ///
-/// It depends on the id alone, so a tool has the same name in every answer, whatever else is in it,
-/// and different tools have different names. Where the plain form is too long, has characters that
-/// the APIs refuse, or could be another tool's, a hash of the id is appended.
+/// It depends on the id alone, so a tool has the same name in every answer. Characters that the APIs
+/// refuse become `_`, and a name that is too long loses letters of its server. Only where that is not
+/// enough, or letters of another script would be lost, a hash of the id is appended.
+///
+/// Two tools may have one name, such as `a__b` and `a/b`: [`model_names`] makes the names of a list
+/// different, and [`is_called`] knows all names of a tool.
 pub fn model_name(id: &ToolId) -> String {
-    let plain = match id.server() {
-        "" => id.name().to_owned(),
-        server => format!("{server}__{}", id.name()),
-    };
-    if is_unambiguous(id, &plain) {
+    let (server, name) = (allowed(id.server()), allowed(id.name()));
+    let is_readable = keeps_letters(id.server()) && keeps_letters(id.name());
+    let plain = joined(&server, &name);
+    if !is_readable || RESERVED.contains(&plain.as_str()) {
+        return distinct_model_name(id);
+    }
+    if plain.len() <= MAX_LEN {
         return plain;
     }
+    let room = (MAX_LEN - "__".len()).saturating_sub(name.len());
+    if room < MIN_SERVER_LEN || server.is_empty() {
+        return distinct_model_name(id);
+    }
+    joined(server[..room].trim_end_matches(['_', '-']), &name)
+}
+
+/// The name of a tool with a hash of its id, which no other tool has. Earlier versions showed every
+/// altered name so, and conversations are stored with them.
+pub fn distinct_model_name(id: &ToolId) -> String {
     let hash = blake3::hash(id.as_str().as_bytes()).to_hex();
-    let readable: String = plain
-        .chars()
-        .map(|c| if is_allowed(c) { c } else { '_' })
-        // All characters are ASCII by now, so each is a byte. One byte is for the `_`.
-        .take(MAX_LEN - 1 - HASH_DIGITS)
-        .collect();
+    let plain = joined(&allowed(id.server()), &allowed(id.name()));
+    // All characters are ASCII by now, so each is a byte. One byte is for the `_`.
+    let readable = &plain[..plain.len().min(MAX_LEN - 1 - HASH_DIGITS)];
     format!("{readable}_{}", &hash[..HASH_DIGITS])
 }
 
-fn is_unambiguous(id: &ToolId, plain: &str) -> bool {
-    // `a__b` with `c` and `a` with `b__c` would be one name.
-    let splits_in_one_way = !id.server().contains("__") && !id.name().contains("__");
-    splits_in_one_way
-        && plain.len() <= MAX_LEN
-        && plain.chars().all(is_allowed)
-        && !RESERVED.contains(&plain)
-        && !looks_hashed(plain)
+/// The names of the tools of one list, all different: tools that share a name have a hash each.
+pub fn model_names<'a>(ids: impl IntoIterator<Item = &'a ToolId>) -> Vec<String> {
+    let ids: Vec<&ToolId> = ids.into_iter().collect();
+    let names: Vec<String> = ids.iter().map(|id| model_name(id)).collect();
+    let mut owners: HashMap<&str, (&ToolId, bool)> = HashMap::new();
+    for (name, id) in names.iter().zip(&ids) {
+        let (first, is_shared) = owners.entry(name).or_insert((id, false));
+        *is_shared |= first != id;
+    }
+    let is_shared = |name: &String| owners[name.as_str()].1;
+    let shared = names.iter().zip(&ids).filter(|(name, _)| is_shared(name));
+    let hashed: HashSet<String> = shared.map(|(_, id)| distinct_model_name(id)).collect();
+    let named = names.iter().zip(&ids);
+    named
+        // A tool may have the very name that another gets with its hash.
+        .map(|(name, id)| match is_shared(name) || hashed.contains(name) {
+            true => distinct_model_name(id),
+            false => name.clone(),
+        })
+        .collect()
 }
 
-/// True for a name that could be another tool's with its hash.
-fn looks_hashed(plain: &str) -> bool {
-    // Whether or not there is such a tool: a name depends on its own id only.
-    plain.rsplit_once('_').is_some_and(|(_, end)| {
+/// True for every name by which a model may call this tool: its id, its bare name, and the names that
+/// it is or was shown under.
+pub fn is_called(id: &ToolId, name: &str) -> bool {
+    name == id.as_str()
+        || name == id.name()
+        || name == model_name(id)
+        || (looks_hashed(name) && name == distinct_model_name(id))
+}
+
+fn joined(server: &str, name: &str) -> String {
+    match server {
+        "" => name.to_owned(),
+        server => format!("{server}__{name}"),
+    }
+}
+
+fn allowed(text: &str) -> String {
+    text.chars()
+        .map(|c| if is_allowed(c) { c } else { '_' })
+        .collect()
+}
+
+/// False for a text of which letters or digits would be lost, or that has none.
+fn keeps_letters(text: &str) -> bool {
+    let is_kept = |c: char| c.is_ascii() || !c.is_alphanumeric();
+    text.is_empty() || (text.chars().all(is_kept) && text.contains(|c: char| c.is_alphanumeric()))
+}
+
+fn looks_hashed(name: &str) -> bool {
+    name.rsplit_once('_').is_some_and(|(_, end)| {
         end.len() == HASH_DIGITS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
 }
@@ -59,8 +113,8 @@ fn is_allowed(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn name(id: &str) -> String {
-        model_name(&ToolId::parse(id).unwrap())
+    fn id(text: &str) -> ToolId {
+        ToolId::parse(text).unwrap()
     }
 
     fn hashed(readable: &str, id: &str) -> String {
@@ -68,31 +122,83 @@ mod tests {
     }
 
     #[test]
-    fn names_are_qualified_by_their_server() {
-        assert_eq!(name("github/create_issue"), "github__create_issue");
-        assert_eq!(name("create_issue"), "create_issue");
-    }
-
-    #[test]
-    fn what_would_be_refused_or_ambiguous_gets_a_hash() {
-        let long = "x".repeat(70);
-        for (id, readable) in [
-            ("math.factorial", "math_factorial"),
-            ("时间/查询", "______"),
-            ("a/b__c", "a__b__c"),
+    fn a_name_that_the_apis_take_is_shown_as_it_is() {
+        for (text, name) in [
+            ("github/create_issue", "github__create_issue"),
+            ("create_issue", "create_issue"),
+            ("mcp__slack__send_message", "mcp__slack__send_message"),
+            ("a__b", "a__b"),
             ("a__b/c", "a__b__c"),
-            ("tool_search", "tool_search"),
-            ("a_0123456789ab", "a_0123456789ab"),
-            (&long, &long[..51]),
+            ("a/b__c", "a__b__c"),
+            ("commit_0123456789ab", "commit_0123456789ab"),
+            ("github/repos/update", "github__repos_update"),
+            ("math.factorial", "math_factorial"),
+            ("My Server/get page", "My_Server__get_page"),
         ] {
-            assert_eq!(name(id), hashed(readable, id));
-            assert!(name(id).len() <= MAX_LEN);
+            assert_eq!(model_name(&id(text)), name);
         }
     }
 
     #[test]
-    fn a_tool_cannot_take_the_hashed_name_of_another() {
-        let victim = name("math.factorial");
-        assert_ne!(name(&victim), victim);
+    fn a_long_server_is_shortened_before_the_name() {
+        for (server, name, shown) in [
+            (
+                "github-s-official-openapi-spec-octokit-extension",
+                "repos/update-information-about",
+                "github-s-official-openapi-spec-o__repos_update-information-about",
+            ),
+            ("a-very-long-server", &"n".repeat(58), &format!("a-ve__{}", "n".repeat(58))),
+            ("ab-cdefgh", &"n".repeat(59), &format!("ab__{}", "n".repeat(59))),
+        ] {
+            let id = ToolId::new(server, name).unwrap();
+            assert_eq!(model_name(&id), shown);
+            assert!(shown.len() <= MAX_LEN);
+        }
+    }
+
+    #[test]
+    fn what_would_be_lost_gets_a_hash() {
+        let long = "x".repeat(70);
+        for (text, readable) in [
+            ("时间/查询", "______"),
+            ("wetter/für_heute", "wetter__f_r_heute"),
+            ("tool_search", "tool_search"),
+            ("...", "___"),
+            (&long, &long[..51]),
+        ] {
+            assert_eq!(model_name(&id(text)), hashed(readable, text));
+            assert!(model_name(&id(text)).len() <= MAX_LEN);
+        }
+    }
+
+    #[test]
+    fn tools_of_one_list_that_share_a_name_have_a_hash_each() {
+        let ids = ["a__b", "a/b", "a/c", "a/c.d", "a/c_d", "a/c"].map(id);
+        assert_eq!(
+            model_names(&ids),
+            [
+                hashed("a__b", "a__b"),
+                hashed("a__b", "a/b"),
+                "a__c".to_owned(),
+                hashed("a__c_d", "a/c.d"),
+                hashed("a__c_d", "a/c_d"),
+                "a__c".to_owned(),
+            ]
+        );
+        // Nor can a tool take the name that another has with its hash.
+        let victim = distinct_model_name(&id("a/b"));
+        let taken = [id("a__b"), id("a/b"), id(&victim)];
+        let names = model_names(&taken);
+        assert!(names[1] != names[2] && names[0] != names[1], "{names:?}");
+    }
+
+    #[test]
+    fn names_that_earlier_versions_showed_still_call_the_tool() {
+        for text in ["math.factorial", "a/b__c", "github/repos/update", "时间/查询"] {
+            let readable = joined(&allowed(id(text).server()), &allowed(id(text).name()));
+            assert!(is_called(&id(text), &hashed(&readable, text)));
+            assert!(is_called(&id(text), &model_name(&id(text))));
+            assert!(!is_called(&id(text), &hashed(&readable, "other")));
+        }
     }
 }

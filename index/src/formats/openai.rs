@@ -40,7 +40,7 @@ fn function(tool: &Tool, name: &str) -> Map<String, Value> {
     let mut function = Map::new();
     function.insert("name".into(), name.into());
     function.insert("description".into(), tool.shown_description().into());
-    function.insert("parameters".into(), tool.input_schema.clone().into());
+    function.insert("parameters".into(), tool.shown_input_schema().into());
     function
 }
 

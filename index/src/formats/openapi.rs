@@ -1,8 +1,9 @@
-//! OpenAPI 3.0, 3.1 and Swagger 2.0: one tool per operation.
+//! OpenAPI 3.0 to 3.2 and Swagger 2.0: one tool per operation.
 //!
 //! Parameters and body become one input schema. The tool's metadata stores under `openapi` how to
 //! turn arguments back into a request.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
@@ -10,18 +11,23 @@ use serde_json::{Map, Value, json};
 use super::ReadOptions;
 use super::input::weight;
 use crate::error::{Error, Result};
-use crate::tool::{Tool, empty_schema};
+use crate::tool::{Tool, ToolId, empty_schema};
 
+mod files;
+mod names;
 mod refs;
+mod request;
 
+pub(super) use files::Bundle;
+pub use files::OtherFiles;
+use names::Wanted;
 use refs::{Document, Expansion};
+pub use request::BodyKind;
 
 // The order of the tools of one path, whatever the order in the document.
-const METHODS: [&str; 8] = [
-    "get", "put", "post", "delete", "options", "head", "patch", "trace",
+pub(super) const METHODS: [&str; 9] = [
+    "get", "put", "post", "delete", "options", "head", "patch", "trace", "query",
 ];
-/// Header parameters that OpenAPI says to ignore, because other fields describe them.
-const IGNORED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 /// The keys of a Swagger 2.0 parameter that are not part of its schema.
 const PARAMETER_KEYS: [&str; 6] = [
     "name",
@@ -32,12 +38,17 @@ const PARAMETER_KEYS: [&str; 6] = [
     "allowEmptyValue",
 ];
 
+/// Longest name of an argument that providers take.
+const MAX_ARGUMENT_CHARS: usize = 64;
+
 /// One operation as a tool, or the reason why it cannot be one.
 pub(super) struct Operation {
     pub name: String,
     pub tool: Result<Tool>,
     /// Bytes of the tool without its schemas, which have a budget of their own.
     pub copied_bytes: usize,
+    /// What of its request is left out, or cannot be built.
+    pub warnings: Vec<String>,
 }
 
 /// Passes the selected operations to `take` one by one, since a few bytes of paths can stand for
@@ -56,12 +67,17 @@ pub(super) fn read(
     let mut document = Document::new(root, endpoints(root, options).count());
     let server = server(root, options);
     broken_paths(root, options).try_for_each(&mut take)?;
-    for endpoint in endpoints(root, options) {
-        let tool = endpoint.tool(&server, &mut document);
+    let wanted = endpoints(root, options).map(|endpoint| endpoint.wanted_name());
+    let names = names::assign(&server, wanted.collect());
+    for (endpoint, named) in endpoints(root, options).zip(names) {
+        let mut warnings = Vec::from_iter(named.warning);
+        let id = ToolId::new(&server, &named.name);
+        let tool = id.and_then(|id| endpoint.tool(id, &mut document, &mut warnings));
         take(Operation {
-            name: endpoint.name(),
+            name: named.name,
             tool,
             copied_bytes: endpoint.copied_bytes(),
+            warnings,
         })?;
     }
     Ok(())
@@ -82,6 +98,7 @@ fn broken_paths<'a>(
             name: path.clone(),
             tool: Err(Error::invalid_tool(path, reason)),
             copied_bytes: 0,
+            warnings: Vec::new(),
         })
     })
 }
@@ -100,7 +117,7 @@ fn check_version(root: &Value, options: &ReadOptions) -> Result<()> {
     }
     Err(unreadable(
         options,
-        format!("OpenAPI version {text:?} is not supported; 3.0, 3.1 and Swagger 2.0 are"),
+        format!("OpenAPI version {text:?} is not supported; 3.0, 3.1, 3.2 and Swagger 2.0 are"),
     ))
 }
 
@@ -113,36 +130,52 @@ fn unreadable(options: &ReadOptions, reason: String) -> Error {
     }
 }
 
+/// The name of the tools' server: the first words of the title, which names the API. Where the caller
+/// has tools under the whole title, as earlier versions named it, that name stays.
 fn server(root: &Value, options: &ReadOptions) -> String {
-    // The title names the API; the default is for documents without one.
-    let titled = root
-        .pointer("/info/title")
-        .and_then(Value::as_str)
-        .map(slug)
-        .filter(|slug| !slug.is_empty());
+    let title = root.pointer("/info/title").and_then(Value::as_str);
+    let whole = names::slug(title.unwrap_or_default());
+    let short = names::short(&whole);
+    let titled = match short != whole && options.known_servers.has(&whole) {
+        true => whole,
+        false => short,
+    };
     options
         .server
         .clone()
-        .or(titled)
+        .or(Some(titled).filter(|name| !name.is_empty()))
+        // For documents without a title.
         .or_else(|| options.default_server.clone())
         .unwrap_or_default()
-}
-
-/// Lower-case letters and digits of any script, joined by `-`.
-fn slug(title: &str) -> String {
-    let words = title
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty());
-    words.map(str::to_lowercase).collect::<Vec<_>>().join("-")
 }
 
 /// One method of one path.
 struct Endpoint<'a> {
     root: &'a Value,
     path: &'a str,
-    method: &'static str,
-    path_item: &'a Value,
-    operation: &'a Value,
+    method: &'a str,
+    path_item: Part<'a>,
+    operation: Part<'a>,
+}
+
+/// A part of the document where it stands, with what is beside its reference.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    declared: &'a Value,
+    target: &'a Value,
+}
+
+impl<'a> Part<'a> {
+    /// The part that a value stands for. A reference that leads nowhere stands for itself.
+    fn of(root: &'a Value, declared: &'a Value) -> Self {
+        let target = refs::follow(root, declared).unwrap_or(declared);
+        Part { declared, target }
+    }
+
+    fn get(self, field: &str) -> Option<&'a Value> {
+        // Since OpenAPI 3.1 fields beside a reference count.
+        self.declared.get(field).or_else(|| self.target.get(field))
+    }
 }
 
 fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
@@ -153,21 +186,27 @@ fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
 }
 
 fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Item = Endpoint<'a>> {
-    let endpoints = chosen_paths(root, options).flat_map(move |(path, path_item)| {
+    let of_paths = chosen_paths(root, options).flat_map(move |(path, path_item)| {
         // A broken reference leads to no methods; `broken_paths` has reported it.
-        let path_item = refs::follow(root, path_item).unwrap_or(path_item);
-        METHODS.iter().filter_map(move |method| {
-            let operation = path_item.get(*method)?;
-            Some(Endpoint {
-                root,
-                path,
-                method,
-                path_item,
-                operation,
-            })
+        let path_item = Part::of(root, path_item);
+        methods(path_item).map(move |(method, operation)| Endpoint {
+            root,
+            path,
+            method,
+            path_item,
+            operation: Part::of(root, operation),
         })
     });
-    endpoints.filter(|endpoint| wants_tags(options, &endpoint.tags()))
+    of_paths.filter(|endpoint| wants_tags(options, &endpoint.tags()))
+}
+
+/// The methods of a path with their operations. Since OpenAPI 3.2 a path may have any method.
+fn methods(path_item: Part<'_>) -> impl Iterator<Item = (&str, &Value)> {
+    let known = METHODS.iter();
+    let known = known.filter_map(move |method| Some((*method, path_item.get(method)?)));
+    let others = path_item.get("additionalOperations");
+    let others = others.and_then(Value::as_object).into_iter().flatten();
+    known.chain(others.map(|(method, operation)| (method.as_str(), operation)))
 }
 
 /// The paths that the options include, with their path items. `paths` may also hold extensions,
@@ -209,20 +248,21 @@ fn wants_tags(options: &ReadOptions, tags: &[String]) -> bool {
 }
 
 impl Endpoint<'_> {
-    /// The operationId, else the method and the words of the path: `get_users_by_id`.
-    fn name(&self) -> String {
-        if let Some(id) = self.text("operationId").filter(|id| !id.trim().is_empty()) {
-            return id.to_owned();
+    fn wanted_name(&self) -> Wanted {
+        let id = self.text("operationId").filter(|id| !id.trim().is_empty());
+        Wanted {
+            id: id.map(str::to_owned),
+            made: names::made_of(self.method, self.path),
         }
-        let segments = self.path.split('/').filter(|segment| !segment.is_empty());
-        let words = segments.map(|segment| match segment.strip_prefix('{') {
-            Some(parameter) => format!("by_{}", parameter.trim_end_matches('}')),
-            None => segment.replace(|c: char| !c.is_alphanumeric(), "_"),
-        });
-        std::iter::once(self.method.to_owned())
-            .chain(words)
-            .collect::<Vec<_>>()
-            .join("_")
+    }
+
+    /// What may declare something for the operation, the nearest first.
+    fn owners(&self) -> [Part<'_>; 3] {
+        let root = Part {
+            declared: self.root,
+            target: self.root,
+        };
+        [self.operation, self.path_item, root]
     }
 
     fn text(&self, field: &str) -> Option<&str> {
@@ -239,22 +279,26 @@ impl Endpoint<'_> {
         tags.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    fn tool(&self, server: &str, document: &mut Document) -> Result<Tool> {
-        let mut tool = Tool::new(server, &self.name())?;
-        if !self.operation.is_object() {
-            return Err(Error::invalid_tool(
-                tool.id.as_str(),
-                "its operation is no object",
-            ));
+    fn tool(
+        &self,
+        id: ToolId,
+        document: &mut Document,
+        warnings: &mut Vec<String>,
+    ) -> Result<Tool> {
+        let mut tool = Tool::of_id(id);
+        let id = tool.id.clone();
+        let named = |reason: String| Error::invalid_tool(id.to_string(), reason);
+        if !self.operation.target.is_object() {
+            return Err(named("its operation is no object".into()));
         }
-        let named =
-            |reason: String| Error::invalid_tool(format!("{server}/{}", self.name()), reason);
+        refs::follow(self.root, self.operation.declared).map_err(named)?;
         let mut expansion = document.expansion();
         let mut request = OperationRequest::default();
         self.add_parameters(&mut request, &mut expansion)
             .map_err(named)?;
         self.add_body(&mut request, &mut expansion).map_err(named)?;
-        tool.output_schema = self.output(&mut expansion).map_err(named)?;
+        warnings.append(&mut request.warnings);
+        tool.output_schema = self.output(&mut expansion, warnings);
         tool.title = self.text("summary").map(str::to_owned);
         let description = self
             .text("description")
@@ -267,9 +311,10 @@ impl Endpoint<'_> {
         // From the meaning of HTTP methods. The other methods have no hint rather than `false`: a
         // POST may only read.
         tool.annotations.read_only_hint =
-            matches!(self.method, "get" | "head" | "options").then_some(true);
+            matches!(self.method, "get" | "head" | "options" | "query").then_some(true);
         tool.annotations.destructive_hint = (self.method == "delete").then_some(true);
-        tool.annotations.idempotent_hint = matches!(self.method, "put" | "delete").then_some(true);
+        tool.annotations.idempotent_hint =
+            matches!(self.method, "put" | "delete").then_some(true);
         tool.metadata
             .insert("openapi".into(), self.call(&request, expansion).into());
         tool.input_schema = request.into_schema();
@@ -282,7 +327,7 @@ impl Endpoint<'_> {
     fn copied_bytes(&self) -> usize {
         let own = ["summary", "description", "tags", "operationId"]
             .map(|field| self.operation.get(field));
-        let servers = [self.operation, self.path_item, self.root].map(|owner| owner.get("servers"));
+        let servers = self.owners().map(|owner| owner.get("servers"));
         let inherited = [
             "security",
             "schemes",
@@ -320,10 +365,9 @@ impl Endpoint<'_> {
             ) else {
                 return Err("one of its parameters has no `name` or no `in`".into());
             };
-            let ignored =
-                // Names of headers have no case.
-                place == "header" && IGNORED_HEADERS.contains(&name.to_lowercase().as_str());
-            if !ignored && seen.insert((name, place)) {
+            if let Some(warning) = request::left_out(name, place) {
+                request.warnings.extend(warning);
+            } else if seen.insert((known_as(name, place), place)) {
                 self.add_parameter(
                     request,
                     expansion,
@@ -333,6 +377,17 @@ impl Endpoint<'_> {
                         value: parameter,
                     },
                 )?;
+            }
+        }
+        for name in names::parameters(self.path) {
+            if seen.insert((known_as(name, "path"), "path")) {
+                let schema = json!({ "type": "string" });
+                let value = json!({ "name": name, "in": "path", "schema": schema });
+                let place = "path";
+                let value = &value;
+                request.add_parameter(&Parameter { name, place, value }, schema, false);
+                let warning = format!("its path has {{{name}}}, which is not declared, so it is a required text");
+                request.warnings.push(warning);
             }
         }
         Ok(())
@@ -350,38 +405,36 @@ impl Endpoint<'_> {
             .map_or(Ok(()), |text| expansion.spend_all(text))?;
         if parameter.place == "body" {
             let schema = expansion.expand(parameter.value.get("schema").unwrap_or(&Value::Null))?;
-            let content_type = self.consumes().unwrap_or("application/json");
             request.add_body(Body {
                 schema,
                 is_required: parameter.is_required(),
-                content_type,
+                content_type: request::body_type(&self.consumes()),
+                encoding: None,
                 description: parameter.description(),
             });
             return Ok(());
-        }
-        // In Swagger 2.0 each field of a form is a parameter; `form` makes the caller put them
-        // together.
-        if parameter.place == "formData" {
-            let content_type = self
-                .consumes()
-                .unwrap_or("application/x-www-form-urlencoded");
-            request.body = Some(json!({ "content_type": content_type, "form": true }));
         }
         let mut schema = expansion.expand(&parameter.schema())?;
         if let (Value::Object(fields), Some(text)) = (&mut schema, parameter.description()) {
             fields.entry("description").or_insert_with(|| text.into());
         }
-        request.add_parameter(&parameter, schema);
+        // In Swagger 2.0 each field of a form is a parameter; `form` makes the caller put them
+        // together.
+        let is_file = parameter.place == "formData" && request::replace_files(&mut schema);
+        if parameter.place == "formData" {
+            request.has_file |= is_file;
+            let content_type = request::form_type(&self.consumes(), request.has_file);
+            request.body = Some(json!({ "content_type": content_type, "form": true }));
+        }
+        request.add_parameter(&parameter, schema, is_file);
         Ok(())
     }
 
-    /// Swagger 2.0's body type.
-    fn consumes(&self) -> Option<&str> {
-        self.operation
-            .get("consumes")
-            .or(self.root.get("consumes"))?
-            .get(0)?
-            .as_str()
+    /// Swagger 2.0's types of a body.
+    fn consumes(&self) -> Vec<&str> {
+        let declared = self.operation.get("consumes").or(self.root.get("consumes"));
+        let all = declared.and_then(Value::as_array).into_iter().flatten();
+        all.filter_map(Value::as_str).collect()
     }
 
     fn add_body(
@@ -394,22 +447,45 @@ impl Endpoint<'_> {
         };
         let body = refs::follow(self.root, declared)?;
         let Some((content_type, media)) = preferred_content(body) else {
+            let warning = "its request body names no media type, so no body is sent";
+            request.warnings.push(warning.to_owned());
             return Ok(());
         };
         let schema = expansion.expand(media.get("schema").unwrap_or(&Value::Null))?;
+        let encoding = media.get("encoding");
+        encoding.map_or(Ok(()), |encoding| expansion.spend_all(encoding))?;
         body.get("description")
             .map_or(Ok(()), |text| expansion.spend_all(text))?;
         request.add_body(Body {
             schema,
             is_required: body.get("required") == Some(&Value::Bool(true)),
             content_type,
+            encoding,
             description: body.get("description").and_then(Value::as_str),
         });
         Ok(())
     }
 
-    /// The JSON schema of the response, if it is an object.
-    fn output(&self, expansion: &mut Expansion) -> Result<Option<Map<String, Value>>, String> {
+    /// The JSON schema of the response, if it is an object. The tool can be called without one, so a
+    /// broken one costs a warning.
+    fn output(
+        &self,
+        expansion: &mut Expansion,
+        warnings: &mut Vec<String>,
+    ) -> Option<Map<String, Value>> {
+        match self.declared_output(expansion) {
+            Ok(schema) => schema,
+            Err(reason) => {
+                warnings.push(format!("the schema of its response is left out: {reason}"));
+                None
+            }
+        }
+    }
+
+    fn declared_output(
+        &self,
+        expansion: &mut Expansion,
+    ) -> Result<Option<Map<String, Value>>, String> {
         let responses = self.operation.get("responses");
         let Some(declared) = responses.and_then(|all| all.get("200").or(all.get("201"))) else {
             return Ok(None);
@@ -458,7 +534,8 @@ impl Endpoint<'_> {
 
     fn servers(&self) -> Vec<String> {
         // The nearest declaration counts, and an empty list is none.
-        let declared = [self.operation, self.path_item, self.root]
+        let declared = self
+            .owners()
             .map(|owner| owner.get("servers")?.as_array());
         match declared
             .into_iter()
@@ -553,13 +630,12 @@ fn server_url(server: &Value) -> Option<String> {
     Some(url)
 }
 
-/// The JSON content of a body or response, or else its first content.
+/// The JSON content of a body or response, or else the one that is built best.
 fn preferred_content(owner: &Value) -> Option<(&str, &Value)> {
     let content = owner.get("content")?.as_object()?;
     let found = content
         .iter()
-        .find(|(kind, _)| is_json(kind))
-        .or_else(|| content.iter().next());
+        .min_by_key(|(kind, _)| request::preference(kind));
     found.map(|(kind, media)| (kind.as_str(), media))
 }
 
@@ -570,9 +646,40 @@ fn is_json(content_type: &str) -> bool {
 
 fn is_object_schema(schema: &Map<String, Value>) -> bool {
     match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.contains(&json!("object")),
         Some(kind) => kind == "object",
         None => schema.contains_key("properties"),
     }
+}
+
+/// What makes a parameter the same as another at its place: names of headers have no case.
+fn known_as<'a>(name: &'a str, place: &str) -> Cow<'a, str> {
+    match place {
+        "header" => name.to_ascii_lowercase().into(),
+        _ => name.into(),
+    }
+}
+
+/// The name of an argument for a parameter: its own, as far as providers take it.
+fn argument_name(name: &str) -> String {
+    if is_argument_name(name) {
+        return name.to_owned();
+    }
+    let spelled = name.replace('<', "_lt").replace('>', "_gt");
+    let words = spelled.split(|c: char| !is_argument_char(c));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let mut made = words.join("_");
+    made.truncate(MAX_ARGUMENT_CHARS);
+    if made.is_empty() { "argument".into() } else { made }
+}
+
+/// Anthropic refuses properties with other names.
+fn is_argument_name(name: &str) -> bool {
+    (1..=MAX_ARGUMENT_CHARS).contains(&name.len()) && name.chars().all(is_argument_char)
+}
+
+fn is_argument_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
 }
 
 /// A declared parameter.
@@ -606,20 +713,12 @@ impl Parameter<'_> {
     }
 
     /// The location of an argument in the request.
-    fn target(&self) -> Map<String, Value> {
+    fn target(&self, warnings: &mut Vec<String>) -> Map<String, Value> {
         let mut target = Map::new();
         target.insert("in".into(), self.place.into());
         target.insert("name".into(), self.name.into());
-        for key in ["style", "explode", "allowReserved", "collectionFormat"] {
-            target.extend(
-                self.value
-                    .get(key)
-                    .map(|value| (key.to_owned(), value.clone())),
-            );
-        }
-        if let Some((content_type, _)) = preferred_content(self.value) {
-            target.insert("content_type".into(), content_type.into());
-        }
+        let content_type = preferred_content(self.value).map(|(kind, _)| kind);
+        warnings.extend(request::add_style(&mut target, self.value, content_type).err());
         target
     }
 }
@@ -629,6 +728,8 @@ struct Body<'a> {
     schema: Value,
     is_required: bool,
     content_type: &'a str,
+    /// How the document says that its fields are written.
+    encoding: Option<&'a Value>,
     description: Option<&'a str>,
 }
 
@@ -639,25 +740,33 @@ struct OperationRequest {
     required: Vec<String>,
     places: Map<String, Value>,
     body: Option<Value>,
+    /// Whether a field of a Swagger 2.0 form is a file.
+    has_file: bool,
+    warnings: Vec<String>,
 }
 
 impl OperationRequest {
-    fn add_parameter(&mut self, parameter: &Parameter, schema: Value) {
+    fn add_parameter(&mut self, parameter: &Parameter, schema: Value, is_file: bool) {
         let argument = self.free_name(parameter.name, parameter.place);
         if parameter.is_required() {
             self.required.push(argument.clone());
         }
-        self.places
-            .insert(argument.clone(), parameter.target().into());
+        let mut target = parameter.target(&mut self.warnings);
+        if is_file {
+            target.insert("file".into(), true.into());
+        }
+        self.places.insert(argument.clone(), target.into());
         self.properties.insert(argument, schema);
     }
 
     /// Flattens the body into the arguments where that is unambiguous.
-    fn add_body(&mut self, body: Body<'_>) {
-        let flattened = self.flatten(&body);
+    fn add_body(&mut self, mut body: Body<'_>) {
         let mut target = Map::new();
         target.insert("content_type".into(), body.content_type.into());
         target.insert("required".into(), body.is_required.into());
+        let warning = request::add_content(&mut target, &mut body.schema, body.encoding);
+        self.warnings.extend(warning);
+        let flattened = self.flatten(&body);
         match flattened {
             Some(names) => drop(target.insert("properties".into(), names.into())),
             None => {
@@ -699,10 +808,10 @@ impl OperationRequest {
         let plain = schema
             .keys()
             .all(|key| KEYS_OF_A_PLAIN_OBJECT.contains(&key.as_str()) || key.starts_with("x-"));
-        // A parameter and a property of one name must stay apart.
+        // A parameter and a property of one name must stay apart, and what is sent has the body's own names.
         let collides = properties
             .keys()
-            .any(|name| self.properties.contains_key(name));
+            .any(|name| self.properties.contains_key(name) || !is_argument_name(name));
         if !is_object_schema(schema) || !closed || !plain || collides || properties.is_empty() {
             return None;
         }
@@ -720,8 +829,9 @@ impl OperationRequest {
     }
 
     fn free_name(&self, name: &str, place: &str) -> String {
-        if !self.properties.contains_key(name) {
-            return name.to_owned();
+        let name = argument_name(name);
+        if !self.properties.contains_key(&name) {
+            return name;
         }
         let numbered = (2..).map(|n| format!("{name}_{place}_{n}"));
         let mut names = std::iter::once(format!("{name}_{place}")).chain(numbered);
@@ -739,6 +849,9 @@ impl OperationRequest {
         schema
     }
 }
+
+#[cfg(test)]
+mod document_tests;
 
 #[cfg(test)]
 mod tests {
@@ -787,7 +900,7 @@ components:
       properties:
         name: {type: string}
         mother: {$ref: "#/components/schemas/Pet", description: Its mother}
-        $ref: {type: string}
+        tag: {type: object, properties: {$ref: {type: string}}}
 "##;
 
     fn read_with(text: &str, options: &ReadOptions) -> Parsed {
@@ -883,7 +996,7 @@ components:
         assert_eq!(replace.input_schema["required"], json!(["id", "name"]));
         assert_eq!(
             replace.metadata["openapi"]["body"]["properties"],
-            json!(["name", "mother", "$ref"])
+            json!(["name", "mother", "tag"])
         );
         assert_eq!(
             photo.input_schema["properties"]["body"]["properties"]["url"]["type"],
@@ -904,7 +1017,8 @@ components:
             tool.metadata["openapi"]["unexpanded"],
             json!(["#/components/schemas/Pet"])
         );
-        assert_eq!(tool.input_schema["properties"]["$ref"]["type"], "string");
+        let tag = &tool.input_schema["properties"]["tag"];
+        assert_eq!(tag["properties"]["$ref"]["type"], "string");
     }
 
     #[test]
@@ -969,10 +1083,6 @@ components:
                 paths(json!({"/a": {"get": {"parameters": [{"$ref": "#/nowhere"}]}}})),
                 "\"#/nowhere\", which is not",
             ),
-            (
-                paths(json!({"/a": {"$ref": "other.yaml"}})),
-                "outside the document",
-            ),
             (paths(json!({"/a": {"$ref": "#/paths/~1a"}})), "in a circle"),
             (paths(json!({"/a": {"get": 1}})), "operation is no object"),
             (
@@ -990,6 +1100,14 @@ components:
                 "\"4.0.0\" is not supported",
             ),
             (paths(json!([])), "`paths` must be an object"),
+            (
+                paths(json!({"/a": {"$ref": "other.yaml"}})),
+                "refers to another file, without which its tools are not whole: other.yaml; `toolscout add --follow-refs`",
+            ),
+            (
+                paths(json!({"/a": {"get": {"$ref": "b.yml"}, "put": {"parameters": [{"$ref": "../c.yml#/d"}]}}})),
+                "other files, without which its tools are not whole: ../c.yml, b.yml;",
+            ),
         ] {
             let message = parse(text.as_bytes(), &ReadOptions::default())
                 .unwrap_err()

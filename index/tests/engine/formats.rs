@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use toolscout_index::formats::{
-    Emit, Format, Parsed, ReadOptions, emit, model_name, parse, parse_owned, signature,
+    Emit, Format, Parsed, ReadOptions, emit, model_names, parse, parse_owned, signature,
 };
 use toolscout_index::{Annotations, Error, Tool};
 
@@ -420,7 +420,7 @@ fn reduced(tool: &Tool, name: &str, kept: &[&str]) -> Tool {
     let mut reduced = Tool::new("", name)
         .unwrap()
         .with_description(tool.description.clone());
-    reduced.input_schema = tool.input_schema.clone();
+    reduced.input_schema = tool.shown_input_schema();
     let metadata = tool.metadata.clone().into_iter();
     reduced.metadata = metadata
         .filter(|(key, _)| kept.contains(&key.as_str()))
@@ -455,7 +455,8 @@ proptest! {
         ] {
             let text = emit(&references, format).to_string();
             let parsed = parse(text.as_bytes(), &ReadOptions::default()).unwrap();
-            let expected: Vec<Tool> = tools.iter().map(|tool| reduced(tool, &model_name(&tool.id), kept)).collect();
+            let names = model_names(tools.iter().map(|tool| &tool.id));
+            let expected: Vec<Tool> = tools.iter().zip(&names).map(|(tool, name)| reduced(tool, name, kept)).collect();
             let strict_false = (format == Emit::OpenaiResponses).then_some(Value::Bool(false));
             for (read, mut expected) in parsed.tools.into_iter().zip(expected) {
                 if let Some(default) = &strict_false {
@@ -468,7 +469,7 @@ proptest! {
 
     #[test]
     fn model_names_are_valid_and_unique(tools in tools()) {
-        let names: Vec<String> = tools.iter().map(|tool| model_name(&tool.id)).collect();
+        let names = model_names(tools.iter().map(|tool| &tool.id));
         for name in &names {
             let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             prop_assert!((1..=64).contains(&name.len()) && name.chars().all(is_allowed), "{name}");

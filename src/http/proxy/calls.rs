@@ -87,6 +87,7 @@ impl ToolCaller for GatedCaller {
                     id: Uuid::now_v7().to_string(),
                     tool: Arc::clone(tool),
                     arguments,
+                    is_plan_step: false,
                 };
                 let outcome = self.gate.pass(context, call).await;
                 let has_succeeded = outcome.has_succeeded();

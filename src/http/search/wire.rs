@@ -202,12 +202,17 @@ pub struct ToolName {
 }
 
 impl ToolName {
-    /// The name of this tool.
-    pub fn of(id: &ToolId) -> Self {
-        ToolName {
-            name: formats::model_name(id),
-            id: id.to_string(),
-        }
+    /// The names of these tools, as they are in a list of them.
+    pub fn of_all<'a>(ids: impl Iterator<Item = &'a ToolId>) -> Vec<Self> {
+        let ids: Vec<&ToolId> = ids.collect();
+        let names = formats::model_names(ids.iter().copied());
+        let named = names.into_iter().zip(ids);
+        named
+            .map(|(name, id)| ToolName {
+                name,
+                id: id.to_string(),
+            })
+            .collect()
     }
 }
 

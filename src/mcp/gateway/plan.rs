@@ -139,6 +139,7 @@ impl Session {
             id: excerpt(&format!("{}.{}", context.id, step.key), NAME_CHARS),
             tool: step.tool,
             arguments,
+            is_plan_step: true,
         };
         let tool = directory.id.clone();
         let outcome = self.pass(caller, &directory, &approver, call).await;

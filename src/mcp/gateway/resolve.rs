@@ -55,37 +55,45 @@ impl NamedCall {
         Ok(NamedCall { name, arguments })
     }
 
-    /// The tool whose id this name is, or whose name as shown to models. Finds it by its key.
+    /// The tool whose id this name is, found by its key. Where the tools are kept in a store, also the
+    /// only one that is shown under this name.
     pub fn by_key(&self, search: &dyn ToolSearch) -> Option<Arc<Tool>> {
-        let [by_id, of_shown] = self.ids();
-        let found = |id: Option<ToolId>| id.and_then(|id| search.tool(&id));
-        found(by_id).or_else(|| found(of_shown))
+        if search.lists_tools() {
+            // A name without a server may be another tool's as it is shown.
+            let id = ToolId::parse(&self.name).ok();
+            return search.tool(&id.filter(|id| !id.server().is_empty())?);
+        }
+        let mut found = self.ids().filter_map(|id| search.tool(&id));
+        found.next().filter(|_| found.next().is_none())
     }
 
-    /// The ids that this name may stand for. Models see `server__name`.
-    fn ids(&self) -> [Option<ToolId>; 2] {
-        let shown = self.name.split_once("__");
-        [
-            ToolId::parse(&self.name).ok(),
-            shown.and_then(|(server, name)| ToolId::new(server, name).ok()),
-        ]
+    /// The ids that this name may stand for. Models see `server__name`, and both may contain `__`.
+    fn ids(&self) -> impl Iterator<Item = ToolId> {
+        let splits = self.name.match_indices("__").map(|(at, between)| {
+            let (server, name) = (&self.name[..at], &self.name[at + between.len()..]);
+            ToolId::new(server, name).ok()
+        });
+        std::iter::once(ToolId::parse(&self.name).ok())
+            .chain(splits)
+            .flatten()
     }
 
-    /// The tool with this name where it has no such id: a bare name that only one tool has, or a
-    /// name as shown to models of a server whose own name contains `__`. Looks at every tool.
+    /// The tool that is called so: by the name that models see, or else by a bare name that only one
+    /// tool has. Looks at every tool's id.
     ///
     /// # Errors
     /// A message with the names that may have been meant.
     pub fn by_name(&self, search: &dyn ToolSearch) -> Result<Arc<Tool>, String> {
         let name = self.name.as_str();
-        let tools = search.tools();
-        let named: Vec<&Arc<Tool>> = tools
-            .iter()
-            .filter(|tool| model_names::denotes(name, &tool.id))
-            .collect();
+        let mut named = search.named(name);
+        if named.iter().any(|tool| tool.id.name() != name || tool.id.server().is_empty()) {
+            // What is shown under this name goes before what only has it as a bare name.
+            named.retain(|tool| tool.id.name() != name || tool.id.server().is_empty());
+        }
         match named.as_slice() {
             [only] => Ok(Arc::clone(only)),
             [] => {
+                let tools = search.tools();
                 let nearest = model_names::nearest(
                     name,
                     tools.iter().map(|tool| tool.id.as_str()),
@@ -110,8 +118,8 @@ impl NamedCall {
     /// Why the tool with this name is kept out of the catalog; `None` where it is not, or may not be
     /// told of.
     pub fn blocked(&self, pool: &Pool, may_tell: impl Fn(&ToolId) -> bool) -> Option<String> {
-        let ids = self.ids().into_iter().flatten();
-        ids.filter(|id| may_tell(id)).find_map(|id| {
+        let mut told = self.ids().filter(|id| may_tell(id));
+        told.find_map(|id| {
             let reason = pool.blocked(&id)?;
             Some(format!(
                 "{id} is blocked: {reason}; do without it until a person has accepted it"
@@ -137,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::finder::search::doubles::ListedTools;
-    use toolscout_index::formats::model_name;
+    use toolscout_index::formats::{distinct_model_name, model_name};
 
     fn resolve(name: &str) -> Result<String, String> {
         let listed_tools = ListedTools::of(&[
@@ -145,6 +153,10 @@ mod tests {
             ("chat/send", ""),
             ("mail/read", ""),
             ("a__b/c", ""),
+            ("only__own", ""),
+            ("x/y__z", ""),
+            ("x__y/z", ""),
+            ("x__y__z", ""),
         ]);
         let call = NamedCall {
             name: name.into(),
@@ -157,15 +169,25 @@ mod tests {
 
     #[test]
     fn a_name_is_an_id_a_shown_name_or_a_unique_bare_name() {
+        assert!(
+            resolve("x__y__z")
+                .unwrap_err()
+                .contains("say which: x/y__z, x__y/z, x__y__z")
+        );
         for (name, id) in [
+            ("only__own", "only__own"),
+            ("x__y/z", "x__y/z"),
             ("mail/send", "mail/send"),
             ("mail__send", "mail/send"),
             ("read", "mail/read"),
         ] {
             assert_eq!(resolve(name).unwrap(), id);
         }
-        let shown = model_name(&ToolId::parse("a__b/c").unwrap());
-        assert_eq!(resolve(&shown).unwrap(), "a__b/c");
+        // Also under the name that earlier versions showed.
+        let id = ToolId::parse("a__b/c").unwrap();
+        for shown in [model_name(&id), distinct_model_name(&id)] {
+            assert_eq!(resolve(&shown).unwrap(), "a__b/c");
+        }
         assert!(
             resolve("send")
                 .unwrap_err()

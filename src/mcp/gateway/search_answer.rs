@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use toolscout_index::formats::{Emit, model_name};
+use toolscout_index::formats::{Emit, model_name, model_names};
 use toolscout_index::{Tool, ToolId};
 
 use crate::budget;
@@ -79,7 +79,9 @@ pub fn describe(
         Detail::Schema => definitions(&tools, max_tokens, pool),
     };
     if let Some(injection) = injection {
-        let names = |ids: &[ToolId]| -> Value { ids.iter().map(model_name).collect() };
+        let names = |ids: &[ToolId]| -> Value {
+            ids.iter().map(|id| injection.name_of(id)).collect()
+        };
         answer.insert("added_to_your_list".into(), names(&injection.added));
         if !injection.evicted.is_empty() {
             answer.insert("removed_from_your_list".into(), names(&injection.evicted));
@@ -122,9 +124,13 @@ pub fn definitions(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> Map<S
         .iter()
         .filter(|tool| !fitted.omitted.contains(&tool.id));
     let values = fitted.value.as_array().cloned().unwrap_or_default();
-    let described: Vec<Value> = shown
+    // Of tools that share a name each has another one here.
+    let shown: Vec<&ToolId> = shown.map(|tool| &tool.id).collect();
+    let names = model_names(shown.iter().copied());
+    let named = shown.into_iter().zip(names);
+    let described: Vec<Value> = named
         .zip(values)
-        .map(|(tool, value)| entry(&tool.id, value, pool))
+        .map(|((id, name), value)| entry(id, name, value, pool))
         .collect();
     let mut answer = Map::from_iter([("tools".to_owned(), described.into())]);
     insert_omitted(&mut answer, &fitted.omitted);
@@ -138,8 +144,8 @@ fn insert_omitted(answer: &mut Map<String, Value>, omitted: &[ToolId]) {
     }
 }
 
-fn entry(id: &ToolId, mut value: Value, pool: &Pool) -> Value {
-    value["name"] = model_name(id).into();
+fn entry(id: &ToolId, name: String, mut value: Value, pool: &Pool) -> Value {
+    value["name"] = name.into();
     value["server"] = id.server().into();
     if let Some(reason) = pool.unavailable_tool(id) {
         value["unavailable"] = reason.into();

@@ -83,6 +83,17 @@ impl Root {
             .map_err(|_| ToolFailure::new("the file tool failed"))?
     }
 
+    /// The whole content of a file of at most this many bytes.
+    ///
+    /// # Errors
+    /// [`ToolFailure`] for what is no plain file in the folder, and for a longer one.
+    pub async fn whole(&self, path: String, max_bytes: usize) -> Result<Vec<u8>, ToolFailure> {
+        let root = self.clone();
+        spawn_blocking(move || read_whole(&root, &path, max_bytes))
+            .await
+            .map_err(|_| ToolFailure::new("reading the file failed"))?
+    }
+
     /// Opens a path if it is a regular file.
     fn open_file(&self, path: &str, options: &mut OpenOptions) -> Result<File, ToolFailure> {
         let inside = self.inside(path)?;
@@ -294,6 +305,21 @@ fn read(root: &Root, path: &str, offset: u64, most: u64) -> Result<Value, ToolFa
         answer["next_offset"] = end.into();
     }
     Ok(answer)
+}
+
+fn read_whole(root: &Root, path: &str, max_bytes: usize) -> Result<Vec<u8>, ToolFailure> {
+    let file = root.open_file(path, OpenOptions::new().read(true))?;
+    let mut bytes = Vec::new();
+    // One byte more than is allowed tells a file that is too long.
+    file.take(max_bytes as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| io_failure(path, &error))?;
+    if bytes.len() > max_bytes {
+        return Err(ToolFailure::new(format!(
+            "{path} is too long: of the files of one request {max_bytes} bytes are left"
+        )));
+    }
+    Ok(bytes)
 }
 
 fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {

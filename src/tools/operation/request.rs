@@ -1,11 +1,15 @@
 //! Builds a request from arguments, by the index's metadata of an OpenAPI operation. Pure.
 
+use std::collections::BTreeMap;
+
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 
 use crate::printable::excerpt;
-use crate::tools::{Arguments, text_of};
+use crate::tools::Arguments;
+use crate::tools::operation::body::{Body, Field, body};
+use crate::tools::operation::styles::{Pair, Style, encoded};
 
 /// Headers that only the client may set, since they change the meaning of a request.
 const FORBIDDEN_HEADERS: [&str; 9] = [
@@ -26,7 +30,7 @@ pub struct Parts {
     pub method: Method,
     pub url: Url,
     pub headers: HeaderMap,
-    pub body: Option<(String, Vec<u8>)>,
+    pub body: Option<Body>,
 }
 
 /// Builds the request for these arguments.
@@ -37,44 +41,84 @@ pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, S
     let method = call.get("method").and_then(Value::as_str).unwrap_or("GET");
     let method = Method::from_bytes(method.as_bytes())
         .map_err(|_| format!("{method:?} is not an HTTP method"))?;
-    let mut path = call
-        .get("path")
-        .and_then(Value::as_str)
-        .unwrap_or("/")
-        .to_owned();
-    let (mut query, mut headers, mut cookies, mut form) =
-        (Vec::new(), HeaderMap::new(), Vec::new(), Vec::new());
+    refuse_unknown(call, arguments)?;
+    let mut placed = Placed::default();
     for (argument, target) in parameters(call) {
-        let Some(value) = arguments.get(argument).filter(|value| !value.is_null()) else {
-            continue;
-        };
-        let name = target
-            .get("name")
-            .and_then(Value::as_str)
-            .unwrap_or(argument);
-        match target.get("in").and_then(Value::as_str).unwrap_or_default() {
-            "path" => path = path.replace(&format!("{{{name}}}"), &segment(argument, value)?),
-            "query" => query.extend(pairs(name, target, value)),
-            "header" => add_header(&mut headers, argument, name, &simple(value))?,
-            "cookie" => cookies.push(format!("{}={}", encoded(name), encoded(&simple(value)))),
-            "formData" => form.extend(pairs(name, target, value)),
-            _ => {}
+        // A null has no form in these places: it is a value that is left out.
+        if let Some(value) = arguments.get(argument).filter(|value| !value.is_null()) {
+            placed.add(argument, target, value)?;
         }
     }
-    if let Some(left) = path.split('{').nth(1) {
-        return Err(format!("the argument for {{{left} in the path is missing"));
+    if !placed.cookies.is_empty() {
+        let cookies = placed.cookies.join("; ");
+        add_header(&mut placed.headers, "cookie", "cookie", &cookies)?;
     }
-    if !cookies.is_empty() {
-        add_header(&mut headers, "cookie", "cookie", &cookies.join("; "))?;
-    }
-    let url = joined(base, &path, &query)?;
-    let body = body(call, arguments, form)?;
+    let template = call.get("path").and_then(Value::as_str).unwrap_or("/");
+    let template = Template::of(template);
+    let path = template.path(&placed.segments)?;
+    let url = joined(
+        base,
+        &path,
+        &template.query(&placed.segments, &placed.query),
+    )?;
     Ok(Parts {
         method,
         url,
-        headers,
-        body,
+        headers: placed.headers,
+        body: body(call, arguments, &placed.form)?,
     })
+}
+
+/// Arguments where they belong in a request.
+#[derive(Default)]
+struct Placed<'a> {
+    /// Encoded values of the path's placeholders.
+    segments: BTreeMap<&'a str, String>,
+    query: Vec<Pair>,
+    headers: HeaderMap,
+    cookies: Vec<String>,
+    form: Vec<Field<'a>>,
+}
+
+impl<'a> Placed<'a> {
+    fn add(
+        &mut self,
+        argument: &'a str,
+        target: &'a Map<String, Value>,
+        value: &'a Value,
+    ) -> Result<(), String> {
+        let text = |key: &str| target.get(key).and_then(Value::as_str);
+        let name = text("name").unwrap_or(argument);
+        match text("in").unwrap_or_default() {
+            "path" => {
+                let segment = Style::of(target, "simple").in_path(name, value);
+                if segment.is_empty() {
+                    return Err(not_a_segment(argument, &segment));
+                }
+                self.segments.insert(name, segment);
+            }
+            "query" => self
+                .query
+                .extend(Style::of(target, "form").pairs(name, value)),
+            "header" => {
+                let text = Style::of(target, "simple").text(value);
+                add_header(&mut self.headers, argument, name, &text)?;
+            }
+            "cookie" => {
+                let text = Style::of(target, "simple").text(value);
+                self.cookies
+                    .push(format!("{}={}", encoded(name), encoded(&text)));
+            }
+            "formData" => self.form.push(Field {
+                name,
+                declared: target,
+                is_file: target.contains_key("file"),
+                value,
+            }),
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 /// The operation's parameters by the name of their argument.
@@ -87,94 +131,126 @@ fn parameters(call: &Value) -> impl Iterator<Item = (&String, &Map<String, Value
     declared.filter_map(|(argument, target)| Some((argument, target.as_object()?)))
 }
 
-/// The base URL with this path below its own, and this query.
-fn joined(base: &Url, path: &str, query: &[(String, String)]) -> Result<Url, String> {
+/// Refuses an argument that has no place in the request: it would be lost without a word.
+fn refuse_unknown(call: &Value, arguments: &Arguments) -> Result<(), String> {
+    let body = call.get("body");
+    let properties = body.and_then(|body| body.get("properties")?.as_array());
+    let whole = body.and_then(|body| body.get("argument"));
+    let known: Vec<&str> = parameters(call)
+        .map(|(argument, _)| argument.as_str())
+        .chain(properties.into_iter().flatten().filter_map(Value::as_str))
+        .chain(whole.and_then(Value::as_str))
+        .collect();
+    let Some(unknown) = arguments
+        .keys()
+        .find(|name| !known.contains(&name.as_str()))
+    else {
+        return Ok(());
+    };
+    Err(format!(
+        "{:?} is no argument of this operation; it takes {}",
+        excerpt(unknown, 60),
+        match known.is_empty() {
+            true => "none".to_owned(),
+            false => excerpt(&known.join(", "), 300),
+        }
+    ))
+}
+
+/// A path of a document, which may hold a query, and a fragment that tells apart operations of one
+/// address and is never sent.
+struct Template {
+    path: String,
+    query: String,
+}
+
+impl Template {
+    fn of(declared: &str) -> Self {
+        let mut plain = declared.to_owned();
+        // The parts of a URI template that stand for parameters of the query, which are declared too.
+        while let Some(start) = ["{?", "{&", "{#"].iter().find_map(|open| plain.find(open)) {
+            let end = plain[start..]
+                .find('}')
+                .map_or(plain.len(), |end| start + end + 1);
+            plain.replace_range(start..end, "");
+        }
+        let address = plain.split('#').next().unwrap_or_default();
+        let (path, query) = address.split_once('?').unwrap_or((address, ""));
+        Template {
+            path: path.to_owned(),
+            query: query.to_owned(),
+        }
+    }
+
+    /// The path with its placeholders filled in. No argument leaves its segment.
+    fn path(&self, values: &BTreeMap<&str, String>) -> Result<String, String> {
+        let mut segments = Vec::new();
+        for declared in self.path.split('/') {
+            let segment = filled(declared, values)?;
+            let is_plain = segment == declared;
+            if !is_plain && ["", ".", ".."].contains(&segment.as_str()) {
+                return Err(not_a_segment(declared, &segment));
+            }
+            segments.push(segment);
+        }
+        Ok(segments.join("/"))
+    }
+
+    /// The query of the path itself and that of the arguments, which count before it.
+    fn query(&self, values: &BTreeMap<&str, String>, given: &[Pair]) -> String {
+        let own = self.query.split('&').filter(|pair| !pair.is_empty());
+        let mut query: Vec<String> = Vec::new();
+        for pair in own {
+            let name = pair.split('=').next().unwrap_or_default();
+            let is_given = given.iter().any(|one| one.name == name);
+            // A placeholder without a value belongs to a parameter of the query that was not given.
+            if !is_given && let Ok(pair) = filled(pair, values) {
+                query.push(pair);
+            }
+        }
+        query.extend(given.iter().map(Pair::encoded));
+        query.join("&")
+    }
+}
+
+/// A text with the placeholders `{name}` filled in.
+fn filled(template: &str, values: &BTreeMap<&str, String>) -> Result<String, String> {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        let value = values
+            .get(name)
+            .ok_or_else(|| format!("the argument for {{{name}}} in the path is missing"))?;
+        text.push_str(value);
+        rest = after;
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+fn not_a_segment(argument: &str, text: &str) -> String {
+    format!("`{argument}` is {text:?}, which is not a valid part of a path")
+}
+
+/// The base URL with this path below its own, and this query after its own.
+fn joined(base: &Url, path: &str, query: &str) -> Result<Url, String> {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
     // `set_path` resolves `..` in the document's own path too.
     if !url.path().starts_with(base.path().trim_end_matches('/')) {
         return Err("the arguments lead out of the service's own paths".into());
     }
-    if !query.is_empty() {
-        url.query_pairs_mut().extend_pairs(query);
+    let own = base.query().filter(|own| !own.is_empty());
+    let queries: Vec<&str> = own
+        .into_iter()
+        .chain(Some(query).filter(|query| !query.is_empty()))
+        .collect();
+    if !queries.is_empty() {
+        url.set_query(Some(&queries.join("&")));
     }
     Ok(url)
-}
-
-/// A value as one segment of a path.
-fn segment(argument: &str, value: &Value) -> Result<String, String> {
-    let text = simple(value);
-    if text.is_empty() || text == "." || text == ".." {
-        return Err(format!(
-            "`{argument}` is {text:?}, which is not a valid part of a path"
-        ));
-    }
-    Ok(encoded(&text))
-}
-
-/// Percent-encodes everything but unreserved characters (RFC 3986).
-fn encoded(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                safe.push(byte.into())
-            }
-            _ => safe.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    safe
-}
-
-/// A value in OpenAPI's style `simple`: items separated by commas.
-fn simple(value: &Value) -> String {
-    match value {
-        Value::Array(items) => items.iter().map(text_of).collect::<Vec<_>>().join(","),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| format!("{name},{}", text_of(value)))
-            .collect::<Vec<_>>()
-            .join(","),
-        other => text_of(other),
-    }
-}
-
-/// A query or form parameter, in its style.
-fn pairs(name: &str, target: &Map<String, Value>, value: &Value) -> Vec<(String, String)> {
-    let style = target
-        .get("style")
-        .and_then(Value::as_str)
-        .unwrap_or("form");
-    let format = target.get("collectionFormat").and_then(Value::as_str);
-    let separator = match (style, format) {
-        ("spaceDelimited", _) | (_, Some("ssv")) => " ",
-        ("pipeDelimited", _) | (_, Some("pipes")) => "|",
-        (_, Some("tsv")) => "\t",
-        _ => ",",
-    };
-    let declared = target.get("explode").and_then(Value::as_bool);
-    let explodes =
-        declared.unwrap_or(style == "form" && format.is_none_or(|format| format == "multi"));
-    let named = |value: String| (name.to_owned(), value);
-    match value {
-        Value::Array(items) if explodes => items.iter().map(|item| named(text_of(item))).collect(),
-        Value::Array(items) => vec![named(
-            items
-                .iter()
-                .map(text_of)
-                .collect::<Vec<_>>()
-                .join(separator),
-        )],
-        Value::Object(fields) if style == "deepObject" => fields
-            .iter()
-            .map(|(key, value)| (format!("{name}[{key}]"), text_of(value)))
-            .collect(),
-        Value::Object(fields) if explodes => fields
-            .iter()
-            .map(|(key, value)| (key.clone(), text_of(value)))
-            .collect(),
-        other => vec![named(simple(other))],
-    }
 }
 
 fn add_header(
@@ -201,77 +277,6 @@ fn add_header(
     })?;
     headers.insert(name, value);
     Ok(())
-}
-
-/// The body and its content type, if the operation has one and arguments for it were given.
-fn body(
-    call: &Value,
-    arguments: &Arguments,
-    form: Vec<(String, String)>,
-) -> Result<Option<(String, Vec<u8>)>, String> {
-    let Some(declared) = call.get("body") else {
-        return Ok(None);
-    };
-    let content_type = declared
-        .get("content_type")
-        .and_then(Value::as_str)
-        .unwrap_or("application/json");
-    let kind = content_type.split(';').next().unwrap_or_default().trim();
-    if declared.get("form").is_some() {
-        return Ok(Some(form_body(&form)));
-    }
-    let Some(content) = content(declared, arguments) else {
-        return Ok(None);
-    };
-    if kind == "application/x-www-form-urlencoded" {
-        let fields = content.as_object().into_iter().flatten();
-        let form: Vec<(String, String)> = fields
-            .flat_map(|(name, value)| pairs(name, &Map::new(), value))
-            .collect();
-        return Ok(Some(form_body(&form)));
-    }
-    if kind == "application/json" || kind.ends_with("+json") || kind == "*/*" {
-        let kind = if kind == "*/*" {
-            "application/json"
-        } else {
-            kind
-        };
-        return Ok(Some((kind.to_owned(), content.to_string().into_bytes())));
-    }
-    match content {
-        Value::String(text) => Ok(Some((kind.to_owned(), text.into_bytes()))),
-        _ => Err(format!(
-            "a body of type {kind} cannot be built from these arguments"
-        )),
-    }
-}
-
-/// The body's content; `None` if no argument of it was given and it is not required.
-fn content(declared: &Value, arguments: &Arguments) -> Option<Value> {
-    if let Some(argument) = declared.get("argument").and_then(Value::as_str) {
-        return arguments.get(argument).cloned();
-    }
-    let names = declared
-        .get("properties")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str);
-    let fields: Map<String, Value> = names
-        .filter_map(|name| Some((name.to_owned(), arguments.get(name)?.clone())))
-        .collect();
-    let required = declared.get("required") == Some(&Value::Bool(true));
-    (required || !fields.is_empty()).then_some(Value::Object(fields))
-}
-
-fn form_body(form: &[(String, String)]) -> (String, Vec<u8>) {
-    let pairs = form
-        .iter()
-        .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
-    (
-        "application/x-www-form-urlencoded".to_owned(),
-        pairs.collect::<Vec<_>>().join("&").into_bytes(),
-    )
 }
 
 #[cfg(test)]
@@ -306,7 +311,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             parts.url.as_str(),
-            "https://api.test/v1/users/a%20b%2F%C3%BC/orders?tag=x&tag=y%26z&ids=1%2C2&where%5Bk%5D=true"
+            "https://api.test/v1/users/a%20b%2F%C3%BC/orders?tag=x&tag=y%26z&ids=1,2&where%5Bk%5D=true"
         );
         assert_eq!(
             (&parts.headers["x-lang"], &parts.headers["cookie"]),
@@ -361,15 +366,17 @@ mod tests {
     fn bodies_are_built_from_arguments() {
         let flat = json!({ "method": "POST", "path": "/", "body": { "content_type": "application/json", "required": true, "properties": ["a", "b"] } });
         let body = |call: Value, arguments: Value| {
-            made(call, arguments)
-                .unwrap()
-                .body
-                .map(|(_, bytes)| String::from_utf8(bytes).unwrap())
+            made(call, arguments).unwrap().body.map(|body| match body {
+                Body::Bytes(_, bytes) => String::from_utf8(bytes).unwrap(),
+                other => panic!("{other:?}"),
+            })
         };
         assert_eq!(
-            body(flat.clone(), json!({ "a": 1, "c": 2 })).as_deref(),
+            body(flat.clone(), json!({ "a": 1 })).as_deref(),
             Some(r#"{"a":1}"#)
         );
+        let message = made(flat.clone(), json!({ "a": 1, "c": 2 })).unwrap_err();
+        assert!(message.contains("\"c\" is no argument"), "{message}");
         assert_eq!(body(flat, json!({})).as_deref(), Some("{}"));
         let whole = json!({ "path": "/", "body": { "content_type": "application/json", "argument": "body" } });
         assert_eq!(

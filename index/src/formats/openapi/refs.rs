@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::files;
+use crate::schema;
+
 /// Longest chain of references to references.
 const MAX_HOPS: usize = 32;
 /// Depth to which references are expanded; below [`crate::tool::MAX_SCHEMA_DEPTH`], to leave room
@@ -17,9 +20,9 @@ const MAX_NODES_PER_DOCUMENT: usize = 2_000_000;
 /// Text bytes that count as one node.
 const BYTES_PER_NODE: usize = 64;
 /// Keywords whose value is data and not a schema.
-const DATA_KEYWORDS: [&str; 5] = ["example", "examples", "default", "enum", "const"];
+pub(super) const DATA_KEYWORDS: [&str; 5] = ["example", "examples", "default", "enum", "const"];
 /// Keywords whose value maps names to schemas, so that its keys are no keywords.
-const NAME_KEYWORDS: [&str; 5] = [
+pub(super) const NAME_KEYWORDS: [&str; 5] = [
     "properties",
     "patternProperties",
     "$defs",
@@ -38,12 +41,10 @@ pub(super) fn follow<'a>(root: &'a Value, mut value: &'a Value) -> Result<&'a Va
             return Ok(value);
         };
         value = match pointer(reference) {
-            Some(pointer) => root.pointer(&pointer).ok_or_else(|| dangling(reference))?,
-            None => {
-                return Err(format!(
-                    "{reference:?} lies outside the document; bundle it into one file"
-                ));
-            }
+            Some(pointer) => root
+                .pointer(&pointer)
+                .ok_or_else(|| dangling(root, reference))?,
+            None => return Err(outside(reference)),
         };
     }
     Err(format!(
@@ -94,14 +95,14 @@ pub(super) struct Expansion<'d, 'a> {
     pub cut: BTreeSet<String>,
 }
 
-impl Expansion<'_, '_> {
-    /// A copy in which every local reference is replaced by its target, or by a placeholder that
-    /// explains why it is not. Remote references stay.
+impl<'a> Expansion<'_, 'a> {
+    /// A copy in JSON Schema 2020-12, in which every reference is replaced by its target, or by a
+    /// placeholder that explains why it is not.
     ///
     /// # Errors
     /// A message that names the missing reference, or says that the document is too large.
     pub fn expand(&mut self, schema: &Value) -> Result<Value, String> {
-        self.schema(schema, 0)
+        self.schema(schema, 0).map(|all| schema::modern_value(&all))
     }
 
     fn schema(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
@@ -128,7 +129,7 @@ impl Expansion<'_, '_> {
     }
 
     fn keyword(&mut self, keyword: &str, value: &Value, depth: usize) -> Result<Value, String> {
-        if DATA_KEYWORDS.contains(&keyword) {
+        if DATA_KEYWORDS.contains(&keyword) || keyword.starts_with("x-") {
             self.spend_all(value)?;
             return Ok(value.clone());
         }
@@ -139,6 +140,14 @@ impl Expansion<'_, '_> {
     }
 
     fn named(&mut self, schemas: &Map<String, Value>, depth: usize) -> Result<Value, String> {
+        // No schema is a text, so this names where the schemas are.
+        if let Some(Value::String(reference)) = schemas.get("$ref") {
+            let target = self.target(reference)?;
+            return match target.as_object().filter(|_| depth < MAX_EXPANSION_DEPTH) {
+                Some(schemas) => self.named(schemas, depth + 1),
+                None => Ok(json!({})),
+            };
+        }
         let expanded = schemas
             .iter()
             .map(|(name, schema)| Ok((name.clone(), self.schema(schema, depth + 1)?)));
@@ -166,16 +175,15 @@ impl Expansion<'_, '_> {
         fields: &Map<String, Value>,
         depth: usize,
     ) -> Result<Value, String> {
-        let Some(pointer) = pointer(reference) else {
-            return Ok(fields.clone().into());
-        };
-        let root = self.document.root;
-        let target = root.pointer(&pointer).ok_or_else(|| dangling(reference))?;
+        let target = self.target(reference)?;
+        let pointer = pointer(reference).unwrap_or_default();
         if self.share == 0 || depth >= MAX_EXPANSION_DEPTH || self.open.contains(&pointer) {
             // A placeholder and no error: the tool can still be called, and its metadata names what
             // is missing.
-            self.cut.insert(reference.to_owned());
-            return Ok(placeholder(reference, target));
+            let declared = files::as_declared(reference);
+            let placeholder = placeholder(&declared, target);
+            self.cut.insert(declared);
+            return Ok(placeholder);
         }
         self.open.push(pointer);
         // The same depth: a target takes the place of its reference.
@@ -189,6 +197,13 @@ impl Expansion<'_, '_> {
             into.extend(beside.map(|(key, value)| (key.clone(), value.clone())));
         }
         Ok(expanded)
+    }
+
+    fn target(&self, reference: &str) -> Result<&'a Value, String> {
+        let root = self.document.root;
+        let pointer = pointer(reference).ok_or_else(|| outside(reference))?;
+        root.pointer(&pointer)
+            .ok_or_else(|| dangling(root, reference))
     }
 
     fn spend(&mut self, value: &Value) -> Result<(), String> {
@@ -219,7 +234,7 @@ fn placeholder(reference: &str, target: &Value) -> Value {
     schema.into()
 }
 
-fn reference(value: &Value) -> Option<&str> {
+pub(super) fn reference(value: &Value) -> Option<&str> {
     value.get("$ref")?.as_str()
 }
 
@@ -245,6 +260,14 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn dangling(reference: &str) -> String {
-    format!("it refers to {reference:?}, which is not in the document")
+fn dangling(root: &Value, reference: &str) -> String {
+    let declared = files::as_declared(reference);
+    match files::unreadable(root, reference) {
+        Some(reason) => format!("it refers to {declared:?}, which cannot be read: {reason}"),
+        None => format!("it refers to {declared:?}, which is not in the document"),
+    }
+}
+
+fn outside(reference: &str) -> String {
+    format!("{reference:?} lies outside the document and its folder; bundle it into one file")
 }

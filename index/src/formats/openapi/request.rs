@@ -1,0 +1,421 @@
+//! How the arguments of an operation are written into its request: the kind of the body, its encodings
+//! and files, the styles of parameters, and what a request never carries.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::refs::{DATA_KEYWORDS, NAME_KEYWORDS};
+
+/// Headers that the client sets itself, or that OpenAPI describes by other fields.
+const CLIENTS_HEADERS: [&str; 11] = [
+    "accept",
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "proxy-authorization",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+/// Of these OpenAPI itself says that a parameter is ignored, so nobody needs to hear of it.
+const IGNORED_HEADERS: [&str; 3] = ["accept", "authorization", "content-type"];
+/// How a field of a form may be declared.
+const ENCODING_KEYS: [&str; 4] = ["style", "explode", "allowReserved", "contentType"];
+/// Longest quotation in a warning, in characters.
+const QUOTED_CHARS: usize = 80;
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    /// As JSON.
+    Json,
+    /// As `application/x-www-form-urlencoded`.
+    Form,
+    /// As `multipart/form-data`.
+    Multipart,
+    /// As the one argument has it: a text or a file.
+    Plain,
+}
+
+impl BodyKind {
+    /// The kind of a media type, whatever its parameters and case.
+    pub fn of(content_type: &str) -> Self {
+        match essence(content_type).as_str() {
+            "" | "*/*" | "application/*" => BodyKind::Json,
+            "application/x-www-form-urlencoded" => BodyKind::Form,
+            "multipart/form-data" | "multipart/*" => BodyKind::Multipart,
+            kind if kind.ends_with("/json") || kind.ends_with("+json") => BodyKind::Json,
+            _ => BodyKind::Plain,
+        }
+    }
+
+    fn has_fields(self) -> bool {
+        matches!(self, BodyKind::Form | BodyKind::Multipart)
+    }
+}
+
+/// A media type in lower case, without its parameters.
+fn essence(content_type: &str) -> String {
+    let kind = content_type.split(';').next().unwrap_or_default();
+    kind.trim().to_ascii_lowercase()
+}
+
+/// The media type that a request is best written in, if several are offered: the lowest.
+pub(super) fn preference(content_type: &str) -> u8 {
+    let kind = essence(content_type);
+    match BodyKind::of(content_type) {
+        BodyKind::Json if kind.contains('*') => 1,
+        BodyKind::Json => 0,
+        BodyKind::Form => 2,
+        BodyKind::Multipart => 3,
+        BodyKind::Plain if kind.starts_with("text/") => 4,
+        BodyKind::Plain => 5,
+    }
+}
+
+/// The media type of a Swagger 2.0 body.
+pub(super) fn body_type<'a>(consumes: &[&'a str]) -> &'a str {
+    let is_body = |kind: &&&str| !BodyKind::of(kind).has_fields();
+    let best = consumes
+        .iter()
+        .filter(is_body)
+        .min_by_key(|kind| preference(kind));
+    best.copied().unwrap_or("application/json")
+}
+
+/// The media type of a Swagger 2.0 form.
+pub(super) fn form_type<'a>(consumes: &[&'a str], has_file: bool) -> &'a str {
+    let is_form = |kind: &&&str| match BodyKind::of(kind) {
+        BodyKind::Form => !has_file,
+        BodyKind::Multipart => true,
+        BodyKind::Json | BodyKind::Plain => false,
+    };
+    let best = consumes
+        .iter()
+        .filter(is_form)
+        .min_by_key(|kind| preference(kind));
+    best.copied().unwrap_or(match has_file {
+        true => "multipart/form-data",
+        false => "application/x-www-form-urlencoded",
+    })
+}
+
+/// Why a parameter is no argument of the tool. `Some(None)` if nobody needs to hear of it.
+pub(super) fn left_out(name: &str, place: &str) -> Option<Option<String>> {
+    let quoted = quoted(name);
+    match place {
+        "header" => {
+            // Names of headers have no case.
+            let lower = name.to_ascii_lowercase();
+            if IGNORED_HEADERS.contains(&lower.as_str()) {
+                return Some(None);
+            }
+            if CLIENTS_HEADERS.contains(&lower.as_str()) {
+                let reason = "the client sets this header itself";
+                return Some(Some(format!(
+                    "the parameter {quoted} is left out: {reason}"
+                )));
+            }
+            let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
+            (!is_token).then(|| {
+                Some(format!(
+                    "the parameter {quoted} is left out: no header can have this name"
+                ))
+            })
+        }
+        "path" | "query" | "cookie" | "body" | "formData" => None,
+        other => Some(Some(format!(
+            "the parameter {quoted} is left out: a request has no place {:?}",
+            cut(other)
+        ))),
+    }
+}
+
+/// True for the bytes of a header's name (RFC 9110, section 5.6.2).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// True for a style in which a parameter at this place can be written.
+fn is_style(style: &str, place: &str) -> bool {
+    match place {
+        "path" => ["simple", "label", "matrix"].contains(&style),
+        "header" => style == "simple",
+        "cookie" => style == "form",
+        _ => ["form", "spaceDelimited", "pipeDelimited", "deepObject"].contains(&style),
+    }
+}
+
+/// Adds how a parameter is written to its target.
+///
+/// # Errors
+/// A warning for a style that does not exist there; the usual one is taken.
+pub(super) fn add_style(
+    target: &mut Map<String, Value>,
+    parameter: &Value,
+    content_type: Option<&str>,
+) -> Result<(), String> {
+    let place = target["in"].as_str().unwrap_or_default().to_owned();
+    for key in ["explode", "allowReserved", "collectionFormat"] {
+        if let Some(value) = parameter.get(key) {
+            target.insert(key.to_owned(), value.clone());
+        }
+    }
+    // Only a Swagger 2.0 parameter has a type of its own.
+    if parameter.get("type").is_some_and(|kind| kind == "array") {
+        target
+            .entry("collectionFormat")
+            .or_insert_with(|| "csv".into());
+    }
+    if let Some(content_type) = content_type {
+        target.insert("content_type".into(), content_type.into());
+    }
+    let Some(style) = parameter.get("style") else {
+        return Ok(());
+    };
+    if let Some(known) = style.as_str().filter(|style| is_style(style, &place)) {
+        target.insert("style".into(), known.into());
+        return Ok(());
+    }
+    let name = target["name"].as_str().unwrap_or_default();
+    Err(format!(
+        "the parameter {} is written in the usual style of a {place} parameter: its style {} does not exist there",
+        quoted(name),
+        cut(&style.to_string())
+    ))
+}
+
+/// What a body's request needs beside its schema, which is changed to what the caller gives: without
+/// what only the server writes, and with a file for binary content.
+pub(super) fn add_content(
+    target: &mut Map<String, Value>,
+    schema: &mut Value,
+    encoding: Option<&Value>,
+) -> Option<String> {
+    remove_read_only(schema);
+    let content_type = target["content_type"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    match BodyKind::of(&content_type) {
+        BodyKind::Json => None,
+        BodyKind::Plain => {
+            let is_file = replace_files(schema);
+            if is_file {
+                target.insert("file".into(), true.into());
+            }
+            let has_parts = ["object", "array"]
+                .iter()
+                .any(|kind| declares(schema, kind));
+            (has_parts && !is_file).then(|| {
+                format!(
+                    "its body is {content_type}, which is not built from fields: a call fails unless the body is given \
+                     as text"
+                )
+            })
+        }
+        kind => {
+            if let Some(declared) = encoding.map(encodings).filter(|all| !all.is_empty()) {
+                target.insert("encoding".into(), declared.into());
+            }
+            if kind == BodyKind::Multipart {
+                let files = files(schema, encoding);
+                if !files.is_empty() {
+                    target.insert("files".into(), files.into());
+                }
+            }
+            None
+        }
+    }
+}
+
+fn declares(schema: &Value, kind: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::Array(all)) => all.iter().any(|one| one == kind),
+        Some(one) => one == kind,
+        None => kind == "object" && schema.get("properties").is_some(),
+    }
+}
+
+/// How each field of a form is written, where the document says so.
+fn encodings(encoding: &Value) -> Map<String, Value> {
+    let mut kept = Map::new();
+    for (name, declared) in encoding.as_object().into_iter().flatten() {
+        let of_field: Map<String, Value> = ENCODING_KEYS
+            .iter()
+            .filter_map(|key| Some(((*key).to_owned(), declared.get(key)?.clone())))
+            .collect();
+        if !of_field.is_empty() {
+            kept.insert(name.clone(), of_field.into());
+        }
+    }
+    kept
+}
+
+/// The fields of a multipart body that are files. Their schemas say how a file is given.
+fn files(schema: &mut Value, encoding: Option<&Value>) -> Vec<String> {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return Vec::new();
+    };
+    let mut files = Vec::new();
+    for (name, property) in properties {
+        let content_type = encoding.and_then(|all| all.get(name)?.get("contentType")?.as_str());
+        // A field without a type and with the media type of a file is one since OpenAPI 3.1.
+        let is_untyped = property.get("type").is_none() && content_type.is_some_and(is_of_file);
+        if replace_files(property) || is_untyped {
+            if is_untyped {
+                *property = file_schema(property);
+            }
+            files.push(name.clone());
+        }
+    }
+    files
+}
+
+fn is_of_file(content_type: &str) -> bool {
+    let first = content_type.split(',').next().unwrap_or_default();
+    BodyKind::of(first) == BodyKind::Plain && !essence(first).starts_with("text/")
+}
+
+/// Replaces schemas of binary content, which JSON cannot hold, by the schema of a file. Returns true
+/// if there were any.
+pub(super) fn replace_files(schema: &mut Value) -> bool {
+    if is_binary(schema) {
+        *schema = file_schema(schema);
+        return true;
+    }
+    let mut found = false;
+    if let Some(items) = schema.get_mut("items") {
+        found |= replace_files(items);
+    }
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let branches = schema.get_mut(keyword).and_then(Value::as_array_mut);
+        for branch in branches.into_iter().flatten() {
+            found |= replace_files(branch);
+        }
+    }
+    found
+}
+
+fn is_binary(schema: &Value) -> bool {
+    let is_text = schema.get("type").is_none() || declares(schema, "string");
+    let is_encoded = schema.get("contentEncoding").is_some();
+    declares(schema, "file")
+        || is_text
+            && schema
+                .get("format")
+                .is_some_and(|format| format == "binary")
+        || is_text && !is_encoded && is_media_of_file(schema)
+}
+
+fn is_media_of_file(schema: &Value) -> bool {
+    let media = schema.get("contentMediaType").and_then(Value::as_str);
+    media.is_some_and(is_of_file)
+}
+
+fn file_schema(declared: &Value) -> Value {
+    let mut description = declared
+        .get("description")
+        .and_then(Value::as_str)
+        .map(|text| format!("{} ", text.trim_end()))
+        .unwrap_or_default();
+    description.push_str(
+        "A file: the path of a file in the folder for files, a data: URL, or an object with `path` or `base64`.",
+    );
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    json!({
+        "type": ["string", "object"],
+        "description": description,
+        "properties": {
+            "path": text("A path in the folder for files."),
+            "base64": text("The content in base64, in place of a path."),
+            "filename": text("The name that is sent; that of the path if left out."),
+            "content_type": text("The media type that is sent."),
+        },
+    })
+}
+
+/// Removes the properties that only the server writes, at any depth: a request has to leave them out.
+pub(super) fn remove_read_only(schema: &mut Value) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(remove_read_only),
+        Value::Object(fields) => {
+            let mut names = BTreeSet::new();
+            collect_read_only(fields, &mut names);
+            if !names.is_empty() {
+                leave_out(fields, &names);
+            }
+            for (keyword, value) in fields.iter_mut() {
+                if DATA_KEYWORDS.contains(&keyword.as_str()) {
+                    continue;
+                }
+                match value {
+                    Value::Object(named) if NAME_KEYWORDS.contains(&keyword.as_str()) => {
+                        named.values_mut().for_each(remove_read_only);
+                    }
+                    _ => remove_read_only(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The read-only properties of an object, which several branches of `allOf` may describe together.
+fn collect_read_only(schema: &Map<String, Value>, names: &mut BTreeSet<String>) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let read_only = properties
+        .into_iter()
+        .flatten()
+        .filter(|(_, property)| is_read_only(property));
+    names.extend(read_only.map(|(name, _)| name.clone()));
+    for branch in branches(schema, "allOf").filter_map(Value::as_object) {
+        collect_read_only(branch, names);
+    }
+}
+
+fn is_read_only(property: &Value) -> bool {
+    let Some(fields) = property.as_object() else {
+        return false;
+    };
+    fields.get("readOnly") == Some(&Value::Bool(true))
+        || branches(fields, "allOf").any(is_read_only)
+}
+
+fn branches<'a>(
+    schema: &'a Map<String, Value>,
+    keyword: &str,
+) -> impl Iterator<Item = &'a Value> + use<'a> {
+    let all = schema.get(keyword).and_then(Value::as_array);
+    all.into_iter().flatten()
+}
+
+/// Removes these properties from an object's schema and from all branches that describe it too.
+fn leave_out(schema: &mut Map<String, Value>, names: &BTreeSet<String>) {
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|name, _| !names.contains(name));
+    }
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| !name.as_str().is_some_and(|name| names.contains(name)));
+    }
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let branches = schema.get_mut(keyword).and_then(Value::as_array_mut);
+        for branch in branches.into_iter().flatten() {
+            if let Value::Object(fields) = branch {
+                leave_out(fields, names);
+            }
+        }
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{}`", cut(name))
+}
+
+fn cut(text: &str) -> String {
+    super::super::cut(text, QUOTED_CHARS)
+}

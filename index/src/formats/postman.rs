@@ -1,0 +1,441 @@
+//! Postman collections v2.0 and v2.1 as OpenAPI documents.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::foreign::{insert_operation, text};
+
+/// Folders within folders that are read.
+const MAX_FOLDERS: usize = 32;
+/// Variables of variables that are filled in.
+const MAX_ROUNDS: usize = 8;
+/// Longest text that variables make.
+const MAX_FILLED_BYTES: usize = 8 << 10;
+/// Levels of an example that become a schema.
+const MAX_EXAMPLE_LEVELS: usize = 32;
+/// Headers that a client sets itself.
+const CLIENTS_HEADERS: [&str; 3] = ["authorization", "content-type", "content-length"];
+
+/// The OpenAPI document of the same requests: folders are tags, and what a request has as an example is
+/// an argument.
+pub(super) fn to_openapi(collection: &Value) -> Value {
+    // What Postman's API answers has the collection within.
+    let collection = collection.get("collection").unwrap_or(collection);
+    let mut conversion = Conversion {
+        variables: variables(collection),
+        paths: Map::new(),
+        schemes: Map::new(),
+    };
+    let root = Folder {
+        names: Vec::new(),
+        auth: collection.get("auth"),
+    };
+    conversion.items(collection, &root);
+    let info = collection.get("info").unwrap_or(&Value::Null);
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": text(info, "name"), "version": "1" },
+        "paths": conversion.paths,
+        "components": { "securitySchemes": conversion.schemes },
+    })
+}
+
+/// The folders around a request, and the authentication that the nearest of them declares.
+#[derive(Clone)]
+struct Folder<'a> {
+    names: Vec<&'a str>,
+    auth: Option<&'a Value>,
+}
+
+struct Conversion {
+    variables: Map<String, Value>,
+    paths: Map<String, Value>,
+    schemes: Map<String, Value>,
+}
+
+fn variables(owner: &Value) -> Map<String, Value> {
+    let declared = list(owner, "variable").filter(|one| !is_disabled(one));
+    let named = declared.filter_map(|one| {
+        let name = one.get("key").or(one.get("id"))?.as_str()?;
+        let value = plain(one.get("value")?)?;
+        Some((name.to_owned(), Value::String(value)))
+    });
+    named.collect()
+}
+
+impl Conversion {
+    fn items(&mut self, owner: &Value, folder: &Folder<'_>) {
+        for item in list(owner, "item") {
+            let auth = item.get("auth").filter(|auth| !auth.is_null());
+            if item.get("item").is_some() && folder.names.len() < MAX_FOLDERS {
+                let mut inner = folder.clone();
+                inner.names.push(text(item, "name"));
+                inner.auth = auth.or(folder.auth);
+                self.items(item, &inner);
+            }
+            match item.get("request") {
+                Some(Value::String(url)) => {
+                    let request = json!({ "method": "GET", "url": url });
+                    self.request(item, &request, folder);
+                }
+                Some(request) if request.is_object() => self.request(item, request, folder),
+                _ => {}
+            }
+        }
+    }
+
+    fn request(&mut self, item: &Value, request: &Value, folder: &Folder<'_>) {
+        let url = Address::of(request.get("url").unwrap_or(&Value::Null), &self.variables);
+        let mut parameters = url.parameters;
+        parameters.extend(self.headers(request));
+        let mut operation = json!({
+            "operationId": as_name(text(item, "name")),
+            "summary": text(item, "name"),
+            "description": description(request).or(description(item)).unwrap_or_default(),
+            "tags": folder.names,
+            "parameters": parameters,
+        });
+        if !url.base.is_empty() {
+            operation["servers"] = json!([{ "url": url.base }]);
+        }
+        if let Some(body) = request.get("body").and_then(|body| self.body(body)) {
+            operation["requestBody"] = body;
+        }
+        let auth = request.get("auth").filter(|auth| !auth.is_null());
+        if let Some(security) = auth.or(folder.auth).and_then(|auth| self.security(auth)) {
+            operation["security"] = security;
+        }
+        let method = match text(request, "method") {
+            "" => "get".to_owned(),
+            method => method.to_ascii_lowercase(),
+        };
+        let is_known = super::openapi::METHODS.contains(&method.as_str());
+        if is_known {
+            insert_operation(&mut self.paths, url.path, &method, operation);
+        } else {
+            let others = json!({ method.to_ascii_uppercase(): operation });
+            insert_operation(&mut self.paths, url.path, "additionalOperations", others);
+        }
+    }
+
+    fn headers(&self, request: &Value) -> Vec<Value> {
+        let declared = list(request, "header").filter(|header| !is_disabled(header));
+        let sent = declared.filter(|header| {
+            let name = text(header, "key").to_ascii_lowercase();
+            !name.is_empty() && !CLIENTS_HEADERS.contains(&name.as_str())
+        });
+        sent.map(|header| self.parameter(header, "header")).collect()
+    }
+
+    fn parameter(&self, declared: &Value, place: &str) -> Value {
+        parameter(declared, place, &self.variables)
+    }
+
+    fn body(&self, body: &Value) -> Option<Value> {
+        let (media_type, schema) = match text(body, "mode") {
+            "raw" => self.raw(body),
+            "urlencoded" => (
+                "application/x-www-form-urlencoded",
+                self.form(list(body, "urlencoded")),
+            ),
+            "formdata" => ("multipart/form-data", self.form(list(body, "formdata"))),
+            "graphql" => {
+                let query = text(body.get("graphql")?, "query");
+                let properties = json!({
+                    "query": { "type": "string", "examples": [query] },
+                    "variables": { "type": "object" },
+                });
+                let schema = json!({ "type": "object", "properties": properties, "required": ["query"] });
+                ("application/json", schema)
+            }
+            "file" => (
+                "application/octet-stream",
+                json!({ "type": "string", "format": "binary" }),
+            ),
+            _ => return None,
+        };
+        Some(json!({ "required": true, "content": { media_type: { "schema": schema } } }))
+    }
+
+    fn raw(&self, body: &Value) -> (&'static str, Value) {
+        let raw = text(body, "raw");
+        let language = body.pointer("/options/raw/language").and_then(Value::as_str);
+        let as_json = serde_json::from_str::<Value>(raw)
+            // A variable where a number stands is no JSON.
+            .or_else(|_| serde_json::from_str(&filled(raw, &self.variables)))
+            .ok();
+        match (as_json, language) {
+            (Some(example), _) if example.is_object() || example.is_array() => {
+                ("application/json", schema_of(&example, 0))
+            }
+            (_, Some("json")) => ("application/json", json!({ "description": example_text(raw) })),
+            (_, Some("xml")) => ("application/xml", json!({ "type": "string", "examples": [raw] })),
+            _ => ("text/plain", json!({ "type": "string", "examples": [raw] })),
+        }
+    }
+
+    fn form<'a>(&self, fields: impl Iterator<Item = &'a Value>) -> Value {
+        let mut properties = Map::new();
+        for field in fields.filter(|field| !is_disabled(field)) {
+            let schema = match text(field, "type") {
+                "file" => json!({ "type": "string", "format": "binary" }),
+                _ => self.parameter(field, "query")["schema"].take(),
+            };
+            let mut schema = schema;
+            if let Some(text) = description(field) {
+                schema["description"] = text.into();
+            }
+            properties.insert(text(field, "key").to_owned(), schema);
+        }
+        json!({ "type": "object", "properties": properties })
+    }
+
+    /// The security of a request; `None` for a kind that no profile can send.
+    fn security(&mut self, auth: &Value) -> Option<Value> {
+        let kind = text(auth, "type");
+        let detail = |key: &str| {
+            let fields = auth.get(kind)?;
+            // Version 2.1 has a list of keys and values there, 2.0 an object.
+            let listed = fields.as_array().into_iter().flatten();
+            let mut listed = listed.filter(|field| text(field, "key") == key);
+            let found = listed.next().and_then(|field| field.get("value"));
+            found.or(fields.get(key))?.as_str().map(str::to_owned)
+        };
+        let scheme = match kind {
+            "noauth" => return Some(json!([])),
+            "bearer" => json!({ "type": "http", "scheme": "bearer" }),
+            "basic" => json!({ "type": "http", "scheme": "basic" }),
+            "apikey" => json!({
+                "type": "apiKey",
+                "name": detail("key").unwrap_or_else(|| "X-API-Key".into()),
+                "in": detail("in").unwrap_or_else(|| "header".into()),
+            }),
+            "oauth2" => json!({ "type": "oauth2" }),
+            _ => return None,
+        };
+        self.schemes.insert(kind.to_owned(), scheme);
+        Some(json!([{ kind: [] }]))
+    }
+}
+
+/// A URL in its parts.
+struct Address {
+    /// Scheme and host; empty where a variable without a value stands for them.
+    base: String,
+    path: String,
+    parameters: Vec<Value>,
+}
+
+impl Address {
+    fn of(url: &Value, variables: &Map<String, Value>) -> Self {
+        let raw = match url {
+            Value::String(raw) => raw.clone(),
+            url => match text(url, "raw") {
+                "" => joined(url),
+                raw => raw.to_owned(),
+            },
+        };
+        let (address, query) = match raw.split_once('?') {
+            Some((address, query)) => (address, query.split('#').next().unwrap_or_default()),
+            None => (raw.split('#').next().unwrap_or_default(), ""),
+        };
+        let (base, path) = split_base(address, variables);
+        let mut parameters = Vec::new();
+        let declared = list(url, "variable");
+        let path = templated(&path, &declared.collect::<Vec<_>>(), variables, &mut parameters);
+        let listed: Vec<&Value> = list(url, "query").filter(|one| !is_disabled(one)).collect();
+        if url.get("query").is_some() {
+            parameters.extend(listed.iter().map(|one| parameter(one, "query", variables)));
+        } else {
+            let pairs = query.split('&').filter(|pair| !pair.is_empty());
+            parameters.extend(pairs.map(|pair| {
+                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                parameter(&json!({ "key": key, "value": value }), "query", variables)
+            }));
+        }
+        let mut seen = BTreeSet::new();
+        parameters.retain(|one| seen.insert((text(one, "in").to_owned(), text(one, "name").to_owned())));
+        Address {
+            base,
+            path,
+            parameters,
+        }
+    }
+}
+
+/// The URL of its parts, where it is not written out.
+fn joined(url: &Value) -> String {
+    let part = |field: &str, between: &str| match url.get(field) {
+        Some(Value::Array(parts)) => {
+            let parts: Vec<&str> = parts.iter().filter_map(Value::as_str).collect();
+            parts.join(between)
+        }
+        Some(Value::String(whole)) => whole.clone(),
+        _ => String::new(),
+    };
+    let protocol = match text(url, "protocol") {
+        "" => String::new(),
+        protocol => format!("{protocol}://"),
+    };
+    let port = match text(url, "port") {
+        "" => String::new(),
+        port => format!(":{port}"),
+    };
+    let path = part("path", "/");
+    format!("{protocol}{}{port}/{}", part("host", "."), path.trim_start_matches('/'))
+}
+
+/// The server's part of an address, with variables filled in, and its path.
+fn split_base(address: &str, variables: &Map<String, Value>) -> (String, String) {
+    let after_scheme = address.find("://").map_or(0, |at| at + 3);
+    let slash = address[after_scheme..].find('/');
+    let (base, path) = match slash {
+        Some(at) => address.split_at(after_scheme + at),
+        None => (address, ""),
+    };
+    let base = filled(base, variables);
+    let path = if path.is_empty() { "/" } else { path };
+    // The value of a variable may have a path of its own, which belongs to the base.
+    let base = match base.contains("{{") {
+        true => String::new(),
+        false if base.is_empty() || base.contains("://") => base,
+        false => format!("https://{base}"),
+    };
+    (base.trim_end_matches('/').to_owned(), path.to_owned())
+}
+
+/// The path with `{name}` for `:name` and `{{name}}`, which become parameters.
+fn templated(
+    path: &str,
+    declared: &[&Value],
+    variables: &Map<String, Value>,
+    parameters: &mut Vec<Value>,
+) -> String {
+    let segments = path.split('/').map(|segment| {
+        let name = match segment.strip_prefix(':') {
+            Some(name) if !name.is_empty() => Some(name),
+            _ => segment.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")),
+        };
+        let Some(name) = name else {
+            return filled(segment, variables).replace("{{", "{").replace("}}", "}");
+        };
+        let known = declared.iter().find(|one| text(one, "key") == name);
+        let value = variables.get(name).cloned().unwrap_or_default();
+        let unknown = json!({ "key": name, "value": value });
+        parameters.push(parameter(known.copied().unwrap_or(&unknown), "path", variables));
+        format!("{{{name}}}")
+    });
+    segments.collect::<Vec<_>>().join("/")
+}
+
+/// A key and its value as a parameter. The value is an example, and no default: nobody said that the
+/// service assumes it.
+fn parameter(declared: &Value, place: &str, variables: &Map<String, Value>) -> Value {
+    let mut schema = json!({ "type": "string" });
+    let value = declared.get("value").and_then(plain).unwrap_or_default();
+    let value = filled(&value, variables);
+    if !value.is_empty() && !value.contains("{{") {
+        schema["examples"] = json!([value]);
+    }
+    let mut parameter = json!({
+        "name": text(declared, "key"),
+        "in": place,
+        "required": place == "path",
+        "schema": schema,
+    });
+    if let Some(text) = description(declared) {
+        parameter["description"] = text.into();
+    }
+    parameter
+}
+
+/// The text with variables filled in, as far as they have values.
+fn filled(template: &str, variables: &Map<String, Value>) -> String {
+    let mut text = template.to_owned();
+    for _ in 0..MAX_ROUNDS {
+        let before = text.clone();
+        for (name, value) in variables {
+            let placeholder = format!("{{{{{name}}}}}");
+            let value = value.as_str().unwrap_or_default();
+            if value.is_empty() || !text.contains(&placeholder) {
+                continue;
+            }
+            // Before replacing, since variables of variables double a text again and again.
+            if text.len() + text.matches(&placeholder).count() * value.len() > MAX_FILLED_BYTES.max(template.len()) {
+                return text;
+            }
+            text = text.replace(&placeholder, value);
+        }
+        if text == before {
+            break;
+        }
+    }
+    text
+}
+
+/// The schema of values like this one.
+fn schema_of(example: &Value, level: usize) -> Value {
+    if level > MAX_EXAMPLE_LEVELS {
+        return json!({});
+    }
+    match example {
+        Value::Object(fields) => {
+            let properties = fields
+                .iter()
+                .map(|(name, value)| (name.clone(), schema_of(value, level + 1)));
+            json!({ "type": "object", "properties": Value::Object(properties.collect()) })
+        }
+        Value::Array(items) => {
+            let of_first = items.first().map(|item| schema_of(item, level + 1));
+            json!({ "type": "array", "items": of_first.unwrap_or_else(|| json!({})) })
+        }
+        // A variable may stand for any value.
+        Value::String(value) if value.contains("{{") => json!({}),
+        Value::String(_) => json!({ "type": "string", "examples": [example] }),
+        Value::Bool(_) => json!({ "type": "boolean" }),
+        Value::Number(number) => match number.is_f64() {
+            true => json!({ "type": "number" }),
+            false => json!({ "type": "integer" }),
+        },
+        Value::Null => json!({}),
+    }
+}
+
+fn example_text(raw: &str) -> String {
+    format!("For example: {}", super::cut(raw, 500))
+}
+
+/// The name of a request as that of a tool: its words joined by `_`.
+fn as_name(name: &str) -> String {
+    let words = name.split(|c: char| !c.is_alphanumeric());
+    let words: Vec<String> = words
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    words.join("_")
+}
+
+fn description(owner: &Value) -> Option<&str> {
+    let described = owner.get("description")?;
+    let text = described.as_str().or_else(|| described.get("content")?.as_str())?;
+    Some(text).filter(|text| !text.trim().is_empty())
+}
+
+fn list<'a>(owner: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    let items = owner.get(field).and_then(Value::as_array);
+    items.into_iter().flatten()
+}
+
+fn is_disabled(one: &Value) -> bool {
+    one.get("disabled") == Some(&Value::Bool(true))
+}
+
+/// A value that stands in a URL or a form.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,188 @@
+//! What a person who has added an API needs to call it: its address, and where its secret is set.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use toolscout_index::Tool;
+
+use crate::printable::{self, counted};
+
+/// Addresses and ways of authentication that are listed.
+const MAX_LISTED: usize = 4;
+
+/// An API whose operations were added.
+#[derive(Debug, Serialize)]
+pub struct Service {
+    /// The server of its tools.
+    pub server: String,
+    /// Number of its tools.
+    pub operations: usize,
+    /// The addresses that the document names; none where it names none, or none that is whole.
+    pub base_urls: Vec<String>,
+    /// Its ways of authentication, and for each the value of `auth` in a profile.
+    pub auth: Vec<Authentication>,
+    /// Whether the caller named the server, and not the document's title.
+    #[serde(skip)]
+    is_named: bool,
+}
+
+/// A way of authentication.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Authentication {
+    /// Its name in the document.
+    pub scheme: String,
+    /// What it is.
+    pub kind: String,
+    /// The value of `auth` in a profile; `None` where a profile cannot send it.
+    pub profile: Option<String>,
+}
+
+impl Service {
+    /// The APIs of the tools of one document: one for each server.
+    pub fn of_tools(tools: &[Tool], is_named: bool) -> Vec<Self> {
+        let mut services: BTreeMap<&str, Service> = BTreeMap::new();
+        for tool in tools {
+            let server = tool.id.server();
+            let service = services.entry(server).or_insert_with(|| Service {
+                server: server.to_owned(),
+                operations: 0,
+                base_urls: Vec::new(),
+                auth: Vec::new(),
+                is_named,
+            });
+            service.operations += 1;
+            if let Some(call) = tool.metadata.get("openapi") {
+                service.add(call);
+            }
+        }
+        services.into_values().collect()
+    }
+
+    fn add(&mut self, call: &Value) {
+        let urls = call.get("servers").and_then(Value::as_array);
+        let urls = urls.into_iter().flatten().filter_map(Value::as_str);
+        let whole = urls.filter(|url| url.starts_with("http") && !url.contains('{'));
+        for url in whole {
+            if self.base_urls.len() < MAX_LISTED && !self.base_urls.iter().any(|known| known == url) {
+                self.base_urls.push(url.to_owned());
+            }
+        }
+        let schemes = call.get("security_schemes").and_then(Value::as_object);
+        for (name, scheme) in schemes.into_iter().flatten() {
+            let is_known = self.auth.iter().any(|known| known.scheme == *name);
+            if self.auth.len() < MAX_LISTED && !is_known {
+                let variable = variable(&self.server);
+                self.auth.push(Authentication::of(name, scheme, &variable));
+            }
+        }
+    }
+
+    /// How to call its tools, in some lines.
+    pub fn next_steps(&self) -> String {
+        let server = printable::name(&self.server);
+        let mut lines = vec![format!("to call the {} of {server}:", counted(self.operations, "tool"))];
+        lines.push(match self.base_urls.as_slice() {
+            [] => "  address: none in the document; set `base_url` in the profile".to_owned(),
+            urls => format!("  address: {}", printable::line(&urls.join(", "))),
+        });
+        for auth in &self.auth {
+            let how = match &auth.profile {
+                Some(profile) => format!("auth = {profile}"),
+                None => "a profile cannot send it".to_owned(),
+            };
+            let line = format!("  authentication {} ({}): {how}", auth.scheme, auth.kind);
+            lines.push(printable::line(&line));
+        }
+        lines.push("  in a profile (--profile FILE):".to_owned());
+        lines.extend(self.profile_lines().map(|line| format!("    {}", printable::line(&line))));
+        if !self.is_named && !self.server.is_empty() {
+            let name = "the document's title names the server; --server NAME names it otherwise";
+            lines.push(format!("  {name}"));
+        }
+        lines.join("\n")
+    }
+
+    fn profile_lines(&self) -> impl Iterator<Item = String> {
+        let auth = self.auth.iter().find_map(|auth| auth.profile.as_ref());
+        let base = self.base_urls.is_empty();
+        let lines = [
+            Some("[[operations]]".to_owned()),
+            Some(format!("server = {:?}", self.server)),
+            base.then(|| "base_url = \"https://HOST/PATH\"".to_owned()),
+            auth.map(|auth| format!("auth = {auth}")),
+        ];
+        lines.into_iter().flatten()
+    }
+}
+
+impl Authentication {
+    fn of(name: &str, scheme: &Value, variable: &str) -> Self {
+        let text = |field: &str| scheme.get(field).and_then(Value::as_str).unwrap_or_default();
+        let bearer = || Some(format!("{{ bearer_env = {variable:?} }}"));
+        let basic = || Some(format!("{{ basic_env = {variable:?} }}"));
+        let named = |place: &str| {
+            let key = text("name");
+            Some(format!("{{ {place} = {{ name = {key:?}, env = {variable:?} }} }}"))
+        };
+        let (kind, profile) = match (text("type"), text("scheme").to_lowercase().as_str(), text("in")) {
+            ("http", "basic", _) | ("basic", _, _) => ("user:password".to_owned(), basic()),
+            ("http", "bearer", _) => ("a bearer token".to_owned(), bearer()),
+            ("oauth2" | "openIdConnect", _, _) => ("OAuth: an access token that you have got".to_owned(), bearer()),
+            ("apiKey", _, "header") => (format!("a key in the header {}", text("name")), named("header")),
+            ("apiKey", _, "query") => (format!("a key in the query, {}", text("name")), named("query")),
+            ("apiKey", _, place) => (format!("a key in a {place}"), None),
+            ("http", scheme, _) => (format!("HTTP {scheme}"), None),
+            (kind, _, _) => (kind.to_owned(), None),
+        };
+        Authentication {
+            scheme: name.to_owned(),
+            kind,
+            profile,
+        }
+    }
+}
+
+/// A name for the variable of a server's secret.
+fn variable(server: &str) -> String {
+    let letters: String = server
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+        .collect();
+    match letters.trim_matches('_') {
+        "" => "API_TOKEN".to_owned(),
+        letters if letters.starts_with(|c: char| c.is_ascii_digit()) => format!("API_{letters}_TOKEN"),
+        letters => format!("{letters}_TOKEN"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_way_of_authentication_says_how_a_profile_sends_it() {
+        for (scheme, profile) in [
+            (json!({"type": "http", "scheme": "Bearer"}), Some("{ bearer_env = \"T\" }")),
+            (json!({"type": "oauth2"}), Some("{ bearer_env = \"T\" }")),
+            (json!({"type": "basic"}), Some("{ basic_env = \"T\" }")),
+            (
+                json!({"type": "apiKey", "in": "header", "name": "X-Key"}),
+                Some("{ header = { name = \"X-Key\", env = \"T\" } }"),
+            ),
+            (
+                json!({"type": "apiKey", "in": "query", "name": "key"}),
+                Some("{ query = { name = \"key\", env = \"T\" } }"),
+            ),
+            (json!({"type": "apiKey", "in": "cookie", "name": "sid"}), None),
+            (json!({"type": "mutualTLS"}), None),
+        ] {
+            let auth = Authentication::of("a", &scheme, "T");
+            assert_eq!(auth.profile.as_deref(), profile, "{scheme}");
+        }
+        assert_eq!(variable("github-s-official"), "GITHUB_S_OFFICIAL_TOKEN");
+        assert_eq!(variable("气象"), "API_TOKEN");
+    }
+}
