@@ -7,7 +7,6 @@
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, header};
-use axum::routing::any;
 use axum::{Router, middleware};
 use tower_http::cors::{AllowHeaders, CorsLayer};
 use tower_http::timeout::RequestBodyTimeoutLayer;
@@ -77,8 +76,7 @@ pub fn router(app: App) -> Router {
         .merge(docs::routes(openapi::complete(description)))
         .merge(console::routes())
         .merge(proxy::below_other_bases())
-        .route(mcp::PATH, any(mcp::serve))
-        .route(mcp::PROFILE_PATH, any(mcp::serve))
+        .merge(mcp::routes())
         .fallback(service::unmatched)
         .method_not_allowed_fallback(service::other_method);
     // From the inside out: a request meets the last layer first.

@@ -15,6 +15,7 @@ mod mcp {
     pub mod changes;
     pub mod followed_sink;
     pub mod gateway;
+    pub mod http;
     pub mod login;
     pub mod peers;
     pub mod pool;

@@ -13,6 +13,7 @@ use crate::config::{AgentSettings, Limits, SECONDS};
 use crate::mcp::config::{add_header, is_url, load, parse_server};
 use crate::mcp::login::Logins;
 use crate::mcp::{OnChange, PoolConfig, ServerConfig};
+use crate::printable::name;
 
 /// The file of servers that `mcp add` writes by default.
 pub const DEFAULT_FILE: &str = "servers.json";
@@ -67,6 +68,7 @@ impl McpArgs {
                     "warning: {path} names no MCP servers, or only disabled ones"
                 ));
             }
+            note_new_names(path, &of_file);
             servers.extend(of_file);
         }
         for text in &self.mcp_server {
@@ -92,6 +94,20 @@ impl McpArgs {
             logins: Logins::in_data_dir(data),
             ..PoolConfig::default()
         })
+    }
+}
+
+/// Says which servers have another name than in their file.
+fn note_new_names(path: &Path, servers: &[ServerConfig]) {
+    for server in servers {
+        if let Some(given) = &server.given_name {
+            print_stderr(format_args!(
+                "note: the server {} of {} is called {} here, since no id of a tool can begin with that name",
+                name(given),
+                path.display(),
+                name(&server.name)
+            ));
+        }
     }
 }
 
@@ -124,12 +140,16 @@ impl CallTimeArgs {
 }
 
 /// The server with this name, or at this URL.
-pub fn find<'a>(name: &str, config: &'a PoolConfig) -> Result<Cow<'a, ServerConfig>> {
-    if let Some(server) = config.servers.iter().find(|server| server.name == name) {
+pub fn find<'a>(wanted: &str, config: &'a PoolConfig) -> Result<Cow<'a, ServerConfig>> {
+    if let Some(server) = config
+        .servers
+        .iter()
+        .find(|server| server.is_called(wanted))
+    {
         return Ok(Cow::Borrowed(server));
     }
-    if is_url(name) {
-        let server = parse_server(&format!("{NAME_OF_URL}={name}"), &|_| None);
+    if is_url(wanted) {
+        let server = parse_server(&format!("{NAME_OF_URL}={wanted}"), &|_| None);
         return Ok(Cow::Owned(server.map_err(UsageError)?));
     }
     let names: Vec<&str> = config
@@ -138,8 +158,8 @@ pub fn find<'a>(name: &str, config: &'a PoolConfig) -> Result<Cow<'a, ServerConf
         .map(|server| server.name.as_str())
         .collect();
     Err(UsageError(match names.as_slice() {
-        [] => format!("name the file that has server {name:?} with --mcp, or give its URL"),
-        names => format!("there is no server {name:?}, only {}", names.join(", ")),
+        [] => format!("name the file that has server {wanted:?} with --mcp, or give its URL"),
+        names => format!("there is no server {wanted:?}, only {}", names.join(", ")),
     })
     .into())
 }

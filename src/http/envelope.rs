@@ -69,7 +69,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     app.metrics.in_flight.inc();
     // The answer to a tool call starts when the call has ended (over MCP, without a session), and
     // calls have limits of their own.
-    let limit = if [mcp::PATH, mcp::PROFILE_PATH, calls::PATH].contains(&route.as_str()) {
+    let limit = if route == calls::PATH || mcp::contains(&route) {
         mcp::TIMEOUT
     } else if model_routes::contain(&route) {
         model_routes::TIMEOUT

@@ -1,6 +1,7 @@
 //! `/mcp`: the MCP gateway over streamable HTTP, for the tools of the default catalog, and
 //! `/mcp/p/NAME` for those of a profile.
 
+mod messages;
 mod owners;
 
 use std::collections::BTreeMap;
@@ -9,11 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
+use axum::routing::any;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
@@ -35,9 +38,9 @@ use crate::mcp::gateway::Session;
 use crate::mcp::{CatalogSink, Gateway, Principal};
 
 /// The route of the MCP gateway, of all methods.
-pub const PATH: &str = "/mcp";
+const PATH: &str = "/mcp";
 /// The route of its profiles, of all methods.
-pub const PROFILE_PATH: &str = "/mcp/p/{profile}";
+const PROFILE_PATH: &str = "/mcp/p/{profile}";
 /// From a request to the start of its answer: longer than the longest tool call.
 pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// A session without requests for this long is closed: its client is gone.
@@ -101,27 +104,52 @@ impl FromRequestParts<App> for AuthorizedCaller {
     }
 }
 
+/// The routes, each with and without a slash at its end: some clients add one.
+pub fn routes() -> Router<App> {
+    [PATH, PROFILE_PATH]
+        .into_iter()
+        .fold(Router::new(), |routes, path| {
+            routes
+                .route(path, any(serve))
+                .route(&format!("{path}/"), any(serve))
+        })
+}
+
+/// Whether this is one of the routes.
+pub fn contains(route: &str) -> bool {
+    [PATH, PROFILE_PATH].contains(&route.strip_suffix('/').unwrap_or(route))
+}
+
 /// Answers a request of the MCP protocol.
-pub async fn serve(
+async fn serve(
     AuthorizedCaller { principal, profile }: AuthorizedCaller,
     State(app): State<App>,
-    mut request: Request,
+    request: Request,
 ) -> ApiResult<Response> {
     let services = app.mcp.get().ok_or_else(not_ready)?;
     let service = services.of(&app, profile);
+    let (mut request, asked) = match messages::read(request, services.max_body_bytes).await {
+        Ok(read) => read,
+        Err(refused) => return Ok(with_own_error_body(refused)),
+    };
     let ends_session = request.method() == Method::DELETE;
     // The sender of a request owns the session that it starts.
     let owner = principal.who.clone();
     request.extensions_mut().insert(principal);
     service.owners.hide_foreign(&owner, request.headers_mut());
-    let mut response = service.protocol.handle(request).await.map(Body::new);
+    let response = service.protocol.handle(request).await.map(Body::new);
+    let mut response = messages::answer(response, asked).await;
     service.owners.record(&owner, response.headers()).await;
     if ends_session && response.status() == StatusCode::ACCEPTED {
         // The SDK answers 202, but the session has ended, and clients expect 200 or 204.
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
+    Ok(with_own_error_body(response))
+}
+
+fn with_own_error_body(mut response: Response) -> Response {
     response.extensions_mut().insert(HasOwnErrorBody);
-    Ok(response)
+    response
 }
 
 impl McpServices {

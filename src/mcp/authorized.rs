@@ -1,5 +1,7 @@
 //! HTTP requests to a server, with the token of its login where there is one.
 
+mod answers;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -205,15 +207,18 @@ impl StreamableHttpClient for AuthorizedClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let has_session = session_id.is_some();
         let post = |token| {
-            self.client.post_message_with_max_sse_event_size(
+            let posting = self.client.post_message_with_max_sse_event_size(
                 uri.clone(),
                 message.clone(),
                 session_id.clone(),
                 token,
                 custom_headers.clone(),
                 max_sse_event_size,
-            )
+            );
+            let message = &message;
+            async move { answers::assigned(message, has_session, posting.await) }
         };
         if !is_cancellation(&message) {
             return self.authorized(post).await;

@@ -1,6 +1,6 @@
 //! The configuration of servers: `mcpServers` files in the format of desktop clients, and flags.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::mcp::Limits;
+use crate::printable::is_hidden;
 use crate::tools::{CallTimeSettings, Seconds};
 
 /// Longest name of a server, in bytes.
@@ -37,6 +38,8 @@ pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 pub struct ServerConfig {
     /// Its name, which becomes the server of its tools.
     pub name: String,
+    /// Its name in the settings, where that cannot be the server of a tool.
+    pub given_name: Option<String>,
     /// How it is reached.
     pub transport: Transport,
     /// How long its calls may take, where that differs from other servers.
@@ -48,9 +51,15 @@ impl ServerConfig {
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         ServerConfig {
             name: name.into(),
+            given_name: None,
             transport,
             call_times: CallTimeSettings::default(),
         }
+    }
+
+    /// Whether this is its name, or its name in the settings.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.given_name.as_deref() == Some(name)
     }
 
     /// Its limits, given those of all servers.
@@ -87,9 +96,9 @@ pub enum Transport {
         /// How a login is made where it asks for one.
         oauth: OAuthSettings,
     },
-    /// None: the entry takes values from the environment that are not there.
+    /// None: the entry takes values from the environment that are not there, or is invalid.
     Incomplete {
-        /// Which, and what to do.
+        /// What is wrong, and what to do.
         reason: String,
     },
 }
@@ -169,24 +178,18 @@ impl fmt::Debug for Transport {
 
 /// Why the entry of a server is no configuration.
 #[derive(Debug, thiserror::Error)]
-enum EntryError {
-    /// An environment variable that it names is not set.
-    #[error("the environment variable {0} is not set; set it, or write a value")]
-    Unset(String),
-    /// Anything else.
-    #[error("{0}")]
-    Invalid(String),
-}
+#[error("{0}")]
+struct EntryError(String);
 
 impl From<String> for EntryError {
     fn from(reason: String) -> Self {
-        EntryError::Invalid(reason)
+        EntryError(reason)
     }
 }
 
 impl From<&str> for EntryError {
     fn from(reason: &str) -> Self {
-        EntryError::Invalid(reason.to_owned())
+        EntryError(reason.to_owned())
     }
 }
 
@@ -210,25 +213,16 @@ pub enum ConfigError {
         /// Where and why.
         reason: String,
     },
-    /// The entry of a server is invalid.
-    #[error("server {server:?} in {place}: {reason}")]
-    Server {
-        /// The file or flag.
-        place: String,
-        /// The server's name in the file or flag.
-        server: String,
-        /// What is wrong and what to do.
-        reason: String,
-    },
 }
 
 /// Reads an `mcpServers` file, or a `servers` file of VS Code, with or without comments. Entries with `"disabled": true` are
 /// skipped, and unknown keys are ignored. In every string `${NAME}`, `${env:NAME}` and
-/// `${NAME:-default}` are replaced by environment variables; a server for which one is missing is
-/// [`Transport::Incomplete`].
+/// `${NAME:-default}` are replaced by environment variables. A server for which one is missing, or
+/// whose entry is invalid, is [`Transport::Incomplete`]: the others do not need it. A name that
+/// cannot be the server of a tool is replaced.
 ///
 /// # Errors
-/// [`ConfigError`] naming the file and the server.
+/// [`ConfigError`] naming the file.
 pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfig>, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
         path: path.to_owned(),
@@ -244,30 +238,46 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
     // A file with both is one of a desktop client; `servers` alone is VS Code's.
     let entries = file.mcp_servers.or(file.servers);
     let entries = entries.ok_or_else(|| malformed("it has no `mcpServers` object".into()))?;
-    let place = path.display().to_string();
-    let named = |server: &str, reason: String| ConfigError::Server {
-        place: place.clone(),
-        server: server.into(),
-        reason,
-    };
+    let mut taken: BTreeSet<String> = entries.keys().cloned().collect();
     let mut servers = Vec::new();
-    for (name, value) in entries {
-        let entry: Entry =
-            serde_json::from_value(value).map_err(|error| named(&name, error.to_string()))?;
-        if entry.disabled {
+    for (given, value) in entries {
+        let entry = serde_json::from_value(value).map_err(|error| EntryError(error.to_string()));
+        if entry.as_ref().is_ok_and(|entry: &Entry| entry.disabled) {
             continue;
         }
-        servers.push(match entry.complete(&name, environment) {
-            Ok(server) => server,
-            // The other servers of the file do not need it.
-            Err(error @ EntryError::Unset(_)) => {
-                let reason = error.to_string();
-                ServerConfig::new(name, Transport::Incomplete { reason })
-            }
-            Err(EntryError::Invalid(reason)) => return Err(named(&name, reason)),
+        let completed = entry.and_then(|entry| entry.complete(&given, environment));
+        let mut server = completed.unwrap_or_else(|EntryError(reason)| {
+            ServerConfig::new(given.clone(), Transport::Incomplete { reason })
         });
+        if check_name(&given).is_err() {
+            server.name = unused_name(&safe_name(&given), &taken);
+            taken.insert(server.name.clone());
+            server.given_name = Some(given);
+        }
+        servers.push(server);
     }
     Ok(servers)
+}
+
+/// A name like this one that can be the server of a tool.
+fn safe_name(given: &str) -> String {
+    let is_bad = |c: char| c == '/' || is_hidden(c);
+    let mut name: String = given.replace(is_bad, "-");
+    // Room for a number behind it.
+    name.truncate(name.floor_char_boundary(MAX_NAME_BYTES - 8));
+    match name.trim_matches(|c: char| c == '-' || c.is_whitespace()) {
+        "" => "server".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// This name, with a number where it is taken.
+fn unused_name(name: &str, taken: &BTreeSet<String>) -> String {
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    std::iter::once(name.to_owned())
+        .chain(numbered)
+        .find(|name| !taken.contains(name))
+        .unwrap_or_default()
 }
 
 /// JSON with comments and trailing commas, which VS Code and Gemini CLI write, and nothing beyond
@@ -303,6 +313,7 @@ pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerCo
         entry.command = words.next();
         entry.args = words.collect();
     }
+    check_name(name)?;
     entry
         .complete(name, environment)
         .map_err(|error| error.to_string())
@@ -326,7 +337,7 @@ pub fn add_header(
     let usage = "write SERVER:HEADER=VALUE";
     let (server, header) = text.split_once(':').ok_or(usage)?;
     let (name, value) = header.split_once('=').ok_or(usage)?;
-    let known = servers.iter_mut().find(|known| known.name == server);
+    let known = servers.iter_mut().find(|known| known.is_called(server));
     let Some(ServerConfig { transport, .. }) = known else {
         return Err(format!("there is no server {server:?}"));
     };
@@ -448,7 +459,6 @@ impl Entry {
         name: &str,
         environment: Environment<'_>,
     ) -> Result<ServerConfig, EntryError> {
-        check_name(name)?;
         // Gemini uses both keys: `httpUrl` is streamable HTTP, and `url` the old SSE transport.
         let url = self.http_url.clone().or(self.url.clone());
         let transport = match (&self.command, url) {
@@ -461,6 +471,7 @@ impl Entry {
         };
         Ok(ServerConfig {
             name: name.to_owned(),
+            given_name: None,
             transport,
             call_times: CallTimeSettings {
                 timeout: self.call_timeout_s,
@@ -540,11 +551,12 @@ impl Entry {
     }
 }
 
+/// Checks that an id `server/tool` can hold this name.
 fn check_name(name: &str) -> Result<(), String> {
     if name.trim().is_empty() || name.len() > MAX_NAME_BYTES {
         return Err(format!("a server's name has 1 to {MAX_NAME_BYTES} bytes"));
     }
-    if let Some(bad) = name.chars().find(|c| c.is_control() || *c == '/') {
+    if let Some(bad) = name.chars().find(|c| is_hidden(*c) || *c == '/') {
         return Err(format!(
             "its name contains {bad:?}, which an id `server/tool` cannot hold; rename it"
         ));
@@ -590,7 +602,9 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, EntryError
 
 fn lookup(name: &str, environment: Environment<'_>) -> Result<String, EntryError> {
     let value = environment(name).filter(|value| !value.is_empty());
-    let value = value.ok_or_else(|| EntryError::Unset(name.to_owned()))?;
+    let value = value.ok_or_else(|| {
+        format!("the environment variable {name} is not set; set it, or write a value")
+    })?;
     value
         .into_string()
         .map_err(|_| format!("the environment variable {name} is not valid UTF-8").into())
@@ -646,6 +660,55 @@ mod tests {
         load(&path, &environment).map_err(|error| error.to_string())
     }
 
+    fn reason(server: &ServerConfig) -> &str {
+        match &server.transport {
+            Transport::Incomplete { reason } => reason,
+            transport => panic!("{transport:?}"),
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_tool_can_have_is_replaced() {
+        let long = "长".repeat(60);
+        let file = format!(
+            r#"{{"mcpServers": {{
+                "github.com/acme/tool": {{"command": "a"}},
+                "github.com-acme-tool": {{"command": "b"}},
+                "github.com/acme tool": {{"command": "c"}},
+                "a\nb": {{"command": "d"}},
+                "//": {{"command": "e"}},
+                "": {{"command": "f"}},
+                "x\u202ey": {{"command": "g"}},
+                "{long}": {{"command": "h"}},
+                "with space": {{"command": "i"}}
+            }}}}"#
+        );
+        let servers = read(&file).unwrap();
+        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "github.com-acme-tool-2",
+                "github.com-acme-tool",
+                "github.com-acme tool",
+                "a-b",
+                "server",
+                "server-2",
+                "x-y",
+                &"长".repeat(40),
+                "with space",
+            ]
+        );
+        assert!(servers[0].is_called("github.com/acme/tool"));
+        assert!(!servers[1].is_called("github.com/acme/tool"));
+        for server in servers {
+            let keeps_name =
+                !["with space", "github.com-acme-tool"].contains(&server.name.as_str());
+            assert_eq!(server.given_name.is_some(), keeps_name, "{}", server.name);
+            assert_eq!(check_name(&server.name), Ok(()));
+        }
+    }
+
     #[test]
     fn the_time_of_calls_is_a_key_of_the_entry_and_wins_over_that_of_all() {
         let servers = read(
@@ -670,12 +733,9 @@ mod tests {
         assert_eq!(seconds("slow"), (900, 900, 900));
         assert_eq!(seconds("long"), (20, 300, 3600));
         assert_eq!(seconds("usual"), (20, 300, 600));
-        let message = read(r#"{"mcpServers": {"s": {"command": "x", "call_timeout_s": 0}}}"#);
-        let message = message.unwrap_err();
-        assert!(
-            message.contains("server \"s\"") && message.contains("give from 1 to 86400"),
-            "{message}"
-        );
+        let servers = read(r#"{"mcpServers": {"s": {"command": "x", "call_timeout_s": 0}}}"#);
+        let message = reason(&servers.unwrap()[0]).to_owned();
+        assert!(message.contains("give from 1 to 86400"), "{message}");
     }
 
     #[test]
@@ -756,9 +816,7 @@ mod tests {
         );
         let servers = servers.unwrap();
         for server in &servers[..2] {
-            let Transport::Incomplete { reason } = &server.transport else {
-                panic!("{servers:?}")
-            };
+            let reason = reason(server);
             assert!(reason.contains("MISSING is not set"), "{reason}");
         }
         assert!(matches!(servers[2].transport, Transport::Http { .. }));
@@ -809,17 +867,12 @@ mod tests {
                 "invalid name",
             ),
         ] {
-            let message = read(&format!(r#"{{"mcpServers": {{"s": {entry}}}}}"#)).unwrap_err();
-            assert!(
-                message.contains(expected) && message.contains("\"s\" in "),
-                "{message}"
-            );
+            let file = format!(r#"{{"mcpServers": {{"s": {entry}, "good": {{"command": "x"}}}}}}"#);
+            let servers = read(&file).unwrap();
+            let message = reason(&servers[0]);
+            assert!(message.contains(expected), "{message}");
+            assert!(matches!(servers[1].transport, Transport::Stdio { .. }));
         }
-        assert!(
-            read(r#"{"mcpServers": {"a/b": {"command": "x"}}}"#)
-                .unwrap_err()
-                .contains("contains '/'")
-        );
         assert!(read("{").unwrap_err().contains("line 1"));
         assert!(
             read(r#"{"tools": []}"#)
@@ -868,6 +921,7 @@ mod tests {
             );
         }
         for (text, expected) in [
+            ("a/b=x", "contains '/'"),
             ("just-a-name", "NAME=URL"),
             ("a=", "neither"),
             ("a='x", "not closed"),

@@ -1,18 +1,21 @@
 //! A connection to a server: the handshake, the list of tools, calls, and closing.
 
-use std::collections::HashSet;
+mod listing;
+mod one_request;
+mod reasons;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use reqwest::{Client, redirect};
+use reqwest::{Client, StatusCode, redirect};
 use rmcp::handler::client::progress::ProgressDispatcher;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, ListToolsRequest,
-    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, RequestId, ServerResult,
-    SubscriptionFilter,
+    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, CustomRequest,
+    ListToolsRequest, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
+    RequestId, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
@@ -22,7 +25,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, ErrorData};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -33,21 +36,27 @@ use crate::mcp::authorized::{
 use crate::mcp::config::{HttpProtocol, ServerConfig, Transport};
 use crate::mcp::lines::Lines;
 use crate::mcp::login::{Logins, Tokens, has_authorization};
+use crate::mcp::outcome::lenient_result;
 use crate::mcp::process::{Process, Program, StderrTail};
 use crate::mcp::sse::SseTransport;
 use crate::mcp::watchdog::Watchdog;
 use crate::mcp::{Limits, implementation};
 use crate::printable::{excerpt, line};
 use crate::tools::Arguments;
+use listing::{Next, Page, Pages};
+use one_request::AssignsErrors;
+use reasons::{causes, of_handshake};
+
+pub use listing::ListedTools;
 
 /// Most characters of a server's text in messages of this program.
 const QUOTED_CHARS: usize = 300;
 
+/// Most redirects of one request.
+const MAX_REDIRECTS: usize = 5;
+
 /// Where a login is made.
 const WHERE: &str = "on the machine of toolscout, with the --mcp FILE of the server";
-
-/// The reason for a server that exited before it answered, however that was noticed.
-const ENDED_EARLY: &str = "it ended before the handshake";
 
 /// Why there is no connection.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -76,7 +85,7 @@ enum Lifecycle {
 #[non_exhaustive]
 pub enum ListError {
     /// It took too long.
-    #[error("its list of tools did not end within {0:?}")]
+    #[error("its list of tools did not end within {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// It does not end.
     #[error("its list of tools {0}")]
@@ -84,6 +93,9 @@ pub enum ListError {
     /// The answer is not a list, or the connection was lost.
     #[error("its list of tools cannot be read: {0}")]
     Failed(String),
+    /// The server answered with an error.
+    #[error("its list of tools cannot be read: {0}")]
+    Refused(String),
     /// Somebody has to log in.
     #[error("{0}")]
     NeedsLogin(String),
@@ -252,15 +264,15 @@ impl Connection {
     /// Lists every tool, as the server describes it.
     ///
     /// # Errors
-    /// [`ListError`] when the pages do not arrive, or do not end.
-    pub async fn list_tools(&self) -> Result<Vec<Value>, ListError> {
+    /// [`ListError`] when the first page does not arrive, or the pages do not end.
+    pub async fn list_tools(&self) -> Result<ListedTools, ListError> {
         // A server without the tools capability may answer `tools/list` with an error.
         let offers_tools = self
             .peer
             .peer_info()
             .is_some_and(|info| info.capabilities.tools.is_some());
         if !offers_tools {
-            return Ok(Vec::new());
+            return Ok(ListedTools::default());
         }
         let within = self.limits.list;
         timeout(within, self.all_pages())
@@ -268,71 +280,39 @@ impl Connection {
             .map_err(|_| ListError::Timeout(within))?
     }
 
-    async fn all_pages(&self) -> Result<Vec<Value>, ListError> {
-        let (mut tools, mut bytes, mut cursor, mut seen) = (Vec::new(), 0, None, HashSet::new());
-        for _ in 0..self.limits.pages {
-            let (page, next) = self.page(cursor).await?;
-            bytes += page
-                .iter()
-                .map(|tool| tool.to_string().len())
-                .sum::<usize>();
-            tools.extend(page);
-            if tools.len() > self.limits.tools {
-                return Err(ListError::Endless(format!(
-                    "has more than {} entries",
-                    self.limits.tools
-                )));
+    async fn all_pages(&self) -> Result<ListedTools, ListError> {
+        let (mut pages, mut cursor) = (Pages::new(self.limits), None);
+        loop {
+            let page = match self.page(cursor).await {
+                Ok(page) => page,
+                // A server that refuses its own cursor does so each time. What came is used; after a
+                // lost connection, the list is read again instead.
+                Err(ListError::Refused(reason)) if !pages.is_empty() => {
+                    let broken = format!("breaks off with an error ({reason})");
+                    return Ok(pages.into_list(Some(&broken)));
+                }
+                Err(error) => return Err(error),
+            };
+            match pages.add(page)? {
+                Next::At(next) => cursor = Some(next),
+                Next::End => return Ok(pages.into_list(None)),
+                Next::Broken(reason) => return Ok(pages.into_list(Some(&reason))),
             }
-            if bytes > self.limits.list_bytes {
-                return Err(ListError::Endless(format!(
-                    "has more than {} bytes",
-                    self.limits.list_bytes
-                )));
-            }
-            let Some(next) = next else { return Ok(tools) };
-            // A repeated cursor would list the same pages forever.
-            if !seen.insert(next.clone()) {
-                return Err(ListError::Endless(format!(
-                    "comes back to its page {:?}",
-                    excerpt(&next, 60)
-                )));
-            }
-            cursor = Some(next);
         }
-        Err(ListError::Endless(format!(
-            "has more than {} pages",
-            self.limits.pages
-        )))
     }
 
-    async fn page(
-        &self,
-        cursor: Option<String>,
-    ) -> Result<(Vec<Value>, Option<String>), ListError> {
-        let failed = |reason: String| ListError::Failed(reason);
-        let refused = |error: ServiceError| match self.login_wanted(&error) {
-            Some(reason) => ListError::NeedsLogin(reason),
-            None => failed(self.message(&error)),
+    async fn page(&self, cursor: Option<Value>) -> Result<Page, ListError> {
+        let refused = |error: ServiceError| match (self.login_wanted(&error), &error) {
+            (Some(reason), _) => ListError::NeedsLogin(reason),
+            (None, ServiceError::McpError(_)) => ListError::Refused(self.message(&error)),
+            (None, _) => ListError::Failed(self.message(&error)),
         };
-        let mut params = PaginatedRequestParams::default();
-        params.cursor = cursor;
-        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
-        let answered = self.peer.send_request(request).await.map_err(refused)?;
-        match answered {
-            ServerResult::ListToolsResult(page) => {
-                // Back to JSON, so that every tool takes the same way through the parser for files.
-                let tools = page
-                    .tools
-                    .iter()
-                    .filter_map(|tool| serde_json::to_value(tool).ok());
-                Ok((tools.collect(), page.next_cursor))
-            }
-            // A single tool that the SDK cannot read turns the whole page into this.
-            ServerResult::CustomResult(page) => {
-                read_page(page.0).ok_or_else(|| failed("the answer is not a list of tools".into()))
-            }
-            _ => Err(failed("the answer is not a list of tools".into())),
-        }
+        let answered = self.peer.send_request(request_of_page(cursor)).await;
+        // Back to JSON, so that every tool takes the same way through the parser for files. A page
+        // with a tool that the SDK cannot read is a result of unknown type to it.
+        let answered = serde_json::to_value(answered.map_err(refused)?);
+        let page = answered.ok().and_then(Page::read);
+        page.ok_or_else(|| ListError::Failed("the answer is not a list of tools".into()))
     }
 
     /// Calls a tool by its name on the server.
@@ -393,16 +373,16 @@ impl Connection {
         match answered.map_err(|error| self.call_error(&error))? {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
-                let message = "the tool asks for more input, or wants to answer later, which this program does not support";
+                let message = "the call was made, but the tool asks for more input, or wants to answer later, which this program does not support";
                 Err(CallError::Refused {
                     code: -32603,
                     message: message.into(),
                 })
             }
-            _ => Err(CallError::Refused {
-                code: -32603,
-                message: "the answer of the server is not the result of a tool".into(),
-            }),
+            // The call was made, so what can be read of its result is passed on.
+            other => Ok(lenient_result(
+                serde_json::to_value(other).unwrap_or_default(),
+            )),
         }
     }
 
@@ -415,7 +395,7 @@ impl Connection {
             ServiceError::Timeout { timeout } => CallError::Timeout { limit: *timeout },
             ServiceError::Cancelled { .. } => CallError::Cancelled,
             // The call was not executed.
-            ServiceError::TransportSend(failed) if lacks_token(failed.error.as_ref()) => {
+            ServiceError::TransportSend(failed) if was_not_taken(failed.error.as_ref()) => {
                 let server = self.server.to_string();
                 match self.login_wanted(error) {
                     Some(reason) => CallError::NeedsLogin { server, reason },
@@ -451,9 +431,7 @@ impl Connection {
             return denied;
         }
         match error {
-            ServiceError::TransportSend(error) => {
-                excerpt(&causes(error.error.as_ref()), QUOTED_CHARS)
-            }
+            ServiceError::TransportSend(error) => causes(error.error.as_ref()),
             ServiceError::McpError(error) => excerpt(&error.message, QUOTED_CHARS),
             ServiceError::TransportClosed => self.end_reason(),
             error => excerpt(&error.to_string(), QUOTED_CHARS),
@@ -492,7 +470,7 @@ impl ConnectError {
     fn of_http(error: &HttpError, server: &str, has_key: bool) -> Self {
         match denial(error) {
             Some(denial) => ConnectError::denied(&denial, server, has_key),
-            None => ConnectError::of(excerpt(&causes(error), QUOTED_CHARS)),
+            None => ConnectError::of(causes(error)),
         }
     }
 }
@@ -597,7 +575,7 @@ impl<'a> Attempt<'a> {
                 let transport = AsyncRwTransport::new_client(lines, stdin)
                     .with_max_line_length(limits.message_bytes);
                 self.opening(lifecycle, Some(process))
-                    .handshake(transport)
+                    .handshake(AssignsErrors::of(transport))
                     .await
             }
             Transport::Incomplete { reason } => Err(ConnectError::of(reason.clone())),
@@ -615,6 +593,7 @@ impl<'a> Attempt<'a> {
                     let failed = ConnectError::of_http(&error, &self.server, self.has_key);
                     self.with_other_transport(failed, HttpProtocol::Sse, "http")
                 })?;
+                let transport = AssignsErrors::of(transport);
                 self.opening(lifecycle, None).handshake(transport).await
             }
             Transport::Http { url, headers, .. } => {
@@ -800,41 +779,17 @@ impl Opening {
 
 impl From<ClientInitializeError> for ConnectError {
     fn from(error: ClientInitializeError) -> Self {
-        let reason = match &error {
-            ClientInitializeError::JsonRpcError(error) => {
-                format!("it refuses the handshake: {}", error.message)
-            }
-            ClientInitializeError::ConnectionClosed(_) => ENDED_EARLY.to_owned(),
-            ClientInitializeError::TransportError { error, .. }
-                if is_broken_pipe(error.error.as_ref()) =>
-            {
-                ENDED_EARLY.into()
-            }
-            ClientInitializeError::TransportError { error, .. } => causes(error.error.as_ref()),
-            error => error.to_string(),
-        };
-        ConnectError::of(excerpt(&reason, QUOTED_CHARS))
+        ConnectError::of(of_handshake(&error))
     }
 }
 
-fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
-    error
-        .downcast_ref::<std::io::Error>()
-        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-}
-
-/// An error with its causes. For HTTP only the causes name the problem.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !message.contains(&more) {
-            message = format!("{message}: {more}");
-        }
-        cause = error.source();
-    }
-    message
+/// Whether a request was not sent, or was refused before it had an effect.
+fn was_not_taken(error: &(dyn std::error::Error + 'static)) -> bool {
+    let lost_session = matches!(
+        error.downcast_ref(),
+        Some(HttpError::SessionExpired | HttpError::ReinitializationFailed(_))
+    );
+    lost_session || lacks_token(error)
 }
 
 fn with_stderr_tail(reason: String, stderr_tail: &StderrTail) -> String {
@@ -891,27 +846,66 @@ fn subscribe_if_needed(peer: &Peer<RoleClient>, handler: &Handler, stop: &Cancel
 }
 
 fn http_client(limits: &Limits) -> Result<Client, ConnectError> {
-    // No redirects: the headers may hold keys, which another host must not get. No idle
-    // connections: the SDK measured that reuse stalls for 40 ms when a body was not read to its
-    // end.
+    // No idle connections: the SDK measured that reuse stalls for 40 ms when a body was not read to
+    // its end.
     crate::tls::client()
         .connect_timeout(limits.connect)
-        .redirect(redirect::Policy::none())
+        .redirect(redirect::Policy::custom(redirected))
         .pool_max_idle_per_host(0)
         .build()
         .map_err(|error| ConnectError::of(causes(&error)))
 }
 
-/// The tools and the next cursor of a page that the SDK could not read.
-fn read_page(mut page: Value) -> Option<(Vec<Value>, Option<String>)> {
-    let next = page
-        .get("nextCursor")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-    match page.get_mut("tools").map(Value::take) {
-        Some(Value::Array(tools)) => Some((tools, next)),
-        _ => None,
+/// A redirect that is not followed.
+#[derive(Debug, thiserror::Error)]
+enum Redirected {
+    /// It leads to another server, or would lose the message.
+    #[error(
+        "it redirects to {to} ({status}), which is not followed; if you trust that server, write this URL in its settings"
+    )]
+    Elsewhere {
+        /// The URL.
+        to: String,
+        /// The status.
+        status: u16,
+    },
+    /// It does not end.
+    #[error("it redirects more than {MAX_REDIRECTS} times; correct its URL")]
+    Endless,
+}
+
+/// Follows a redirect that keeps message and server: the headers may hold keys, which another host
+/// must not get, and after a 301, 302 or 303 the message would be left out.
+fn redirected(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let status = attempt.status();
+    let keeps_message =
+        status == StatusCode::TEMPORARY_REDIRECT || status == StatusCode::PERMANENT_REDIRECT;
+    let from = attempt.previous().last();
+    let keeps_server = from.is_some_and(|from| from.origin() == attempt.url().origin());
+    if !keeps_message || !keeps_server {
+        let (to, status) = (excerpt(attempt.url().as_str(), 200), status.as_u16());
+        return attempt.error(Redirected::Elsewhere { to, status });
     }
+    match attempt.previous().len() > MAX_REDIRECTS {
+        true => attempt.error(Redirected::Endless),
+        false => attempt.follow(),
+    }
+}
+
+/// The request for the page at this cursor. The SDK has text for cursors; any other goes back to its
+/// server as it came.
+fn request_of_page(cursor: Option<Value>) -> ClientRequest {
+    let text = match cursor {
+        None => None,
+        Some(Value::String(text)) => Some(text),
+        Some(other) => {
+            let params = json!({ "cursor": other });
+            return ClientRequest::CustomRequest(CustomRequest::new("tools/list", Some(params)));
+        }
+    };
+    let mut params = PaginatedRequestParams::default();
+    params.cursor = text;
+    ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params))
 }
 
 fn send_progress(context: &CallContext, update: ProgressNotificationParam) {

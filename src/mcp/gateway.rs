@@ -344,6 +344,9 @@ impl Gateway {
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
                 Ok(())
             }
+            Err(ServerInitializeError::ExpectedInitializeRequest(_)) => anyhow::bail!(
+                "the client did not begin with the request `initialize`; let it send that first"
+            ),
             Err(error) => Err(error.into()),
         }
     }

@@ -1,8 +1,11 @@
 //! The result of a call, for a model: text, structured content, images, audio and resources.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
+
+/// Longest `data` or `blob` of a block of unknown kind that is shown.
+const MAX_ENCODED_BYTES: usize = 256;
 
 /// The result of a tool in its parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -79,7 +82,9 @@ impl Outcome {
                     bytes: None,
                 }),
                 // Kinds of later protocol versions.
-                _ => {}
+                other => outcome
+                    .text
+                    .push(serde_json::to_string(&other).unwrap_or_default()),
             }
         }
         outcome.drop_repeated_text();
@@ -128,6 +133,87 @@ impl Outcome {
                 serde_json::from_str::<Value>(text).ok().as_ref() != Some(structured)
             });
         }
+    }
+}
+
+/// Reads a result that is not as the protocol has it, from a server of an old or a later version of
+/// it: the call was made, so everything that can be read is passed on, as text where it has no place
+/// of its own.
+pub fn lenient_result(result: Value) -> CallToolResult {
+    let mut read = CallToolResult::default();
+    let Value::Object(mut fields) = result else {
+        read.content = blocks(result);
+        return read;
+    };
+    fields.remove("resultType");
+    let meta = fields.remove("_meta");
+    read.meta = meta.and_then(|meta| serde_json::from_value(meta).ok());
+    let is_error = fields.remove("isError");
+    let says_yes = |value: &Value| *value == true || *value == "true" || *value == 1;
+    read.is_error = is_error.as_ref().map(says_yes);
+    read.structured_content = fields.remove("structuredContent");
+    // `toolResult` is the name of the content before the first version of the protocol was final.
+    for name in ["content", "toolResult"] {
+        read.content
+            .extend(fields.remove(name).map(blocks).unwrap_or_default());
+    }
+    if read.content.is_empty() && read.structured_content.is_none() && !fields.is_empty() {
+        read.content = vec![as_text(&Value::Object(fields))];
+    }
+    read
+}
+
+/// The blocks of a content.
+fn blocks(content: Value) -> Vec<ContentBlock> {
+    match content {
+        Value::Null => Vec::new(),
+        Value::Array(blocks) => blocks.iter().map(block).collect(),
+        other => vec![block(&other)],
+    }
+}
+
+/// A block of content, as text where it is of no known kind.
+fn block(block: &Value) -> ContentBlock {
+    if let Ok(known) = ContentBlock::deserialize(block) {
+        return known;
+    }
+    let text = |name: &str| block.get(name).and_then(Value::as_str);
+    let mime_type = text("mimeType").or(text("mime_type"));
+    let mime_type = mime_type.unwrap_or("application/octet-stream");
+    match (text("type"), text("data"), text("text")) {
+        (Some("image"), Some(data), _) => ContentBlock::image(data, mime_type),
+        (Some("audio"), Some(data), _) => ContentBlock::audio(data, mime_type),
+        (Some("text") | None, _, Some(text)) => ContentBlock::text(text),
+        _ => as_text(block),
+    }
+}
+
+/// Text as it is, and anything else as JSON, in which encoded bytes are left out: no model reads
+/// them.
+fn as_text(value: &Value) -> ContentBlock {
+    if let Value::String(text) = value {
+        return ContentBlock::text(text);
+    }
+    let mut shown = value.clone();
+    leave_out_bytes(&mut shown);
+    ContentBlock::text(shown.to_string())
+}
+
+fn leave_out_bytes(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(leave_out_bytes),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let encoded = field.as_str().filter(|text| text.len() > MAX_ENCODED_BYTES);
+                match encoded {
+                    Some(encoded) if matches!(name.as_str(), "data" | "blob") => {
+                        *field = format!("({} bytes)", decoded_bytes(encoded)).into();
+                    }
+                    _ => leave_out_bytes(field),
+                }
+            }
+        }
+        _ => {}
     }
 }
 
@@ -238,5 +324,68 @@ mod tests {
             outcome(json!({ "content": [], "isError": true })).failure(),
             "the tool failed without a message"
         );
+    }
+
+    #[test]
+    fn a_result_that_is_not_as_the_protocol_has_it_is_passed_on() {
+        for (result, expected) in [
+            (json!({ "content": "plain" }), json!("plain")),
+            (json!({ "content": ["one", "two"] }), json!("one\ntwo")),
+            (
+                json!({ "content": { "type": "text", "text": "one" } }),
+                json!("one"),
+            ),
+            (json!({ "content": [{ "text": "bare" }] }), json!("bare")),
+            (
+                json!({ "content": [{ "type": "text", "text": "a", "annotations": { "priority": "high" } }] }),
+                json!("a"),
+            ),
+            (json!({ "content": null }), json!("")),
+            (json!({}), json!("")),
+            (json!(null), json!("")),
+            (json!("done"), json!("done")),
+            (json!([1, "b"]), json!("1\nb")),
+            (json!({ "toolResult": "old" }), json!("old")),
+            (json!({ "toolResult": { "n": 1 } }), json!("{\"n\":1}")),
+            (
+                json!({ "output": 42, "resultType": "complete" }),
+                json!("{\"output\":42}"),
+            ),
+            (
+                json!({ "content": 7, "structuredContent": { "n": 1 } }),
+                json!({ "text": ["7"], "structured": { "n": 1 } }),
+            ),
+            (
+                json!({ "content": [{ "type": "video", "uri": "v:1" }, { "type": "text", "text": "b" }] }),
+                json!("{\"type\":\"video\",\"uri\":\"v:1\"}\nb"),
+            ),
+            (
+                json!({ "content": [{ "type": "image", "data": "QUJD" }] }),
+                json!({ "images": [{ "mime_type": "application/octet-stream", "bytes": 3 }] }),
+            ),
+        ] {
+            let read = Outcome::of(lenient_result(result.clone()));
+            assert_eq!(read.to_value(), expected, "{result}");
+            assert!(!read.is_error);
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_block_of_unknown_kind_are_left_out() {
+        let video = json!({ "type": "video", "data": "QUJD".repeat(1000) });
+        let read = Outcome::of(lenient_result(json!({ "content": [video] })));
+        assert_eq!(read.text, [r#"{"type":"video","data":"(3000 bytes)"}"#]);
+    }
+
+    #[test]
+    fn a_failure_is_one_in_every_form() {
+        for flag in [json!(true), json!("true"), json!(1)] {
+            let result = json!({ "content": "no such zone", "isError": flag });
+            let read = Outcome::of(lenient_result(result));
+            assert!(read.is_error);
+            assert_eq!(read.failure(), "no such zone");
+        }
+        let fine = json!({ "content": "yes", "isError": "false" });
+        assert!(!Outcome::of(lenient_result(fine)).is_error);
     }
 }

@@ -21,15 +21,19 @@ use crate::mcp::Limits;
 use crate::mcp::approved::Approved;
 use crate::mcp::changes::{ApprovedBefore, ComparedTools, Flag, OnChange};
 use crate::mcp::config::{ServerConfig, Transport};
-use crate::mcp::connection::{CallContext, CallError, Connection, Connector, ListError};
+use crate::mcp::connection::{
+    CallContext, CallError, Connection, Connector, ListError, ListedTools,
+};
 use crate::mcp::login::{Logins, has_authorization};
 use crate::mcp::outcome::Outcome;
 use crate::mcp::sink::CatalogSink;
 use crate::mcp::sync::{self, Synced};
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
-/// Shortest time between two lists of a server's tools, however often it reports changes.
+/// Shortest time between two lists of a server's tools, whatever asks for the second.
 const MIN_REFRESH: Duration = Duration::from_millis(200);
+/// Longest pause after which a change that a server reports is looked at.
+const MAX_CHANGE_PAUSE: Duration = Duration::from_secs(20);
 /// Pause before a list that could not be written to the catalog is tried again.
 const SYNC_RETRY: Duration = Duration::from_secs(5);
 /// How often a connected server looks for decisions about its tools that another process has
@@ -503,6 +507,27 @@ impl End {
     }
 }
 
+/// The changes that a server reports. One that reports them all the time, or at every list, is listed
+/// less and less often.
+#[derive(Default)]
+struct ReportedChanges {
+    /// How long after a list the next report is looked at.
+    pause: Duration,
+}
+
+impl ReportedChanges {
+    /// Waits for a report, and for its turn. Cancelled by dropping it, it loses none.
+    async fn next(&mut self, connection: &Connection) {
+        sleep(self.pause).await;
+        let quiet_since = Instant::now();
+        connection.list_changed().await;
+        self.pause = match quiet_since.elapsed() {
+            quiet if quiet > self.pause.max(MIN_REFRESH) => Duration::ZERO,
+            _ => (self.pause * 2).clamp(2 * MIN_REFRESH, MAX_CHANGE_PAUSE),
+        };
+    }
+}
+
 /// Maintains the connection to one server, and syncs its tools to the catalog.
 struct ConnectionTask {
     server: Arc<Server>,
@@ -607,9 +632,10 @@ impl ConnectionTask {
     async fn refresh_until_end(&self, connection: &Arc<Connection>) -> End {
         // `None` until a list was written to the catalog.
         let mut synced = None;
+        let mut changes = ReportedChanges::default();
         loop {
             match connection.list_tools().await {
-                Ok(entries) => self.sync_if_changed(entries, &mut synced).await,
+                Ok(listed) => self.sync_if_changed(listed, &mut synced).await,
                 Err(error) => {
                     return End {
                         reason: error.to_string(),
@@ -629,12 +655,11 @@ impl ConnectionTask {
                 () = connection.ended() => return End::of(connection.end_reason()),
                 // The next attempt finds no token.
                 () = self.logged_out() => return End::of("somebody has logged out".into()),
-                () = connection.list_changed() => {}
+                () = changes.next(connection) => {}
                 () = self.server.recheck.notified() => {}
                 () = self.decided_elsewhere(&synced) => {}
                 () = sleep(refresh) => {}
             }
-            // A server that reports changes all the time is listed at this rate.
             sleep(MIN_REFRESH).await;
         }
     }
@@ -676,8 +701,8 @@ impl ConnectionTask {
     }
 
     /// Syncs a list to the sink, unless it is the one that was synced last.
-    async fn sync_if_changed(&self, entries: Vec<Value>, last: &mut Option<SyncedList>) {
-        let hash = hash_of(&entries);
+    async fn sync_if_changed(&self, listed: ListedTools, last: &mut Option<SyncedList>) {
+        let hash = hash_of(&listed.entries);
         if let Some(synced) = last
             && synced.hash == hash
             // Blocked tools may have been accepted meanwhile, also by another process.
@@ -687,7 +712,7 @@ impl ConnectionTask {
             return;
         }
         match self
-            .write(sync::read_tools(self.name(), entries, &self.server.limits))
+            .write(sync::read_tools(self.name(), listed, &self.server.limits))
             .await
         {
             Ok((synced, decision)) => {

@@ -69,6 +69,8 @@ impl SseTransport {
                 "HTTP {status}: not a stream of server-sent events"
             )));
         }
+        // That of the stream itself, after a redirect.
+        let url = response.url().clone();
         let mut events = EventLines::default();
         let mut chunks = response.bytes_stream().boxed();
         let mut start = Vec::new();
@@ -85,7 +87,7 @@ impl SseTransport {
             start.extend(events.take(&chunk));
         };
         let rest = Bytes::from(start.split_off(end_of_first + 1));
-        let endpoint = endpoint(url, &String::from_utf8_lossy(&start))?;
+        let endpoint = endpoint(&url, &String::from_utf8_lossy(&start))?;
         let lines = Lines::new(reader(rest, chunks, events), server, limits.message_bytes);
         let messages =
             AsyncRwTransport::new_client(lines, sink()).with_max_line_length(limits.message_bytes);

@@ -9,12 +9,13 @@ use toolscout_index::{Changes, Tool};
 use crate::mcp::Limits;
 use crate::mcp::changes::{ApprovedBefore, ComparedTools, Flag, OnChange, compare_with_approved};
 use crate::mcp::config::ServerConfig;
-use crate::mcp::connection::{ConnectError, Connection, Connector, ListError};
+use crate::mcp::connection::{ConnectError, Connection, Connector, ListError, ListedTools};
+use crate::printable::is_hidden;
 
 /// The `_meta` key of this program. A server could use it to claim the identity of another.
 const OWN_META: &str = "toolscout";
 /// Longest name of a tool, as MCP specifies.
-const MAX_NAME_BYTES: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 
 /// The tools that a server offers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,16 +66,20 @@ pub async fn fetch_all(
 
 async fn fetch(server: &ServerConfig, connector: &Connector) -> Result<OfferedTools, FetchError> {
     let connection = Connection::open(server, connector).await?;
-    let entries = connection.list_tools().await;
+    let listed = connection.list_tools().await;
     // Closed before an error is returned, so that no process is left.
     connection.close().await;
-    Ok(read_tools(&server.name, entries?, &connector.limits))
+    Ok(read_tools(&server.name, listed?, &connector.limits))
 }
 
 /// Reads the entries of a `tools/list`. Invalid entries, entries beyond the limits and repeated
 /// names are skipped.
-pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> OfferedTools {
-    let mut skipped = Vec::new();
+pub fn read_tools(server: &str, listed: ListedTools, limits: &Limits) -> OfferedTools {
+    let ListedTools {
+        mut entries,
+        incomplete,
+    } = listed;
+    let mut skipped = Vec::from_iter(incomplete);
     entries.retain(|entry| {
         let reason = if entry.is_object() {
             bad_name(entry)
@@ -157,24 +162,39 @@ pub fn compare(
     Ok((compared, skipped))
 }
 
-/// Checks that a name has only the characters that MCP specifies and model providers accept. Others
-/// can look like another name, or like text of this program.
+/// Checks that a name can be told from others and from the text around it. Any other is taken: models
+/// see a safe name in its place, and people see it quoted.
 fn bad_name(entry: &Value) -> Option<String> {
     let name = entry
         .get("name")
         .and_then(Value::as_str)
         .filter(|name| !name.is_empty())?;
-    let legal =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/');
-    if name.len() > MAX_NAME_BYTES {
+    let chars = name.chars().count();
+    if chars > MAX_NAME_CHARS {
         return Some(format!(
-            "its name has {} bytes, {MAX_NAME_BYTES} are allowed",
-            name.len()
+            "its name has {chars} characters, {MAX_NAME_CHARS} are allowed"
         ));
     }
-    let all_legal = name.bytes().all(legal);
-    (!all_legal)
-        .then(|| "its name may have letters from a to z, digits, `_`, `.`, `-` and `/` only".into())
+    if let Some(hidden) = name.chars().find(|c| is_hidden(*c)) {
+        return Some(format!(
+            "its name has the invisible character U+{:04X}",
+            u32::from(hidden)
+        ));
+    }
+    let mixed = name
+        .split(|c: char| !c.is_alphabetic())
+        .find(|word| mixes_scripts(word))?;
+    Some(format!(
+        "its name mixes letters of several alphabets that look alike in {}",
+        mixed.escape_default()
+    ))
+}
+
+/// Whether a word has Latin letters beside Greek or Cyrillic ones, many of which look like them.
+fn mixes_scripts(word: &str) -> bool {
+    let is_latin = |c: char| c.is_ascii_alphabetic() || ('\u{c0}'..='\u{24f}').contains(&c);
+    let looks_latin = |c: char| ('\u{370}'..='\u{52f}').contains(&c);
+    word.chars().any(is_latin) && word.chars().any(looks_latin)
 }
 
 fn bad_schema(entry: &Value) -> Option<String> {
@@ -227,6 +247,13 @@ fn drop_own_meta(entry: &mut Value) {
 mod tests {
     use super::*;
 
+    fn whole(entries: Vec<Value>) -> ListedTools {
+        ListedTools {
+            entries,
+            incomplete: None,
+        }
+    }
+
     #[test]
     fn bad_entries_are_skipped_and_named_and_the_others_read() {
         let schema = json!({ "type": "object" });
@@ -238,7 +265,7 @@ mod tests {
             json!({ "inputSchema": schema }),
             json!(7),
         ];
-        let offer = read_tools("s", entries, &Limits::default());
+        let offer = read_tools("s", whole(entries), &Limits::default());
         assert_eq!(
             offer
                 .tools
@@ -271,12 +298,12 @@ mod tests {
         let wide = "x".repeat(limits.tool_bytes);
         let offer = read_tools(
             "s",
-            vec![
+            whole(vec![
                 json!({ "name": "long", "description": long, "inputSchema": {} }),
                 json!({ "name": "titled", "title": long, "inputSchema": {} }),
                 json!({ "name": "wide", "inputSchema": { "x": wide } }),
                 json!({ "name": "full", "description": long[..limits.description_bytes], "inputSchema": {} }),
-            ],
+            ]),
             &limits,
         );
         assert_eq!(
@@ -300,36 +327,41 @@ mod tests {
         }
     }
 
+    fn named(names: &[&str]) -> OfferedTools {
+        let entry = |name: &&str| json!({ "name": name, "inputSchema": { "type": "object" } });
+        read_tools(
+            "s",
+            whole(names.iter().map(entry).collect()),
+            &Limits::default(),
+        )
+    }
+
     #[test]
     fn names_that_may_look_like_others_are_refused_and_quoted() {
-        let entry = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
         let long = "x".repeat(129);
-        let names = [
+        let offer = named(&[
             "a.b/c-D_9",
             "d\u{435}lete",
             "x (read_only)\n[approve]",
             "\u{3164}",
             "\u{202e}tupni",
+            "pay\u{200b}",
             long.as_str(),
-        ];
-        let offer = read_tools("s", names.map(entry).to_vec(), &Limits::default());
-        assert_eq!(
-            offer
-                .tools
-                .iter()
-                .map(|tool| tool.id.as_str())
-                .collect::<Vec<_>>(),
-            ["s/a.b/c-D_9"]
-        );
+        ]);
+        assert_eq!(offer.tools.len(), 1);
+        assert_eq!(offer.tools[0].id.as_str(), "s/a.b/c-D_9");
         let skipped = offer.skipped.join("\n");
         assert!(
-            skipped.is_ascii() && skipped.lines().count() == 5,
+            skipped.is_ascii() && skipped.lines().count() == 6,
             "{skipped}"
         );
         for expected in [
-            "tool \"d\\u{435}lete\": its name may have",
-            "x (read_only)\\n[approve]",
-            "has 129 bytes",
+            "tool \"d\\u{435}lete\": its name mixes letters",
+            "x (read_only)\\n[approve]\": its name has the invisible character U+000A",
+            "U+3164",
+            "U+202E",
+            "U+200B",
+            "has 129 characters",
         ] {
             assert!(
                 skipped.contains(expected),
@@ -339,11 +371,48 @@ mod tests {
     }
 
     #[test]
+    fn names_with_spaces_and_of_other_scripts_are_taken_and_models_see_safe_ones() {
+        let names = [
+            "Get Weather",
+            "查询天气",
+            "отправить_email",
+            "日本 の天気",
+            "search (v2)",
+            "notes:add",
+            "café",
+        ];
+        let offer = named(&names);
+        assert_eq!(offer.skipped, Vec::<String>::new());
+        let mut shown = std::collections::BTreeSet::new();
+        for name in names {
+            let tool = offer.tools.iter().find(|tool| tool.id.name() == name);
+            let model_name = formats::model_name(&tool.unwrap().id);
+            let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            assert!(
+                model_name.len() <= 64 && model_name.chars().all(is_safe),
+                "{model_name}"
+            );
+            assert!(shown.insert(model_name));
+        }
+    }
+
+    #[test]
+    fn a_list_that_broke_off_says_so() {
+        let listed = ListedTools {
+            incomplete: Some("its list of tools comes back".into()),
+            ..whole(vec![json!({ "name": "a", "inputSchema": {} })])
+        };
+        let offer = read_tools("s", listed, &Limits::default());
+        assert_eq!(offer.tools.len(), 1);
+        assert_eq!(offer.skipped, ["its list of tools comes back"]);
+    }
+
+    #[test]
     fn a_server_cannot_claim_the_identity_of_another() {
         let entry = json!({
             "name": "a", "inputSchema": {}, "_meta": { "toolscout": { "server": "bank", "name": "pay" }, "kept": 1 }
         });
-        let offer = read_tools("s", vec![entry], &Limits::default());
+        let offer = read_tools("s", whole(vec![entry]), &Limits::default());
         assert_eq!(offer.tools[0].id.as_str(), "s/a");
         assert_eq!(offer.tools[0].metadata["_meta"], json!({ "kept": 1 }));
     }

@@ -132,6 +132,11 @@ const LIST: [Excused; 37] = [
         Instead::Script,
         "takes half a minute, and is a step of its own",
     ),
+    excused(
+        "python3 scripts/mcp_servers",
+        Instead::Script,
+        "installs servers from npm and PyPI",
+    ),
     excused("scripts/fuzz", Instead::Script, "takes minutes"),
     excused("scripts/many", Instead::Script, "takes minutes"),
     excused(

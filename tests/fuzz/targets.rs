@@ -17,6 +17,7 @@ use toolscout::eval::dataset::pasted;
 use toolscout::llm::Delta;
 use toolscout::llm::stream::ReplyDecoder;
 use toolscout::mcp::Limits;
+use toolscout::mcp::connection::ListedTools;
 use toolscout::mcp::lines::Lines;
 use toolscout::mcp::sync::read_tools;
 use toolscout::tools::builtin::html;
@@ -188,7 +189,11 @@ pub fn mcp_tools(bytes: &[u8]) {
     };
     let count = entries.len();
     let limits = Limits::default();
-    let offer = read_tools("server", entries, &limits);
+    let listed = ListedTools {
+        entries,
+        incomplete: None,
+    };
+    let offer = read_tools("server", listed, &limits);
     assert!(offer.tools.len() <= count);
     for tool in offer.tools {
         assert_eq!(tool.id.server(), "server");

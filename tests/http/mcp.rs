@@ -246,6 +246,138 @@ async fn errors_of_the_protocol_keep_its_format() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_no_message_gets_an_error_of_json_rpc() {
+    let server = Server::start().await;
+    let session = begin(&server).await;
+    let mark = "\u{feff}";
+    for (body, code, expected) in [
+        ("{ no JSON".to_owned(), -32700, "line 1"),
+        (String::new(), -32700, "not valid JSON"),
+        (format!("{mark}{}", initialize()), -32700, "byte order mark"),
+        (format!("[{}]", initialize()), -32600, "is a list"),
+        (
+            json!({ "id": 7, "method": "ping" }).to_string(),
+            -32600,
+            "`jsonrpc`",
+        ),
+        (
+            json!({ "jsonrpc": "2.0", "id": 7 }).to_string(),
+            -32600,
+            "`method`",
+        ),
+        (
+            json!({ "jsonrpc": "2.0", "id": [7], "method": "ping" }).to_string(),
+            -32600,
+            "cannot be read",
+        ),
+        ("7".into(), -32600, "no message"),
+    ] {
+        let sent = in_session(&server, &session, &Value::Null).body(body.clone());
+        let answer = read(sent).await;
+        assert_eq!(answer.status.as_u16(), 400, "{body}");
+        assert_eq!(answer.body["error"]["code"], code, "{}", answer.body);
+        assert_eq!(answer.body["jsonrpc"], "2.0");
+        let message = answer.body["error"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{message}");
+    }
+    // What the SDK refuses in plain text.
+    let unknown = read(in_session(
+        &server,
+        "no-such-session",
+        &request(5, "ping", json!({})),
+    ))
+    .await;
+    assert_eq!(
+        (
+            unknown.status.as_u16(),
+            &unknown.body["error"]["code"],
+            &unknown.body["id"]
+        ),
+        (404, &json!(-32001), &json!(5))
+    );
+    let without = read(post(&server, &request(6, "ping", json!({})))).await;
+    assert_eq!(
+        (without.status.as_u16(), &without.body["id"]),
+        (400, &json!(6))
+    );
+    let html = server
+        .request(Method::POST, "/mcp")
+        .header("accept", "text/html");
+    let html = read(html.json(&initialize())).await;
+    assert_eq!(
+        (html.status.as_u16(), &html.body["error"]["code"]),
+        (406, &json!(-32600))
+    );
+}
+
+#[tokio::test]
+async fn clients_with_a_slash_at_the_end_or_that_accept_anything_are_served() {
+    let server = Server::start().await;
+    for (path, accept) in [
+        ("/mcp/", Some("application/json, text/event-stream")),
+        ("/mcp", Some("*/*")),
+        ("/mcp/", Some("text/html, */*;q=0.1")),
+        ("/mcp", None),
+    ] {
+        let mut sent = server.request(Method::POST, path).json(&initialize());
+        if let Some(accept) = accept {
+            sent = sent.header("accept", accept);
+        }
+        let response = sent.send().await.expect("an answer");
+        let session = response.headers()["mcp-session-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let begun = last_message(response).await;
+        assert_eq!(
+            begun["result"]["protocolVersion"], "2025-06-18",
+            "{path} {accept:?}"
+        );
+        let list = server
+            .request(Method::POST, path)
+            .header("accept", accept.unwrap_or("*/*"))
+            .header("mcp-session-id", session)
+            .header("mcp-protocol-version", "2025-06-18")
+            .json(&request(2, "tools/list", json!({})));
+        let list = last_message(list.send().await.expect("an answer")).await;
+        assert_eq!(names(&list), own_tools_and(&[]));
+    }
+}
+
+#[tokio::test]
+async fn only_clients_that_know_events_without_a_message_get_them() {
+    let server = Server::start().await;
+    for (version, expected) in [
+        ("2024-11-05", false),
+        ("2025-03-26", false),
+        ("2025-06-18", false),
+        ("2025-11-25", true),
+    ] {
+        let mut hello = initialize();
+        hello["params"]["protocolVersion"] = version.into();
+        let response = post(&server, &hello).send().await.expect("an answer");
+        let session = response.headers()["mcp-session-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let in_it = |sent: RequestBuilder| {
+            let sent = sent.header("mcp-session-id", &session);
+            sent.header("mcp-protocol-version", version)
+        };
+        let begun = response.text().await.unwrap();
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        in_it(post(&server, &initialized)).send().await.unwrap();
+        let listed = in_it(post(&server, &request(2, "tools/list", json!({}))));
+        let listed = listed.send().await.unwrap().text().await.unwrap();
+        for stream in [begun, listed] {
+            let is_primed = stream.lines().any(|line| line.trim_end() == "data:");
+            assert_eq!(is_primed, expected, "{version}: {stream}");
+            assert!(stream.contains("\"result\""), "{version}: {stream}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_lost_client_and_a_shutdown_during_a_stream_leave_other_clients_alone() {
     let server = Server::start().await;
     let session = begin(&server).await;

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 use toolscout::mcp::ServerConfig;
+use toolscout_index::ToolId;
+use toolscout_index::formats::model_name;
 
 use super::world::{Lifeline, configuration, double, double_with, object, replace, text, tool};
 
@@ -627,4 +629,105 @@ async fn a_server_without_its_variable_holds_up_no_other() {
         synced.stdout,
         synced.stderr
     );
+}
+
+#[tokio::test]
+async fn an_invalid_entry_or_a_name_that_no_tool_can_have_holds_up_no_other() {
+    let world = World::new();
+    let mut servers = configuration(&[double("a", &[]), double("github.com/acme/tool", &[])]);
+    for (name, entry) in [
+        ("both", json!({ "command": "x", "url": "http://a" })),
+        ("number", json!({ "command": 3 })),
+        ("neither", json!({})),
+        ("ftp", json!({ "url": "ftp://a" })),
+    ] {
+        servers["mcpServers"][name] = entry;
+    }
+    std::fs::write(world.path("servers.json"), servers.to_string()).expect("written");
+    let listed = world.run(&["mcp", "servers"]).await;
+    assert_eq!(listed.code, 1, "{}", listed.stderr);
+    let note =
+        "the server github.com/acme/tool of servers.json is called github.com-acme-tool here";
+    assert!(listed.stderr.contains(note), "{}", listed.stderr);
+    for expected in [
+        "a\tstdio\tok",
+        "github.com-acme-tool\tstdio\tok",
+        "both a `command` and a `url`",
+        "invalid type: integer",
+        "neither a `command` nor a `url`",
+        "must be http or https",
+    ] {
+        assert!(listed.stdout.contains(expected), "{}", listed.stdout);
+    }
+    let args = [
+        "sync",
+        "--mcp",
+        "servers.json",
+        "--server",
+        "github.com/acme/tool",
+    ];
+    let synced = world.ok(&args).await;
+    assert!(synced.contains("+ github.com-acme-tool/echo"), "{synced}");
+    let args = ["mcp", "--mcp", "servers.json", "--allow", "*"];
+    let served = Served::start(&world, &args, Stdio::null()).await;
+    let id = ToolId::new("github.com-acme-tool", "echo").unwrap();
+    for name in [id.to_string(), model_name(&id)] {
+        let call = json!({ "name": name, "arguments": { "text": "hi" } });
+        assert_eq!(served.ask("call_tool", call).await, "hi");
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn tools_with_spaces_and_of_other_scripts_are_found_and_called_by_safe_names() {
+    let world = World::new();
+    let names = ["Get Weather", "查询天气", "отправить письмо"];
+    let tools: Vec<Value> = names
+        .iter()
+        .map(|name| tool(name, "Tells the weather."))
+        .collect();
+    let state = world.path("tools.json");
+    std::fs::write(&state, json!(tools).to_string()).expect("written");
+    let servers = world.servers(&[double_with("s", &[], &[("STATE", state.to_str().unwrap())])]);
+    world.ok(&["sync", "--mcp", &servers]).await;
+    let listed = world.ok(&["list", "--json"]).await;
+    let args = ["mcp", "--mcp", &servers, "--allow", "*"];
+    let served = Served::start(&world, &args, Stdio::null()).await;
+    for name in names {
+        assert!(listed.contains(name), "{listed}");
+        let id = ToolId::new("s", name).unwrap();
+        let safe = model_name(&id);
+        assert!(safe.is_ascii() && !safe.contains(' '), "{safe}");
+        for called in [safe, id.to_string()] {
+            let call = json!({ "name": called, "arguments": {} });
+            let said = served.ask("call_tool", call).await;
+            assert_eq!(said, format!("{name} was called"));
+        }
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_begin_is_told_so_in_words() {
+    let world = World::new();
+    world.servers(&[double("a", &[])]);
+    world.ok(&["sync", "--mcp", "servers.json"]).await;
+    for first in [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }),
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "x" } }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+    ] {
+        let mut command = world.command(&["mcp"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut input = child.stdin.take().expect("a pipe");
+        writeln!(input, "{first}").expect("written");
+        drop(input);
+        let ended = spawn_blocking(|| child.wait_with_output())
+            .await
+            .expect("no panic");
+        let ended = Ended::of(ended.expect("it ends"));
+        assert!(!ended.stderr.contains("Some("), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    }
 }

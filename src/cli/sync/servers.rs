@@ -29,7 +29,7 @@ pub fn sync(
     let servers: Vec<_> = config
         .servers
         .iter()
-        .filter(|server| only.is_none_or(|only| server.name == only))
+        .filter(|server| only.is_none_or(|only| server.is_called(only)))
         .cloned()
         .collect();
     if servers.is_empty() {

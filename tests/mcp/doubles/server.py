@@ -3,7 +3,7 @@
     server.py BEHAVIOUR [BEHAVIOUR ...]
 
 With LIFELINE=PORT in the environment it connects to that port of this machine and says its name, so that whoever
-listens there learns at once that it runs, and that it has ended. With STATE=FILE it offers the tools of that JSON file,
+listens there learns at once that it runs, and that it has ended. With PAGES=JSON its list has these cursors. With STATE=FILE it offers the tools of that JSON file,
 and looks at it anew whenever `list` is asked.
 """
 
@@ -74,12 +74,26 @@ def tools():
         for name, description in [
             ("asks", "Asks the client for a text and its person for an answer."),
             ("lists", "How often its tools were listed."),
+            ("raw", "Answers with the result that it is given."),
+            ("refuses", "Answers with the error that it is given, and no request's id."),
         ]
         if name in BEHAVIOURS
     ]
 
 
+def page_of(cursor):
+    """The page after the one that named this cursor. PAGES has what each page names, as JSON."""
+    cursors = json.loads(os.environ["PAGES"])
+    number = 0 if cursor is None else cursors.index(cursor) + 1
+    if cursors[number] == "error":
+        raise LookupError("the cursor is invalid")
+    name = "t0" if "same-page" in BEHAVIOURS else f"t{number}"
+    return {"tools": [tool(name)], "nextCursor": cursors[number]}
+
+
 def list_tools(params):
+    if "PAGES" in os.environ:
+        return page_of(params.get("cursor"))
     cursor = int(params.get("cursor") or 0)
     if "many-pages" in BEHAVIOURS:
         page = [tool(f"t{n}", f"Number {n} of many tools.") for n in range(cursor, cursor + 100)]
@@ -126,6 +140,11 @@ def call(request, params):
         return text(json.dumps(said))
     if name == "lists":
         return text(str(LISTS))
+    if name == "raw":
+        return arguments["result"]
+    if name == "refuses":
+        send({"jsonrpc": "2.0", "error": {"code": -32600, "message": "cannot read that"}, **arguments})
+        return None
     if name == "mixed":
         image = {"type": "image", "data": "QUJD", "mimeType": "image/png"}
         resource = {"type": "resource", "resource": {"uri": "r:1", "text": "inside"}}
@@ -163,12 +182,15 @@ def answer(message):
         result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}
     elif method == "tools/list":
         LISTS += 1
-        result = list_tools(params)
+        try:
+            result = list_tools(params)
+        except LookupError as error:
+            return send({"jsonrpc": "2.0", "id": request, "error": {"code": -32602, "message": str(error)}})
     elif method == "tools/call":
         result = call(request, params)
     else:
         return send({"jsonrpc": "2.0", "id": request, "error": {"code": -32601, "message": "no such method"}})
-    if result is not None:
+    if result is not None or params.get("name") == "raw":
         send({"jsonrpc": "2.0", "id": request, "result": result})
 
 
