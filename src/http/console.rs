@@ -5,7 +5,7 @@ mod accept;
 mod assets;
 
 use axum::extract::Path;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
@@ -28,10 +28,13 @@ pub fn routes() -> Router<App> {
         .layer(middleware::map_response(pages::with_policy))
 }
 
-/// The page for browsers; for other clients there is nothing at `/`.
-async fn page(headers: HeaderMap) -> Response {
+/// The page for browsers; for other clients there is nothing at `/` but that the server runs, which
+/// some ask before their first request.
+async fn page(method: Method, headers: HeaderMap) -> Response {
     let mut response = if accept::prefers_html(&headers) {
         answer(assets::page(), &headers)
+    } else if method == Method::HEAD {
+        StatusCode::OK.into_response()
     } else {
         service::no_route().into_response()
     };
@@ -116,12 +119,19 @@ mod tests {
     #[tokio::test]
     async fn browsers_get_the_page_and_programs_what_they_got_before() {
         let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
-        let response = page(headers(header::ACCEPT, browser)).await;
+        let response = page(Method::GET, headers(header::ACCEPT, browser)).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()[header::CONTENT_TYPE], assets::HTML);
         let varies: Vec<_> = response.headers().get_all(header::VARY).iter().collect();
         assert_eq!(varies, ["accept-encoding", "accept"]);
-        let response = page(headers(header::ACCEPT, "*/*")).await;
-        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        for (method, status) in [
+            (Method::GET, StatusCode::NOT_FOUND),
+            (Method::HEAD, StatusCode::OK),
+        ] {
+            for accept in ["*/*", "application/json", ""] {
+                let response = page(method.clone(), headers(header::ACCEPT, accept)).await;
+                assert_eq!(response.status(), status, "{method} {accept}");
+            }
+        }
     }
 }

@@ -12,9 +12,10 @@ use toolscout_index::{Tool, ToolId};
 
 use crate::finder::meta_tools::{self, FindConfig};
 use crate::finder::model_names;
-use crate::finder::search::{self, Found, SearchRequest, UsedTool};
+use crate::finder::search::{self, SearchRequest, UsedTool};
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::finder::{SearchTrail, ToolSearch as _, trail};
+use crate::proxy::conversation::ConversationNames;
 use crate::proxy::dialect::{
     CallResult, Dialect, HiddenTools, Item, ModelCall, Protocol, Round, View,
 };
@@ -22,7 +23,7 @@ use crate::proxy::extra::ExtraCatalog;
 use crate::proxy::failure::Failure;
 use crate::proxy::figures::{Figures, Report};
 use crate::proxy::json::{self, Fields};
-use crate::proxy::memory::{self, ConversationKey, Identity, Remembered};
+use crate::proxy::memory::{self, ConversationKey, Identity, Remembered, Restored};
 use crate::proxy::search_tool::{self, Answer};
 use crate::proxy::shown::ShownTools;
 use crate::proxy::tool_list::{ToolList, estimated_tokens};
@@ -54,6 +55,8 @@ pub struct Exchange {
     trail: SearchTrail,
     /// The conversation as the client sees it.
     identity: Identity,
+    /// What else the conversation is known by.
+    names: ConversationNames,
     /// What the client will not see of the answer.
     hidden: Vec<Bytes>,
     /// The text that the client got.
@@ -84,11 +87,12 @@ impl Exchange {
         let mut identity = Identity::new(&request.owner, request.dialect.name());
         let held = Held::take(&proxy, &request, &mut fields, &mut identity);
         let restored = memory::restore(&proxy.0.memory, protocol, &request.owner, identity, &items);
-        let (mut shown, foreign, trail) = if restored.shown.is_empty() {
-            (held.shown, held.foreign, held.trail)
-        } else {
-            (restored.shown, restored.foreign, restored.trail)
-        };
+        let names = ConversationNames::of(&request, &fields, protocol, &items);
+        let Found {
+            mut shown,
+            foreign,
+            trail,
+        } = Found::before(&proxy, &names, held.found, &restored);
         let Foreign {
             present: foreign,
             away,
@@ -100,8 +104,9 @@ impl Exchange {
         let chosen = fields.value("tool_choice").unwrap_or_default();
         let required = restored.called.into_iter();
         for name in required.chain(protocol.chosen_tools(&chosen)) {
-            if let Some(tokens) = list.deferred_tokens(&name) {
-                shown.require(&name, tokens);
+            let name = list.resolved(&name);
+            if let Some(tokens) = list.deferred_tokens(name) {
+                shown.require(name, tokens);
             }
         }
         let hidden_tools = HiddenTools::default();
@@ -126,6 +131,7 @@ impl Exchange {
             hidden_tools,
             trail,
             identity: restored.identity,
+            names,
             hidden: Vec::new(),
             text: String::new(),
             report: Report::begin(&request, &proxy.0.metrics, Figures::begin(list.len())),
@@ -246,6 +252,12 @@ impl Exchange {
         response
     }
 
+    /// The body of the first round, to count its tokens.
+    pub fn counted(&mut self) -> Bytes {
+        self.report.outcome = "counted";
+        self.body()
+    }
+
     fn body(&self) -> Bytes {
         let mut fields = self.fields.clone();
         let foreign = |name: &str| {
@@ -286,8 +298,10 @@ impl Exchange {
     /// Remembers what the client does not see of its answer.
     fn remember(&mut self, round: Round, results: Vec<CallResult>, client_id: Option<String>) {
         for call in &round.calls {
-            if let Some(tokens) = self.list.deferred_tokens(&call.name) {
-                self.shown.require(&call.name, tokens);
+            let name = call.tool_name();
+            let name = self.list.resolved(&name);
+            if let Some(tokens) = self.list.deferred_tokens(name) {
+                self.shown.require(name, tokens);
             }
         }
         let mut remembered = Remembered {
@@ -304,6 +318,15 @@ impl Exchange {
         };
         let memory = &self.proxy.0.memory;
         let owner = &self.request.owner;
+        if !remembered.shown.is_empty() {
+            for key in &self.names.keys {
+                let found = Remembered {
+                    results: Vec::new(),
+                    ..remembered.clone()
+                };
+                memory.put(*key, found);
+            }
+        }
         for (id, item) in &round.referable {
             memory.put_item(owner, id, item.clone());
         }
@@ -401,8 +424,11 @@ impl Exchange {
     async fn found(&mut self, arguments: &str) -> Result<Answer, String> {
         let mut request = search_request(arguments)?;
         let mut answer = Answer::default();
-        // A tool that is always shown is in no catalog.
         let list = &self.list;
+        for name in &mut request.select {
+            *name = list.resolved(name).to_owned();
+        }
+        // A tool that is always shown is in no catalog.
         request.select.retain(|name| {
             let is_visible = list.contains(name) && list.deferred_tokens(name).is_none();
             if is_visible {
@@ -493,7 +519,7 @@ fn extra_hits(extra: &ExtraCatalog, list: &ToolList, request: &SearchRequest) ->
 /// What a search found.
 struct Searched {
     /// Among the request's tools.
-    own: Found,
+    own: search::Found,
     /// In the other catalog.
     extra: Vec<FoundTool>,
     /// Its queries, where the other catalog learns from calls.
@@ -583,12 +609,69 @@ pub enum First {
     Refused(Response),
 }
 
-/// What the provider holds of a conversation, which is not sent again.
-#[derive(Default)]
-struct Held {
+/// What was found in a conversation.
+#[derive(Clone, Default)]
+struct Found {
     shown: ShownTools,
     foreign: Vec<(String, ToolId)>,
     trail: SearchTrail,
+}
+
+impl Found {
+    fn of(remembered: &Remembered) -> Self {
+        Found {
+            shown: remembered.shown.clone(),
+            foreign: remembered.foreign.clone(),
+            trail: remembered.trail.clone(),
+        }
+    }
+
+    /// What was found before this request. Where the last answer is not known as the client has it,
+    /// what is remembered under the names of the conversation counts.
+    fn before(
+        proxy: &Proxy,
+        names: &ConversationNames,
+        held: Option<Found>,
+        restored: &Restored,
+    ) -> Self {
+        let is_held = held.is_some();
+        let mut found = Found {
+            shown: restored.shown.clone(),
+            foreign: restored.foreign.clone(),
+            trail: restored.trail.clone(),
+        };
+        if found.shown.is_empty() {
+            found = held.unwrap_or(found);
+        }
+        let is_known = is_held || restored.is_remembered;
+        let is_new = !restored.has_answers && !names.is_named;
+        if is_known || is_new {
+            return found;
+        }
+        let memory = &proxy.0.memory;
+        let Some(remembered) = names.keys.iter().find_map(|key| memory.get(key)) else {
+            return found;
+        };
+        let mut of_conversation = Found::of(&remembered);
+        of_conversation.shown.append(&found.shown);
+        for (name, id) in found.foreign {
+            if !of_conversation
+                .foreign
+                .iter()
+                .any(|(known, _)| *known == name)
+            {
+                of_conversation.foreign.push((name, id));
+            }
+        }
+        of_conversation
+    }
+}
+
+/// What the provider holds of a conversation, which is not sent again.
+#[derive(Default)]
+struct Held {
+    /// What was found in it, where that is remembered.
+    found: Option<Found>,
     /// Results of hidden calls that the provider waits for.
     pending: Vec<Bytes>,
     /// The id of a conversation to which the provider adds all that it is sent.
@@ -616,9 +699,7 @@ impl Held {
             let Some(remembered) = proxy.0.memory.get(&held_key(&request.owner, &id)) else {
                 continue;
             };
-            held.shown = remembered.shown.clone();
-            held.foreign.clone_from(&remembered.foreign);
-            held.trail.clone_from(&remembered.trail);
+            held.found = Some(Found::of(&remembered));
             held.pending = request.dialect.protocol().results(&remembered.results);
             if let Some(last) = &remembered.response_id {
                 fields.set(field, json::text(last).into());
