@@ -19,6 +19,7 @@ mod exchange;
 mod extra;
 mod failure;
 mod figures;
+mod found;
 mod json;
 mod memory;
 mod not_deferred;

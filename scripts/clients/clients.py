@@ -7,7 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PROMPT = "Run the command, then archive invoice 7 and cancel shipment 7."
-NODE_SDKS = ["ai@6.0.326", "@ai-sdk/openai-compatible@latest", "@ai-sdk/openai@latest", "@ai-sdk/anthropic@latest", "zod@4"]
+NODE_SDKS = ["ai@7.0.173", "@ai-sdk/openai-compatible@3.0.92", "@ai-sdk/openai@4.0.118", "@ai-sdk/anthropic@4.0.105", "zod@4.6.7"]
 
 
 @dataclass
@@ -169,7 +169,7 @@ CLIENTS = [
     Client("opencode", ["opencode-ai@1.18.33"], opencode),
     Client("qwen-code", ["@qwen-code/qwen-code@0.15.10"], qwen_code),
     Client("Continue", ["@continuedev/cli@1.5.47"], continue_cli),
-    Client("Crush", ["@charmland/crush"], crush),
+    Client("Crush", ["@charmland/crush@0.96.1"], crush),
     Client("Cline", ["cline@3.0.65"], cline),
     Client("Copilot CLI, completions", ["@github/copilot@1.0.102"], copilot("completions")),
     Client("Copilot CLI, responses", ["@github/copilot@1.0.102"], copilot("responses")),

@@ -47,7 +47,8 @@ def call_or_search(tools, name, history):
     search = next((tool for tool in tools if tool["name"] in SEARCHES), None)
     # A tool that was found and is no longer there is searched again, which the table counts.
     if search and history.count(QUERIES[name]) < 4:
-        return search, {"query": QUERIES[name], "limit": 5}
+        properties = (search["parameters"] or {}).get("properties", {})
+        return search, {"query": QUERIES[name]} | ({"limit": 5} if "limit" in properties else {})
     return None
 
 

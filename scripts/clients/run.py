@@ -41,8 +41,8 @@ def installed(client, folder):
         done = subprocess.run(command, cwd=place, timeout=INSTALL_S, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             lines = [line.removeprefix("npm error ").strip() for line in done.stderr.splitlines()]
-            reason = next((line for line in lines if "rror" in line or "fail" in line.lower()), "no reason given")
-            raise Skipped(f"it does not install here: {reason[:150]}")
+            said = [line for line in lines if "rror: " in line or "No matching" in line or "notarget" in line]
+            raise Skipped(f"it does not install here: {(said or lines or ['no reason given'])[-1][:150]}")
     (place / "installed").touch()
     return place
 

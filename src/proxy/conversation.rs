@@ -36,6 +36,8 @@ const SESSION_FIELDS: [&str; 6] = [
     "thread_id",
     "threadId",
 ];
+/// Fields with what a client says of itself.
+const METADATA: [&str; 2] = ["metadata", "client_metadata"];
 /// Longest name of a conversation.
 const MAX_NAME_BYTES: usize = 1_000;
 
@@ -92,9 +94,10 @@ fn session(headers: &HeaderMap, fields: &Fields) -> Option<String> {
     let of_headers = SESSION_HEADERS
         .iter()
         .find_map(|name| header(headers, name));
+    let of_metadata = |field: &&str| session_of_metadata(&fields.value(field)?);
     of_headers
         .or_else(|| SESSION_FIELDS.iter().find_map(|name| fields.text(name)))
-        .or_else(|| session_of_metadata(&fields.value("metadata")?))
+        .or_else(|| METADATA.iter().find_map(|field| of_metadata(&field)))
 }
 
 fn session_of_metadata(metadata: &Value) -> Option<String> {

@@ -16,14 +16,13 @@ use crate::finder::search::{self, SearchRequest, UsedTool};
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::finder::{SearchTrail, ToolSearch as _, trail};
 use crate::proxy::conversation::ConversationNames;
-use crate::proxy::dialect::{
-    CallResult, Dialect, HiddenTools, Item, ModelCall, Protocol, Round, View,
-};
+use crate::proxy::dialect::{CallResult, HiddenTools, Item, ModelCall, Protocol, Round, View};
 use crate::proxy::extra::ExtraCatalog;
 use crate::proxy::failure::Failure;
 use crate::proxy::figures::{Figures, Report};
+use crate::proxy::found::{Found, Held, held_key};
 use crate::proxy::json::{self, Fields};
-use crate::proxy::memory::{self, ConversationKey, Identity, Remembered, Restored};
+use crate::proxy::memory::{self, Identity, Remembered};
 use crate::proxy::search_tool::{self, Answer};
 use crate::proxy::shown::ShownTools;
 use crate::proxy::tool_list::{ToolList, estimated_tokens};
@@ -93,10 +92,12 @@ impl Exchange {
             foreign,
             trail,
         } = Found::before(&proxy, &names, held.found, &restored);
+        let foreign = Foreign::of(&request, foreign);
+        let hidden_tools = foreign.hidden_with(&list);
         let Foreign {
             present: foreign,
             away,
-        } = Foreign::of(&request, foreign);
+        } = foreign;
         shown.retain(|name| {
             let own = list.deferred_tokens(name);
             own.or_else(|| foreign.get(name).map(|tool| foreign_tokens(protocol, tool)))
@@ -108,14 +109,6 @@ impl Exchange {
             if let Some(tokens) = list.deferred_tokens(name) {
                 shown.require(name, tokens);
             }
-        }
-        let hidden_tools = HiddenTools::default();
-        for name in foreign.keys().chain([&list.search_name]) {
-            hidden_tools.add(name);
-        }
-        // The model may still call them, and the client does not know them.
-        for (name, _) in away.iter().filter(|(name, _)| list.leaves_free(name)) {
-            hidden_tools.add(name);
         }
         let mut items = held.pending;
         items.extend(restored.items);
@@ -593,6 +586,19 @@ impl Foreign {
         }
         foreign
     }
+
+    /// The tools whose calls the client does not see: these, and the search tool.
+    fn hidden_with(&self, list: &ToolList) -> HiddenTools {
+        let hidden_tools = HiddenTools::default();
+        for name in self.present.keys().chain([&list.search_name]) {
+            hidden_tools.add(name);
+        }
+        // The model may still call them, and the client does not know them.
+        for (name, _) in self.away.iter().filter(|(name, _)| list.leaves_free(name)) {
+            hidden_tools.add(name);
+        }
+        hidden_tools
+    }
 }
 
 fn foreign_tokens(protocol: &dyn Protocol, tool: &Tool) -> usize {
@@ -607,119 +613,6 @@ pub enum First {
     Whole(Response),
     /// By an error.
     Refused(Response),
-}
-
-/// What was found in a conversation.
-#[derive(Clone, Default)]
-struct Found {
-    shown: ShownTools,
-    foreign: Vec<(String, ToolId)>,
-    trail: SearchTrail,
-}
-
-impl Found {
-    fn of(remembered: &Remembered) -> Self {
-        Found {
-            shown: remembered.shown.clone(),
-            foreign: remembered.foreign.clone(),
-            trail: remembered.trail.clone(),
-        }
-    }
-
-    /// What was found before this request. Where the last answer is not known as the client has it,
-    /// what is remembered under the names of the conversation counts.
-    fn before(
-        proxy: &Proxy,
-        names: &ConversationNames,
-        held: Option<Found>,
-        restored: &Restored,
-    ) -> Self {
-        let is_held = held.is_some();
-        let mut found = Found {
-            shown: restored.shown.clone(),
-            foreign: restored.foreign.clone(),
-            trail: restored.trail.clone(),
-        };
-        if found.shown.is_empty() {
-            found = held.unwrap_or(found);
-        }
-        let is_known = is_held || restored.is_remembered;
-        let is_new = !restored.has_answers && !names.is_named;
-        if is_known || is_new {
-            return found;
-        }
-        let memory = &proxy.0.memory;
-        let Some(remembered) = names.keys.iter().find_map(|key| memory.get(key)) else {
-            return found;
-        };
-        let mut of_conversation = Found::of(&remembered);
-        of_conversation.shown.append(&found.shown);
-        for (name, id) in found.foreign {
-            if !of_conversation
-                .foreign
-                .iter()
-                .any(|(known, _)| *known == name)
-            {
-                of_conversation.foreign.push((name, id));
-            }
-        }
-        of_conversation
-    }
-}
-
-/// What the provider holds of a conversation, which is not sent again.
-#[derive(Default)]
-struct Held {
-    /// What was found in it, where that is remembered.
-    found: Option<Found>,
-    /// Results of hidden calls that the provider waits for.
-    pending: Vec<Bytes>,
-    /// The id of a conversation to which the provider adds all that it is sent.
-    conversation: Option<String>,
-}
-
-impl Held {
-    /// Reads the ids in a request, and puts in those of the provider where the client has others.
-    fn take(
-        proxy: &Proxy,
-        request: &ProxyRequest,
-        fields: &mut Fields,
-        identity: &mut Identity,
-    ) -> Self {
-        let mut held = Held::default();
-        if request.dialect != Dialect::Responses {
-            return held;
-        }
-        held.conversation = held_id(fields, "conversation");
-        for field in ["previous_response_id", "conversation"] {
-            let Some(id) = held_id(fields, field) else {
-                continue;
-            };
-            identity.add(Item::OfClient(id.clone().into()));
-            let Some(remembered) = proxy.0.memory.get(&held_key(&request.owner, &id)) else {
-                continue;
-            };
-            held.found = Some(Found::of(&remembered));
-            held.pending = request.dialect.protocol().results(&remembered.results);
-            if let Some(last) = &remembered.response_id {
-                fields.set(field, json::text(last).into());
-            }
-        }
-        held
-    }
-}
-
-/// The id under which the provider holds what came before.
-fn held_id(fields: &Fields, field: &str) -> Option<String> {
-    match fields.value(field)? {
-        Value::String(id) if !id.is_empty() => Some(id),
-        Value::Object(object) => Some(object.get("id")?.as_str()?.to_owned()),
-        _ => None,
-    }
-}
-
-fn held_key(owner: &str, id: &str) -> ConversationKey {
-    Identity::new(owner, &format!("held by the provider: {id}")).key()
 }
 
 /// Reads the arguments of a search.

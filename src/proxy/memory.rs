@@ -277,6 +277,20 @@ pub struct Restored {
     pub identity: Identity,
 }
 
+impl Restored {
+    /// Takes what is remembered of the answer whose items begin here.
+    fn take(&mut self, remembered: &Remembered, from: usize) {
+        self.shown = remembered.shown.clone();
+        self.foreign.clone_from(&remembered.foreign);
+        self.trail.clone_from(&remembered.trail);
+        self.called.clear();
+        if !remembered.items.is_empty() {
+            self.items.truncate(from);
+            self.items.extend(remembered.items.iter().cloned());
+        }
+    }
+}
+
 /// Puts back what the client does not see of its conversation.
 pub fn restore(
     memory: &Memory,
@@ -330,14 +344,7 @@ pub fn restore(
         let Some(remembered) = remembered else {
             continue;
         };
-        restored.shown = remembered.shown.clone();
-        restored.foreign.clone_from(&remembered.foreign);
-        restored.trail.clone_from(&remembered.trail);
-        restored.called.clear();
-        if !remembered.items.is_empty() {
-            restored.items.truncate(from);
-            restored.items.extend(remembered.items.iter().cloned());
-        }
+        restored.take(&remembered, from);
         if remembered.results.is_empty() {
             continue;
         }

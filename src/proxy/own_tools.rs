@@ -1,24 +1,29 @@
 //! Which tools of a list are the client's own, as Bash and Read of a coding agent: every task needs
 //! them, so they stay in view beside the tools of its MCP servers.
 
-/// What names of tools of MCP servers begin with, where clients say so.
-const OF_SERVERS: [&str; 2] = ["mcp__", "mcp_"];
+/// What names of tools of MCP servers begin with, as some clients show them.
+const OF_SERVERS: &str = "mcp_";
+/// What stands between the names of a server and of its tool, as others show them.
+const WITHIN_SERVER: &str = "__";
 /// From this number of well-known tools on, a list is that of a coding agent.
 const MIN_KNOWN: usize = 3;
 /// The tools that coding agents have, without separators and case.
-const KNOWN: [&str; 53] = [
+const KNOWN: [&str; 61] = [
     "agent",
     "applypatch",
     "bash",
+    "checklist",
     "codebasesearch",
     "createfile",
     "createnewfile",
     "edit",
     "editexistingfile",
     "editfile",
+    "editor",
     "execcommand",
     "executecommand",
     "fetch",
+    "fetchwebcontent",
     "filesearch",
     "glob",
     "globsearch",
@@ -36,14 +41,18 @@ const KNOWN: [&str; 53] = [
     "read",
     "readbash",
     "readfile",
+    "readfiles",
     "readmanyfiles",
     "replace",
     "replaceinfile",
+    "rg",
     "ripgrep",
     "runcommand",
+    "runcommands",
     "runinterminal",
     "runshellcommand",
     "runterminalcommand",
+    "searchcodebase",
     "searchfiles",
     "shell",
     "singlefindandreplace",
@@ -51,6 +60,7 @@ const KNOWN: [&str; 53] = [
     "stopbash",
     "strreplaceeditor",
     "task",
+    "todo",
     "todowrite",
     "updateplan",
     "view",
@@ -79,12 +89,10 @@ pub struct Candidate<'t> {
 /// others in their order.
 ///
 /// In a list with tools of MCP servers, which are in a namespace or have names such as
-/// `mcp__mail__send`, all others are the client's own. In any other list the well-known ones are, if
+/// `mcp__mail__send`, `mcp_mail_send` or `mail__send`, all others are the client's own. In any other list the well-known ones are, if
 /// there are at least [`MIN_KNOWN`].
 pub fn places(tools: &[Candidate<'_>], budget_tokens: usize) -> Vec<usize> {
-    let is_of_server = |tool: &&Candidate<'_>| {
-        tool.is_in_namespace || OF_SERVERS.iter().any(|start| tool.name.starts_with(start))
-    };
+    let is_of_server = |tool: &&Candidate<'_>| tool.is_in_namespace || names_server(tool.name);
     let others = tools.iter().filter(|tool| !is_of_server(tool));
     let (known, further): (Vec<_>, Vec<_>) = others.partition(|tool| is_known(tool.name));
     let own: Vec<&Candidate<'_>> = if tools.iter().any(|tool| is_of_server(&tool)) {
@@ -103,6 +111,11 @@ pub fn places(tools: &[Candidate<'_>], budget_tokens: usize) -> Vec<usize> {
         }
     }
     places
+}
+
+fn names_server(name: &str) -> bool {
+    let server = name.find(WITHIN_SERVER);
+    name.starts_with(OF_SERVERS) || server.is_some_and(|end| end > 0)
 }
 
 fn is_known(name: &str) -> bool {
@@ -137,8 +150,13 @@ mod tests {
 
     #[test]
     fn beside_tools_of_servers_all_others_are_own() {
-        for of_server in ["mcp__mail__send", "mcp_mail_send", "mail.send"] {
-            assert_eq!(own(&["Plan", of_server, "Bash"], 100), ["Bash", "Plan"]);
+        for of_server in [
+            "mcp__mail__send",
+            "mcp_mail_send",
+            "mail__send",
+            "mail.send",
+        ] {
+            assert_eq!(own(&["_Plan", of_server, "Bash"], 100), ["Bash", "_Plan"]);
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Value, json};
 
 use crate::llm::ToolSpec;
 use crate::proxy::dialect::{Dialect, Namespace, OfferedTool, Protocol, ToolKind, name_within};
@@ -107,18 +108,14 @@ impl ToolList {
             return Err(Reason::TooManyTools.with_tools(number));
         }
         let (tools, bytes) = (Bytes::copy_from_slice(tools), tools.len());
-        let tools: Vec<ListedTool> = json::items(&tools)
-            .ok_or(Reason::UnreadableTools.with_tools(number))?
-            .iter()
-            .flat_map(|json| {
-                let namespace = protocol.namespace(json);
-                namespace.unwrap_or_else(|| vec![protocol.tool(json)])
-            })
-            .map(listed)
-            .collect();
+        let mut tools =
+            split(protocol, &tools).ok_or(Reason::UnreadableTools.with_tools(number))?;
         let number = tools.len();
         if number > deferral.max_tools {
             return Err(Reason::TooManyTools.with_tools(number));
+        }
+        if has_deferred_namespace(&tools) {
+            tools.retain(|listed| !is_plain_search(&listed.tool));
         }
         if let Some(reason) = other_search(&tools, deferral) {
             return Err(reason.with_tools(number));
@@ -288,6 +285,19 @@ fn unmarked(tool: &OfferedTool) -> Bytes {
     fields.to_json()
 }
 
+/// Whether tools in a namespace are marked. Clients send those of MCP servers so, beside a search of
+/// the provider's, whichever provider they speak with: ours takes its place.
+fn has_deferred_namespace(tools: &[ListedTool]) -> bool {
+    let mut tools = tools.iter().map(|listed| &listed.tool);
+    tools.any(|tool| tool.namespace.is_some() && tool.defer_loading == Some(true))
+}
+
+/// Whether a tool is the provider's own search, of which the client asks nothing special.
+fn is_plain_search(tool: &OfferedTool) -> bool {
+    let value = || serde_json::from_slice::<Value>(&tool.json).unwrap_or_default();
+    tool.kind == ToolKind::NativeSearch && value() == json!({ "type": "tool_search" })
+}
+
 /// Who else searches among these tools: the provider, or the client.
 fn other_search(tools: &[ListedTool], deferral: &Deferral) -> Option<Reason> {
     let is_native = |listed: &ListedTool| listed.tool.kind == ToolKind::NativeSearch;
@@ -321,6 +331,16 @@ fn aliases(tools: &[ListedTool]) -> HashMap<String, Option<usize>> {
         }
     }
     aliases
+}
+
+/// The tools of a list, those in namespaces among them; `None` where it is none.
+fn split(protocol: &dyn Protocol, tools: &Bytes) -> Option<Vec<ListedTool>> {
+    let read = |json: &Bytes| {
+        let namespace = protocol.namespace(json);
+        namespace.unwrap_or_else(|| vec![protocol.tool(json)])
+    };
+    let items = json::items(tools)?;
+    Some(items.iter().flat_map(read).map(listed).collect())
 }
 
 /// The number of tools of a list that has some.

@@ -32,7 +32,11 @@ fn question() -> Value {
 #[tokio::test]
 async fn the_clients_own_tools_stay_in_view_beside_those_of_its_servers() {
     for api in APIS {
-        for of_server in ["mcp__github__create_issue", "mcp_github_create_issue"] {
+        for of_server in [
+            "mcp__github__create_issue",
+            "mcp_github_create_issue",
+            "github__create_issue",
+        ] {
             let (server, provider) = start(|_| {}).await;
             let tools = json!([
                 api.tool("Plan", "Plans."),
@@ -154,6 +158,39 @@ async fn tools_in_namespaces_are_deferred_and_called_as_the_client_knows_them() 
             assert_eq!(answer.headers["x-toolscout-tools-shown"], "4");
         }
     }
+}
+
+#[tokio::test]
+async fn ours_takes_the_place_of_a_search_beside_marked_namespaces() {
+    let mut tools = in_namespaces();
+    for namespace in [1, 3] {
+        for tool in tools[namespace]["tools"].as_array_mut().unwrap() {
+            tool["defer_loading"] = true.into();
+        }
+    }
+    let with = |search: Value| {
+        let mut tools = tools.clone();
+        tools.as_array_mut().unwrap().push(search);
+        let mut request = Responses.request(&question(), false);
+        request["tools"] = tools;
+        request
+    };
+    let (server, provider) = start(|_| {}).await;
+    // However few tokens the others have, as marked ones are deferred.
+    let request = with(json!({ "type": "tool_search" }));
+    provider.reply(Responses.reply(1, "Hi.", &[], false));
+    let sending = server
+        .request(Method::POST, Responses.path())
+        .json(&request);
+    read(sending.header("x-toolscout-defer", "100000")).await;
+    let sent = provider.sent_json().pop().unwrap();
+    assert_eq!(nested_names(&sent), ["exec_command", "web_search", SEARCH]);
+    assert!(!sent.to_string().contains("defer_loading"), "{sent}");
+    // A search that the client carries out itself is another matter.
+    let request = with(json!({ "type": "tool_search", "execution": "client" }));
+    provider.reply(Scripted::Json(200, json!({ "any": "thing" })));
+    server.post(Responses.path(), &request).await;
+    assert_eq!(provider.sent_json().pop().unwrap(), request);
 }
 
 #[tokio::test]

@@ -431,6 +431,24 @@ impl Streamed {
         }
     }
 
+    /// Reads why the model ended, and its last counts, which replace those of the beginning.
+    fn take_end(&mut self, event: &Value) {
+        let stop_reason = event.pointer("/delta/stop_reason").and_then(Value::as_str);
+        if let Some(stop_reason) = stop_reason {
+            self.round.stop_reason = Some(stop_reason.to_owned());
+        }
+        let Some(Value::Object(usage)) = event.get("usage") else {
+            return;
+        };
+        if !self.round.usage.is_object() {
+            self.round.usage = json!({});
+        }
+        for (name, count) in usage.iter().filter(|(_, count)| !count.is_null()) {
+            self.round.usage[name] = count.clone();
+        }
+        self.sum_usage();
+    }
+
     /// Notes the end of the round.
     fn stop(&mut self, out: &mut VecDeque<Bytes>) {
         self.end_blocks(out);
@@ -539,21 +557,7 @@ impl StreamedAnswer for Streamed {
             }
             Some("message_delta") => {
                 self.end_blocks(out);
-                let stop_reason = event.pointer("/delta/stop_reason").and_then(Value::as_str);
-                if let Some(stop_reason) = stop_reason {
-                    self.round.stop_reason = Some(stop_reason.to_owned());
-                }
-                // These counts replace those of the beginning.
-                if let Some(Value::Object(usage)) = event.get("usage") {
-                    let counted = usage.iter().filter(|(_, count)| !count.is_null());
-                    for (name, count) in counted {
-                        if !self.round.usage.is_object() {
-                            self.round.usage = json!({});
-                        }
-                        self.round.usage[name] = count.clone();
-                    }
-                    self.sum_usage();
-                }
+                self.take_end(&event);
                 self.round.closing.push((event, frame.bytes));
             }
             Some("message_stop") => {
