@@ -8,7 +8,16 @@ ARCHIVE, CANCEL = "invoice_archive", "shipment_cancel"
 QUERIES = {ARCHIVE: "archive an invoice", CANCEL: "cancel a shipment"}
 # That of the endpoint, and those of clients.
 SEARCHES = ("tool_search", "search_for_tools", "toolscout_search", "toolscout_find_tools", "ToolSearch")
-OWN = ("bash", "execcommand", "shell", "shellcommand", "runshellcommand", "executecommand", "runterminalcommand", "runcommands")
+OWN = (
+    "bash",
+    "execcommand",
+    "shell",
+    "shellcommand",
+    "runshellcommand",
+    "executecommand",
+    "runterminalcommand",
+    "runcommands",
+)
 MARK = "own-tool-ran"
 # The model stops here, whatever the client does.
 MOST_REQUESTS = 40

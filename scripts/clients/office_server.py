@@ -5,7 +5,9 @@ import json
 import os
 import sys
 
-from tools import tools
+sys.dont_write_bytecode = True
+
+from tools import tools  # noqa: E402
 
 TOOLS = tools()
 NAMES = {tool["name"] for tool in TOOLS}
@@ -14,7 +16,11 @@ NAMES = {tool["name"] for tool in TOOLS}
 def result_of(method, params):
     if method == "initialize":
         version = params.get("protocolVersion", "2025-06-18")
-        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "office", "version": "1"}}
+        return {
+            "protocolVersion": version,
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "office", "version": "1"},
+        }
     if method == "tools/list":
         return {"tools": TOOLS}
     if method == "tools/call":

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from clients import CLIENTS, HERE
-from model import ARCHIVE, CANCEL, SEARCHES, own_tool, plain
+from model import ARCHIVE, CANCEL, OWN, SEARCHES, own_tool, plain
 from provider import Provider
 
 CLIENT_S = 120
@@ -34,9 +34,12 @@ def installed(client, folder):
     place.mkdir(parents=True, exist_ok=True)
     if client.registry == "npm":
         (place / "package.json").write_text('{"private": true, "type": "module"}')
-        commands = [["npm", "install", "--silent", "--no-audit", "--no-fund", *client.packages]]
+        commands = [["npm", "install", "--loglevel", "error", "--no-audit", "--no-fund", *client.packages]]
     else:
-        commands = [[sys.executable, "-m", "venv", "venv"], ["venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", *client.packages]]
+        commands = [
+            [sys.executable, "-m", "venv", "venv"],
+            ["venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", *client.packages],
+        ]
     for command in commands:
         done = subprocess.run(command, cwd=place, timeout=INSTALL_S, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -57,7 +60,20 @@ class Endpoint:
     def __init__(self, program, provider, data):
         self.log = data / "log"
         with self.log.open("w") as log:
-            command = [program, "serve", "--listen", "127.0.0.1:0", "--embedder", "none", "--data", str(data / "data"), "--log-format", "json", "--llm", provider.url]
+            command = [
+                program,
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--embedder",
+                "none",
+                "--data",
+                str(data / "data"),
+                "--log-format",
+                "json",
+                "--llm",
+                provider.url,
+            ]
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
         self.url = line.strip().removeprefix("listening on ")
@@ -78,7 +94,14 @@ def run_client(client, place, home, endpoint, calls):
     commands = commands if isinstance(commands[0], list) else [commands]
     # Its own settings and no others; nothing but loopback.
     environment = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
-    environment |= {"HOME": str(home), "NO_PROXY": "127.0.0.1", "CI": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1", "OFFICE_CALLS": str(calls)}
+    environment |= {
+        "HOME": str(home),
+        "NO_PROXY": "127.0.0.1",
+        "CI": "1",
+        "DO_NOT_TRACK": "1",
+        "NO_COLOR": "1",
+        "OFFICE_CALLS": str(calls),
+    }
     environment |= client.environment | further
     work = home / "work"
     work.mkdir(exist_ok=True)
@@ -89,7 +112,16 @@ def run_client(client, place, home, endpoint, calls):
             command = ["node", str(place / command[1]), *command[2:]]
         else:
             command = [str(place / command[0]), *command[1:]]
-        process = subprocess.Popen(command, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
         try:
             output += process.communicate(timeout=CLIENT_S)[0]
         except subprocess.TimeoutExpired:
@@ -102,20 +134,22 @@ def figures(client, provider, endpoint, calls, output):
     """What is in the table, and what is wrong."""
     lines = list(endpoint.lines())
     rounds = [line for line in lines if line.get("message") == "model request" and line.get("tools_offered", 0) > 0]
-    unmatched = sorted({f"{line['method']} {line.get('path', '')}" for line in lines if line.get("route") == "unmatched"})
+    unmatched = sorted(
+        {f"{line['method']} {line.get('path', '')}" for line in lines if line.get("route") == "unmatched"}
+    )
     made = calls.read_text().split("\n")[:-1] if calls.exists() else []
     shown = [len(request["tools"]) for request in provider.requests if request["tools"]]
     sent = [request["bytes"] for request in provider.requests if request["tools"]]
     with_tools = [request for request in provider.requests if request["tools"]]
     first = [{"name": name} for name in with_tools[0]["tools"]] if with_tools else []
-    ran = [request["call"] for request in provider.requests if request["call"] and plain(request["call"]) in OWN_PLAIN]
+    ran = [request["call"] for request in provider.requests if request["call"] and plain(request["call"]) in OWN]
     searches = sum(request["call"] in SEARCHES for request in provider.requests)
     reasons = sorted({line["not_deferred"] for line in rounds if line.get("not_deferred")})
     steps_aside = "client_searches" in reasons
     leaked = 0 if steps_aside else sum(name in output for name in SEARCHES)
     unknown = leaked + sum(call.startswith("unknown") for call in made)
     row = {
-        "client": client.name,
+        "client": client.title,
         "offered": max((line["tools_offered"] for line in rounds), default=0),
         "shown": f"{min(shown, default=0)}–{max(shown, default=0)}",
         "bytes": max(sent, default=0),
@@ -134,9 +168,6 @@ def figures(client, provider, endpoint, calls, output):
     if unknown:
         problems.append(f"{unknown} unknown calls came to it")
     return row, problems
-
-
-OWN_PLAIN = ("bash", "execcommand", "shell", "shellcommand", "runshellcommand", "executecommand", "runterminalcommand", "runcommands")
 
 
 def tried(client, arguments):
@@ -158,7 +189,7 @@ def tried(client, arguments):
     if problems or arguments.keep:
         (data / "output").write_text(output)
         (data / "requests.json").write_text(json.dumps(provider.requests, indent=1))
-        print(f"  {client.name}: kept in {data}", file=sys.stderr)
+        print(f"  {client.title}: kept in {data}", file=sys.stderr)
     else:
         shutil.rmtree(data, ignore_errors=True)
     return row, problems
@@ -172,7 +203,9 @@ def main():
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
-    print("| client | tools offered | tools shown | longest request | searches | own tools | calls of the office | unknown calls | routes that are not there | not deferred |")
+    print(
+        "| client | tools offered | tools shown | longest request | searches | own tools | calls of the office | unknown calls | routes that are not there | not deferred |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|")
     failed = False
     for client in CLIENTS:
@@ -181,12 +214,12 @@ def main():
         try:
             row, problems = tried(client, arguments)
         except Skipped as skipped:
-            print(f"| {client.name} | skipped: {skipped} | | | | | | | | |", flush=True)
+            print(f"| {client.title} | skipped: {skipped} | | | | | | | | |", flush=True)
             continue
         print("| " + " | ".join(str(value) for value in row.values()) + " |", flush=True)
         for problem in problems:
             failed = True
-            print(f"  {client.name}: {problem}", file=sys.stderr, flush=True)
+            print(f"  {client.title}: {problem}", file=sys.stderr, flush=True)
     return 1 if failed else 0
 
 

@@ -97,7 +97,7 @@ fn session(headers: &HeaderMap, fields: &Fields) -> Option<String> {
     let of_metadata = |field: &&str| session_of_metadata(&fields.value(field)?);
     of_headers
         .or_else(|| SESSION_FIELDS.iter().find_map(|name| fields.text(name)))
-        .or_else(|| METADATA.iter().find_map(|field| of_metadata(&field)))
+        .or_else(|| METADATA.iter().find_map(of_metadata))
 }
 
 fn session_of_metadata(metadata: &Value) -> Option<String> {

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use reqwest::Response;
-use serde_json::Value;
 use toolscout_index::formats::model_name;
 use toolscout_index::{Tool, ToolId};
 

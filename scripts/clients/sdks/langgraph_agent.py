@@ -6,7 +6,12 @@ from langgraph.prebuilt import create_react_agent
 
 def tool(definition):
     name = definition["name"]
-    return StructuredTool.from_function(func=lambda **_: called(name), name=name, description=definition["description"], args_schema=definition["inputSchema"])
+    return StructuredTool.from_function(
+        func=lambda **_: called(name),
+        name=name,
+        description=definition["description"],
+        args_schema=definition["inputSchema"],
+    )
 
 
 model = ChatOpenAI(base_url=f"{URL}/v1", model="gpt-5.4-mini", streaming=True)

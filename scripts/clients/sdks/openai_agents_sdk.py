@@ -14,7 +14,13 @@ def tool(definition):
     async def invoke(_context, _arguments):
         return called(definition["name"])
 
-    return FunctionTool(name=definition["name"], description=definition["description"], params_json_schema=definition["inputSchema"], on_invoke_tool=invoke, strict_json_schema=False)
+    return FunctionTool(
+        name=definition["name"],
+        description=definition["description"],
+        params_json_schema=definition["inputSchema"],
+        on_invoke_tool=invoke,
+        strict_json_schema=False,
+    )
 
 
 async def main():

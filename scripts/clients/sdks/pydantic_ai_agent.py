@@ -6,7 +6,12 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 def tool(definition):
     name = definition["name"]
-    return Tool.from_schema(lambda **_: called(name), name=name, description=definition["description"], json_schema=definition["inputSchema"])
+    return Tool.from_schema(
+        lambda **_: called(name),
+        name=name,
+        description=definition["description"],
+        json_schema=definition["inputSchema"],
+    )
 
 
 model = OpenAIChatModel("gpt-5.4-mini", provider=OpenAIProvider(base_url=f"{URL}/v1"))
