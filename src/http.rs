@@ -147,6 +147,8 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(proxy::chat_completions).layer(model))
         .routes(routes!(proxy::responses).layer(model))
         .routes(routes!(proxy::messages).layer(model))
+        .routes(routes!(proxy::count_message_tokens).layer(model))
+        .routes(routes!(proxy::count_response_tokens).layer(model))
         .routes(routes!(proxy::models))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::revoke))

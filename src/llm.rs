@@ -3,6 +3,7 @@
 
 mod anthropic;
 pub mod api;
+pub mod calls;
 mod context_length;
 pub mod endpoint;
 mod event;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value};
 
 pub use api::Api;
 pub use endpoint::{Endpoint, EndpointConfig};
+pub use openai::call_fragment;
 pub use script::ScriptedModel;
 
 use crate::printable::{counted, excerpt};

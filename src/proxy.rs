@@ -11,14 +11,19 @@
 
 mod agent_model;
 mod catalogs;
+mod client_search;
+mod conversation;
+mod counting;
 mod dialect;
 mod exchange;
 mod extra;
 mod failure;
 mod figures;
+mod found;
 mod json;
 mod memory;
 mod not_deferred;
+mod own_tools;
 mod passing;
 mod said_once;
 mod search_tool;
@@ -43,6 +48,8 @@ pub use self::agent_model::{
     AGENT_MODEL, AgentAnswer, AgentQuestion, add_agents, agents_alone, model_of, requested_model,
 };
 pub use self::catalogs::CatalogLimits;
+pub use self::conversation::HEADER as CONVERSATION_HEADER;
+pub use self::counting::counted_here;
 pub use self::dialect::Dialect;
 pub use self::extra::{CalledTool, ExtraCatalog, ToolCaller};
 pub use self::failure::Failure;
@@ -75,6 +82,8 @@ pub struct ProxyConfig {
     pub upstream: UpstreamConfig,
     /// A list of tools with more tokens than this is deferred.
     pub defer_above_tokens: usize,
+    /// Most tokens of a client's own tools, as Bash and Read of a coding agent, that stay in view.
+    pub own_tools_tokens: usize,
     /// Tools that are never deferred: names, in which `*` stands for any text.
     pub pins: Vec<String>,
     /// Most tools of a request that are searched; one with more is refused.
@@ -101,6 +110,7 @@ impl ProxyConfig {
         ProxyConfig {
             upstream,
             defer_above_tokens: 8_000,
+            own_tools_tokens: 16_000,
             pins: Vec::new(),
             max_request_tools: 20_000,
             max_hidden_rounds: 8,
@@ -230,15 +240,7 @@ impl Proxy {
     /// Where the provider gives no answer.
     pub async fn answer(&self, request: ProxyRequest) -> Result<ProxyAnswer, Failure> {
         let request = Arc::new(request);
-        let planned = if request.body.len() < LARGE_BODY_BYTES {
-            self.plan(&request)
-        } else {
-            let (proxy, request) = (self.clone(), Arc::clone(&request));
-            let planning = tokio::task::spawn_blocking(move || proxy.plan(&request));
-            let planned = planning.await;
-            planned.map_err(|error| Failure::new(500, "internal", error.to_string()))?
-        };
-        match planned {
+        match self.planned(&request).await? {
             Planned::AsItIs { streams, why } => self.pass_through(&request, streams, why).await,
             Planned::Searching(exchange) => searching(exchange).await,
             Planned::Refused { failure, tools } => {
@@ -271,6 +273,17 @@ impl Proxy {
             status: response.status().as_u16(),
             headers: upstream::response_headers(response.headers()),
         })
+    }
+
+    /// What is done with a request. A long one is read off the async threads.
+    async fn planned(&self, request: &Arc<ProxyRequest>) -> Result<Planned, Failure> {
+        if request.body.len() < LARGE_BODY_BYTES {
+            return Ok(self.plan(request));
+        }
+        let (proxy, request) = (self.clone(), Arc::clone(request));
+        let planning = tokio::task::spawn_blocking(move || proxy.plan(&request));
+        let planned = planning.await;
+        planned.map_err(|error| Failure::new(500, "internal", error.to_string()))
     }
 
     /// What is done with a request.
@@ -321,8 +334,17 @@ impl Proxy {
             return Err(unread(Reason::NoHiddenRounds));
         }
         let config = &self.0.config;
+        // Who asks for it in a header gets a second search.
+        let beside_other_search =
+            matches!(request.defer, DeferChoice::Above(_)) || request.extra.is_some();
+        let conversation = fields.get(request.dialect.protocol().conversation_field());
+        if !beside_other_search && conversation.is_some_and(client_search::has_results) {
+            return Err(unread(Reason::ClientSearches));
+        }
         let deferral = Deferral {
             above_tokens,
+            own_tokens: config.own_tools_tokens,
+            beside_other_search,
             pins: config.pins.clone(),
             max_tools: config.max_request_tools,
         };

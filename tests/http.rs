@@ -22,7 +22,9 @@ mod http {
     pub mod memory;
     pub mod model;
     pub mod model_bounds;
+    pub mod model_clients;
     pub mod model_service;
+    pub mod model_streams;
     pub mod profiles;
     pub mod search;
     pub mod service;

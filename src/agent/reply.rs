@@ -3,7 +3,8 @@
 use futures_util::StreamExt;
 
 use crate::agent::think::{Piece, ThinkSplitter};
-use crate::llm::{CallFragment, ChatModel, ChatRequest, Delta, LlmError, Usage};
+use crate::llm::calls::{CallAssembler, RawCall};
+use crate::llm::{ChatModel, ChatRequest, Delta, LlmError, Usage};
 use crate::tools::arguments::MAX_ARGUMENT_BYTES;
 
 /// Longest text and thinking of one answer, in bytes. A model that writes more repeats itself.
@@ -23,19 +24,6 @@ pub struct Reply {
     pub usage: Option<Usage>,
 }
 
-/// An assembled call, unchecked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RawCall {
-    /// The call's id, if the model gave one.
-    pub id: Option<String>,
-    /// The tool's name; empty if the model gave none.
-    pub name: String,
-    /// The text of the arguments, cut at [`MAX_ARGUMENT_BYTES`].
-    pub arguments: String,
-    /// Bytes of the arguments before the cut.
-    pub argument_bytes: usize,
-}
-
 /// Asks a model and returns its whole answer, cut off once it is overlong.
 ///
 /// # Errors
@@ -53,14 +41,24 @@ pub async fn complete(model: &dyn ChatModel, request: ChatRequest) -> Result<Rep
 }
 
 /// Assembles a reply delta by delta, and returns the pieces to show meanwhile.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ReplyBuilder {
     splitter: ThinkSplitter,
     reply: Reply,
-    /// The index of each call, if its fragments have one.
-    indices: Vec<Option<usize>>,
+    calls: CallAssembler,
     /// Bytes of text and thinking so far.
     text_bytes: usize,
+}
+
+impl Default for ReplyBuilder {
+    fn default() -> Self {
+        ReplyBuilder {
+            splitter: ThinkSplitter::default(),
+            reply: Reply::default(),
+            calls: CallAssembler::new(MAX_CALLS, MAX_ARGUMENT_BYTES),
+            text_bytes: 0,
+        }
+    }
 }
 
 impl ReplyBuilder {
@@ -73,7 +71,7 @@ impl ReplyBuilder {
             }
             Delta::Thinking(text) => self.keep(vec![Piece::Thinking(text)]),
             Delta::Call(fragment) => {
-                self.merge(fragment);
+                self.calls.push(fragment);
                 Vec::new()
             }
             Delta::Usage(usage) => {
@@ -88,6 +86,7 @@ impl ReplyBuilder {
     pub fn finish(mut self) -> (Vec<Piece>, Reply) {
         let pieces = self.splitter.finish();
         let pieces = self.keep(pieces);
+        self.reply.calls = self.calls.into_calls();
         (pieces, self.reply)
     }
 
@@ -109,67 +108,6 @@ impl ReplyBuilder {
             }
         }
         pieces
-    }
-
-    fn merge(&mut self, fragment: CallFragment) {
-        let Some(position) = self.call_of(&fragment) else {
-            return;
-        };
-        self.indices[position] = self.indices[position].or(fragment.index);
-        let call = &mut self.reply.calls[position];
-        call.id = call.id.take().or(fragment.id);
-        if let Some(name) = fragment.name {
-            merge_name(call, &name);
-        }
-        let arguments = fragment.arguments.unwrap_or_default();
-        call.argument_bytes += arguments.len();
-        // Never negative: the cut below keeps the arguments at the limit.
-        let free_bytes = MAX_ARGUMENT_BYTES - call.arguments.len();
-        call.arguments
-            .push_str(&arguments[..arguments.floor_char_boundary(free_bytes)]);
-    }
-
-    /// The position of the call that a fragment continues, or of a new call; `None` when there are
-    /// too many calls.
-    ///
-    /// The index decides, unless the fragment has another id: some servers send every call with
-    /// index 0. Without an index the id decides. A fragment with neither continues the last call
-    /// unless it names another tool.
-    fn call_of(&mut self, fragment: &CallFragment) -> Option<usize> {
-        let calls = &self.reply.calls;
-        let mut latest_first = (0..calls.len()).rev();
-        let found = match (fragment.index, &fragment.id) {
-            (Some(_), id) => latest_first.find(|&at| {
-                let other_id = calls[at].id.is_some() && id.is_some() && calls[at].id != *id;
-                self.indices[at] == fragment.index && !other_id
-            }),
-            (None, Some(_)) => latest_first.find(|&at| calls[at].id == fragment.id),
-            (None, None) => latest_first
-                .next()
-                .filter(|&last| continues(&calls[last], fragment)),
-        };
-        if found.is_none() && calls.len() < MAX_CALLS {
-            self.reply.calls.push(RawCall::default());
-            self.indices.push(None);
-            return Some(self.reply.calls.len() - 1);
-        }
-        found
-    }
-}
-
-/// True when a fragment without index and id continues the last call. It begins a new call if it
-/// names a tool although the last call has a name or arguments.
-fn continues(last: &RawCall, fragment: &CallFragment) -> bool {
-    fragment.name.is_none() || last.arguments.is_empty() && last.name.is_empty()
-}
-
-/// Adds to a call's name. Names come whole, in parts before the arguments, or repeated in every
-/// fragment.
-fn merge_name(call: &mut RawCall, name: &str) {
-    if call.name.is_empty() {
-        call.name = name.to_owned();
-    } else if call.arguments.is_empty() && call.name != name {
-        call.name.push_str(name);
     }
 }
 
@@ -202,22 +140,6 @@ mod tests {
             }
         }
         (text, thinking, reply)
-    }
-
-    /// Index, id, name and arguments of a fragment.
-    type Fragment<'a> = (Option<usize>, Option<&'a str>, Option<&'a str>, &'a str);
-
-    fn assembled(fragments: &[Fragment<'_>]) -> Vec<RawCall> {
-        let mut builder = ReplyBuilder::default();
-        for (index, id, name, arguments) in fragments {
-            builder.push(Delta::Call(CallFragment {
-                index: *index,
-                id: id.map(str::to_owned),
-                name: name.map(str::to_owned),
-                arguments: Some((*arguments).to_owned()),
-            }));
-        }
-        builder.finish().1.calls
     }
 
     fn shape(calls: &[RawCall]) -> Vec<(&str, &str)> {
@@ -257,74 +179,6 @@ mod tests {
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         assert_eq!(replay(&single), whole);
-    }
-
-    #[test]
-    fn fragments_are_assigned_by_index_id_or_order() {
-        let (zero, one) = (Some(0), Some(1));
-        let by_index = assembled(&[
-            (zero, Some("a"), Some("f"), "{"),
-            (one, Some("b"), Some("g"), "["),
-            (zero, None, None, "}"),
-            (one, None, None, "]"),
-        ]);
-        assert_eq!(shape(&by_index), [("f", "{}"), ("g", "[]")]);
-        let by_id = assembled(&[
-            (None, Some("a"), Some("f"), "{"),
-            (None, Some("b"), Some("g"), "["),
-            (None, Some("a"), None, "}"),
-        ]);
-        assert_eq!(shape(&by_id), [("f", "{}"), ("g", "[")]);
-        let all_zero = assembled(&[
-            (zero, Some("a"), Some("f"), "{}"),
-            (zero, Some("b"), Some("g"), "[]"),
-        ]);
-        assert_eq!(shape(&all_zero), [("f", "{}"), ("g", "[]")]);
-        let neither = assembled(&[
-            (None, None, Some("f"), "{"),
-            (None, None, None, "}"),
-            (None, None, Some("f"), "{}"),
-        ]);
-        assert_eq!(shape(&neither), [("f", "{}"), ("f", "{}")]);
-        let same_id = assembled(&[
-            (zero, Some("a"), Some("f"), "{}"),
-            (one, Some("a"), Some("g"), "[]"),
-        ]);
-        assert_eq!(shape(&same_id), [("f", "{}"), ("g", "[]")]);
-    }
-
-    #[test]
-    fn names_may_come_in_parts_or_repeated() {
-        let zero = Some(0);
-        assert_eq!(
-            shape(&assembled(&[
-                (zero, None, Some("get_"), ""),
-                (zero, None, Some("it"), "{}")
-            ])),
-            [("get_it", "{}")]
-        );
-        assert_eq!(
-            shape(&assembled(&[
-                (zero, None, Some("f"), "{"),
-                (zero, None, Some("f"), "}")
-            ])),
-            [("f", "{}")]
-        );
-    }
-
-    #[test]
-    fn ten_megabytes_of_arguments_are_counted_but_not_kept() {
-        let megabyte = "x".repeat(1 << 20);
-        let mut fragments = vec![(Some(0), None, Some("f"), megabyte.as_str())];
-        fragments.extend(std::iter::repeat_n(
-            (Some(0), None, None, megabyte.as_str()),
-            9,
-        ));
-        let calls = assembled(&fragments);
-        assert_eq!(
-            (calls[0].arguments.len(), calls[0].argument_bytes),
-            (MAX_ARGUMENT_BYTES, 10 << 20)
-        );
     }
 
     #[test]

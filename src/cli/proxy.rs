@@ -36,6 +36,10 @@ pub struct ProxyArgs {
     /// Tokens from which on the tools of a request to the model are searched instead of shown
     #[arg(long, value_name = "TOKENS", default_value_t = 8_000)]
     defer_above: usize,
+    /// Most tokens of a client's own tools, as Bash and Read of a coding agent, that stay in view where
+    /// the tools of its MCP servers are searched
+    #[arg(long, value_name = "TOKENS", default_value_t = 16_000)]
+    own_tools_budget: usize,
     /// Most tools of a request that are searched; a request with more is refused
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     max_request_tools: usize,
@@ -69,6 +73,7 @@ impl ProxyArgs {
         config.pins = pins.to_vec();
         config.tool_budget_tokens = tool_budget.unwrap_or(config.tool_budget_tokens);
         config.defer_above_tokens = self.defer_above;
+        config.own_tools_tokens = self.own_tools_budget;
         config.max_request_tools = self.max_request_tools;
         if let Some(bytes) = self.proxy_memory {
             config.remembered_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);

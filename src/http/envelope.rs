@@ -19,10 +19,16 @@ use super::calls;
 use super::error::ApiError;
 use super::unread_body::UnreadBody;
 use super::{mcp, model_routes};
+use crate::printable::excerpt;
 use crate::telemetry::traces;
 
 /// The header with the id of a request, in requests and answers.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The route of a path that is none.
+const UNMATCHED: &str = "unmatched";
+/// Most characters of such a path in the log.
+const MAX_PATH_CHARS: usize = 200;
 
 /// Longest id accepted from a client; a longer one is replaced.
 const MAX_ID_BYTES: usize = 128;
@@ -60,8 +66,10 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let route = request
         .extensions()
         .get::<MatchedPath>()
-        .map_or("unmatched", MatchedPath::as_str)
+        .map_or(UNMATCHED, MatchedPath::as_str)
         .to_owned();
+    // Only the log has it, and no metric.
+    let path = (route == UNMATCHED).then(|| excerpt(request.uri().path(), MAX_PATH_CHARS));
     let span = traces::request_span(method, &route, &id.0, request.headers());
     request.extensions_mut().insert(id.clone());
     let (request, unread) = UnreadBody::of(request);
@@ -96,6 +104,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
         request_id = id.0,
         method,
         route,
+        path,
         status = response.status().as_u16(),
         elapsed_ms,
         "request"

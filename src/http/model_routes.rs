@@ -12,7 +12,12 @@ pub const OTHER_BASES: [&str; 2] = ["", "/v1/v1"];
 pub fn contain(route: &str) -> bool {
     matches!(
         below_base(route),
-        "/chat/completions" | "/responses" | "/messages" | "/models"
+        "/chat/completions"
+            | "/responses"
+            | "/responses/input_tokens"
+            | "/messages"
+            | "/messages/count_tokens"
+            | "/models"
     )
 }
 

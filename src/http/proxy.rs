@@ -83,6 +83,50 @@ pub async fn messages(State(app): State<App>, request: Request) -> Response {
     respond(&app, Dialect::Messages, request).await
 }
 
+/// Counts the tokens of a request of Anthropic's messages, with the tools that the model would see.
+///
+/// The provider counts; where it has no such route, the tokens are counted here, which is about right.
+#[utoipa::path(
+    post, path = "/v1/messages/count_tokens", operation_id = "count_message_tokens", tag = "model",
+    request_body(content = Object, content_type = "application/json", description = "As Anthropic describes it"),
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or `input_tokens` alone"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {
+    counted(&app, Dialect::Messages, request).await
+}
+
+/// Counts the tokens of a request of OpenAI's responses, as `/v1/messages/count_tokens` does.
+#[utoipa::path(
+    post, path = "/v1/responses/input_tokens", operation_id = "count_response_tokens", tag = "model",
+    request_body(content = Object, content_type = "application/json", description = "As OpenAI describes it"),
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or `input_tokens` alone"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn count_response_tokens(State(app): State<App>, request: Request) -> Response {
+    counted(&app, Dialect::Responses, request).await
+}
+
+async fn counted(app: &App, dialect: Dialect, request: Request) -> Response {
+    match answer(app, dialect, Wanted::Tokens, request).await {
+        Ok(answer) => response_of(answer),
+        Err(problem) => problem.into_response(dialect),
+    }
+}
+
+/// What a client wants to know of a request to a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// The model's answer.
+    Answer,
+    /// The number of tokens of its prompt.
+    Tokens,
+}
+
 /// Lists the provider's models.
 #[utoipa::path(
     get, path = "/v1/models", operation_id = "list_models", tag = "model",
@@ -139,13 +183,18 @@ async fn listed_models(
 }
 
 async fn respond(app: &App, dialect: Dialect, request: Request) -> Response {
-    match answer(app, dialect, request).await {
+    match answer(app, dialect, Wanted::Answer, request).await {
         Ok(answer) => response_of(answer),
         Err(problem) => problem.into_response(dialect),
     }
 }
 
-async fn answer(app: &App, dialect: Dialect, request: Request) -> Result<ProxyAnswer, Problem> {
+async fn answer(
+    app: &App,
+    dialect: Dialect,
+    wanted: Wanted,
+    request: Request,
+) -> Result<ProxyAnswer, Problem> {
     let (mut parts, body) = request.into_parts();
     let sender = Sender::of(app, &mut parts).await?;
     let (headers, query) = (parts.headers.clone(), parts.uri.query().map(str::to_owned));
@@ -159,6 +208,9 @@ async fn answer(app: &App, dialect: Dialect, request: Request) -> Result<ProxyAn
     app.model_bodies.fit(&mut reserved, body.len());
     if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
         headers::check_for_agent(&headers)?;
+        if wanted == Wanted::Tokens {
+            return Ok(proxy::counted_here(dialect, body).await?);
+        }
         let answer = agent::answer(app, &sender, &headers, question).await?;
         let ignored = headers::ignored(app.proxy.as_ref(), &headers);
         return Ok(with_ignored(answer, ignored));
@@ -177,7 +229,11 @@ async fn answer(app: &App, dialect: Dialect, request: Request) -> Result<ProxyAn
         body,
         reserved: Some(reserved),
     };
-    Ok(with_ignored(proxy.answer(request).await?, ignored))
+    let answer = match wanted {
+        Wanted::Answer => proxy.answer(request).await?,
+        Wanted::Tokens => proxy.count(request).await?,
+    };
+    Ok(with_ignored(answer, ignored))
 }
 
 /// The answer, with the names of headers that are not known.

@@ -116,13 +116,20 @@ fn choice_deltas(choice: &Value, deltas: &mut Vec<Delta>) {
         deltas.push(Delta::Text(text.to_owned()));
     }
     let calls = delta.get("tool_calls").and_then(Value::as_array);
-    deltas.extend(calls.into_iter().flatten().map(fragment).map(Delta::Call));
+    deltas.extend(
+        calls
+            .into_iter()
+            .flatten()
+            .map(call_fragment)
+            .map(Delta::Call),
+    );
     if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
         deltas.push(Delta::Finish(reason.to_owned()));
     }
 }
 
-fn fragment(call: &Value) -> CallFragment {
+/// A fragment of a call in a chunk, or a call of a message that came whole.
+pub fn call_fragment(call: &Value) -> CallFragment {
     // Some servers leave out the `function` object around name and arguments.
     let function = call.get("function").unwrap_or(call);
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);

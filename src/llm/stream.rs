@@ -177,14 +177,15 @@ impl ReplyDecoder {
 
     fn decode(&mut self, events: Vec<String>) -> Result<Vec<Delta>, LlmError> {
         let mut deltas = Vec::new();
-        for event in events {
+        // Some servers keep a connection open with blank data.
+        for event in events.iter().filter(|event| !event.trim().is_empty()) {
             self.any_event = true;
             if event.trim() == "[DONE]" {
                 self.ended = true;
                 continue;
             }
             let before = deltas.len();
-            deltas.extend(self.decoder.deltas(&event)?);
+            deltas.extend(self.decoder.deltas(event)?);
             self.ended |= deltas[before..]
                 .iter()
                 .any(|delta| matches!(delta, Delta::Finish(_)));
@@ -230,6 +231,18 @@ mod tests {
     #[test]
     fn a_last_event_without_an_empty_line_is_decoded() {
         assert_eq!(events_of(&[b"data: last"]), ["last"]);
+    }
+
+    #[test]
+    fn blank_data_is_no_event() {
+        for blank in ["data: \n\n", "data:\n\n", ": ping\ndata:  \n\n"] {
+            let mut decoder = ReplyDecoder::default();
+            let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+            let text = format!("{blank}{chunk}{blank}data: [DONE]\n\n{blank}");
+            let deltas = decoder.push(text.as_bytes()).unwrap();
+            assert_eq!(deltas, [Delta::Text("a".into())], "{blank:?}");
+            assert_eq!(decoder.finish(), Ok(Vec::new()));
+        }
     }
 
     #[test]

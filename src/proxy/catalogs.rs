@@ -224,7 +224,7 @@ impl RequestCatalogs {
         }
         let tools: Vec<Tool> = list
             .deferred()
-            .filter_map(|(name, json)| tool(name, json))
+            .filter_map(|(name, json)| tool(name, &json))
             .collect();
         let mut writer = catalog.writer()?;
         writer.sync(SERVER, &tools)?;

@@ -37,6 +37,14 @@ impl Dialect {
         }
     }
 
+    /// The path below the base URL at which tokens of its requests are counted.
+    pub fn counting_path(self) -> &'static str {
+        match self {
+            Dialect::Messages => "/messages/count_tokens",
+            Dialect::Chat | Dialect::Responses => "/responses/input_tokens",
+        }
+    }
+
     /// Its name in metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
@@ -98,6 +106,11 @@ pub(super) trait Protocol: Sync {
 
     /// Reads a tool of the request.
     fn tool(&self, json: &Bytes) -> OfferedTool;
+
+    /// The tools in a namespace of the request; `None` for a tool.
+    fn namespace(&self, _json: &Bytes) -> Option<Vec<OfferedTool>> {
+        None
+    }
 
     /// The definition of the search tool.
     fn search_tool(&self, spec: &ToolSpec) -> Bytes;
@@ -172,14 +185,38 @@ impl HiddenTools {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OfferedTool {
     pub kind: ToolKind,
-    /// Its name; empty where it has none.
+    /// Its name, with that of its namespace before it; empty where it has none.
     pub name: String,
+    /// The namespace that it is in.
+    pub namespace: Option<Arc<Namespace>>,
     /// The value of `defer_loading`.
     pub defer_loading: Option<bool>,
     /// Its definition without `defer_loading`.
     pub json: Bytes,
     /// Where the client wanted the prompt to be cached up to here: how.
     pub cache_control: Option<Bytes>,
+}
+
+/// A namespace of a request's tools.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Namespace {
+    pub name: String,
+    /// Its definition, in which the tools are put.
+    pub fields: Fields,
+}
+
+impl Namespace {
+    /// Its definition with these tools.
+    pub fn with_tools(&self, tools: &[Bytes]) -> Bytes {
+        let mut fields = self.fields.clone();
+        fields.set("tools", json::list(tools));
+        fields.to_json()
+    }
+}
+
+/// The name of a tool in a namespace, as it is searched for.
+pub(super) fn name_within(namespace: &str, name: &str) -> String {
+    format!("{namespace}.{name}")
 }
 
 /// What a tool of a request is.
@@ -211,8 +248,20 @@ pub(super) enum Item {
 pub(super) struct ModelCall {
     pub id: String,
     pub name: String,
+    /// The namespace of the tool, where it has one.
+    pub namespace: Option<String>,
     /// The arguments as text, which may be no valid JSON.
     pub arguments: String,
+}
+
+impl ModelCall {
+    /// The name of the tool, with that of its namespace before it.
+    pub fn tool_name(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => name_within(namespace, &self.name),
+            None => self.name.clone(),
+        }
+    }
 }
 
 /// The result of a call that the client does not see.

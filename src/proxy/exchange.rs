@@ -6,23 +6,22 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use reqwest::Response;
-use serde_json::Value;
 use toolscout_index::formats::model_name;
 use toolscout_index::{Tool, ToolId};
 
 use crate::finder::meta_tools::{self, FindConfig};
 use crate::finder::model_names;
-use crate::finder::search::{self, Found, SearchRequest, UsedTool};
+use crate::finder::search::{self, SearchRequest, UsedTool};
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::finder::{SearchTrail, ToolSearch as _, trail};
-use crate::proxy::dialect::{
-    CallResult, Dialect, HiddenTools, Item, ModelCall, Protocol, Round, View,
-};
+use crate::proxy::conversation::ConversationNames;
+use crate::proxy::dialect::{CallResult, HiddenTools, Item, ModelCall, Protocol, Round, View};
 use crate::proxy::extra::ExtraCatalog;
 use crate::proxy::failure::Failure;
 use crate::proxy::figures::{Figures, Report};
+use crate::proxy::found::{Found, Held, held_key};
 use crate::proxy::json::{self, Fields};
-use crate::proxy::memory::{self, ConversationKey, Identity, Remembered};
+use crate::proxy::memory::{self, Identity, Remembered};
 use crate::proxy::search_tool::{self, Answer};
 use crate::proxy::shown::ShownTools;
 use crate::proxy::tool_list::{ToolList, estimated_tokens};
@@ -54,6 +53,8 @@ pub struct Exchange {
     trail: SearchTrail,
     /// The conversation as the client sees it.
     identity: Identity,
+    /// What else the conversation is known by.
+    names: ConversationNames,
     /// What the client will not see of the answer.
     hidden: Vec<Bytes>,
     /// The text that the client got.
@@ -84,15 +85,18 @@ impl Exchange {
         let mut identity = Identity::new(&request.owner, request.dialect.name());
         let held = Held::take(&proxy, &request, &mut fields, &mut identity);
         let restored = memory::restore(&proxy.0.memory, protocol, &request.owner, identity, &items);
-        let (mut shown, foreign, trail) = if restored.shown.is_empty() {
-            (held.shown, held.foreign, held.trail)
-        } else {
-            (restored.shown, restored.foreign, restored.trail)
-        };
+        let names = ConversationNames::of(&request, &fields, protocol, &items);
+        let Found {
+            mut shown,
+            foreign,
+            trail,
+        } = Found::before(&proxy, &names, held.found, &restored);
+        let foreign = Foreign::of(&request, foreign);
+        let hidden_tools = foreign.hidden_with(&list);
         let Foreign {
             present: foreign,
             away,
-        } = Foreign::of(&request, foreign);
+        } = foreign;
         shown.retain(|name| {
             let own = list.deferred_tokens(name);
             own.or_else(|| foreign.get(name).map(|tool| foreign_tokens(protocol, tool)))
@@ -100,17 +104,10 @@ impl Exchange {
         let chosen = fields.value("tool_choice").unwrap_or_default();
         let required = restored.called.into_iter();
         for name in required.chain(protocol.chosen_tools(&chosen)) {
-            if let Some(tokens) = list.deferred_tokens(&name) {
-                shown.require(&name, tokens);
+            let name = list.resolved(&name);
+            if let Some(tokens) = list.deferred_tokens(name) {
+                shown.require(name, tokens);
             }
-        }
-        let hidden_tools = HiddenTools::default();
-        for name in foreign.keys().chain([&list.search_name]) {
-            hidden_tools.add(name);
-        }
-        // The model may still call them, and the client does not know them.
-        for (name, _) in away.iter().filter(|(name, _)| list.leaves_free(name)) {
-            hidden_tools.add(name);
         }
         let mut items = held.pending;
         items.extend(restored.items);
@@ -126,6 +123,7 @@ impl Exchange {
             hidden_tools,
             trail,
             identity: restored.identity,
+            names,
             hidden: Vec::new(),
             text: String::new(),
             report: Report::begin(&request, &proxy.0.metrics, Figures::begin(list.len())),
@@ -246,6 +244,12 @@ impl Exchange {
         response
     }
 
+    /// The body of the first round, to count its tokens.
+    pub fn counted(&mut self) -> Bytes {
+        self.report.outcome = "counted";
+        self.body()
+    }
+
     fn body(&self) -> Bytes {
         let mut fields = self.fields.clone();
         let foreign = |name: &str| {
@@ -286,8 +290,10 @@ impl Exchange {
     /// Remembers what the client does not see of its answer.
     fn remember(&mut self, round: Round, results: Vec<CallResult>, client_id: Option<String>) {
         for call in &round.calls {
-            if let Some(tokens) = self.list.deferred_tokens(&call.name) {
-                self.shown.require(&call.name, tokens);
+            let name = call.tool_name();
+            let name = self.list.resolved(&name);
+            if let Some(tokens) = self.list.deferred_tokens(name) {
+                self.shown.require(name, tokens);
             }
         }
         let mut remembered = Remembered {
@@ -304,6 +310,15 @@ impl Exchange {
         };
         let memory = &self.proxy.0.memory;
         let owner = &self.request.owner;
+        if !remembered.shown.is_empty() {
+            for key in &self.names.keys {
+                let found = Remembered {
+                    results: Vec::new(),
+                    ..remembered.clone()
+                };
+                memory.put(*key, found);
+            }
+        }
         for (id, item) in &round.referable {
             memory.put_item(owner, id, item.clone());
         }
@@ -401,8 +416,11 @@ impl Exchange {
     async fn found(&mut self, arguments: &str) -> Result<Answer, String> {
         let mut request = search_request(arguments)?;
         let mut answer = Answer::default();
-        // A tool that is always shown is in no catalog.
         let list = &self.list;
+        for name in &mut request.select {
+            *name = list.resolved(name).to_owned();
+        }
+        // A tool that is always shown is in no catalog.
         request.select.retain(|name| {
             let is_visible = list.contains(name) && list.deferred_tokens(name).is_none();
             if is_visible {
@@ -493,7 +511,7 @@ fn extra_hits(extra: &ExtraCatalog, list: &ToolList, request: &SearchRequest) ->
 /// What a search found.
 struct Searched {
     /// Among the request's tools.
-    own: Found,
+    own: search::Found,
     /// In the other catalog.
     extra: Vec<FoundTool>,
     /// Its queries, where the other catalog learns from calls.
@@ -567,6 +585,19 @@ impl Foreign {
         }
         foreign
     }
+
+    /// The tools whose calls the client does not see: these, and the search tool.
+    fn hidden_with(&self, list: &ToolList) -> HiddenTools {
+        let hidden_tools = HiddenTools::default();
+        for name in self.present.keys().chain([&list.search_name]) {
+            hidden_tools.add(name);
+        }
+        // The model may still call them, and the client does not know them.
+        for (name, _) in self.away.iter().filter(|(name, _)| list.leaves_free(name)) {
+            hidden_tools.add(name);
+        }
+        hidden_tools
+    }
 }
 
 fn foreign_tokens(protocol: &dyn Protocol, tool: &Tool) -> usize {
@@ -581,64 +612,6 @@ pub enum First {
     Whole(Response),
     /// By an error.
     Refused(Response),
-}
-
-/// What the provider holds of a conversation, which is not sent again.
-#[derive(Default)]
-struct Held {
-    shown: ShownTools,
-    foreign: Vec<(String, ToolId)>,
-    trail: SearchTrail,
-    /// Results of hidden calls that the provider waits for.
-    pending: Vec<Bytes>,
-    /// The id of a conversation to which the provider adds all that it is sent.
-    conversation: Option<String>,
-}
-
-impl Held {
-    /// Reads the ids in a request, and puts in those of the provider where the client has others.
-    fn take(
-        proxy: &Proxy,
-        request: &ProxyRequest,
-        fields: &mut Fields,
-        identity: &mut Identity,
-    ) -> Self {
-        let mut held = Held::default();
-        if request.dialect != Dialect::Responses {
-            return held;
-        }
-        held.conversation = held_id(fields, "conversation");
-        for field in ["previous_response_id", "conversation"] {
-            let Some(id) = held_id(fields, field) else {
-                continue;
-            };
-            identity.add(Item::OfClient(id.clone().into()));
-            let Some(remembered) = proxy.0.memory.get(&held_key(&request.owner, &id)) else {
-                continue;
-            };
-            held.shown = remembered.shown.clone();
-            held.foreign.clone_from(&remembered.foreign);
-            held.trail.clone_from(&remembered.trail);
-            held.pending = request.dialect.protocol().results(&remembered.results);
-            if let Some(last) = &remembered.response_id {
-                fields.set(field, json::text(last).into());
-            }
-        }
-        held
-    }
-}
-
-/// The id under which the provider holds what came before.
-fn held_id(fields: &Fields, field: &str) -> Option<String> {
-    match fields.value(field)? {
-        Value::String(id) if !id.is_empty() => Some(id),
-        Value::Object(object) => Some(object.get("id")?.as_str()?.to_owned()),
-        _ => None,
-    }
-}
-
-fn held_key(owner: &str, id: &str) -> ConversationKey {
-    Identity::new(owner, &format!("held by the provider: {id}")).key()
 }
 
 /// Reads the arguments of a search.

@@ -13,7 +13,7 @@ const MAX_FIELDS: usize = 10_000;
 const MAX_ITEMS: usize = 1 << 20;
 
 /// The fields of an object in their order, each value as the bytes it was sent in.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fields(Vec<(String, Bytes)>);
 
 impl Fields {

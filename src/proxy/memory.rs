@@ -83,7 +83,7 @@ fn item_bytes(item: &Item) -> usize {
         Item::Reference(id) => id.len(),
         Item::OfModel { text, calls } => {
             let call_bytes =
-                |call: &ModelCall| call.id.len() + call.name.len() + call.arguments.len() + 72;
+                |call: &ModelCall| call.id.len() + call.name.len() + call.arguments.len() + 96;
             text.len() + calls.iter().map(call_bytes).sum::<usize>()
         }
     }
@@ -269,8 +269,26 @@ pub struct Restored {
     pub trail: SearchTrail,
     /// The names of tools that were called since, or at all where nothing is remembered.
     pub called: Vec<String>,
+    /// Whether the model has said something.
+    pub has_answers: bool,
+    /// Whether its last answer is remembered.
+    pub is_remembered: bool,
     /// The identity of the whole conversation, to remember the next answer by.
     pub identity: Identity,
+}
+
+impl Restored {
+    /// Takes what is remembered of the answer whose items begin here.
+    fn take(&mut self, remembered: &Remembered, from: usize) {
+        self.shown = remembered.shown.clone();
+        self.foreign.clone_from(&remembered.foreign);
+        self.trail.clone_from(&remembered.trail);
+        self.called.clear();
+        if !remembered.items.is_empty() {
+            self.items.truncate(from);
+            self.items.extend(remembered.items.iter().cloned());
+        }
+    }
 }
 
 /// Puts back what the client does not see of its conversation.
@@ -294,6 +312,8 @@ pub fn restore(
         foreign: Vec::new(),
         trail: SearchTrail::default(),
         called: Vec::new(),
+        has_answers: false,
+        is_remembered: false,
         identity: identity.clone(),
     };
     // Where the answer begins that is being read.
@@ -304,8 +324,9 @@ pub fn restore(
         let is_of_model = matches!(item, Item::OfModel { .. });
         if let Item::OfModel { calls, .. } = &item {
             answer_from.get_or_insert(restored.items.len());
-            let called = calls.iter().map(|call| call.name.clone());
-            restored.called.extend(called);
+            restored
+                .called
+                .extend(calls.iter().map(ModelCall::tool_name));
         }
         identity.add(item);
         restored.items.push(json.clone());
@@ -317,17 +338,13 @@ pub fn restore(
             continue;
         }
         let from = answer_from.take().unwrap_or_default();
-        let Some(remembered) = memory.get(&identity.key()) else {
+        restored.has_answers = true;
+        let remembered = memory.get(&identity.key());
+        restored.is_remembered = remembered.is_some();
+        let Some(remembered) = remembered else {
             continue;
         };
-        restored.shown = remembered.shown.clone();
-        restored.foreign.clone_from(&remembered.foreign);
-        restored.trail.clone_from(&remembered.trail);
-        restored.called.clear();
-        if !remembered.items.is_empty() {
-            restored.items.truncate(from);
-            restored.items.extend(remembered.items.iter().cloned());
-        }
+        restored.take(&remembered, from);
         if remembered.results.is_empty() {
             continue;
         }

@@ -26,6 +26,8 @@ pub enum Reason {
     NoHiddenRounds,
     /// The provider itself searches among its tools.
     ProviderSearches,
+    /// The client itself searches among its tools.
+    ClientSearches,
     /// Two of its tools have one name.
     SameName,
     /// No tool is marked, and they are within the tokens.
@@ -45,6 +47,7 @@ impl Reason {
             Reason::SwitchedOff => "switched_off",
             Reason::NoHiddenRounds => "no_hidden_rounds",
             Reason::ProviderSearches => "provider_searches",
+            Reason::ClientSearches => "client_searches",
             Reason::SameName => "same_name",
             Reason::ShortList => "short_list",
             Reason::TooManyTools => "too_many_tools",

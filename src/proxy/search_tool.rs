@@ -114,6 +114,10 @@ fn listed(names: impl Iterator<Item = String>) -> String {
 /// What a name begins with that tells its server or group, with the separator; empty where there
 /// is nothing like it.
 fn group_of(name: &str) -> &str {
+    // A namespace.
+    if let Some(end) = name.find('.').filter(|end| *end > 0) {
+        return &name[..=end];
+    }
     if let Some(end) = name.rfind("__").filter(|end| *end > 0) {
         return &name[..end + 2];
     }

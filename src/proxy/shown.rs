@@ -18,6 +18,8 @@ pub struct ShownTools {
 struct ShownTool {
     name: String,
     tokens: usize,
+    /// Whether the model has called it, or the client chose it. Such tools are taken away last.
+    is_called: bool,
     /// The clock at its last use, or when it was added.
     used: u64,
 }
@@ -75,11 +77,33 @@ impl ShownTools {
     /// Shows a tool whatever the budget, and notes its use: the model has called it, or the client
     /// chose it.
     pub fn require(&mut self, name: &str, tokens: usize) {
-        self.clock += 1;
-        match self.tools.iter_mut().find(|tool| tool.name == name) {
-            Some(tool) => tool.used = self.clock,
-            None => self.push(name, tokens),
+        if !self.contains(name) {
+            self.push(name, tokens);
         }
+        if let Some(tool) = self.touched(name) {
+            tool.is_called = true;
+        }
+    }
+
+    /// Shows the tools of another list too, after these.
+    pub fn append(&mut self, others: &ShownTools) {
+        for tool in &others.tools {
+            if !self.contains(&tool.name) {
+                self.clock += 1;
+                self.tools.push(ShownTool {
+                    used: self.clock,
+                    ..tool.clone()
+                });
+            }
+        }
+    }
+
+    /// Notes the use of a tool.
+    fn touched(&mut self, name: &str) -> Option<&mut ShownTool> {
+        self.clock += 1;
+        let tool = self.tools.iter_mut().find(|tool| tool.name == name)?;
+        tool.used = self.clock;
+        Some(tool)
     }
 
     /// Shows found tools as far as the budget allows. If it does not, those that were not used for
@@ -96,7 +120,7 @@ impl ShownTools {
                 continue;
             }
             if self.contains(name) {
-                self.require(name, *tokens);
+                self.touched(name);
                 loaded.already.push(name.clone());
             } else if kept + fresh_tokens + tokens > budget_tokens {
                 loaded.refused.push(name.clone());
@@ -118,21 +142,22 @@ impl ShownTools {
     }
 
     fn evict_to(&mut self, goal_tokens: usize, is_kept: impl Fn(&str) -> bool) -> Vec<String> {
-        let mut by_use: Vec<(u64, String, usize)> = self
-            .tools
-            .iter()
-            .filter(|tool| !is_kept(&tool.name))
-            .map(|tool| (tool.used, tool.name.clone(), tool.tokens))
-            .collect();
-        by_use.sort_unstable();
+        let evictable = self.tools.iter().filter(|tool| !is_kept(&tool.name));
+        let mut by_use: Vec<&ShownTool> = evictable.collect();
+        by_use.sort_unstable_by_key(|tool| (tool.is_called, tool.used));
         let mut tokens = self.tokens();
         let mut evicted = Vec::new();
-        for (_, name, freed) in by_use {
+        for ShownTool {
+            name,
+            tokens: freed,
+            ..
+        } in by_use
+        {
             if tokens <= goal_tokens {
                 break;
             }
             tokens -= freed;
-            evicted.push(name);
+            evicted.push(name.clone());
         }
         self.tools.retain(|tool| !evicted.contains(&tool.name));
         evicted
@@ -142,6 +167,7 @@ impl ShownTools {
         self.tools.push(ShownTool {
             name: name.to_owned(),
             tokens,
+            is_called: false,
             used: self.clock,
         });
     }
@@ -178,6 +204,21 @@ mod tests {
             (vec!["e".into()], vec!["c".into()])
         );
         assert_eq!(names(&shown), ["a", "c", "e"]);
+    }
+
+    #[test]
+    fn what_was_called_is_evicted_last() {
+        let mut shown = ShownTools::default();
+        shown.load(&tools(&["a", "b", "c"]), 40);
+        shown.require("a", 10);
+        shown.load(&tools(&["b", "c"]), 40);
+        let loaded = shown.load(&tools(&["d", "e"]), 40);
+        assert_eq!(loaded.evicted, ["b", "c"]);
+        assert_eq!(names(&shown), ["a", "d", "e"]);
+        let mut others = ShownTools::default();
+        others.load(&tools(&["a", "f"]), 40);
+        shown.append(&others);
+        assert_eq!(names(&shown), ["a", "d", "e", "f"]);
     }
 
     #[test]

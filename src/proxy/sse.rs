@@ -2,6 +2,7 @@
 //! split anywhere.
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use serde_json::Value;
 
 use crate::llm::stream::MAX_EVENT_BYTES;
 
@@ -10,8 +11,10 @@ use crate::llm::stream::MAX_EVENT_BYTES;
 pub struct Frame {
     /// As it was sent.
     pub bytes: Bytes,
-    /// Its data; `None` for a frame that has only comments or other fields.
+    /// Its data; `None` for a frame that has only comments or other fields, or blank data.
     pub data: Option<String>,
+    /// The name of its event.
+    pub event: Option<String>,
 }
 
 /// An event with more than [`MAX_EVENT_BYTES`].
@@ -94,7 +97,11 @@ impl Frame {
     fn of(bytes: Bytes) -> Self {
         let text = String::from_utf8_lossy(&bytes);
         let mut data: Option<String> = None;
+        let mut event = None;
         for line in text.split(['\n', '\r']) {
+            if let Some(name) = line.strip_prefix("event:") {
+                event = Some(name.trim().to_owned());
+            }
             let Some(value) = line.strip_prefix("data:") else {
                 continue;
             };
@@ -108,7 +115,17 @@ impl Frame {
             }
         }
         drop(text);
-        Frame { bytes, data }
+        // Some servers keep a connection open with blank data.
+        let data = data.filter(|data| !data.trim().is_empty());
+        Frame { bytes, data, event }
+    }
+
+    /// What kind of event this is: the `type` in its data, or the name of the event where that has
+    /// none.
+    pub fn kind<'f>(&'f self, data: &'f Value) -> Option<&'f str> {
+        let kind = data.get("type").and_then(Value::as_str);
+        kind.or(self.event.as_deref())
+            .filter(|kind| !kind.is_empty())
     }
 }
 

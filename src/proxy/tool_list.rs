@@ -2,13 +2,16 @@
 //! before is known by the hash of its bytes and not read again.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Value, json};
 
 use crate::llm::ToolSpec;
-use crate::proxy::dialect::{Dialect, OfferedTool, Protocol, ToolKind};
+use crate::proxy::dialect::{Dialect, Namespace, OfferedTool, Protocol, ToolKind, name_within};
 use crate::proxy::not_deferred::{NotDeferred, Reason};
-use crate::proxy::{json, search_tool};
+use crate::proxy::own_tools::Candidate;
+use crate::proxy::{client_search, json, own_tools, search_tool};
 
 /// Bytes of a definition for each token, roughly: JSON of tools has 3.5 to 4.5 by o200k.
 const BYTES_PER_TOKEN: usize = 4;
@@ -23,11 +26,11 @@ impl ListId {
     /// The id of a list of this owner.
     pub fn of(owner: &str, dialect: Dialect, deferral: &Deferral, tools: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
-        for part in [
-            owner,
-            dialect.name(),
-            &format!("{:?}", deferral.above_tokens),
-        ] {
+        let divided = format!(
+            "{} {} {:?}",
+            deferral.above_tokens, deferral.own_tokens, deferral.pins
+        );
+        for part in [owner, dialect.name(), &divided] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
         }
@@ -46,6 +49,10 @@ impl ListId {
 pub struct Deferral {
     /// A list with more tokens than this is deferred but for its pinned tools.
     pub above_tokens: usize,
+    /// Tokens of the client's own tools that stay in view.
+    pub own_tokens: usize,
+    /// Whether tools are deferred beside a search of the client's own.
+    pub beside_other_search: bool,
     /// Tools that are always shown: names, in which `*` stands for any text.
     pub pins: Vec<String>,
     /// Most tools of a list that is searched.
@@ -60,6 +67,8 @@ pub struct ToolList {
     pub owner: String,
     tools: Vec<ListedTool>,
     by_name: HashMap<String, usize>,
+    /// Other names of tools in namespaces, as far as they are unique.
+    aliases: HashMap<String, Option<usize>>,
     /// The tools that are always shown, in their order.
     visible: Vec<usize>,
     /// The tools that are found by searching.
@@ -99,14 +108,17 @@ impl ToolList {
             return Err(Reason::TooManyTools.with_tools(number));
         }
         let (tools, bytes) = (Bytes::copy_from_slice(tools), tools.len());
-        let tools: Vec<ListedTool> = json::items(&tools)
-            .ok_or(Reason::UnreadableTools.with_tools(number))?
-            .iter()
-            .map(|json| listed(protocol.tool(json)))
-            .collect();
-        let is_native = |listed: &ListedTool| listed.tool.kind == ToolKind::NativeSearch;
-        if tools.iter().any(is_native) {
-            return Err(Reason::ProviderSearches.with_tools(number));
+        let mut tools =
+            split(protocol, &tools).ok_or(Reason::UnreadableTools.with_tools(number))?;
+        let number = tools.len();
+        if number > deferral.max_tools {
+            return Err(Reason::TooManyTools.with_tools(number));
+        }
+        if has_deferred_namespace(&tools) {
+            tools.retain(|listed| !is_plain_search(&listed.tool));
+        }
+        if let Some(reason) = other_search(&tools, deferral) {
+            return Err(reason.with_tools(number));
         }
         let mut by_name = HashMap::new();
         for (place, listed) in tools.iter().enumerate() {
@@ -119,7 +131,9 @@ impl ToolList {
         if deferred.is_empty() {
             return Err(Reason::ShortList.with_tools(number));
         }
-        let search_name = search_tool::name(by_name.keys().map(String::as_str));
+        let aliases = aliases(&tools);
+        let taken = by_name.keys().chain(aliases.keys()).map(String::as_str);
+        let search_name = search_tool::name(taken);
         let names: Vec<&str> = deferred
             .iter()
             .map(|place| tools[*place].tool.name.as_str())
@@ -135,6 +149,7 @@ impl ToolList {
             bytes: bytes + tools.len() * (3 * size_of::<ListedTool>()),
             tools,
             by_name,
+            aliases,
             visible,
             deferred,
             search_name,
@@ -148,14 +163,22 @@ impl ToolList {
         found: impl Iterator<Item = &'t str>,
         foreign: impl Fn(&str) -> Option<Bytes>,
     ) -> Bytes {
-        let visible = self
-            .visible
-            .iter()
-            .map(|place| &self.tools[*place].tool.json);
-        let found: Vec<Bytes> = found
-            .filter_map(|name| self.shown_definition(name).or_else(|| foreign(name)))
-            .collect();
-        json::list(visible.chain([&self.search_tool]).chain(&found))
+        let mut shown = ShownList::default();
+        for place in &self.visible {
+            let tool = &self.tools[*place].tool;
+            shown.add(tool.json.clone(), tool.namespace.as_ref());
+        }
+        shown.add(self.search_tool.clone(), None);
+        for name in found {
+            match self.by_name.get(name) {
+                Some(place) => {
+                    let tool = &self.tools[*place].tool;
+                    shown.add(unmarked(tool), tool.namespace.as_ref());
+                }
+                None => shown.extend(foreign(name)),
+            }
+        }
+        shown.to_json()
     }
 
     /// Tokens of the tools that are always shown, with the search tool.
@@ -184,16 +207,25 @@ impl ToolList {
             .all(|own| !own.starts_with(name) && !name.starts_with(own.as_str()))
     }
 
+    /// The name that a tool has here, which models and clients may spell in other ways where it is in
+    /// a namespace.
+    pub fn resolved<'n>(&'n self, name: &'n str) -> &'n str {
+        match self.aliases.get(name) {
+            Some(Some(place)) if !self.by_name.contains_key(name) => &self.tools[*place].tool.name,
+            _ => name,
+        }
+    }
+
     /// Whether the client has a tool of this name.
     pub fn contains(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }
 
     /// Names and definitions of the deferred tools.
-    pub fn deferred(&self) -> impl ExactSizeIterator<Item = (&str, &Bytes)> {
+    pub fn deferred(&self) -> impl ExactSizeIterator<Item = (&str, Bytes)> {
         self.deferred.iter().map(|place| {
             let tool = &self.tools[*place].tool;
-            (tool.name.as_str(), &tool.json)
+            (tool.name.as_str(), searchable(tool))
         })
     }
 
@@ -209,17 +241,106 @@ impl ToolList {
             .filter(|(name, _)| other.deferred_tokens(name).is_some());
         shared.count() as f64 / self.deferred.len().max(other.deferred.len()).max(1) as f64
     }
+}
 
-    fn shown_definition(&self, name: &str) -> Option<Bytes> {
-        let tool = &self.tools[*self.by_name.get(name)?].tool;
-        if tool.cache_control.is_none() {
-            return Some(tool.json.clone());
+/// The list that a model sees. The tools of a namespace are together, where its first one is.
+#[derive(Default)]
+struct ShownList<'l>(Vec<(Option<&'l Arc<Namespace>>, Vec<Bytes>)>);
+
+impl<'l> ShownList<'l> {
+    fn add(&mut self, tool: Bytes, namespace: Option<&'l Arc<Namespace>>) {
+        let mut entries = self.0.iter_mut();
+        let same = entries.find(|(other, _)| namespace.is_some() && *other == namespace);
+        match same {
+            Some((_, tools)) => tools.push(tool),
+            None => self.0.push((namespace, vec![tool])),
         }
-        // The mark moved to the search tool.
-        let mut fields = json::Fields::read(&tool.json)?;
-        fields.remove("cache_control");
-        Some(fields.to_json())
     }
+
+    fn extend(&mut self, tool: Option<Bytes>) {
+        if let Some(tool) = tool {
+            self.add(tool, None);
+        }
+    }
+
+    fn to_json(&self) -> Bytes {
+        let mut entries = Vec::with_capacity(self.0.len());
+        for (namespace, tools) in &self.0 {
+            match namespace {
+                Some(namespace) => entries.push(namespace.with_tools(tools)),
+                None => entries.extend(tools.iter().cloned()),
+            }
+        }
+        json::list(&entries)
+    }
+}
+
+/// The definition of a found tool: its mark of the prompt cache moved to the search tool.
+fn unmarked(tool: &OfferedTool) -> Bytes {
+    if tool.cache_control.is_none() {
+        return tool.json.clone();
+    }
+    let mut fields = json::Fields::read(&tool.json).unwrap_or_default();
+    fields.remove("cache_control");
+    fields.to_json()
+}
+
+/// Whether tools in a namespace are marked. Clients send those of MCP servers so, beside a search of
+/// the provider's, whichever provider they speak with: ours takes its place.
+fn has_deferred_namespace(tools: &[ListedTool]) -> bool {
+    let mut tools = tools.iter().map(|listed| &listed.tool);
+    tools.any(|tool| tool.namespace.is_some() && tool.defer_loading == Some(true))
+}
+
+/// Whether a tool is the provider's own search, of which the client asks nothing special.
+fn is_plain_search(tool: &OfferedTool) -> bool {
+    let value = || serde_json::from_slice::<Value>(&tool.json).unwrap_or_default();
+    tool.kind == ToolKind::NativeSearch && value() == json!({ "type": "tool_search" })
+}
+
+/// Who else searches among these tools: the provider, or the client.
+fn other_search(tools: &[ListedTool], deferral: &Deferral) -> Option<Reason> {
+    let is_native = |listed: &ListedTool| listed.tool.kind == ToolKind::NativeSearch;
+    if tools.iter().any(is_native) {
+        return Some(Reason::ProviderSearches);
+    }
+    let is_of_client = |listed: &ListedTool| client_search::is_search(&listed.tool);
+    let steps_aside = !deferral.beside_other_search && tools.iter().any(is_of_client);
+    steps_aside.then_some(Reason::ClientSearches)
+}
+
+/// What else tools in namespaces are called, by models and by clients that write calls in other APIs.
+fn aliases(tools: &[ListedTool]) -> HashMap<String, Option<usize>> {
+    let mut aliases = HashMap::new();
+    for (place, listed) in tools.iter().enumerate() {
+        let Some(namespace) = &listed.tool.namespace else {
+            continue;
+        };
+        let prefix = name_within(&namespace.name, "");
+        let Some(name) = listed.tool.name.strip_prefix(&prefix) else {
+            continue;
+        };
+        let namespace = &namespace.name;
+        for alias in [
+            name.to_owned(),
+            format!("{namespace}{name}"),
+            format!("{namespace}__{name}"),
+        ] {
+            let of_one = aliases.entry(alias).or_insert(Some(place));
+            *of_one = of_one.filter(|known| *known == place);
+        }
+    }
+    aliases
+}
+
+/// The tools of a list, those in namespaces among them; `None` where it is none.
+fn split(protocol: &dyn Protocol, tools: &Bytes) -> Option<Vec<ListedTool>> {
+    let read = |json: &Bytes| {
+        let namespace = protocol.namespace(json);
+        namespace.unwrap_or_else(|| vec![protocol.tool(json)])
+    };
+    let items = json::items(tools)?;
+    Some(items.iter().flat_map(read).map(listed).collect())
 }
 
 /// The number of tools of a list that has some.
@@ -245,6 +366,16 @@ pub fn estimated_tokens(json: &[u8]) -> usize {
     json.len().div_ceil(BYTES_PER_TOKEN)
 }
 
+/// The definition of a tool under the name that it is searched by.
+fn searchable(tool: &OfferedTool) -> Bytes {
+    let fields = tool.namespace.as_ref().map(|_| &tool.json);
+    let Some(mut fields) = fields.and_then(json::Fields::read) else {
+        return tool.json.clone();
+    };
+    fields.set("name", json::text(&tool.name).into());
+    fields.to_json()
+}
+
 /// The places of the deferred and of the visible tools.
 fn divide(tools: &[ListedTool], deferral: &Deferral) -> (Vec<usize>, Vec<usize>) {
     let can_be_deferred = |listed: &ListedTool| {
@@ -261,7 +392,20 @@ fn divide(tools: &[ListedTool], deferral: &Deferral) -> (Vec<usize>, Vec<usize>)
         .map(|listed| listed.tokens)
         .sum();
     let is_too_long = unmarked_tokens > deferral.above_tokens;
-    let is_deferred = |listed: &ListedTool| {
+    let candidates: Vec<Candidate<'_>> = tools
+        .iter()
+        .enumerate()
+        .filter(|(_, listed)| can_be_deferred(listed) && listed.tool.defer_loading.is_none())
+        .map(|(place, listed)| Candidate {
+            place,
+            name: &listed.tool.name,
+            is_in_namespace: listed.tool.namespace.is_some(),
+            tokens: listed.tokens,
+        })
+        .collect();
+    let own = own_tools::places(&candidates, deferral.own_tokens);
+    let is_deferred = |place: usize| {
+        let listed = &tools[place];
         let is_pinned = || {
             let name = &listed.tool.name;
             deferral.pins.iter().any(|pin| matches(pin, name))
@@ -270,9 +414,10 @@ fn divide(tools: &[ListedTool], deferral: &Deferral) -> (Vec<usize>, Vec<usize>)
             || (is_too_long
                 && can_be_deferred(listed)
                 && listed.tool.defer_loading.is_none()
+                && !own.contains(&place)
                 && !is_pinned())
     };
-    (0..tools.len()).partition(|place| is_deferred(&tools[*place]))
+    (0..tools.len()).partition(|place| is_deferred(*place))
 }
 
 /// The pins that fit none of these tools.
@@ -322,6 +467,8 @@ mod tests {
     fn read(above_tokens: usize, pins: &[&str], tools: &str) -> Result<ToolList, NotDeferred> {
         let deferral = Deferral {
             above_tokens,
+            own_tokens: 1_000,
+            beside_other_search: false,
             pins: pins.iter().map(|pin| (*pin).to_owned()).collect(),
             max_tools: 4,
         };

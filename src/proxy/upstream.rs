@@ -178,14 +178,35 @@ impl Upstream {
         body: Bytes,
         streams: bool,
     ) -> Result<Response, Failure> {
+        let limit = self.limit(streams);
+        let path = request.dialect.path();
+        self.post(request, path, body, limit).await
+    }
+
+    /// Asks how many tokens a request has.
+    ///
+    /// # Errors
+    /// As [`Upstream::send`].
+    pub async fn count(&self, request: &ProxyRequest, body: Bytes) -> Result<Response, Failure> {
+        let limit = self.config.first_token_timeout;
+        let path = request.dialect.counting_path();
+        self.post(request, path, body, limit).await
+    }
+
+    async fn post(
+        &self,
+        request: &ProxyRequest,
+        path: &str,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Response, Failure> {
         let ProxyRequest { dialect, query, .. } = request;
-        let mut url = join(self.base_for(*dialect), dialect.path());
+        let mut url = join(self.base_for(*dialect), path);
         url.set_query(query.as_deref());
         let headers = self.headers(*dialect, &request.headers, &request.key);
         let request = self.client.request(Method::POST, url).headers(headers);
         let address = self.base_for(*dialect).origin().ascii_serialization();
-        self.answered(request.body(body), self.limit(streams), &address)
-            .await
+        self.answered(request.body(body), limit, &address).await
     }
 
     /// Asks for the list of models.

@@ -514,11 +514,11 @@ async fn only_a_yes_to_the_form_lets_a_call_through() {
     for (person, expected) in [
         (
             Person::who_says(ElicitationAction::Decline, json!({ "approve": true })),
-            "s/wipe was refused",
+            "s/wipe was refused: a person has to approve it, and nobody was asked",
         ),
         (
             Person::who_says(ElicitationAction::Cancel, json!({})),
-            "s/wipe was refused",
+            "with --allow 's/wipe'",
         ),
         (Person::who_says(accept.clone(), json!({})), "without a yes"),
         (

@@ -227,7 +227,7 @@ impl Api {
         }
     }
 
-    fn body(self, number: usize, text: &str, calls: &[Call<'_>]) -> Value {
+    pub fn body(self, number: usize, text: &str, calls: &[Call<'_>]) -> Value {
         let has_text = !text.is_empty();
         match self {
             Chat => {
@@ -287,7 +287,7 @@ impl Api {
     }
 
     /// The same answer in events, with texts and arguments in two parts.
-    fn events(self, body: &Value) -> String {
+    pub fn events(self, body: &Value) -> String {
         match self {
             Chat => chat_events(body),
             Responses => responses_events(body),
@@ -371,7 +371,7 @@ impl Api {
         json!({ "role": "user", "content": text })
     }
 
-    fn result(self, id: &str, text: &str) -> Value {
+    pub fn result(self, id: &str, text: &str) -> Value {
         match self {
             Chat => json!({ "role": "tool", "tool_call_id": id, "content": text }),
             Responses => json!({ "type": "function_call_output", "call_id": id, "output": text }),
@@ -385,10 +385,10 @@ impl Api {
 pub struct Seen {
     id: String,
     pub text: String,
-    calls: Vec<(String, String)>,
+    pub calls: Vec<(String, String)>,
     input_tokens: Value,
     /// What the client adds to its conversation.
-    history: Vec<Value>,
+    pub history: Vec<Value>,
 }
 
 fn halves(text: &str) -> [&str; 2] {
@@ -600,7 +600,7 @@ fn joined_messages(events: &[Value]) -> Value {
 }
 
 /// Asks, and adds the answer to the conversation.
-async fn ask(server: &Server, api: Api, history: &mut Value, streams: bool) -> (Seen, Answer) {
+pub async fn ask(server: &Server, api: Api, history: &mut Value, streams: bool) -> (Seen, Answer) {
     let request = api.request(history, streams);
     let answer = read(server.request(Method::POST, api.path()).json(&request)).await;
     assert_eq!(answer.status, 200, "{api:?}: {answer:?}");

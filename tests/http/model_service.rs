@@ -61,9 +61,9 @@ async fn paths_of_the_providers_that_are_no_routes_say_which_there_are() {
             "{message}"
         );
     }
-    let counting = server.post("/v1/messages/count_tokens", &json!({})).await;
+    let batches = server.post("/v1/messages/batches", &json!({})).await;
     assert_eq!(
-        (counting.status.as_u16(), &counting.body["type"]),
+        (batches.status.as_u16(), &batches.body["type"]),
         (404, &json!("error"))
     );
     let wrong = server.get("/v1/chat/completions").await;
@@ -280,6 +280,28 @@ async fn every_request_leaves_one_line_which_says_why_nothing_was_deferred() {
             "answered" => assert_eq!(shown, 1, "{line}"),
             _ => assert_eq!(shown, 0, "{line}"),
         }
+    }
+}
+
+#[tokio::test]
+async fn the_log_has_the_path_of_a_request_that_no_route_answers() {
+    let provider = Provider::start().await;
+    let logged = Logged::start(tempfile::tempdir().unwrap(), &["--llm", &provider.url]).await;
+    let long = format!("/v1/{}", "x".repeat(1_000));
+    let paths = ["/v1/embeddings", "/v1/messages/batches", "/nothing", &long];
+    for path in paths {
+        logged
+            .post(&format!("{path}?key=secret"), &json!({}), &[])
+            .await;
+    }
+    let lines = logged.lines("\"unmatched\"", paths.len()).await;
+    for (line, path) in lines.iter().zip(paths) {
+        let told = field(line, "path").as_str().unwrap();
+        assert!(path.starts_with(told.trim_end_matches('…')), "{line}");
+        assert!(
+            told.len() < 300 && !line.to_string().contains("secret"),
+            "{line}"
+        );
     }
 }
 

@@ -5,12 +5,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::profiles::PROFILE;
 use crate::printable;
-use crate::proxy::{DeferChoice, Proxy};
+use crate::proxy::{CONVERSATION_HEADER, DeferChoice, Proxy};
 
 /// Chooses which tools are deferred: `off`, or the number of tokens from which on they are.
 const DEFER: HeaderName = HeaderName::from_static("x-toolscout-defer");
 /// Names a catalog that is searched besides the tools of the request.
 pub const CATALOG: HeaderName = HeaderName::from_static("x-toolscout-catalog");
+/// Names the conversation that a request continues.
+const CONVERSATION: HeaderName = HeaderName::from_static(CONVERSATION_HEADER);
 /// In an answer: headers of the request that look like these and are not known.
 pub const IGNORED: HeaderName = HeaderName::from_static("x-toolscout-ignored");
 /// What the names of such headers begin with.
@@ -61,7 +63,8 @@ pub fn check_for_agent(headers: &HeaderMap) -> ApiResult<()> {
 pub fn ignored(proxy: Option<&Proxy>, headers: &HeaderMap) -> Option<HeaderValue> {
     let unknown = headers
         .keys()
-        .filter(|name| name.as_str().starts_with(OWN) && ![DEFER, CATALOG, PROFILE].contains(name));
+        .filter(|name| name.as_str().starts_with(OWN))
+        .filter(|name| ![DEFER, CATALOG, CONVERSATION, PROFILE].contains(name));
     let names: Vec<String> = unknown
         .take(MAX_IGNORED)
         .map(|name| printable::name(name.as_str()))
@@ -70,7 +73,8 @@ pub fn ignored(proxy: Option<&Proxy>, headers: &HeaderMap) -> Option<HeaderValue
         if proxy.is_none_or(|proxy| proxy.is_said_first(&format!("header {header}"))) {
             tracing::warn!(
                 header,
-                "a header of a request is not known; there are X-Toolscout-Defer, X-Toolscout-Catalog and X-Toolscout-Profile"
+                "a header of a request is not known; there are X-Toolscout-Defer, X-Toolscout-Catalog, \
+                 X-Toolscout-Conversation and X-Toolscout-Profile"
             );
         }
     }

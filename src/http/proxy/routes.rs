@@ -13,8 +13,8 @@ use crate::printable::excerpt;
 use crate::proxy::{Dialect, Failure};
 
 /// The routes, for messages.
-const ROUTES: &str =
-    "POST /v1/chat/completions, /v1/responses and /v1/messages, and GET /v1/models";
+const ROUTES: &str = "POST /v1/chat/completions, /v1/responses, /v1/responses/input_tokens, /v1/messages and \
+                      /v1/messages/count_tokens, and GET /v1/models";
 /// What the paths of OpenAI's API begin with.
 const OPENAI: [&str; 23] = [
     "assistants",
@@ -57,7 +57,15 @@ pub fn below_other_bases() -> Router<App> {
                 post(super::chat_completions),
             )
             .route(&format!("{base}/responses"), post(super::responses))
+            .route(
+                &format!("{base}/responses/input_tokens"),
+                post(super::count_response_tokens),
+            )
             .route(&format!("{base}/messages"), post(super::messages))
+            .route(
+                &format!("{base}/messages/count_tokens"),
+                post(super::count_message_tokens),
+            )
             .route(&format!("{base}/models"), get(super::models));
     }
     router.layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -121,11 +129,7 @@ mod tests {
         ] {
             assert_eq!(dialect_of(path, &none), Some(Dialect::Chat), "{path}");
         }
-        for path in [
-            "/v1/messages/count_tokens",
-            "/v1/complete",
-            "/messages/batches",
-        ] {
+        for path in ["/v1/messages/msg_1", "/v1/complete", "/messages/batches"] {
             assert_eq!(dialect_of(path, &none), Some(Dialect::Messages), "{path}");
         }
         for path in ["/", "/v1", "/v1/catalog", "/favicon.ico"] {

@@ -35,6 +35,8 @@ const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(1_024).expect("is not zero");
 /// Most bytes of arguments that a person is asked about. Nobody reads more, so something could hide
 /// in them.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
+/// No person reads a question and declines it faster.
+const READING: Duration = Duration::from_millis(500);
 /// Characters of a description that are shown.
 const DESCRIPTION_CHARS: usize = 500;
 /// The field of the form, and the name of the question.
@@ -110,7 +112,12 @@ impl<'a> ElicitationApprover<'a> {
         }
     }
 
-    async fn ask_during_call(&self, params: ElicitRequestParams) -> Answer {
+    async fn ask_during_call(
+        &self,
+        request: &ApprovalRequest,
+        params: ElicitRequestParams,
+    ) -> Answer {
+        let asked = Instant::now();
         let asking = self
             .context
             .peer
@@ -120,7 +127,7 @@ impl<'a> ElicitationApprover<'a> {
             answered = asking => answered,
         };
         match answered {
-            Ok(result) => self.read(&result),
+            Ok(result) => self.read(request, &result, asked.elapsed()),
             Err(ServiceError::Timeout { .. }) => self.expired(),
             Err(error) => self.refused(format!(
                 "the client did not ask: {}",
@@ -156,7 +163,7 @@ impl<'a> ElicitationApprover<'a> {
                     QuestionState::Asked(InputRequiredResult::new(Some(requests), Some(question)));
                 self.refused("the client was asked, and has to repeat the call with the answer")
             }
-            QuestionState::Answered(reply) => self.answer(&reply, about),
+            QuestionState::Answered(reply) => self.answer(request, &reply, about),
             // Asked or used: the state stays, so that the first question remains the result.
             asked => {
                 *state = asked;
@@ -165,7 +172,7 @@ impl<'a> ElicitationApprover<'a> {
         }
     }
 
-    fn answer(&self, reply: &Reply, about: [u8; 32]) -> Answer {
+    fn answer(&self, request: &ApprovalRequest, reply: &Reply, about: [u8; 32]) -> Answer {
         match self
             .shared
             .questions
@@ -178,13 +185,13 @@ impl<'a> ElicitationApprover<'a> {
                 "the answer belongs to a question about another call; call again to be asked again",
             ),
             Some(open) if open.asked.elapsed() > self.within => self.expired(),
-            Some(_) => match reply
+            Some(open) => match reply
                 .responses
                 .get(APPROVE)
                 .cloned()
                 .map(serde_json::from_value::<ElicitResult>)
             {
-                Some(Ok(result)) => self.read(&result),
+                Some(Ok(result)) => self.read(request, &result, open.asked.elapsed()),
                 _ => self.refused("the answer cannot be read"),
             },
         }
@@ -213,7 +220,8 @@ impl<'a> ElicitationApprover<'a> {
         ]))
     }
 
-    fn read(&self, result: &ElicitResult) -> Answer {
+    /// Reads an answer that came after this time.
+    fn read(&self, request: &ApprovalRequest, result: &ElicitResult, after: Duration) -> Answer {
         let yes = result
             .content
             .as_ref()
@@ -226,7 +234,8 @@ impl<'a> ElicitationApprover<'a> {
             ElicitationAction::Accept => {
                 self.refused(format!("the form came back without a yes to {APPROVE:?}"))
             }
-            _ => self.refused(""),
+            ElicitationAction::Decline => self.refused(not_allowed(request, false, after)),
+            _ => self.refused(not_allowed(request, true, after)),
         }
     }
 
@@ -257,10 +266,9 @@ impl Approver for ElicitationApprover<'_> {
             if let Some(waiting) = &self.shared.waiting {
                 return self.ask_elsewhere(waiting, request).await;
             }
-            let tool = printable::line(&request.tool);
             return self.refused(format!(
-                "a person has to approve it, and this client cannot ask, since it declares no elicitation; \
-                 allow it when starting toolscout with --allow '{tool}', or with a rule in the file of --profile"
+                "a person has to approve it, and this client cannot ask, since it declares no elicitation; {}",
+                how_to_allow(&request)
             ));
         }
         let Some(params) = form(&request) else {
@@ -269,9 +277,30 @@ impl Approver for ElicitationApprover<'_> {
         if asks_by_result(self.context) {
             self.ask_by_result(&request, params)
         } else {
-            self.ask_during_call(params).await
+            self.ask_during_call(&request, params).await
         }
     }
+}
+
+/// Why a question came back without a yes after this time. The reason is empty where the person refused.
+fn not_allowed(request: &ApprovalRequest, is_closed: bool, after: Duration) -> String {
+    let reason = match (after < READING, is_closed) {
+        (true, _) => {
+            "a person has to approve it, and nobody was asked: the client answered by itself, as clients do \
+             that run without a person; what the client itself allows does not count here"
+        }
+        (false, true) => "the question to the user was closed without a choice",
+        (false, false) => return String::new(),
+    };
+    format!("{reason}; {}", how_to_allow(request))
+}
+
+/// How a call is allowed without asking.
+fn how_to_allow(request: &ApprovalRequest) -> String {
+    let tool = printable::line(&request.tool);
+    format!(
+        "allow it when starting toolscout with --allow '{tool}', or with a rule in the file of --profile"
+    )
 }
 
 /// Whether a question is the result of the call, which the client repeats with the answer.
@@ -415,6 +444,22 @@ mod tests {
         }
         assert!(!text.contains('\u{202e}'));
         assert!(message(&request(json!({ "n": "x".repeat(20_000) }))).is_none());
+    }
+
+    #[test]
+    fn a_refusal_without_a_person_says_so_and_how_to_allow_the_call() {
+        let (at_once, later) = (Duration::from_millis(3), Duration::from_secs(3));
+        let request = request(json!({}));
+        for (is_closed, after, expected) in [
+            (false, at_once, "nobody was asked"),
+            (true, at_once, "nobody was asked"),
+            (true, later, "closed without a choice"),
+        ] {
+            let reason = not_allowed(&request, is_closed, after);
+            assert!(reason.contains(expected), "{reason}");
+            assert!(reason.contains("--allow 'shop/order'"), "{reason}");
+        }
+        assert_eq!(not_allowed(&request, false, later), "");
     }
 
     #[test]

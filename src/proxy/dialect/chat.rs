@@ -1,6 +1,6 @@
 //! OpenAI's chat completions.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -10,13 +10,18 @@ use super::{
     StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
     malformed_body, take_deferral, text_field, whole_value,
 };
-use crate::llm::ToolSpec;
-use crate::proxy::{json, sse};
+use crate::llm::calls::{CallAssembler, RawCall};
+use crate::llm::{CallFragment, ToolSpec, call_fragment};
+use crate::proxy::{MAX_ANSWER_BYTES, json, sse};
 
 /// Between the texts of two rounds, which are one text for the client.
 const BETWEEN_TEXTS: &str = "\n\n";
 /// Chunks without content that wait for the first with some.
 const MAX_HELD: usize = 16;
+/// The beginning of ids of hidden calls to which the provider gave none.
+const NAMELESS_CALL: &str = "call_of_toolscout_";
+/// Most calls of one round.
+const MAX_CALLS: usize = 4_096;
 /// Fields of an answer that are the same in all its chunks.
 const HEAD: [&str; 3] = ["id", "created", "model"];
 
@@ -55,6 +60,7 @@ impl Protocol for Chat {
         let mut offered = OfferedTool {
             kind: ToolKind::Hosted,
             name: String::new(),
+            namespace: None,
             defer_loading: outer,
             json,
             cache_control: None,
@@ -147,18 +153,26 @@ fn calls_of(message: &Value) -> Vec<ModelCall> {
 }
 
 fn call_of(call: &Value) -> ModelCall {
-    let function = call.get("function").unwrap_or(call);
-    let arguments = match function.get("arguments") {
-        Some(Value::String(text)) => text.clone(),
-        None | Some(Value::Null) => String::new(),
-        // Some gateways send the arguments as the object itself.
-        Some(other) => other.to_string(),
-    };
-    ModelCall {
-        id: text_field(call, "id"),
-        name: text_field(function, "name"),
+    let CallFragment {
+        id,
+        name,
         arguments,
+        ..
+    } = call_fragment(call);
+    ModelCall {
+        id: id.unwrap_or_default(),
+        name: name.unwrap_or_default(),
+        namespace: None,
+        arguments: arguments.unwrap_or_default(),
     }
+}
+
+/// Gives an id to a call that has none, so that its result can name it.
+fn with_id(mut call: Value, place: usize) -> Value {
+    if text_field(&call, "id").is_empty() {
+        call["id"] = format!("{NAMELESS_CALL}{place}").into();
+    }
+    call
 }
 
 /// The message to write back: without fields that say nothing.
@@ -200,10 +214,11 @@ struct Streamed {
 }
 
 /// The round that is being read.
-#[derive(Default)]
 struct StreamedRound {
     message: Map<String, Value>,
-    calls: BTreeMap<u64, CallInProgress>,
+    calls: CallAssembler,
+    /// What else there is of each call.
+    details: Vec<CallDetails>,
     /// Chunks without content before anything was sent.
     held: Vec<Chunk>,
     /// Chunks from the one with the finish reason on.
@@ -214,20 +229,79 @@ struct StreamedRound {
     is_done: bool,
 }
 
+impl Default for StreamedRound {
+    fn default() -> Self {
+        StreamedRound {
+            message: Map::new(),
+            calls: CallAssembler::new(MAX_CALLS, MAX_ANSWER_BYTES),
+            details: Vec::new(),
+            held: Vec::new(),
+            closing: Vec::new(),
+            finish_reason: None,
+            text: String::new(),
+            usage: None,
+            is_done: false,
+        }
+    }
+}
+
+impl StreamedRound {
+    /// The calls as they are written back.
+    fn written_calls(&self, hidden: &HiddenTools) -> Vec<Value> {
+        let calls = self.calls.calls().iter().zip(&self.details).enumerate();
+        calls
+            .map(|(place, (call, details))| {
+                let written = details.written(call);
+                match hidden.contains(&call.name) {
+                    true => with_id(written, place),
+                    false => written,
+                }
+            })
+            .collect()
+    }
+}
+
+/// What the proxy keeps of a call besides id, name and arguments.
 #[derive(Default)]
-struct CallInProgress {
-    /// All fragments put together.
-    call: Value,
+struct CallDetails {
+    /// Fields of the call that are not known here.
+    further: Map<String, Value>,
+    /// Such fields of its `function`.
+    of_function: Map<String, Value>,
     /// Its index for the client, once it was sent.
     sent_as: Option<u64>,
     /// Fragments that came before the whole name.
     waiting: Vec<Value>,
 }
 
-impl CallInProgress {
-    fn name(&self) -> &str {
-        let name = self.call.pointer("/function/name");
-        name.and_then(Value::as_str).unwrap_or_default()
+impl CallDetails {
+    fn add(&mut self, fragment: &Value) {
+        const KNOWN: [&str; 6] = ["index", "id", "type", "function", "name", "arguments"];
+        let parts = [
+            (&mut self.further, Some(fragment)),
+            (&mut self.of_function, fragment.get("function")),
+        ];
+        for (further, part) in parts {
+            let fields = part.and_then(Value::as_object).into_iter().flatten();
+            for (name, value) in fields.filter(|(name, _)| !KNOWN.contains(&name.as_str())) {
+                let known = further.entry(name.clone()).or_insert(Value::Null);
+                merge_field(name, known, value);
+            }
+        }
+    }
+
+    /// The call as it is written back.
+    fn written(&self, call: &RawCall) -> Value {
+        let mut function = Map::new();
+        function.insert("name".into(), call.name.as_str().into());
+        function.insert("arguments".into(), call.arguments.as_str().into());
+        function.extend(self.of_function.clone());
+        let mut written = Map::new();
+        written.insert("id".into(), call.id.clone().unwrap_or_default().into());
+        written.insert("type".into(), "function".into());
+        written.insert("function".into(), function.into());
+        written.extend(self.further.clone());
+        written.into()
     }
 }
 
@@ -289,18 +363,18 @@ impl Streamed {
     }
 
     /// Reads the fragments of calls and leaves those that the client gets.
-    fn take_calls(&mut self, chunk: &mut Chunk) {
+    fn take_calls(&mut self, chunk: &mut Chunk) -> Result<(), Failure> {
         let fragments = chunk.delta().and_then(|delta| delta.get("tool_calls"));
         let Some(fragments) = fragments.and_then(Value::as_array) else {
-            return;
+            return Ok(());
         };
         let given = fragments.clone();
         let mut sent = Vec::new();
         for fragment in &given {
-            sent.extend(self.take_fragment(fragment));
+            sent.extend(self.take_fragment(fragment)?);
         }
         if sent == given {
-            return;
+            return Ok(());
         }
         if let Some(delta) = chunk.change_delta() {
             if sent.is_empty() {
@@ -309,47 +383,47 @@ impl Streamed {
                 delta.insert("tool_calls".into(), sent.into());
             }
         }
+        Ok(())
     }
 
     /// The fragments that the client gets for this one.
-    fn take_fragment(&mut self, fragment: &Value) -> Vec<Value> {
-        let calls = &mut self.round.calls;
-        let begins = fragment.get("id").is_some_and(Value::is_string);
-        let last = calls.keys().next_back().copied();
-        let index = match (fragment.get("index").and_then(Value::as_u64), last) {
-            (Some(index), _) => index,
-            (None, Some(last)) => last + u64::from(begins),
-            (None, None) => 0,
+    fn take_fragment(&mut self, fragment: &Value) -> Result<Vec<Value>, Failure> {
+        let round = &mut self.round;
+        let Some(position) = round.calls.push(call_fragment(fragment)) else {
+            let problem = format!("it has more than {MAX_CALLS} calls");
+            return Err(malformed(&problem, &fragment.to_string()));
         };
-        let call = calls.entry(index).or_default();
-        merge(&mut call.call, fragment);
-        if let Some(sent_as) = call.sent_as {
-            return vec![with_index(fragment.clone(), sent_as)];
+        if position == round.details.len() {
+            round.details.push(CallDetails::default());
         }
-        call.waiting.push(fragment.clone());
-        let name = call.name();
-        if self.hidden.contains(name) {
+        let (call, details) = (&round.calls.calls()[position], &mut round.details[position]);
+        details.add(fragment);
+        if let Some(sent_as) = details.sent_as {
+            return Ok(vec![with_index(fragment.clone(), sent_as)]);
+        }
+        details.waiting.push(fragment.clone());
+        if self.hidden.contains(&call.name) {
             // It is ours. No tool of the client has a name that begins with this one.
-            call.waiting.clear();
-            return Vec::new();
+            details.waiting.clear();
+            return Ok(Vec::new());
         }
-        let may_continue = name.is_empty() || self.hidden.may_become_hidden(name);
-        if may_continue && call_of(&call.call).arguments.is_empty() {
-            return Vec::new();
+        let may_continue = call.name.is_empty() || self.hidden.may_become_hidden(&call.name);
+        if may_continue && call.arguments.is_empty() {
+            return Ok(Vec::new());
         }
         let sent_as = self.calls_sent;
         self.calls_sent += 1;
-        call.sent_as = Some(sent_as);
-        let waiting = std::mem::take(&mut call.waiting);
-        waiting
+        details.sent_as = Some(sent_as);
+        let waiting = std::mem::take(&mut details.waiting);
+        let numbered = waiting
             .into_iter()
-            .map(|fragment| with_index(fragment, sent_as))
-            .collect()
+            .map(|fragment| with_index(fragment, sent_as));
+        Ok(numbered.collect())
     }
 
     fn has_hidden_calls(&self) -> bool {
-        let mut calls = self.round.calls.values();
-        calls.any(|call| self.hidden.contains(call.name()))
+        let mut calls = self.round.calls.calls().iter();
+        calls.any(|call| self.hidden.contains(&call.name))
     }
 
     /// Makes a chunk of a later round part of the one answer.
@@ -430,10 +504,11 @@ impl StreamedAnswer for Streamed {
             self.round.is_done = true;
             return Ok(());
         }
-        let value = chunk_of(&data, &frame.bytes)?;
+        let is_empty = self.round.text.is_empty() && self.round.calls.calls().is_empty();
+        let (value, is_changed) = chunk_of(&data, &frame.bytes, is_empty)?;
         let mut chunk = Chunk {
             value,
-            bytes: Some(frame.bytes),
+            bytes: (!is_changed).then_some(frame.bytes),
         };
         if let Some(usage) = chunk.value.get("usage").filter(|usage| usage.is_object()) {
             self.round.usage = Some(usage.clone());
@@ -450,7 +525,7 @@ impl StreamedAnswer for Streamed {
                 merge_field(name, known, value);
             }
         }
-        self.take_calls(&mut chunk);
+        self.take_calls(&mut chunk)?;
         self.join(&mut chunk);
         self.pass_on(chunk, out);
         Ok(())
@@ -465,23 +540,9 @@ impl StreamedAnswer for Streamed {
             return Err(Failure::cut_off("the connection closed"));
         }
         self.sum_usage();
-        let calls: Vec<ModelCall> = self
-            .round
-            .calls
-            .values()
-            .map(|call| call_of(&call.call))
-            .collect();
-        let (hidden, calls) = calls
-            .into_iter()
-            .partition(|call| self.hidden.contains(&call.name));
-        let written = self.round.calls.values().map(|call| {
-            let mut call = call.call.clone();
-            if let Some(fields) = call.as_object_mut() {
-                fields.shift_remove("index");
-            }
-            call
-        });
-        let written = written.collect();
+        let written = self.round.written_calls(&self.hidden);
+        let calls = written.iter().map(call_of);
+        let (hidden, calls) = calls.partition(|call| self.hidden.contains(&call.name));
         Ok(Round {
             hidden,
             calls,
@@ -560,25 +621,35 @@ fn head_of(value: &Value) -> Map<String, Value> {
         .collect()
 }
 
-/// A chunk's JSON.
-fn chunk_of(data: &str, frame: &Bytes) -> Result<Value, Failure> {
-    let value: Value =
+/// A chunk's JSON, and whether it was brought into the form of a chunk: some servers send a whole
+/// message in place of a delta, which counts where nothing came before it.
+fn chunk_of(data: &str, frame: &Bytes, is_first: bool) -> Result<(Value, bool), Failure> {
+    let mut value: Value =
         serde_json::from_str(data).map_err(|error| malformed(&error.to_string(), data))?;
     if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
         let message = error.get("message").and_then(Value::as_str);
         let message = message.map_or_else(|| error.to_string(), str::to_owned);
         return Err(Failure::reported(frame.clone(), &message));
     }
-    if value.is_object() {
-        Ok(value)
-    } else {
-        Err(malformed("a chunk must be an object", data))
+    if !value.is_object() {
+        return Err(malformed("a chunk must be an object", data));
     }
+    let choice = value.pointer_mut("/choices/0");
+    let choice = choice.and_then(Value::as_object_mut);
+    let Some(choice) = choice.filter(|choice| !choice.contains_key("delta")) else {
+        return Ok((value, false));
+    };
+    let Some(message) = choice.shift_remove("message") else {
+        return Ok((value, false));
+    };
+    if is_first {
+        choice.insert("delta".into(), message);
+    }
+    Ok((value, is_first))
 }
 
 fn with_index(mut fragment: Value, index: u64) -> Value {
-    // Of a fragment without an index there is only one call.
-    if fragment.get("index").is_some() {
+    if fragment.is_object() && fragment.get("index").and_then(Value::as_u64) != Some(index) {
         fragment["index"] = index.into();
     }
     fragment
@@ -662,8 +733,16 @@ impl WholeAnswer for Whole {
             self.texts.push(text.clone());
         }
         let written = message.get("tool_calls").and_then(Value::as_array);
-        let written = written.cloned().unwrap_or_default();
+        let written: Vec<Value> = written.cloned().unwrap_or_default();
         let is_hidden = |call: &Value| self.hidden.contains(&call_of(call).name);
+        let written: Vec<Value> = written
+            .into_iter()
+            .enumerate()
+            .map(|(place, call)| match is_hidden(&call) {
+                true => with_id(call, place),
+                false => call,
+            })
+            .collect();
         let (hidden, sent): (Vec<Value>, Vec<Value>) = written.iter().cloned().partition(is_hidden);
         self.has_hidden = !hidden.is_empty();
         if self.has_hidden

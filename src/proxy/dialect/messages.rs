@@ -1,6 +1,6 @@
 //! Anthropic's messages.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -74,6 +74,7 @@ impl Protocol for Messages {
             return OfferedTool {
                 kind,
                 name: fields.text("name").unwrap_or_default(),
+                namespace: None,
                 defer_loading: None,
                 json: json.clone(),
                 cache_control: None,
@@ -83,6 +84,7 @@ impl Protocol for Messages {
         OfferedTool {
             kind,
             name: fields.text("name").unwrap_or_default(),
+            namespace: None,
             defer_loading,
             json,
             cache_control: fields.get("cache_control").cloned(),
@@ -201,6 +203,7 @@ fn call_of(block: &Value) -> ModelCall {
     ModelCall {
         id: text_field(block, "id"),
         name: text_field(block, "name"),
+        namespace: None,
         arguments: input.to_string(),
     }
 }
@@ -271,7 +274,8 @@ struct Streamed {
 struct StreamedRound {
     /// The first event, until there is something to send.
     start: Option<Bytes>,
-    blocks: BTreeMap<u64, Block>,
+    /// In the order in which they began.
+    blocks: Vec<Block>,
     /// The last events.
     closing: Vec<(Value, Bytes)>,
     stop_reason: Option<String>,
@@ -281,7 +285,11 @@ struct StreamedRound {
 
 /// A block that is being read.
 struct Block {
+    /// The provider's number of it; some servers number all blocks 0, or none.
+    index: Option<u64>,
     value: Value,
+    /// Whether the provider has ended it.
+    is_ended: bool,
     /// The text of its input so far.
     input: String,
     /// Its place for the client; `None` where it does not see it.
@@ -344,19 +352,28 @@ impl Block {
 
 impl Streamed {
     fn begin_block(&mut self, event: &Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
-        let index = index_of(event);
+        let content = event
+            .get("content_block")
+            .filter(|content| content.is_object());
         let mut block = Block {
-            value: event.get("content_block").cloned().unwrap_or_default(),
+            index: event.get("index").and_then(Value::as_u64),
+            value: content.cloned().unwrap_or_else(|| json!({})),
+            is_ended: false,
             input: String::new(),
             sent_as: None,
         };
+        let blocks = &self.round.blocks;
+        if blocks.last().is_some_and(|last| repeats(last, &block)) {
+            return;
+        }
         if !block.is_hidden(&self.hidden) {
-            block.sent_as = Some(self.blocks_sent);
+            let place = self.blocks_sent;
+            block.sent_as = Some(place);
             self.blocks_sent += 1;
             self.begin(out);
-            out.push_back(with_index(event, index, block.sent_as, bytes));
+            out.push_back(with_index(event, place, bytes));
         }
-        self.round.blocks.insert(index, block);
+        self.round.blocks.push(block);
     }
 
     /// Sends the beginning of the message, once.
@@ -364,22 +381,97 @@ impl Streamed {
         if self.has_begun {
             return;
         }
-        if let Some(start) = self.round.start.take() {
-            out.push_back(start);
-            self.has_begun = true;
-        }
+        let start = self.round.start.take();
+        out.push_back(start.unwrap_or_else(|| event_bytes(&missing_start())));
+        self.has_begun = true;
     }
 
     fn continue_block(&mut self, event: &Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
-        let index = index_of(event);
-        let Some(block) = self.round.blocks.get_mut(&index) else {
+        let index = event.get("index").and_then(Value::as_u64);
+        let mut latest_first = self.round.blocks.iter_mut().rev();
+        let found = latest_first.find(|block| index.is_none() || block.index == index);
+        let Some(block) = found else {
+            return self.begin_missing_block(event, bytes, out);
+        };
+        match event.get("delta") {
+            Some(delta) => block.add(delta),
+            None => block.is_ended = true,
+        }
+        if let Some(sent_as) = block.sent_as {
+            out.push_back(with_index(event, sent_as, bytes));
+        }
+    }
+
+    /// Begins the block of a text whose beginning the provider left out.
+    fn begin_missing_block(&mut self, event: &Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
+        let content = match event.pointer("/delta/type").and_then(Value::as_str) {
+            Some("text_delta") => json!({ "type": "text", "text": "" }),
+            Some("thinking_delta") => {
+                json!({ "type": "thinking", "thinking": "", "signature": "" })
+            }
+            // Of a call nobody knows the tool, and a block that never began needs no end.
+            _ => return,
+        };
+        let index = event.get("index").cloned().unwrap_or_default();
+        let start =
+            json!({ "type": "content_block_start", "index": index, "content_block": content });
+        self.begin_block(&start, event_bytes(&start), out);
+        self.continue_block(event, bytes, out);
+    }
+
+    /// Ends the blocks whose end the provider left out.
+    fn end_blocks(&mut self, out: &mut VecDeque<Bytes>) {
+        for block in self.round.blocks.iter_mut().filter(|block| !block.is_ended) {
+            block.is_ended = true;
+            if let Some(sent_as) = block.sent_as {
+                out.push_back(event_bytes(
+                    &json!({ "type": "content_block_stop", "index": sent_as }),
+                ));
+            }
+        }
+    }
+
+    /// Reads why the model ended, and its last counts, which replace those of the beginning.
+    fn take_end(&mut self, event: &Value) {
+        let stop_reason = event.pointer("/delta/stop_reason").and_then(Value::as_str);
+        if let Some(stop_reason) = stop_reason {
+            self.round.stop_reason = Some(stop_reason.to_owned());
+        }
+        let Some(Value::Object(usage)) = event.get("usage") else {
             return;
         };
-        if let Some(delta) = event.get("delta") {
-            block.add(delta);
+        if !self.round.usage.is_object() {
+            self.round.usage = json!({});
         }
-        if block.sent_as.is_some() {
-            out.push_back(with_index(event, index, block.sent_as, bytes));
+        for (name, count) in usage.iter().filter(|(_, count)| !count.is_null()) {
+            self.round.usage[name] = count.clone();
+        }
+        self.sum_usage();
+    }
+
+    /// Notes the end of the round.
+    fn stop(&mut self, out: &mut VecDeque<Bytes>) {
+        self.end_blocks(out);
+        self.round.is_stopped = true;
+    }
+
+    /// Adds the last events that the provider left out.
+    fn add_missing_end(&mut self) {
+        let has = |closing: &[(Value, Bytes)], kind: &str| {
+            closing.iter().any(|(event, _)| event["type"] == kind)
+        };
+        let closing = &mut self.round.closing;
+        if !has(closing, "message_delta") {
+            let calls = self.round.blocks.iter().any(|block| is_call(&block.value));
+            let reason = if calls { "tool_use" } else { "end_turn" };
+            let end = json!({ "type": "message_delta",
+                "delta": { "stop_reason": reason, "stop_sequence": null },
+                "usage": { "output_tokens": 0 } });
+            closing.insert(0, (end.clone(), event_bytes(&end)));
+        }
+        if !has(closing, "message_stop") {
+            let end = json!({ "type": "message_stop" });
+            closing.push((end.clone(), event_bytes(&end)));
         }
     }
 
@@ -390,23 +482,35 @@ impl Streamed {
     }
 }
 
-fn index_of(event: &Value) -> u64 {
-    event
-        .get("index")
-        .and_then(Value::as_u64)
-        .unwrap_or_default()
+/// Whether a block is the one before it, which some servers begin again with every fragment.
+fn repeats(last: &Block, block: &Block) -> bool {
+    let id = |block: &Block| text_field(&block.value, "id");
+    !last.is_ended && last.index == block.index && !id(last).is_empty() && id(last) == id(block)
+}
+
+/// The beginning of a message, where the provider sent none.
+fn missing_start() -> Value {
+    json!({ "type": "message_start", "message": {
+        "id": "msg_toolscout", "type": "message", "role": "assistant", "model": "",
+        "content": [], "stop_reason": null, "stop_sequence": null,
+        "usage": { "input_tokens": 0, "output_tokens": 0 },
+    } })
 }
 
 /// The event with the place that its block has for the client.
-fn with_index(event: &Value, index: u64, sent_as: Option<u64>, bytes: Bytes) -> Bytes {
-    match sent_as {
-        Some(sent_as) if sent_as != index => {
-            let mut event = event.clone();
-            event["index"] = sent_as.into();
-            event_bytes(&event)
-        }
-        _ => bytes,
+fn with_index(event: &Value, sent_as: u64, bytes: Bytes) -> Bytes {
+    if event.get("index").and_then(Value::as_u64) == Some(sent_as) {
+        return bytes;
     }
+    let mut event = event.clone();
+    event["index"] = sent_as.into();
+    event_bytes(&event)
+}
+
+/// The failure for an error that the provider sent in its stream.
+fn reported(event: &Value, bytes: Bytes) -> Failure {
+    let message = event.pointer("/error/message").and_then(Value::as_str);
+    Failure::reported(bytes, message.unwrap_or_default())
 }
 
 fn event_bytes(event: &Value) -> Bytes {
@@ -422,15 +526,24 @@ impl StreamedAnswer for Streamed {
     }
 
     fn take(&mut self, frame: Frame, out: &mut VecDeque<Bytes>) -> Result<(), Failure> {
-        let Some(data) = frame.data else {
+        let Some(data) = &frame.data else {
             if self.has_begun {
                 out.push_back(frame.bytes);
             }
             return Ok(());
         };
-        let event: Value =
-            serde_json::from_str(&data).map_err(|error| malformed(&error.to_string(), &data))?;
-        match event.get("type").and_then(Value::as_str) {
+        if data.trim() == "[DONE]" {
+            // It is no event of this API, and clients of it cannot read it.
+            self.stop(out);
+            return Ok(());
+        }
+        let mut event: Value =
+            serde_json::from_str(data).map_err(|error| malformed(&error.to_string(), data))?;
+        let kind = frame.kind(&event).map(str::to_owned);
+        if let Some(kind) = kind.as_ref().filter(|_| event.is_object()) {
+            event["type"] = kind.as_str().into();
+        }
+        match kind.as_deref() {
             Some("message_start") => {
                 if let Some(usage) = event.pointer("/message/usage") {
                     self.round.usage = usage.clone();
@@ -443,38 +556,22 @@ impl StreamedAnswer for Streamed {
                 self.continue_block(&event, frame.bytes, out);
             }
             Some("message_delta") => {
-                let stop_reason = event.pointer("/delta/stop_reason").and_then(Value::as_str);
-                if let Some(stop_reason) = stop_reason {
-                    self.round.stop_reason = Some(stop_reason.to_owned());
-                }
-                // These counts replace those of the beginning.
-                if let Some(Value::Object(usage)) = event.get("usage") {
-                    let counted = usage.iter().filter(|(_, count)| !count.is_null());
-                    for (name, count) in counted {
-                        if !self.round.usage.is_object() {
-                            self.round.usage = json!({});
-                        }
-                        self.round.usage[name] = count.clone();
-                    }
-                    self.sum_usage();
-                }
+                self.end_blocks(out);
+                self.take_end(&event);
                 self.round.closing.push((event, frame.bytes));
             }
             Some("message_stop") => {
-                self.round.is_stopped = true;
+                self.stop(out);
                 self.round.closing.push((event, frame.bytes));
             }
-            Some("error") => {
-                let message = event.pointer("/error/message").and_then(Value::as_str);
-                let message = message.unwrap_or_default();
-                return Err(Failure::reported(frame.bytes, message));
-            }
+            Some("error") => return Err(reported(&event, frame.bytes)),
+            None if event.get("error").is_some() => return Err(reported(&event, frame.bytes)),
             Some(_) => {
                 if self.has_begun {
                     out.push_back(frame.bytes);
                 }
             }
-            None => return Err(malformed("an event has no type", &data)),
+            None => return Err(malformed("an event has no type", data)),
         }
         Ok(())
     }
@@ -484,28 +581,26 @@ impl StreamedAnswer for Streamed {
     }
 
     fn end_round(&mut self) -> Result<Round, Failure> {
-        if !self.round.is_stopped {
+        if !self.round.is_stopped && self.round.stop_reason.is_none() {
             return Err(Failure::cut_off("the connection closed"));
         }
         self.sum_usage();
-        let blocks: Vec<Value> = self.round.blocks.values().map(Block::finished).collect();
+        let blocks: Vec<Value> = self.round.blocks.iter().map(Block::finished).collect();
         let stop_reason = self.round.stop_reason.as_deref();
         let mut round = round_of(&self.hidden, &blocks, stop_reason);
         let is_hidden = |block: &&Block| block.is_hidden(&self.hidden);
-        let hidden = self.round.blocks.values().filter(is_hidden);
+        let hidden = self.round.blocks.iter().filter(is_hidden);
         round.hidden = hidden.map(Block::call).collect();
         Ok(round)
     }
 
     fn close(&mut self, out: &mut VecDeque<Bytes>) {
         self.begin(out);
-        let mut blocks = self.round.blocks.values();
-        let only_hidden = blocks.any(|block| block.is_hidden(&self.hidden))
-            && !self
-                .round
-                .blocks
-                .values()
-                .any(|block| is_call(&block.value) && block.sent_as.is_some());
+        self.add_missing_end();
+        let blocks = &self.round.blocks;
+        let has_hidden = blocks.iter().any(|block| block.is_hidden(&self.hidden));
+        let is_sent_call = |block: &Block| is_call(&block.value) && block.sent_as.is_some();
+        let only_hidden = has_hidden && !blocks.iter().any(is_sent_call);
         for (mut event, bytes) in std::mem::take(&mut self.round.closing) {
             if event.get("type").is_none_or(|kind| kind != "message_delta") {
                 out.push_back(bytes);

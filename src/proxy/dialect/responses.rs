@@ -1,14 +1,18 @@
 //! OpenAI's responses.
 
-use std::collections::{BTreeMap, VecDeque};
+mod items;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use self::items::{ItemInProgress, Place};
 use super::{
-    CallResult, Failure, Fields, Frame, Item, ModelCall, OfferedTool, Protocol, Round,
+    CallResult, Failure, Fields, Frame, Item, ModelCall, Namespace, OfferedTool, Protocol, Round,
     StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
-    malformed_body, take_deferral, text_field, whole_value,
+    malformed_body, name_within, take_deferral, text_field, whole_value,
 };
 use crate::llm::ToolSpec;
 use crate::proxy::{json, sse};
@@ -69,6 +73,7 @@ impl Protocol for Responses {
             return OfferedTool {
                 kind,
                 name: String::new(),
+                namespace: None,
                 defer_loading: None,
                 json: json.clone(),
                 cache_control: None,
@@ -78,10 +83,36 @@ impl Protocol for Responses {
         OfferedTool {
             kind,
             name: fields.text("name").unwrap_or_default(),
+            namespace: None,
             defer_loading,
             json,
             cache_control: None,
         }
+    }
+
+    fn namespace(&self, json: &Bytes) -> Option<Vec<OfferedTool>> {
+        let mut fields = Fields::read(json)?;
+        if fields.text("type").as_deref() != Some("namespace") {
+            return None;
+        }
+        let tools = json::items(fields.get("tools")?)?;
+        let (of_all, _) = take_deferral(&mut fields, json);
+        let name = fields.text("name").unwrap_or_default();
+        fields.set("tools", json::list([]));
+        let namespace = Arc::new(Namespace { name, fields });
+        let member = |json: &Bytes| {
+            let tool = self.tool(json);
+            OfferedTool {
+                name: match tool.name.is_empty() {
+                    true => String::new(),
+                    false => name_within(&namespace.name, &tool.name),
+                },
+                namespace: Some(Arc::clone(&namespace)),
+                defer_loading: tool.defer_loading.or(of_all),
+                ..tool
+            }
+        };
+        Some(tools.iter().map(member).collect())
     }
 
     fn search_tool(&self, spec: &ToolSpec) -> Bytes {
@@ -146,18 +177,7 @@ impl Protocol for Responses {
     }
 
     fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {
-        Box::new(Streamed {
-            view,
-            sequence: 0,
-            first_id: None,
-            held: Vec::new(),
-            sent: Vec::new(),
-            earlier_usage: None,
-            usage: None,
-            rounds_before: 0,
-            has_begun: false,
-            round: StreamedRound::default(),
-        })
+        Box::new(Streamed::new(view))
     }
 
     fn whole(&self, view: View) -> Box<dyn WholeAnswer> {
@@ -179,10 +199,21 @@ fn is_of_client(kind: &str) -> bool {
 }
 
 fn call_of(item: &Value) -> ModelCall {
+    let namespace = text_field(item, "namespace");
     ModelCall {
-        id: text_field(item, "call_id"),
+        id: call_id(item),
         name: text_field(item, "name"),
+        namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
         arguments: text_field(item, "arguments"),
+    }
+}
+
+/// The id that a call's result names; some servers give the item's id alone.
+fn call_id(item: &Value) -> String {
+    let id = text_field(item, "call_id");
+    match id.is_empty() {
+        true => text_field(item, "id"),
+        false => id,
     }
 }
 
@@ -191,7 +222,8 @@ fn is_call(item: &Value) -> bool {
 }
 
 fn is_hidden(item: &Value, view: &View) -> bool {
-    is_call(item) && view.hidden.contains(&text_field(item, "name"))
+    let call = call_of(item);
+    is_call(item) && call.namespace.is_none() && view.hidden.contains(&call.name)
 }
 
 /// An item as it is sent back; `None` for one that the provider would not know.
@@ -268,11 +300,13 @@ struct Streamed {
     view: View,
     /// The number of the next event.
     sequence: u64,
+    /// Whether the provider numbers its events.
+    is_numbered: bool,
     /// The id in the events that the client got at the beginning.
     first_id: Option<String>,
     /// The beginning of the answer, until there is something to send.
     held: Vec<Value>,
-    /// Items that the client got, of all rounds.
+    /// Items that the client got, of the rounds before.
     sent: Vec<Value>,
     earlier_usage: Option<Value>,
     usage: Option<Value>,
@@ -284,18 +318,42 @@ struct Streamed {
 /// The round that is being read.
 #[derive(Default)]
 struct StreamedRound {
-    /// The place that each item has for the client; `None` where it does not see it.
-    places: BTreeMap<u64, Option<u64>>,
-    items: BTreeMap<u64, Value>,
+    /// In the order in which they began.
+    items: Vec<ItemInProgress>,
+    /// The answer as the first event has it.
+    begun: Option<Value>,
     /// The last event.
     closing: Option<Value>,
 }
 
 impl Streamed {
+    fn new(view: View) -> Self {
+        Streamed {
+            view,
+            sequence: 0,
+            is_numbered: false,
+            first_id: None,
+            held: Vec::new(),
+            sent: Vec::new(),
+            earlier_usage: None,
+            usage: None,
+            rounds_before: 0,
+            has_begun: false,
+            round: StreamedRound::default(),
+        }
+    }
+
     /// Sends the beginning of the answer, once.
     fn begin(&mut self, out: &mut VecDeque<Bytes>) {
-        for mut event in std::mem::take(&mut self.held) {
-            self.has_begun = true;
+        if self.has_begun {
+            return;
+        }
+        self.has_begun = true;
+        let mut held = std::mem::take(&mut self.held);
+        if !held.iter().any(|event| event.get("response").is_some()) {
+            held.insert(0, self.with_number(items::created(&Value::Null)));
+        }
+        for mut event in held {
             if let Some(response) = event.get_mut("response") {
                 let id = response.get("id").and_then(Value::as_str);
                 self.first_id = id.map(str::to_owned);
@@ -328,58 +386,198 @@ impl Streamed {
         )
     }
 
-    /// An event of one item.
-    fn take_item_event(
-        &mut self,
-        index: u64,
-        mut event: Value,
-        bytes: Bytes,
-        out: &mut VecDeque<Bytes>,
-    ) {
-        let kind = event
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let item = event.get("item");
-        if kind == "response.output_item.added" {
-            let is_unseen = item.is_some_and(|item| is_hidden(item, &self.view));
-            let sent_before = self.round.places.values().flatten().count() as u64;
-            let place = self.sent.len() as u64 + sent_before;
-            self.round
-                .places
-                .insert(index, (!is_unseen).then_some(place));
-        }
-        if kind == "response.output_item.done"
-            && let Some(item) = item
-        {
-            self.round.items.insert(index, item.clone());
-        }
-        let Some(Some(place)) = self.round.places.get(&index).copied() else {
-            return;
-        };
-        self.begin(out);
-        let mut as_it_came = Some(bytes);
-        if place != index {
-            event["output_index"] = place.into();
-            as_it_came = None;
-        }
-        let bytes = self.numbered(event, as_it_came);
+    /// Sends an event that the provider left out.
+    fn send_own(&mut self, event: Value, out: &mut VecDeque<Bytes>) {
+        let event = self.with_number(event);
+        let bytes = self.numbered(event, None);
         out.push_back(bytes);
     }
 
-    fn visible_items(&self) -> Vec<Value> {
-        let items = self.round.items.values();
-        items
-            .filter(|item| !is_hidden(item, &self.view))
-            .cloned()
-            .collect()
+    /// Gives an event of ours a number, to be replaced, where those of the provider have one.
+    fn with_number(&self, mut event: Value) -> Value {
+        if self.is_numbered {
+            event["sequence_number"] = 0.into();
+        }
+        event
+    }
+
+    /// An event of one item, or one that belongs to none.
+    fn take_other(&mut self, event: Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
+        let Some(position) = self.item_of(&event) else {
+            if !self.has_begun {
+                self.held.push(event);
+                return;
+            }
+            let bytes = self.numbered(event, Some(bytes));
+            out.push_back(bytes);
+            return;
+        };
+        self.round.items[position].read(&event);
+        self.round.items[position].waiting.push((event, bytes));
+        self.decide(position);
+        self.send_waiting(position, out);
+    }
+
+    /// The position of the item that an event is about, which may be a new one.
+    fn item_of(&mut self, event: &Value) -> Option<usize> {
+        let kind = event.get("type").and_then(Value::as_str)?;
+        let items = &mut self.round.items;
+        let begins = kind == "response.output_item.added";
+        let found = items::find(items, event, begins);
+        if found.is_some() {
+            return found;
+        }
+        let item = ItemInProgress::beginning_with(kind, event)?;
+        items.push(item);
+        Some(items.len() - 1)
+    }
+
+    /// Decides whether the client gets an item, once its kind and name are known.
+    fn decide(&mut self, position: usize) {
+        let items = &self.round.items;
+        let item = &items[position];
+        if item.place != Place::Open || !item.is_known() {
+            return;
+        }
+        let sent_before = items.iter().filter_map(ItemInProgress::sent_as).count();
+        let place = match is_hidden(&item.value, &self.view) {
+            true => Place::Hidden,
+            false => Place::Sent((self.sent.len() + sent_before) as u64),
+        };
+        self.round.items[position].place = place;
+    }
+
+    /// Sends the events of an item that have come, if the client gets it.
+    fn send_waiting(&mut self, position: usize, out: &mut VecDeque<Bytes>) {
+        let item = &mut self.round.items[position];
+        let place = match item.place {
+            Place::Open => return,
+            Place::Hidden => return item.waiting.clear(),
+            Place::Sent(place) => place,
+        };
+        let waiting = std::mem::take(&mut item.waiting);
+        self.begin(out);
+        for (mut event, bytes) in waiting {
+            let ends = event["type"] == "response.output_item.done";
+            if event["type"] == "response.output_item.added" {
+                self.round.items[position].is_begun = true;
+            } else {
+                self.send_beginning(position, place, ends, out);
+            }
+            let mut as_it_came = Some(bytes);
+            if ends {
+                let item = &mut self.round.items[position];
+                item.is_end_sent = true;
+                if event.get("item") != Some(&item.value) {
+                    event["item"] = item.value.clone();
+                    as_it_came = None;
+                }
+            }
+            if event.get("output_index").and_then(Value::as_u64) != Some(place) {
+                event["output_index"] = place.into();
+                as_it_came = None;
+            }
+            let bytes = self.numbered(event, as_it_came);
+            out.push_back(bytes);
+        }
+    }
+
+    /// Sends what comes before an item's content, where the provider left it out; the content too,
+    /// if the item comes `whole`.
+    fn send_beginning(
+        &mut self,
+        position: usize,
+        place: u64,
+        whole: bool,
+        out: &mut VecDeque<Bytes>,
+    ) {
+        let item = &mut self.round.items[position];
+        if item.is_begun {
+            return;
+        }
+        item.is_begun = true;
+        for event in items::beginning(&item.value, place, whole) {
+            self.send_own(event, out);
+        }
+    }
+
+    /// Ends what the provider did not end, and takes items that only its last event has.
+    fn end_items(&mut self, closing: &Value, out: &mut VecDeque<Bytes>) {
+        let response = closing.get("response").unwrap_or(&Value::Null);
+        let output = response.get("output").and_then(Value::as_array);
+        let is_complete = closing["type"] == "response.completed";
+        items::complete(
+            &mut self.round.items,
+            output.map_or(&[], Vec::as_slice),
+            is_complete,
+        );
+        let has_beginning = self
+            .held
+            .iter()
+            .any(|event| event.get("response").is_some());
+        if !self.has_begun && !has_beginning {
+            let created = self.with_number(items::created(response));
+            self.held.insert(0, created);
+        }
+        for position in 0..self.round.items.len() {
+            self.decide(position);
+            self.send_waiting(position, out);
+            let item = &self.round.items[position];
+            let (Place::Sent(place), true, false) = (item.place, item.is_ended, item.is_end_sent)
+            else {
+                continue;
+            };
+            self.begin(out);
+            self.send_beginning(position, place, true, out);
+            let item = &mut self.round.items[position];
+            item.is_end_sent = true;
+            let event = json!({ "type": "response.output_item.done", "output_index": place,
+                "item": item.value });
+            self.send_own(event, out);
+        }
+    }
+
+    /// Notes the last event of the round.
+    fn close_round(&mut self, mut closing: Value, out: &mut VecDeque<Bytes>) {
+        if self.round.closing.is_some() {
+            return;
+        }
+        if closing["type"] == "response.done" {
+            closing["type"] = "response.completed".into();
+        }
+        self.end_items(&closing, out);
+        let mut total = self.earlier_usage.clone();
+        if let Some(response) = closing.get("response") {
+            add_usage(&mut total, response);
+        }
+        self.usage = total;
+        self.round.closing = Some(closing);
+    }
+
+    /// The last event, where the provider sent `[DONE]` in its place.
+    fn missing_closing(&self) -> Value {
+        let begun = self.round.begun.clone();
+        let mut response = begun.unwrap_or_else(|| items::empty_response(&Value::Null));
+        response["status"] = "completed".into();
+        self.with_number(json!({ "type": "response.completed", "response": response }))
+    }
+
+    /// The items of the round that the client got, in their places.
+    fn sent_items(&self) -> Vec<Value> {
+        let items = self.round.items.iter();
+        let mut sent: Vec<(u64, &Value)> = items
+            .filter(|item| item.is_ended)
+            .filter_map(|item| Some((item.sent_as()?, &item.value)))
+            .collect();
+        sent.sort_by_key(|(place, _)| *place);
+        sent.into_iter().map(|(_, item)| item.clone()).collect()
     }
 }
 
 impl StreamedAnswer for Streamed {
     fn begin_round(&mut self) {
-        let visible = self.visible_items();
-        self.sent.extend(visible);
+        let sent = self.sent_items();
+        self.sent.extend(sent);
         self.round = StreamedRound::default();
         self.earlier_usage.clone_from(&self.usage);
         self.rounds_before += 1;
@@ -388,47 +586,43 @@ impl StreamedAnswer for Streamed {
     }
 
     fn take(&mut self, frame: Frame, out: &mut VecDeque<Bytes>) -> Result<(), Failure> {
-        let Some(data) = frame.data else {
+        let Some(data) = &frame.data else {
             if self.has_begun {
                 out.push_back(frame.bytes);
             }
             return Ok(());
         };
         if data.trim() == "[DONE]" {
+            let closing = self.missing_closing();
+            self.close_round(closing, out);
             return Ok(());
         }
-        let event: Value =
-            serde_json::from_str(&data).map_err(|error| malformed(&error.to_string(), &data))?;
-        let Some(kind) = event.get("type").and_then(Value::as_str) else {
-            return Err(malformed("an event has no type", &data));
+        let mut event: Value =
+            serde_json::from_str(data).map_err(|error| malformed(&error.to_string(), data))?;
+        let kind = frame.kind(&event).map(str::to_owned);
+        let Some(kind) = kind.filter(|_| event.is_object()) else {
+            return Err(match event.get("error") {
+                Some(error) => reported(error, frame.bytes),
+                None => malformed("an event has no type", data),
+            });
         };
-        match kind {
+        event["type"] = kind.as_str().into();
+        self.is_numbered |= event.get("sequence_number").is_some_and(Value::is_u64);
+        match kind.as_str() {
             "response.created" | "response.queued" | "response.in_progress" => {
+                if self.round.begun.is_none() {
+                    let begun = event.get("response").filter(|begun| begun.is_object());
+                    self.round.begun = begun.cloned();
+                }
                 if !self.has_begun {
                     self.held.push(event);
                 }
             }
-            "response.completed" | "response.incomplete" | "response.failed" => {
-                let mut total = self.earlier_usage.clone();
-                if let Some(response) = event.get("response") {
-                    add_usage(&mut total, response);
-                }
-                self.usage = total;
-                self.round.closing = Some(event);
+            "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
+                self.close_round(event, out);
             }
-            "error" => {
-                let message = event.get("message").and_then(Value::as_str);
-                let message = message.unwrap_or_default();
-                return Err(Failure::reported(frame.bytes, message));
-            }
-            _ => match event.get("output_index").and_then(Value::as_u64) {
-                Some(index) => self.take_item_event(index, event, frame.bytes, out),
-                None => {
-                    self.begin(out);
-                    let bytes = self.numbered(event, Some(frame.bytes));
-                    out.push_back(bytes);
-                }
-            },
+            "error" => return Err(reported(&event, frame.bytes)),
+            _ => self.take_other(event, frame.bytes, out),
         }
         Ok(())
     }
@@ -441,26 +635,31 @@ impl StreamedAnswer for Streamed {
         let Some(closing) = &self.round.closing else {
             return Err(Failure::cut_off("the connection closed"));
         };
-        let items: Vec<Value> = self.round.items.values().cloned().collect();
+        let ended = self.round.items.iter().filter(|item| item.is_ended);
+        let items: Vec<Value> = ended.map(|item| item.value.clone()).collect();
         let response = closing.get("response").unwrap_or(&Value::Null);
         Ok(round_of(&items, response, &self.view))
     }
 
     fn close(&mut self, out: &mut VecDeque<Bytes>) {
         self.begin(out);
-        let visible = self.visible_items();
-        self.sent.extend(visible);
+        let sent = self.sent_items();
+        self.sent.extend(sent);
         let Some(mut closing) = self.round.closing.take() else {
             return;
         };
-        let has_hidden = self.round.places.values().any(Option::is_none);
-        if let Some(response) = closing.get_mut("response") {
+        let mut items = self.round.items.iter();
+        let has_hidden = items.any(|item| item.place == Place::Hidden);
+        let response = closing.get_mut("response");
+        if let Some(response) = response.filter(|response| response.is_object()) {
             mark_tools(response);
             // Clients check that the id stays the same. The provider's own is remembered.
             if let Some(first_id) = &self.first_id {
                 response["id"] = first_id.as_str().into();
             }
-            if self.rounds_before > 0 || has_hidden {
+            let output = response.get("output").and_then(Value::as_array);
+            let lacks_items = output.map_or(0, Vec::len) < self.sent.len();
+            if self.rounds_before > 0 || has_hidden || lacks_items {
                 response["output"] = std::mem::take(&mut self.sent).into();
                 if let Some(usage) = &self.usage {
                     response["usage"] = usage.clone();
@@ -483,6 +682,14 @@ impl StreamedAnswer for Streamed {
         let event = error_in_stream(failure);
         Some(self.numbered(event, None))
     }
+}
+
+/// The failure for an error that the provider sent in its stream.
+fn reported(error: &Value, bytes: Bytes) -> Failure {
+    let message = error
+        .get("message")
+        .or_else(|| error.pointer("/error/message"));
+    Failure::reported(bytes, message.and_then(Value::as_str).unwrap_or_default())
 }
 
 /// An answer in one piece.
