@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use toolscout_index::formats::Warning;
 use toolscout_index::{Catalog, Changes, Options, Tool, Writer};
 
 use super::Outcome;
@@ -176,6 +177,7 @@ impl WriteArgs {
     /// Accepts a batch without invalid items. With --skip-invalid, or for a batch that is refused,
     /// every invalid item is printed.
     pub fn validate(&self, context: &Context, batch: Batch) -> Result<Batch> {
+        warn_of(context, &batch.warnings);
         let Batch {
             tools, rejected, ..
         } = &batch;
@@ -249,6 +251,18 @@ impl WriteArgs {
     }
 }
 
+/// Says what of the tools is left out or will not work.
+fn warn_of(context: &Context, warnings: &[Warning]) {
+    for warning in warnings.iter().take(MAX_LISTED) {
+        context.warn(warning);
+    }
+    if let Some(more @ 1..) = warnings.len().checked_sub(MAX_LISTED) {
+        context.warn(format_args!(
+            "{more} more of this kind; --json has all of them"
+        ));
+    }
+}
+
 impl OpenApiArgs {
     /// The options for reading input.
     pub fn reading(self, server: Option<String>) -> Reading {
@@ -303,6 +317,7 @@ struct ReportJson<'a> {
     #[serde(flatten)]
     changes: &'a Changes,
     skipped: &'a [Rejected],
+    warnings: &'a [Warning],
     embedded: usize,
     pending_embeddings: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -364,6 +379,7 @@ impl AddReport {
             sources: &self.batch.sources,
             changes: &self.changes,
             skipped: &self.batch.rejected,
+            warnings: &self.batch.warnings,
             embedded: self.embedded.as_ref().map_or(0, |embedded| embedded.texts),
             pending_embeddings: self.embedded.as_ref().map(|embedded| embedded.left),
             embedding_problem: self

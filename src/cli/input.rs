@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use toolscout_index::formats::{self, Format, ReadOptions, Skipped};
+use toolscout_index::formats::{self, Format, ReadOptions, Skipped, Warning};
 use toolscout_index::{Error, Tool, ToolId};
 
 use super::exit::error_message;
@@ -33,6 +33,8 @@ pub struct Batch {
     pub sources: Vec<Source>,
     /// The invalid items.
     pub rejected: Vec<Rejected>,
+    /// What of the valid tools is left out or will not work.
+    pub warnings: Vec<Warning>,
 }
 
 /// One file, URL or stream.
@@ -136,6 +138,7 @@ impl Batch {
             format: parsed.format,
             tools: parsed.tools.len(),
         });
+        self.warnings.extend(parsed.warnings);
         for skipped in parsed.skipped {
             self.rejected.push(Rejected::item(location, skipped));
         }
