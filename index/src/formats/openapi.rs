@@ -17,6 +17,7 @@ mod request;
 
 use refs::{Document, Expansion};
 pub use request::BodyKind;
+use request::Placement;
 
 // The order of the tools of one path, whatever the order in the document.
 const METHODS: [&str; 8] = [
@@ -331,18 +332,14 @@ impl Endpoint<'_> {
             ) else {
                 return Err("one of its parameters has no `name` or no `in`".into());
             };
-            if let Some(warning) = request::left_out(name, place) {
-                request.warnings.extend(warning);
-            } else if seen.insert((name, place)) {
-                self.add_parameter(
-                    request,
-                    expansion,
-                    Parameter {
-                        name,
-                        place,
-                        value: parameter,
-                    },
-                )?;
+            match Placement::of(name, place) {
+                Placement::Ignored => {}
+                Placement::LeftOut(warning) => request.warnings.push(warning),
+                Placement::Argument if !seen.insert((name, place)) => {}
+                Placement::Argument => {
+                    let value = parameter;
+                    self.add_parameter(request, expansion, Parameter { name, place, value })?;
+                }
             }
         }
         Ok(())
