@@ -23,6 +23,7 @@ pub use files::OtherFiles;
 use names::Wanted;
 use refs::{Document, Expansion};
 pub use request::BodyKind;
+use request::Placement;
 
 // The order of the tools of one path, whatever the order in the document.
 pub(super) const METHODS: [&str; 9] = [
@@ -365,18 +366,14 @@ impl Endpoint<'_> {
             ) else {
                 return Err("one of its parameters has no `name` or no `in`".into());
             };
-            if let Some(warning) = request::left_out(name, place) {
-                request.warnings.extend(warning);
-            } else if seen.insert((known_as(name, place), place)) {
-                self.add_parameter(
-                    request,
-                    expansion,
-                    Parameter {
-                        name,
-                        place,
-                        value: parameter,
-                    },
-                )?;
+            match Placement::of(name, place) {
+                Placement::Ignored => {}
+                Placement::LeftOut(warning) => request.warnings.push(warning),
+                Placement::Argument if !seen.insert((known_as(name, place), place)) => {}
+                Placement::Argument => {
+                    let value = parameter;
+                    self.add_parameter(request, expansion, Parameter { name, place, value })?;
+                }
             }
         }
         for name in names::parameters(self.path) {
