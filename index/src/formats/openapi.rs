@@ -215,8 +215,8 @@ fn chosen_paths<'a>(
     root: &'a Value,
     options: &'a ReadOptions,
 ) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    let paths = root.get("paths").and_then(Value::as_object);
-    let paths = paths.into_iter().flatten();
+    let paths = root.get("paths").map(|paths| Part::of(root, paths).target);
+    let paths = paths.and_then(Value::as_object).into_iter().flatten();
     paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path))
 }
 

@@ -123,6 +123,23 @@ fn other_files_are_read_from_where_they_are_named() {
 }
 
 #[test]
+fn parts_of_a_document_may_be_files() {
+    let files = [
+        ("paths.yml", "/a: {post: {operationId: a, parameters: [{$ref: 'openapi.yml#/components/parameters/p'}],\n  requestBody: {$ref: 'my%20bodies/b.yml'}}}"),
+        ("my bodies/b.yml", "content: {application/json: {schema: {$ref: '../schemas.yml#/S'}}}"),
+        ("schemas.yml", "S: {type: object, properties: {s: {$ref: '#/T'}}}\nT: {$ref: 't.yml'}"),
+        ("t.yml", "{type: integer}"),
+        ("openapi.yml", "components: {parameters: {$ref: 'parameters.yml'}}"),
+        ("parameters.yml", "p: {name: p, in: query, schema: {type: boolean}}"),
+    ];
+    let parsed = read_with(&json!({"openapi": "3.0.0", "info": {"title": "t"}, "paths": {"$ref": "paths.yml"}}), &files);
+    let parsed = parsed.unwrap();
+    assert_eq!(names(&parsed), ["a"]);
+    let properties = &parsed.tools[0].input_schema["properties"];
+    assert_eq!((&properties["p"]["type"], &properties["s"]["type"]), (&json!("boolean"), &json!("integer")));
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named_where_it_is_needed() {
     let schema = |reference: &str| {
         document(json!({"/a": {"post": {"operationId": "a", "requestBody":

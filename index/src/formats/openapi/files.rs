@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::refs::{DATA_KEYWORDS, NAME_KEYWORDS, reference};
+use super::refs::{DATA_KEYWORDS, NAME_KEYWORDS, percent_decode, reference};
 
 /// The key of the document under which the other files are put, by their names.
 pub(super) const FILES_KEY: &str = "x-toolscout-files";
@@ -190,7 +190,7 @@ impl<'a> Bundle<'a> {
             }
             return;
         }
-        let Some(path) = resolved(file, name) else {
+        let Some(path) = resolved(file, &percent_decode(name)) else {
             // Outside the folder nothing is read; the reference is reported where it is needed.
             if self.files.0.is_none() {
                 self.missing.insert(name.to_owned());
