@@ -313,8 +313,7 @@ impl Endpoint<'_> {
         tool.annotations.read_only_hint =
             matches!(self.method, "get" | "head" | "options" | "query").then_some(true);
         tool.annotations.destructive_hint = (self.method == "delete").then_some(true);
-        tool.annotations.idempotent_hint =
-            matches!(self.method, "put" | "delete").then_some(true);
+        tool.annotations.idempotent_hint = matches!(self.method, "put" | "delete").then_some(true);
         tool.metadata
             .insert("openapi".into(), self.call(&request, expansion).into());
         tool.input_schema = request.into_schema();
@@ -386,7 +385,9 @@ impl Endpoint<'_> {
                 let place = "path";
                 let value = &value;
                 request.add_parameter(&Parameter { name, place, value }, schema, false);
-                let warning = format!("its path has {{{name}}}, which is not declared, so it is a required text");
+                let warning = format!(
+                    "its path has {{{name}}}, which is not declared, so it is a required text"
+                );
                 request.warnings.push(warning);
             }
         }
@@ -534,9 +535,7 @@ impl Endpoint<'_> {
 
     fn servers(&self) -> Vec<String> {
         // The nearest declaration counts, and an empty list is none.
-        let declared = self
-            .owners()
-            .map(|owner| owner.get("servers")?.as_array());
+        let declared = self.owners().map(|owner| owner.get("servers")?.as_array());
         match declared
             .into_iter()
             .flatten()
@@ -670,7 +669,11 @@ fn argument_name(name: &str) -> String {
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let mut made = words.join("_");
     made.truncate(MAX_ARGUMENT_CHARS);
-    if made.is_empty() { "argument".into() } else { made }
+    if made.is_empty() {
+        "argument".into()
+    } else {
+        made
+    }
 }
 
 /// Anthropic refuses properties with other names.
@@ -1105,7 +1108,9 @@ components:
                 "refers to another file, without which its tools are not whole: other.yaml; `toolscout add --follow-refs`",
             ),
             (
-                paths(json!({"/a": {"get": {"$ref": "b.yml"}, "put": {"parameters": [{"$ref": "../c.yml#/d"}]}}})),
+                paths(
+                    json!({"/a": {"get": {"$ref": "b.yml"}, "put": {"parameters": [{"$ref": "../c.yml#/d"}]}}}),
+                ),
                 "other files, without which its tools are not whole: ../c.yml, b.yml;",
             ),
         ] {

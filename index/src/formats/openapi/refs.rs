@@ -224,7 +224,7 @@ impl<'a> Expansion<'_, 'a> {
 /// its parts in other files.
 fn at<'a>(root: &'a Value, from: &'a Value, path: &str, hops: usize) -> Option<&'a Value> {
     if let Some(value) = from.pointer(path) {
-        return Some(value);
+        return Some(value).filter(|value| value.get(files::UNREADABLE).is_none());
     }
     let mut value = from;
     let mut rest = path;
