@@ -19,7 +19,7 @@ use super::access::{Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, Path, QueryString};
 use super::registry::OpenCatalog;
-use super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolBody};
+use super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolBody, ToolWarning};
 use super::{paging, stream, tasks};
 use crate::catalog_writer::{Change, Written};
 use crate::finder::model_names;
@@ -122,6 +122,9 @@ pub struct UpsertAnswer {
     pub result: ChangeCounts,
     /// The outcome of each item, in the order of the request.
     pub items: Vec<ItemResult>,
+    /// What of the valid tools is left out or will not work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ToolWarning>,
     /// The generation of the catalog that holds the change.
     pub generation: u64,
 }

@@ -23,6 +23,7 @@ pub use files::OtherFiles;
 use names::Wanted;
 use refs::{Document, Expansion};
 pub use request::BodyKind;
+use request::Placement;
 
 // The order of the tools of one path, whatever the order in the document.
 pub(super) const METHODS: [&str; 9] = [
@@ -364,34 +365,38 @@ impl Endpoint<'_> {
             ) else {
                 return Err("one of its parameters has no `name` or no `in`".into());
             };
-            if let Some(warning) = request::left_out(name, place) {
-                request.warnings.extend(warning);
-            } else if seen.insert((known_as(name, place), place)) {
-                self.add_parameter(
-                    request,
-                    expansion,
-                    Parameter {
-                        name,
-                        place,
-                        value: parameter,
-                    },
-                )?;
+            match Placement::of(name, place) {
+                Placement::Ignored => {}
+                Placement::LeftOut(warning) => request.warnings.push(warning),
+                Placement::Argument if !seen.insert((known_as(name, place), place)) => {}
+                Placement::Argument => {
+                    let value = parameter;
+                    self.add_parameter(request, expansion, Parameter { name, place, value })?;
+                }
             }
         }
-        for name in names::parameters(self.path) {
-            if seen.insert((known_as(name, "path"), "path")) {
-                let schema = json!({ "type": "string" });
-                let value = json!({ "name": name, "in": "path", "schema": schema });
-                let place = "path";
-                let value = &value;
-                request.add_parameter(&Parameter { name, place, value }, schema, false);
-                let warning = format!(
-                    "its path has {{{name}}}, which is not declared, so it is a required text"
-                );
-                request.warnings.push(warning);
-            }
-        }
+        self.add_undeclared(request, &mut seen);
         Ok(())
+    }
+
+    /// Adds the parameters that only the path names. Without them nothing can be called.
+    fn add_undeclared<'p>(
+        &'p self,
+        request: &mut OperationRequest,
+        seen: &mut HashSet<(Cow<'p, str>, &'p str)>,
+    ) {
+        let place = "path";
+        for name in names::parameters(self.path) {
+            if !seen.insert((known_as(name, place), place)) {
+                continue;
+            }
+            let schema = json!({ "type": "string" });
+            let value = &json!({ "name": name, "in": place, "schema": schema });
+            request.add_parameter(&Parameter { name, place, value }, schema, false);
+            let warning =
+                format!("its path has {{{name}}}, which is not declared, so it is a required text");
+            request.warnings.push(warning);
+        }
     }
 
     fn add_parameter(
