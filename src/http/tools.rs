@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use toolscout_index::formats::ReadOptions;
+use toolscout_index::formats::{KnownServers, ReadOptions};
 use toolscout_index::{Filter, Tool, ToolId};
 use utoipa::{IntoParams, ToSchema};
 
@@ -214,7 +214,11 @@ pub async fn upsert(
     request: Request,
 ) -> ApiResult<Response> {
     let skip_invalid = params.skip_invalid.unwrap_or_default();
-    let options = params.read_options();
+    let searcher = catalog.searcher();
+    let options = ReadOptions {
+        known_servers: KnownServers::by(move |server| searcher.has_server(server)),
+        ..params.read_options()
+    };
     match extract::media_type(request.headers())?.as_str() {
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
             stream::upsert(app, catalog, options, request.into_body())
