@@ -33,18 +33,24 @@ pub fn model_name(id: &ToolId) -> String {
         return plain;
     }
     let room = (MAX_LEN - "__".len()).saturating_sub(name.len());
-    if room < MIN_SERVER_LEN || server.is_empty() {
-        return distinct_model_name(id);
+    if room >= MIN_SERVER_LEN && !server.is_empty() {
+        return joined(server[..room].trim_end_matches(['_', '-']), &name);
     }
-    joined(server[..room].trim_end_matches(['_', '-']), &name)
+    match name.len() <= MAX_LEN {
+        true => name,
+        false => with_hash(&name, id),
+    }
 }
 
 /// The name of a tool with a hash of its id, which no other tool has. Earlier versions showed every
 /// altered name so, and conversations are stored with them.
 pub fn distinct_model_name(id: &ToolId) -> String {
+    with_hash(&joined(&allowed(id.server()), &allowed(id.name())), id)
+}
+
+fn with_hash(plain: &str, id: &ToolId) -> String {
     let hash = blake3::hash(id.as_str().as_bytes()).to_hex();
-    let plain = joined(&allowed(id.server()), &allowed(id.name()));
-    // All characters are ASCII by now, so each is a byte. One byte is for the `_`.
+    // All characters are ASCII, so each is a byte. One byte is for the `_`.
     let readable = &plain[..plain.len().min(MAX_LEN - 1 - HASH_DIGITS)];
     format!("{readable}_{}", &hash[..HASH_DIGITS])
 }
@@ -159,11 +165,18 @@ mod tests {
                 &"n".repeat(59),
                 &format!("ab__{}", "n".repeat(59)),
             ),
+            ("ab-cdefgh", &"n".repeat(64), &"n".repeat(64)),
         ] {
             let id = ToolId::new(server, name).unwrap();
             assert_eq!(model_name(&id), shown);
             assert!(shown.len() <= MAX_LEN);
         }
+    }
+
+    #[test]
+    fn of_an_endless_name_the_beginning_stays() {
+        let long = ToolId::new("server", &"n".repeat(65)).unwrap();
+        assert_eq!(model_name(&long), hashed(&"n".repeat(51), long.as_str()));
     }
 
     #[test]

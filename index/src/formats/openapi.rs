@@ -135,8 +135,8 @@ fn unreadable(options: &ReadOptions, reason: String) -> Error {
 /// has tools under the whole title, as earlier versions named it, that name stays.
 fn server(root: &Value, options: &ReadOptions) -> String {
     let title = root.pointer("/info/title").and_then(Value::as_str);
-    let whole = names::slug(title.unwrap_or_default());
-    let short = names::short(&whole);
+    let title = title.unwrap_or_default();
+    let (whole, short) = (names::slug(title), names::short(title));
     let titled = match short != whole && options.known_servers.has(&whole) {
         true => whole,
         false => short,
