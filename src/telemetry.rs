@@ -36,8 +36,8 @@ pub enum LogFormat {
 }
 
 /// Leaves out what the SDK for MCP logs: at its finest levels the codes and tokens of logins, and
-/// otherwise, as errors and warnings, connections and logins that fail, which this program reports
-/// itself.
+/// otherwise, as errors and warnings, requests, connections and logins that fail, which this program
+/// reports itself.
 pub fn without_sdk_noise(filter: EnvFilter) -> EnvFilter {
     let is_fine = filter
         .max_level_hint()
@@ -46,6 +46,7 @@ pub fn without_sdk_noise(filter: EnvFilter) -> EnvFilter {
         &["rmcp::transport::auth=info"]
     } else {
         &[
+            "rmcp::service=error",
             "rmcp::transport::auth=error",
             "rmcp::transport::streamable_http_client=off",
             "rmcp::transport::worker=off",

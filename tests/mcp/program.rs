@@ -708,26 +708,41 @@ async fn tools_with_spaces_and_of_other_scripts_are_found_and_called_by_safe_nam
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_begin_is_told_so_in_words() {
+async fn what_is_said_of_a_client_that_errs_is_words() {
     let world = World::new();
-    world.servers(&[double("a", &[])]);
-    world.ok(&["sync", "--mcp", "servers.json"]).await;
-    for first in [
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }),
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "x" } }),
-        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
-    ] {
+    let servers = world.servers(&[double("a", &[])]);
+    world.ok(&["sync", "--mcp", &servers]).await;
+    let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "raw", "version": "1" },
+    } });
+    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let unknown =
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": "x" } });
+    let cases = [
+        (vec![&begin, &initialized, &unknown], "no tool is called", 0),
+        (vec![&unknown], "error", 0),
+        (
+            vec![&initialized],
+            "did not begin with the request `initialize`",
+            1,
+        ),
+    ];
+    for (messages, expected, code) in cases {
         let mut command = world.command(&["mcp"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut input = child.stdin.take().expect("a pipe");
-        writeln!(input, "{first}").expect("written");
+        for message in messages {
+            writeln!(input, "{message}").expect("written");
+        }
         drop(input);
-        let ended = spawn_blocking(|| child.wait_with_output())
-            .await
-            .expect("no panic");
-        let ended = Ended::of(ended.expect("it ends"));
-        assert!(!ended.stderr.contains("Some("), "{}", ended.stderr);
-        assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+        let ended = spawn_blocking(|| child.wait_with_output()).await;
+        let ended = Ended::of(ended.expect("no panic").expect("it ends"));
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(ended.code, code, "{said}");
+        for dump in ["Some(", "ErrorData {", "Request(", "panicked"] {
+            assert!(!ended.stderr.contains(dump), "{}", ended.stderr);
+        }
     }
 }
