@@ -334,13 +334,14 @@ impl Proxy {
             return Err(unread(Reason::NoHiddenRounds));
         }
         let config = &self.0.config;
+        // What a result refers to must stay among the tools.
+        let conversation = fields.get(request.dialect.protocol().conversation_field());
+        if conversation.is_some_and(client_search::has_results) {
+            return Err(unread(Reason::ClientSearches));
+        }
         // Who asks for it in a header gets a second search.
         let beside_other_search =
             matches!(request.defer, DeferChoice::Above(_)) || request.extra.is_some();
-        let conversation = fields.get(request.dialect.protocol().conversation_field());
-        if !beside_other_search && conversation.is_some_and(client_search::has_results) {
-            return Err(unread(Reason::ClientSearches));
-        }
         let deferral = Deferral {
             above_tokens,
             own_tokens: config.own_tools_tokens,

@@ -38,8 +38,6 @@ const SESSION_FIELDS: [&str; 6] = [
 ];
 /// Fields with what a client says of itself.
 const METADATA: [&str; 2] = ["metadata", "client_metadata"];
-/// Longest name of a conversation.
-const MAX_NAME_BYTES: usize = 1_000;
 
 /// What a conversation is known by, the surest first.
 pub struct ConversationNames {
@@ -59,34 +57,29 @@ impl ConversationNames {
     ) -> Self {
         let named = header(&request.headers, HEADER);
         let session = session(&request.headers, fields);
-        let cache_key = fields.text("prompt_cache_key");
-        let key_of = |kind: &str, name: String| {
+        let cache_key = text(fields, "prompt_cache_key");
+        let key_of = |kind: &str, name: &str| {
             let mut identity = Identity::new(&request.owner, request.dialect.name());
             identity.add(Item::OfClient(format!("{kind}: {name}").into()));
             identity.key()
         };
-        let is_usable = |name: &String| (1..=MAX_NAME_BYTES).contains(&name.len());
-        let mut keys = Vec::new();
         let is_named = named.is_some();
-        keys.extend(named.filter(is_usable).map(|name| key_of("named", name)));
-        keys.extend(
-            session
-                .filter(is_usable)
-                .map(|name| key_of("session", name)),
-        );
+        let mut keys = Vec::new();
+        keys.extend(named.map(|name| key_of("named", &name)));
+        keys.extend(session.map(|name| key_of("session", &name)));
         keys.extend(opening(request, protocol, items));
-        keys.extend(
-            cache_key
-                .filter(is_usable)
-                .map(|name| key_of("cache", name)),
-        );
+        keys.extend(cache_key.map(|name| key_of("cache", &name)));
         ConversationNames { is_named, keys }
     }
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
-    let value = headers.get(name)?.to_str().ok()?;
-    Some(value.trim().to_owned())
+    let value = headers.get(name)?.to_str().ok()?.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+fn text(fields: &Fields, name: &str) -> Option<String> {
+    fields.text(name).filter(|text| !text.is_empty())
 }
 
 /// The session that a client names.
@@ -96,12 +89,12 @@ fn session(headers: &HeaderMap, fields: &Fields) -> Option<String> {
         .find_map(|name| header(headers, name));
     let of_metadata = |field: &&str| session_of_metadata(&fields.value(field)?);
     of_headers
-        .or_else(|| SESSION_FIELDS.iter().find_map(|name| fields.text(name)))
+        .or_else(|| SESSION_FIELDS.iter().find_map(|name| text(fields, name)))
         .or_else(|| METADATA.iter().find_map(of_metadata))
 }
 
 fn session_of_metadata(metadata: &Value) -> Option<String> {
-    let text = |name: &str| metadata.get(name)?.as_str();
+    let text = |name: &str| metadata.get(name)?.as_str().filter(|text| !text.is_empty());
     let session = SESSION_FIELDS.iter().find_map(|name| text(name));
     // Claude Code writes its session into the id of the user.
     let of_user = || text("user_id").filter(|user| user.contains("session"));

@@ -336,7 +336,10 @@ impl Exchange {
             remembered.items = std::mem::take(&mut self.hidden);
             remembered.items.extend(round.items);
         }
-        if remembered.items.is_empty() && remembered.shown.is_empty() {
+        // That nothing was found here is remembered where another conversation of the same name, as one
+        // of a sub-agent, has found something.
+        let has_namesake = self.names.keys.iter().any(|key| memory.get(key).is_some());
+        if remembered.items.is_empty() && remembered.shown.is_empty() && !has_namesake {
             return;
         }
         let mut identity = self.identity.clone();

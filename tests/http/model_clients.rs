@@ -370,9 +370,48 @@ async fn results_of_another_search_in_a_conversation_leave_the_request_alone() {
         let history = json!([Api::question("q"), result]);
         let mut request = api.request(&history, false);
         request["tools"][0]["defer_loading"] = true.into();
-        provider.reply(Scripted::Json(200, json!({ "any": "thing" })));
-        server.post(api.path(), &request).await;
-        assert_eq!(provider.sent_json().pop().unwrap(), request, "{result}");
+        for defer in ["0", "100000", ""] {
+            provider.reply(Scripted::Json(200, json!({ "any": "thing" })));
+            let mut sending = server.request(Method::POST, api.path()).json(&request);
+            if !defer.is_empty() {
+                sending = sending.header("x-toolscout-defer", defer);
+            }
+            read(sending).await;
+            assert_eq!(provider.sent_json().pop().unwrap(), request, "{result}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agent_of_one_session_is_shown_what_it_found_itself() {
+    for api in APIS {
+        let (server, provider) = start(|_| {}).await;
+        let send = async |history: &Value| {
+            let mut request = api.request(history, false);
+            request["metadata"] = json!({ "session_id": "one" });
+            let answer = server.post(api.path(), &request).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            api.read(&answer, false).history
+        };
+        let search = ("s1", SEARCH, find("weather forecast for a city"));
+        provider.reply(api.reply(1, "", &[search], false));
+        provider.reply(api.reply(2, "It will rain.", &[], false));
+        send(&question()).await;
+        let mut history = json!([Api::question("Look into the files.")]);
+        provider.reply(api.reply(3, "I looked.", &[], false));
+        let said = send(&history).await;
+        history.as_array_mut().unwrap().extend(said);
+        history
+            .as_array_mut()
+            .unwrap()
+            .push(Api::question("Go on."));
+        provider.reply(api.reply(4, "Done.", &[], false));
+        send(&history).await;
+        assert_eq!(
+            names(&provider.sent_json().pop().unwrap()),
+            [SEARCH],
+            "{api:?}"
+        );
     }
 }
 

@@ -412,6 +412,22 @@ async fn blank_data_and_events_without_a_type_are_read() {
 }
 
 #[tokio::test]
+async fn a_search_without_an_id_gets_one_that_its_result_names() {
+    for streams in [false, true] {
+        let (server, provider) = start(|_| {}).await;
+        let query = find("weather forecast for a city");
+        provider.reply(Chat.reply(1, "", &[("", SEARCH, query)], streams));
+        provider.reply(Chat.reply(2, "Rain.", &[], streams));
+        let request = Chat.request(&json!([Api::question("Will it rain?")]), streams);
+        server.post(Chat.path(), &request).await;
+        let told = provider.sent_json().pop().unwrap()["messages"].clone();
+        let id = told[1]["tool_calls"][0]["id"].as_str().unwrap();
+        assert!(id.starts_with("call_"), "{told}");
+        assert_eq!(told[2]["tool_call_id"], id, "{told}");
+    }
+}
+
+#[tokio::test]
 async fn a_whole_message_in_a_chunk_is_read() {
     let search = ("s1", SEARCH, find("weather forecast for a city"));
     let body = Chat.body(1, "", &[search]);

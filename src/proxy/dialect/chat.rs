@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::{
     CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
@@ -18,8 +19,6 @@ use crate::proxy::{MAX_ANSWER_BYTES, json, sse};
 const BETWEEN_TEXTS: &str = "\n\n";
 /// Chunks without content that wait for the first with some.
 const MAX_HELD: usize = 16;
-/// The beginning of ids of hidden calls to which the provider gave none.
-const NAMELESS_CALL: &str = "call_of_toolscout_";
 /// Most calls of one round.
 const MAX_CALLS: usize = 4_096;
 /// Fields of an answer that are the same in all its chunks.
@@ -168,9 +167,9 @@ fn call_of(call: &Value) -> ModelCall {
 }
 
 /// Gives an id to a call that has none, so that its result can name it.
-fn with_id(mut call: Value, place: usize) -> Value {
+fn with_id(mut call: Value) -> Value {
     if text_field(&call, "id").is_empty() {
-        call["id"] = format!("{NAMELESS_CALL}{place}").into();
+        call["id"] = format!("call_{}", Uuid::new_v4().simple()).into();
     }
     call
 }
@@ -248,12 +247,12 @@ impl Default for StreamedRound {
 impl StreamedRound {
     /// The calls as they are written back.
     fn written_calls(&self, hidden: &HiddenTools) -> Vec<Value> {
-        let calls = self.calls.calls().iter().zip(&self.details).enumerate();
+        let calls = self.calls.calls().iter().zip(&self.details);
         calls
-            .map(|(place, (call, details))| {
+            .map(|(call, details)| {
                 let written = details.written(call);
                 match hidden.contains(&call.name) {
-                    true => with_id(written, place),
+                    true => with_id(written),
                     false => written,
                 }
             })
@@ -737,9 +736,8 @@ impl WholeAnswer for Whole {
         let is_hidden = |call: &Value| self.hidden.contains(&call_of(call).name);
         let written: Vec<Value> = written
             .into_iter()
-            .enumerate()
-            .map(|(place, call)| match is_hidden(&call) {
-                true => with_id(call, place),
+            .map(|call| match is_hidden(&call) {
+                true => with_id(call),
                 false => call,
             })
             .collect();
