@@ -52,7 +52,7 @@ use crate::gate::precondition::{OnError, Precondition, SubCall};
 use crate::gate::redact::Redaction;
 use crate::printable::excerpt;
 use crate::tools::arguments::{self, Checker, Violation};
-use crate::tools::{Arguments, Callable, ErrorCode, Status, ToolResult, execute};
+use crate::tools::{Arguments, Callable, ErrorCode, Status, ToolResult, execute, operation};
 
 /// Compiled schemas in the cache; a conversation uses some dozens of tools.
 const MAX_CHECKERS: NonZeroUsize = NonZeroUsize::new(512).expect("is not zero");
@@ -346,6 +346,9 @@ impl Gate {
         }
         // A search for "btc" must stay one; only what changes something gets the usual form.
         let fields = (class != Class::ReadOnly).then(|| self.policies.normalize.of(&tool.id));
+        for name in operation::unwritable_nulls(tool, arguments) {
+            normalize::remove_null(&name, arguments, changes);
+        }
         normalize::normalize(&tool.input_schema, fields, arguments, changes);
         // Filled in defaults and unpacked JSON may name another user.
         identity::confirm(&self.policies, tool, identity, arguments).map_err(denied)?;

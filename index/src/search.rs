@@ -425,7 +425,9 @@ impl Searcher {
     pub fn has_server(&self, server: &str) -> bool {
         let prefix = format!("{server}/");
         let mut after = self.ids_after(Some(&prefix));
-        after.next().is_some_and(|id| id.as_str().starts_with(&prefix))
+        after
+            .next()
+            .is_some_and(|id| id.as_str().starts_with(&prefix))
     }
 
     /// What the catalog's owner said beside the tools; `None` for nothing.

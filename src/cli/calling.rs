@@ -64,7 +64,8 @@ impl Service {
         let urls = urls.into_iter().flatten().filter_map(Value::as_str);
         let whole = urls.filter(|url| url.starts_with("http") && !url.contains('{'));
         for url in whole {
-            if self.base_urls.len() < MAX_LISTED && !self.base_urls.iter().any(|known| known == url) {
+            if self.base_urls.len() < MAX_LISTED && !self.base_urls.iter().any(|known| known == url)
+            {
                 self.base_urls.push(url.to_owned());
             }
         }
@@ -81,7 +82,10 @@ impl Service {
     /// How to call its tools, in some lines.
     pub fn next_steps(&self) -> String {
         let server = printable::name(&self.server);
-        let mut lines = vec![format!("to call the {} of {server}:", counted(self.operations, "tool"))];
+        let mut lines = vec![format!(
+            "to call the {} of {server}:",
+            counted(self.operations, "tool")
+        )];
         lines.push(match self.base_urls.as_slice() {
             [] => "  address: none in the document; set `base_url` in the profile".to_owned(),
             urls => format!("  address: {}", printable::line(&urls.join(", "))),
@@ -95,7 +99,10 @@ impl Service {
             lines.push(printable::line(&line));
         }
         lines.push("  in a profile (--profile FILE):".to_owned());
-        lines.extend(self.profile_lines().map(|line| format!("    {}", printable::line(&line))));
+        lines.extend(
+            self.profile_lines()
+                .map(|line| format!("    {}", printable::line(&line))),
+        );
         if !self.is_named && !self.server.is_empty() {
             let name = "the document's title names the server; --server NAME names it otherwise";
             lines.push(format!("  {name}"));
@@ -118,19 +125,39 @@ impl Service {
 
 impl Authentication {
     fn of(name: &str, scheme: &Value, variable: &str) -> Self {
-        let text = |field: &str| scheme.get(field).and_then(Value::as_str).unwrap_or_default();
+        let text = |field: &str| {
+            scheme
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let bearer = || Some(format!("{{ bearer_env = {variable:?} }}"));
         let basic = || Some(format!("{{ basic_env = {variable:?} }}"));
         let named = |place: &str| {
             let key = text("name");
-            Some(format!("{{ {place} = {{ name = {key:?}, env = {variable:?} }} }}"))
+            Some(format!(
+                "{{ {place} = {{ name = {key:?}, env = {variable:?} }} }}"
+            ))
         };
-        let (kind, profile) = match (text("type"), text("scheme").to_lowercase().as_str(), text("in")) {
+        let (kind, profile) = match (
+            text("type"),
+            text("scheme").to_lowercase().as_str(),
+            text("in"),
+        ) {
             ("http", "basic", _) | ("basic", _, _) => ("user:password".to_owned(), basic()),
             ("http", "bearer", _) => ("a bearer token".to_owned(), bearer()),
-            ("oauth2" | "openIdConnect", _, _) => ("OAuth: an access token that you have got".to_owned(), bearer()),
-            ("apiKey", _, "header") => (format!("a key in the header {}", text("name")), named("header")),
-            ("apiKey", _, "query") => (format!("a key in the query, {}", text("name")), named("query")),
+            ("oauth2" | "openIdConnect", _, _) => (
+                "OAuth: an access token that you have got".to_owned(),
+                bearer(),
+            ),
+            ("apiKey", _, "header") => (
+                format!("a key in the header {}", text("name")),
+                named("header"),
+            ),
+            ("apiKey", _, "query") => (
+                format!("a key in the query, {}", text("name")),
+                named("query"),
+            ),
             ("apiKey", _, place) => (format!("a key in a {place}"), None),
             ("http", scheme, _) => (format!("HTTP {scheme}"), None),
             (kind, _, _) => (kind.to_owned(), None),
@@ -147,11 +174,19 @@ impl Authentication {
 fn variable(server: &str) -> String {
     let letters: String = server
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_uppercase()
+            } else {
+                '_'
+            }
+        })
         .collect();
     match letters.trim_matches('_') {
         "" => "API_TOKEN".to_owned(),
-        letters if letters.starts_with(|c: char| c.is_ascii_digit()) => format!("API_{letters}_TOKEN"),
+        letters if letters.starts_with(|c: char| c.is_ascii_digit()) => {
+            format!("API_{letters}_TOKEN")
+        }
         letters => format!("{letters}_TOKEN"),
     }
 }
@@ -165,7 +200,10 @@ mod tests {
     #[test]
     fn each_way_of_authentication_says_how_a_profile_sends_it() {
         for (scheme, profile) in [
-            (json!({"type": "http", "scheme": "Bearer"}), Some("{ bearer_env = \"T\" }")),
+            (
+                json!({"type": "http", "scheme": "Bearer"}),
+                Some("{ bearer_env = \"T\" }"),
+            ),
             (json!({"type": "oauth2"}), Some("{ bearer_env = \"T\" }")),
             (json!({"type": "basic"}), Some("{ basic_env = \"T\" }")),
             (
@@ -176,7 +214,10 @@ mod tests {
                 json!({"type": "apiKey", "in": "query", "name": "key"}),
                 Some("{ query = { name = \"key\", env = \"T\" } }"),
             ),
-            (json!({"type": "apiKey", "in": "cookie", "name": "sid"}), None),
+            (
+                json!({"type": "apiKey", "in": "cookie", "name": "sid"}),
+                None,
+            ),
             (json!({"type": "mutualTLS"}), None),
         ] {
             let auth = Authentication::of("a", &scheme, "T");

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use toolscout_index::formats::{self, Format, KnownServers, OtherFiles, ReadOptions, Skipped, Warning};
+use toolscout_index::formats::{
+    self, Format, KnownServers, OtherFiles, ReadOptions, Skipped, Warning,
+};
 use toolscout_index::{Error, Tool, ToolId};
 
 use super::calling::Service;
@@ -114,12 +116,7 @@ impl Reading {
         Ok(batch)
     }
 
-    fn parse(
-        &self,
-        location: &Location,
-        bytes: Vec<u8>,
-        fetch: &Fetch,
-    ) -> Result<formats::Parsed> {
+    fn parse(&self, location: &Location, bytes: Vec<u8>, fetch: &Fetch) -> Result<formats::Parsed> {
         let other_files = match self.follow_refs {
             true => location.files_beside(fetch),
             false => OtherFiles::default(),
@@ -163,7 +160,8 @@ impl Batch {
             tools: parsed.tools.len(),
         });
         if parsed.format == Format::OpenApi {
-            self.services.extend(Service::of_tools(&parsed.tools, is_named));
+            self.services
+                .extend(Service::of_tools(&parsed.tools, is_named));
         }
         if parsed.is_part {
             self.parts.push(location.to_string());

@@ -393,6 +393,7 @@ mod tests {
             already: ids(&["m/old"]),
             refused: vec![(ToolId::parse("m/big").unwrap(), 900)],
             evicted: ids(&["w/gone"]),
+            ..Injection::default()
         };
         let answer = answer(
             &found(&["m/new", "m/old", "m/big"]),

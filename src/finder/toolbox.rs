@@ -255,7 +255,10 @@ impl Toolbox {
                 continue;
             }
             let mut loaded = self.loaded_tool(tool.clone(), self.injected_now());
-            if fresh.iter().any(|other| other.spec.name == loaded.spec.name) {
+            if fresh
+                .iter()
+                .any(|other| other.spec.name == loaded.spec.name)
+            {
                 loaded.spec.name = distinct_model_name(&tool.id);
             }
             if protected + fresh_tokens + loaded.tokens > self.config.budget_tokens {
@@ -559,6 +562,31 @@ mod tests {
         assert_eq!(toolbox.unloaded("b"), Some(&id("b")));
         toolbox.inject(&tools(&["b"]));
         assert_eq!(toolbox.unloaded("b"), None);
+    }
+
+    #[test]
+    fn of_two_tools_with_one_name_the_later_is_shown_with_a_hash() {
+        for (first, second, name) in [
+            ("a__b", "a/b", "a__b"),
+            ("a/b__c", "a__b/c", "a__b__c"),
+            ("a/b.c", "a/b_c", "a__b_c"),
+        ] {
+            let mut toolbox = toolbox(100, Eviction::Lru);
+            toolbox.inject(&tools(&[first]));
+            let injection = toolbox.inject(&tools(&[second]));
+            let hashed = distinct_model_name(&id(second));
+            let names: Vec<&str> = toolbox.specs().map(|spec| spec.name.as_str()).collect();
+            assert_eq!(names, [name, hashed.as_str()]);
+            assert_eq!(toolbox.find(name).unwrap().id, id(first));
+            assert_eq!(toolbox.find(&hashed).unwrap().id, id(second));
+            assert_eq!(injection.name_of(&id(second)), hashed);
+            assert_eq!(injection.name_of(&id(first)), name);
+            // As an earlier version showed it.
+            assert_eq!(
+                toolbox.find(&distinct_model_name(&id(first))).unwrap().id,
+                id(first)
+            );
+        }
     }
 
     #[test]

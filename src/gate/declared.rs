@@ -38,7 +38,8 @@ impl<'a> Schemas<'a> {
 
     /// True unless the schema refuses null, in OpenAPI's words too.
     pub fn allows_null(self, schema: &'a Map<String, Value>) -> bool {
-        self.permits(schema, &mut MAX_BRANCHES.clone())
+        let mut left = MAX_BRANCHES;
+        self.permits(schema, &mut left)
     }
 
     fn permits(self, schema: &'a Map<String, Value>, left: &mut usize) -> bool {

@@ -53,7 +53,7 @@ pub enum ChangeReason {
     Json,
     /// A safe default was filled into a step of a plan that only reads.
     Default,
-    /// Null was given for an optional argument that cannot be null, and was left out.
+    /// Null was given where it cannot be sent, and was left out.
     Null,
     /// The caller's identity was filled in.
     Identity,
@@ -76,6 +76,17 @@ pub fn normalize(
         changes,
     };
     normalizer.object(schema, arguments);
+}
+
+/// Removes an argument that is null, and says so.
+pub fn remove_null(name: &str, arguments: &mut Arguments, changes: &mut Vec<Change>) {
+    arguments.remove(name);
+    changes.push(Change {
+        path: format!("/{}", json::pointer_step(name)),
+        from: Value::Null,
+        to: Value::Null,
+        why: ChangeReason::Null,
+    });
 }
 
 /// Walks schema and arguments together.

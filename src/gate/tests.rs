@@ -261,6 +261,33 @@ async fn safe_defaults_are_filled_only_into_steps_of_a_plan_that_read() {
     assert_eq!(shown["changes"][0]["why"], "default");
 }
 
+#[test]
+fn a_null_that_a_request_cannot_carry_is_left_out_and_shown() {
+    let nullable = || json!({ "type": ["string", "null"] });
+    let call = json!({
+        "parameters": { "q": { "in": "query", "name": "q" }, "h": { "in": "header", "name": "h" } },
+        "body": { "content_type": "multipart/form-data", "properties": ["a"] },
+    });
+    let json_call = json!({ "body": { "content_type": "application/json", "properties": ["a"] } });
+    let given = || json!({ "q": null, "h": null, "a": null });
+    for (call, expected) in [
+        (Some(call), json!({})),
+        (Some(json_call), given()),
+        (None, given()),
+    ] {
+        let mut tool = Tool::new("s", "put").unwrap();
+        let schema = json!({ "properties": { "q": nullable(), "h": nullable(), "a": nullable() } });
+        tool.input_schema = schema.as_object().unwrap().clone();
+        tool.metadata
+            .extend(call.map(|call| ("openapi".to_owned(), call)));
+        let gate = Gate::new(Policies::default());
+        let given = given().as_object().unwrap().clone();
+        let checked = gate.check(&caller(), &Arc::new(tool), given);
+        assert_eq!(Value::from(checked.arguments.clone()), expected);
+        assert_eq!(checked.changes.len(), 3 - checked.arguments.len());
+    }
+}
+
 #[tokio::test]
 async fn denied_and_dry_run_calls_call_nothing() {
     let text =

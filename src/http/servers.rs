@@ -20,6 +20,7 @@ use super::threads::blocking;
 use super::tools::body::{all_valid, read_tools};
 use super::tools::load::runs_as_task;
 use super::tools::{LoadParams, to_strings};
+use super::wire::ToolWarning;
 use crate::catalog_writer::Change;
 use crate::clock::unix_ms;
 use crate::mcp::pool::{ConnectionState, Status};
@@ -35,6 +36,9 @@ pub struct SyncAnswer {
     pub removed: Vec<String>,
     /// Number of tools that were stored already, exactly as they are.
     pub unchanged: usize,
+    /// What of the tools is left out or will not work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ToolWarning>,
     /// The generation of the catalog that holds the change.
     pub generation: u64,
 }
@@ -178,9 +182,11 @@ pub async fn sync(
 ) -> ApiResult<Response> {
     let options = LoadParams::of_server(&server).read_options();
     let headers = request.headers().clone();
-    let tools = all_valid(read_tools(&app, request, options).await?)?;
+    let parsed = read_tools(&app, request, options).await?;
+    let warnings: Vec<ToolWarning> = parsed.warnings.iter().map(ToolWarning::from).collect();
+    let tools = all_valid(parsed)?;
     if runs_as_task(tools.len(), &headers) {
-        return start_sync(&app, catalog, server, tools).await;
+        return start_sync(&app, catalog, server, tools, warnings).await;
     }
     let written = catalog
         .writer
@@ -192,6 +198,7 @@ pub async fn sync(
         changed: to_strings(&changes.changed),
         removed: to_strings(&changes.removed),
         unchanged: changes.unchanged,
+        warnings,
         generation: written.generation,
     };
     Ok(Json(answer).into_response())
@@ -204,11 +211,13 @@ async fn start_sync(
     catalog: Arc<OpenCatalog>,
     server: String,
     tools: Vec<Tool>,
+    warnings: Vec<ToolWarning>,
 ) -> ApiResult<Response> {
     let total = tools.len();
     let task = app
         .tasks
         .start(&catalog.name.clone(), total, move |task| async move {
+            task.update(|body| body.warnings = warnings);
             if task.is_cancelled() {
                 return Ok(());
             }

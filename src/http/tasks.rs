@@ -22,7 +22,7 @@ use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{Json, Path};
-use super::wire::{ChangeCounts, ItemError, ItemResult};
+use super::wire::{ChangeCounts, ItemError, ItemResult, ToolWarning};
 use crate::store::{SharedStore, StoredTask};
 
 /// Most stored tasks. A new one replaces the oldest that has ended.
@@ -66,6 +66,9 @@ pub struct TaskBody {
     pub result: ChangeCounts,
     /// The first 1000 failed items.
     pub failures: Vec<ItemResult>,
+    /// What of the valid tools is left out or will not work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ToolWarning>,
     /// The reason of a failure.
     pub error: Option<ItemError>,
     /// The evaluation that it makes, which is there once it has succeeded.
@@ -254,6 +257,7 @@ impl Tasks {
                 total,
                 result: ChangeCounts::default(),
                 failures: Vec::new(),
+                warnings: Vec::new(),
                 error: None,
                 evaluation: None,
             }),

@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use toolscout_index::formats::ReadOptions;
+use toolscout_index::formats::{KnownServers, ReadOptions};
 use toolscout_index::{Filter, Tool, ToolId};
 use utoipa::{IntoParams, ToSchema};
 
@@ -19,7 +19,7 @@ use super::access::{Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, Path, QueryString};
 use super::registry::OpenCatalog;
-use super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolBody};
+use super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolBody, ToolWarning};
 use super::{paging, stream, tasks};
 use crate::catalog_writer::{Change, Written};
 use crate::finder::model_names;
@@ -122,6 +122,9 @@ pub struct UpsertAnswer {
     pub result: ChangeCounts,
     /// The outcome of each item, in the order of the request.
     pub items: Vec<ItemResult>,
+    /// What of the valid tools is left out or will not work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ToolWarning>,
     /// The generation of the catalog that holds the change.
     pub generation: u64,
 }
@@ -211,7 +214,11 @@ pub async fn upsert(
     request: Request,
 ) -> ApiResult<Response> {
     let skip_invalid = params.skip_invalid.unwrap_or_default();
-    let options = params.read_options();
+    let searcher = catalog.searcher();
+    let options = ReadOptions {
+        known_servers: KnownServers::by(move |server| searcher.has_server(server)),
+        ..params.read_options()
+    };
     match extract::media_type(request.headers())?.as_str() {
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
             stream::upsert(app, catalog, options, request.into_body())

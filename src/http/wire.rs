@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolscout_index::formats::{Emit, Skipped};
+use toolscout_index::formats::{Emit, Skipped, Warning};
 use toolscout_index::{Changes, Fusion, Mode, Tool, ToolId, Variant};
 use utoipa::ToSchema;
 
@@ -213,6 +213,24 @@ pub struct ItemResult {
     /// The reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ItemError>,
+}
+
+/// What of a valid tool is left out or will not work.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ToolWarning {
+    /// The tool's id.
+    pub tool: String,
+    /// What it is, and why.
+    pub reason: String,
+}
+
+impl From<&Warning> for ToolWarning {
+    fn from(warning: &Warning) -> Self {
+        ToolWarning {
+            tool: warning.tool.to_string(),
+            reason: warning.reason.clone(),
+        }
+    }
 }
 
 /// Why one item failed.

@@ -183,8 +183,14 @@ mod tests {
             let of_root = json!({"type": "object", "properties": {"a": schema}, "dependencies": {"b": ["a"]}});
             tool.input_schema = of_root.as_object().unwrap().clone();
             let checker = Checker::of(&tool);
-            assert!(checker.violations(&json!({ "a": good })).is_empty(), "{schema}");
-            assert!(!checker.violations(&json!({ "a": bad })).is_empty(), "{schema}");
+            assert!(
+                checker.violations(&json!({ "a": good })).is_empty(),
+                "{schema}"
+            );
+            assert!(
+                !checker.violations(&json!({ "a": bad })).is_empty(),
+                "{schema}"
+            );
             assert!(!checker.violations(&json!({ "b": 1 })).is_empty());
         }
     }

@@ -183,6 +183,13 @@ impl Toolset for Operations {
     }
 }
 
+/// The arguments of an operation that are null where its request has nothing for it, and that are left
+/// out therefore. None for other tools.
+pub fn unwritable_nulls(tool: &Tool, arguments: &Arguments) -> Vec<String> {
+    let call = tool.metadata.get("openapi").unwrap_or(&Value::Null);
+    request::unwritable_nulls(call, arguments)
+}
+
 /// A service that is set up.
 struct Service {
     config: ServiceConfig,

@@ -136,6 +136,34 @@ fn a_bad_item_rejects_the_batch_unless_it_is_skipped() {
 }
 
 #[test]
+fn what_of_a_request_cannot_be_built_is_said_when_the_document_is_added() {
+    let body = |kind: &str| json!({ "content": { kind: { "schema": { "type": "object", "properties": { "a": {} } } } } });
+    let operation =
+        |id: &str, kind: &str| json!({ "post": { "operationId": id, "requestBody": body(kind) } });
+    let mut document = json!({ "openapi": "3.0.3", "info": { "title": "Shop" }, "paths": {
+        "/xml": operation("asXml", "application/xml"),
+        "/mixed": operation("asMixed", "multipart/mixed"),
+        "/json": operation("asJson", "application/json"),
+    } });
+    document["paths"]["/json"]["post"]["parameters"] = json!([{ "name": "Host", "in": "header" }]);
+    let world = World::new();
+    let file = world.file("shop.json", document.to_string());
+    let ended = world.run(&["add", text(&file), "--no-embed"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    for warning in [
+        "warning: shop/asXml: its body is application/xml",
+        "warning: shop/asMixed: its body is multipart/mixed",
+        "warning: shop/asJson: the parameter `Host` is left out",
+    ] {
+        assert!(ended.stderr.contains(warning), "{}", ended.stderr);
+    }
+    let report = world.json(&["add", text(&file), "--no-embed"]);
+    let warned = report["warnings"].as_array().unwrap();
+    assert_eq!(warned.len(), 3, "{report}");
+    assert!(warned.iter().any(|one| one["tool"] == "shop/asXml"));
+}
+
+#[test]
 fn one_bad_item_is_named_once_with_the_way_around_it() {
     let world = World::new();
     let tools = json!([tool("s", "a", "x"), { "description": "no name" }]);

@@ -69,13 +69,24 @@ fn what_a_person_needs_to_call_an_api_is_said() {
         "server = \"the-official-api-of\"",
         "--server NAME names it otherwise",
     ] {
-        assert!(ended.stdout.contains(expected), "{expected}: {}", ended.stdout);
+        assert!(
+            ended.stdout.contains(expected),
+            "{expected}: {}",
+            ended.stdout
+        );
     }
-    assert!(ended.stderr.contains("the tool is called \"list_2\""), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("the tool is called \"list_2\""),
+        "{}",
+        ended.stderr
+    );
 
     let report = world.json(&["add", text(&file), "--follow-refs", "--server", "w"]);
     assert_eq!(report["services"][0]["server"], "w");
-    assert_eq!(report["services"][0]["base_urls"], json!(["https://warehouse.test/v1"]));
+    assert_eq!(
+        report["services"][0]["base_urls"],
+        json!(["https://warehouse.test/v1"])
+    );
     assert_eq!(report["warnings"][0]["tool"], "w/list_2");
 }
 
@@ -87,13 +98,17 @@ fn tools_under_the_whole_title_stay_there() {
     let whole = "the-official-api-of-the-warehouse-extended";
     world.ok(&["add", text(&file), "--follow-refs", "--server", whole]);
     let report = world.json(&["add", text(&file), "--follow-refs"]);
-    assert_eq!((&report["added"], &report["unchanged"]), (&json!([]), &json!(3)));
+    assert_eq!(
+        (&report["added"], &report["unchanged"]),
+        (&json!([]), &json!(3))
+    );
 }
 
 #[test]
 fn one_page_of_a_list_is_no_whole_server() {
     let world = World::new();
-    let page = json!({"tools": [{"name": "a", "inputSchema": {"type": "object"}}], "nextCursor": "2"});
+    let page =
+        json!({"tools": [{"name": "a", "inputSchema": {"type": "object"}}], "nextCursor": "2"});
     let file = world.file("page.json", page.to_string());
     world.fails(
         1,
@@ -101,7 +116,11 @@ fn one_page_of_a_list_is_no_whole_server() {
         &["page.json is one page", "nothing was changed"],
     );
     let ended = world.run(&["add", text(&file), "--server", "s"]);
-    assert!(ended.stderr.contains("page.json is one page"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("page.json is one page"),
+        "{}",
+        ended.stderr
+    );
     assert_eq!(world.ids(), ["s/a"]);
 }
 
@@ -118,19 +137,33 @@ fn what_is_exported_is_valid_for_providers_and_comes_back_as_it_was() {
         {"name": "a__b", "inputSchema": {"type": "object"}}]);
     let file = world.file("t.json", tools.to_string());
     world.ok(&["add", text(&file)]);
-    for (format, key) in [("anthropic", "input_schema"), ("mcp", "inputSchema"), ("openai_responses", "parameters")] {
+    for (format, key) in [
+        ("anthropic", "input_schema"),
+        ("mcp", "inputSchema"),
+        ("openai_responses", "parameters"),
+    ] {
         let exported: serde_json::Value =
             serde_json::from_str(&world.ok(&["export", "--format", format])).unwrap();
-        let list = exported.get("tools").unwrap_or(&exported).as_array().unwrap();
+        let list = exported
+            .get("tools")
+            .unwrap_or(&exported)
+            .as_array()
+            .unwrap();
         assert_eq!(list[0]["name"], "a__b");
         for tool in list {
             let schema = &tool[key];
             assert_eq!(schema["type"], "object", "{tool}");
             assert!(schema.get("anyOf").is_none(), "{tool}");
-            assert!(tool.get("outputSchema").is_none_or(|schema| schema["type"] == "object"));
+            assert!(
+                tool.get("outputSchema")
+                    .is_none_or(|schema| schema["type"] == "object")
+            );
         }
     }
     let mcp = world.file("mcp.json", world.ok(&["export", "--format", "mcp"]));
     let again = world.json(&["add", text(&mcp), "--dry-run"]);
-    assert_eq!((&again["added"], &again["changed"]), (&json!([]), &json!([])));
+    assert_eq!(
+        (&again["added"], &again["changed"]),
+        (&json!([]), &json!([]))
+    );
 }

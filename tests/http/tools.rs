@@ -124,6 +124,47 @@ async fn every_accepted_format_is_taken() {
 }
 
 #[tokio::test]
+async fn what_of_a_request_cannot_be_built_is_said_when_the_document_is_added() {
+    let body = |kind: &str| json!({ "content": { kind: { "schema": { "type": "object", "properties": { "a": {} } } } } });
+    let operation =
+        |id: &str, kind: &str| json!({ "post": { "operationId": id, "requestBody": body(kind) } });
+    let mut document = json!({ "openapi": "3.0.3", "info": { "title": "Shop" }, "paths": {
+        "/xml": operation("asXml", "application/xml"),
+        "/mixed": operation("asMixed", "multipart/mixed"),
+        "/json": operation("asJson", "application/json"),
+    } });
+    document["paths"]["/json"]["post"]["parameters"] = json!([{ "name": "Host", "in": "header" }]);
+    let server = Server::start().await;
+    let path = "/v1/catalogs/default/tools";
+    let added = server.post(path, &document).await.body;
+    let put = server.request(Method::PUT, "/v1/catalogs/default/servers/shop/tools");
+    let synced = read(put.json(&document)).await.body;
+    for answer in [added, synced] {
+        let warnings = answer["warnings"].as_array().unwrap();
+        let mut tools: Vec<_> = warnings
+            .iter()
+            .map(|one| one["tool"].as_str().unwrap())
+            .collect();
+        tools.sort_unstable();
+        assert_eq!(
+            tools,
+            ["shop/asJson", "shop/asMixed", "shop/asXml"],
+            "{answer}"
+        );
+        assert!(warnings[0]["reason"].is_string(), "{answer}");
+    }
+    let plain = json!([{ "name": "a", "inputSchema": { "type": "object" } }]);
+    assert!(
+        server
+            .post(path, &plain)
+            .await
+            .body
+            .get("warnings")
+            .is_none()
+    );
+}
+
+#[tokio::test]
 async fn a_list_may_be_of_a_server_and_of_a_part_of_the_ids() {
     let names = [
         ("git", "createIssue"),

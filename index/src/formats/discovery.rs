@@ -46,7 +46,11 @@ pub(super) fn to_openapi(document: &Value) -> Value {
 
 fn base_url(document: &Value) -> String {
     match text(document, "baseUrl") {
-        "" => format!("{}{}", text(document, "rootUrl"), text(document, "servicePath")),
+        "" => format!(
+            "{}{}",
+            text(document, "rootUrl"),
+            text(document, "servicePath")
+        ),
         url => url.to_owned(),
     }
     .trim_end_matches('/')
@@ -109,7 +113,12 @@ fn path(method: &Value) -> String {
         "" => text(method, "flatPath"),
         path => path,
     };
-    format!("/{}", path.trim_start_matches('/').replace("{+", "{").replace("{/", "/{"))
+    format!(
+        "/{}",
+        path.trim_start_matches('/')
+            .replace("{+", "{")
+            .replace("{/", "/{")
+    )
 }
 
 fn parameter(name: &str, declared: &Value) -> Value {
@@ -150,7 +159,13 @@ fn numeric(mut schema: Map<String, Value>) -> Map<String, Value> {
 fn schemas(document: &Value) -> Map<String, Value> {
     let declared = document.get("schemas").and_then(Value::as_object);
     let mut schemas = declared.cloned().unwrap_or_default();
-    schemas.values_mut().for_each(|schema| point(schema, 0));
+    for schema in schemas.values_mut() {
+        // Its own name, which is no keyword.
+        if let Value::Object(fields) = schema {
+            fields.shift_remove("id");
+        }
+        point(schema, 0);
+    }
     schemas
 }
 
@@ -168,7 +183,9 @@ fn point(value: &mut Value, level: usize) {
             }
             let limits = numeric(std::mem::take(fields));
             *fields = limits;
-            fields.values_mut().for_each(|value| point(value, level + 1));
+            fields
+                .values_mut()
+                .for_each(|value| point(value, level + 1));
         }
         Value::Array(items) => items.iter_mut().for_each(|item| point(item, level + 1)),
         _ => {}

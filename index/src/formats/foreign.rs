@@ -59,14 +59,16 @@ const UNUSABLE: [Unusable; 9] = [
         next_step: "export it from Postman as a collection v2.1",
     },
     Unusable {
-        is: |fields| {
-            fields.has("values") && fields.text("_postman_variable_scope").is_some()
-        },
+        is: |fields| fields.has("values") && fields.text("_postman_variable_scope").is_some(),
         name: "a Postman environment",
         next_step: "give the collection; its variables can be written into the collection itself",
     },
     Unusable {
-        is: |fields| fields.text("$schema").is_some() && fields.begins("properties", '{') && !fields.has("name"),
+        is: |fields| {
+            fields.text("$schema").is_some()
+                && fields.begins("properties", '{')
+                && !fields.has("name")
+        },
         name: "a JSON schema",
         next_step: "a tool needs a `name` and has the schema as its `inputSchema`",
     },
@@ -100,7 +102,6 @@ pub(super) fn convertible(fields: &Outline<'_>) -> Option<Convertible> {
     }
 }
 
-
 /// Adds an operation to the paths of an OpenAPI document. One of a path and method that another has too
 /// gets a path with a fragment, which is not sent.
 pub(super) fn insert_operation(
@@ -110,7 +111,9 @@ pub(super) fn insert_operation(
     operation: Value,
 ) {
     let is_taken = |paths: &Map<String, Value>, path: &str| {
-        paths.get(path).is_some_and(|item| item.get(method).is_some())
+        paths
+            .get(path)
+            .is_some_and(|item| item.get(method).is_some())
     };
     let mut free = path.clone();
     // By the number of paths, so that a thousand operations of one path are no million tries.
@@ -142,40 +145,47 @@ mod tests {
 
     fn shop(schema: &str) -> Value {
         json!({
-            "info": {"name": "Shop", "schema": schema},
-            "variable": [{"key": "base", "value": "https://{{host}}/v1"}, {"key": "host", "value": "shop.test"}],
-            "auth": {"type": "bearer", "bearer": [{"key": "token", "value": "{{token}}"}]},
-            "item": [
-                {"name": "Orders", "item": [
-                    {"name": "List orders", "request": {"method": "GET",
-                        "header": [{"key": "X-Tenant", "value": "a"}, {"key": "Authorization", "value": "b"},
-                            {"key": "X-Off", "value": "c", "disabled": true}],
-                        "url": {"raw": "{{base}}/orders/:id?limit=5", "query": [
-                            {"key": "limit", "value": "5", "description": "How many"}],
-                            "variable": [{"key": "id", "value": "7", "description": "Of the order"}]}}},
-                    {"name": "List orders", "request": {"method": "GET", "url": "{{base}}/orders/:id"}}]},
-                {"name": "Add order", "request": {"method": "POST", "url": "{{base}}/orders",
-                    "auth": {"type": "apikey", "apikey": [{"key": "key", "value": "X-Key"}]},
-                    "body": {"mode": "raw", "raw": "{\"sku\": \"a\", \"count\": {{n}}, \"tags\": [\"x\"]}",
-                        "options": {"raw": {"language": "json"}}}}},
-                {"name": "Upload", "request": {"method": "PUT", "url": "{{elsewhere}}/files/{{file}}",
-                    "auth": {"type": "noauth"},
-                    "body": {"mode": "formdata", "formdata": [
-                        {"key": "f", "type": "file"}, {"key": "note", "type": "text", "value": "n"}]}}},
-                {"name": "Copy", "request": {"method": "COPY", "url": "https://other.test/a?b=c&d",
-                    "body": {"mode": "urlencoded", "urlencoded": [{"key": "k", "value": "v"}]}}}
-            ]})
+        "info": {"name": "Shop", "schema": schema},
+        "variable": [{"key": "base", "value": "https://{{host}}/v1"}, {"key": "host", "value": "shop.test"}],
+        "auth": {"type": "bearer", "bearer": [{"key": "token", "value": "{{token}}"}]},
+        "item": [
+            {"name": "Orders", "item": [
+                {"name": "List orders", "request": {"method": "GET",
+                    "header": [{"key": "X-Tenant", "value": "a"}, {"key": "Authorization", "value": "b"},
+                        {"key": "X-Off", "value": "c", "disabled": true}],
+                    "url": {"raw": "{{base}}/orders/:id?limit=5", "query": [
+                        {"key": "limit", "value": "5", "description": "How many"}],
+                        "variable": [{"key": "id", "value": "7", "description": "Of the order"}]}}},
+                {"name": "List orders", "request": {"method": "GET", "url": "{{base}}/orders/:id"}}]},
+            {"name": "Add order", "request": {"method": "POST", "url": "{{base}}/orders",
+                "auth": {"type": "apikey", "apikey": [{"key": "key", "value": "X-Key"}]},
+                "body": {"mode": "raw", "raw": "{\"sku\": \"a\", \"count\": {{n}}, \"tags\": [\"x\"]}",
+                    "options": {"raw": {"language": "json"}}}}},
+            {"name": "Upload", "request": {"method": "PUT", "url": "{{elsewhere}}/files/{{file}}",
+                "auth": {"type": "noauth"},
+                "body": {"mode": "formdata", "formdata": [
+                    {"key": "f", "type": "file"}, {"key": "note", "type": "text", "value": "n"}]}}},
+            {"name": "Copy", "request": {"method": "COPY", "url": "https://other.test/a?b=c&d",
+                "body": {"mode": "urlencoded", "urlencoded": [{"key": "k", "value": "v"}]}}}
+        ]})
     }
 
     #[test]
     fn a_postman_collection_becomes_tools() {
         for version in ["v2.0.0", "v2.1.0"] {
-            let schema = format!("https://schema.getpostman.com/json/collection/{version}/collection.json");
+            let schema =
+                format!("https://schema.getpostman.com/json/collection/{version}/collection.json");
             let parsed = read(&shop(&schema));
             let ids: Vec<&str> = parsed.tools.iter().map(|tool| tool.id.as_str()).collect();
             assert_eq!(
                 ids,
-                ["shop/list_orders", "shop/list_orders_2", "shop/add_order", "shop/upload", "shop/copy"]
+                [
+                    "shop/list_orders",
+                    "shop/list_orders_2",
+                    "shop/add_order",
+                    "shop/upload",
+                    "shop/copy"
+                ]
             );
             let [list, _, add, upload, copy] = parsed.tools.as_slice() else {
                 panic!("five tools")
@@ -228,35 +238,84 @@ mod tests {
         let ids: Vec<&str> = parsed.tools.iter().map(|tool| tool.id.as_str()).collect();
         assert_eq!(
             ids,
-            ["drive/drive.about", "drive/drive.files.get", "drive/drive.files.create", "drive/drive.files.comments.list"]
+            [
+                "drive/drive.about",
+                "drive/drive.files.get",
+                "drive/drive.files.create",
+                "drive/drive.files.comments.list"
+            ]
         );
         let get = &parsed.tools[1];
-        assert_eq!(get.metadata["openapi"]["servers"], json!(["https://www.googleapis.test/drive/v3"]));
+        assert_eq!(
+            get.metadata["openapi"]["servers"],
+            json!(["https://www.googleapis.test/drive/v3"])
+        );
         assert_eq!(get.input_schema["required"], json!(["fileId"]));
         let properties = &get.input_schema["properties"];
-        assert_eq!(properties["size"], json!({"type": "integer", "format": "int32", "minimum": 1}));
+        assert_eq!(
+            properties["size"],
+            json!({"type": "integer", "format": "int32", "minimum": 1})
+        );
         assert_eq!(properties["parts"]["items"], json!({"type": "string"}));
         assert!(get.output_schema.is_some());
-        assert_eq!(parsed.tools[2].input_schema["properties"]["name"]["type"], "string");
+        assert_eq!(
+            parsed.tools[2].input_schema["properties"]["name"]["type"],
+            "string"
+        );
         assert_eq!(parsed.tools[3].tags, ["files", "comments"]);
     }
 
     #[test]
     fn what_has_no_tools_is_refused_by_name_with_the_next_step() {
         for (document, name, next_step) in [
-            (json!({"log": {"version": "1.2", "entries": []}}), "HAR", "OpenAPI document"),
-            (json!({"asyncapi": "3.0.0", "info": {}}), "AsyncAPI", "OpenAPI document"),
-            (json!({"arazzo": "1.0.0", "info": {}}), "Arazzo", "sourceDescriptions"),
-            (json!({"overlay": "1.0.0", "actions": []}), "overlay", "apply it"),
-            (json!({"_type": "export", "resources": []}), "Insomnia", "as OpenAPI"),
+            (
+                json!({"log": {"version": "1.2", "entries": []}}),
+                "HAR",
+                "OpenAPI document",
+            ),
+            (
+                json!({"asyncapi": "3.0.0", "info": {}}),
+                "AsyncAPI",
+                "OpenAPI document",
+            ),
+            (
+                json!({"arazzo": "1.0.0", "info": {}}),
+                "Arazzo",
+                "sourceDescriptions",
+            ),
+            (
+                json!({"overlay": "1.0.0", "actions": []}),
+                "overlay",
+                "apply it",
+            ),
+            (
+                json!({"_type": "export", "resources": []}),
+                "Insomnia",
+                "as OpenAPI",
+            ),
             (json!({"data": {"__schema": {}}}), "GraphQL", "MCP server"),
-            (json!({"id": "x", "name": "", "order": [], "requests": []}), "Postman collection v1", "v2.1"),
-            (json!({"values": [], "_postman_variable_scope": "environment"}), "environment", "collection"),
-            (json!({"$schema": "x", "type": "object", "properties": {}}), "JSON schema", "inputSchema"),
+            (
+                json!({"id": "x", "name": "", "order": [], "requests": []}),
+                "Postman collection v1",
+                "v2.1",
+            ),
+            (
+                json!({"values": [], "_postman_variable_scope": "environment"}),
+                "environment",
+                "collection",
+            ),
+            (
+                json!({"$schema": "x", "type": "object", "properties": {}}),
+                "JSON schema",
+                "inputSchema",
+            ),
         ] {
             let error = parse(document.to_string().as_bytes(), &ReadOptions::default());
             let message = error.unwrap_err().to_string();
-            assert!(message.contains(name) && message.contains(next_step), "{message}");
+            assert!(
+                message.contains(name) && message.contains(next_step),
+                "{message}"
+            );
         }
     }
 
@@ -265,14 +324,21 @@ mod tests {
         let tools = json!([{"name": "a", "inputSchema": {"type": "object"}}]);
         for (document, is_part) in [
             (json!({"tools": tools, "nextCursor": "2"}), true),
-            (json!({"jsonrpc": "2.0", "id": 1, "result": {"nextCursor": "x", "tools": tools}}), true),
+            (
+                json!({"jsonrpc": "2.0", "id": 1, "result": {"nextCursor": "x", "tools": tools}}),
+                true,
+            ),
             (json!({"tools": tools, "nextCursor": 2}), true),
             (json!({"tools": tools, "nextCursor": ""}), false),
             (json!({"tools": tools, "nextCursor": null}), false),
             (json!({"tools": tools}), false),
         ] {
             let parsed = read(&document);
-            assert_eq!((parsed.is_part, parsed.format), (is_part, Format::Mcp), "{document}");
+            assert_eq!(
+                (parsed.is_part, parsed.format),
+                (is_part, Format::Mcp),
+                "{document}"
+            );
         }
     }
 }

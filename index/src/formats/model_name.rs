@@ -64,10 +64,12 @@ pub fn model_names<'a>(ids: impl IntoIterator<Item = &'a ToolId>) -> Vec<String>
     let named = names.iter().zip(&ids);
     named
         // A tool may have the very name that another gets with its hash.
-        .map(|(name, id)| match is_shared(name) || hashed.contains(name) {
-            true => distinct_model_name(id),
-            false => name.clone(),
-        })
+        .map(
+            |(name, id)| match is_shared(name) || hashed.contains(name) {
+                true => distinct_model_name(id),
+                false => name.clone(),
+            },
+        )
         .collect()
 }
 
@@ -147,8 +149,16 @@ mod tests {
                 "repos/update-information-about",
                 "github-s-official-openapi-spec-o__repos_update-information-about",
             ),
-            ("a-very-long-server", &"n".repeat(58), &format!("a-ve__{}", "n".repeat(58))),
-            ("ab-cdefgh", &"n".repeat(59), &format!("ab__{}", "n".repeat(59))),
+            (
+                "a-very-long-server",
+                &"n".repeat(58),
+                &format!("a-ve__{}", "n".repeat(58)),
+            ),
+            (
+                "ab-cdefgh",
+                &"n".repeat(59),
+                &format!("ab__{}", "n".repeat(59)),
+            ),
         ] {
             let id = ToolId::new(server, name).unwrap();
             assert_eq!(model_name(&id), shown);
@@ -194,7 +204,12 @@ mod tests {
 
     #[test]
     fn names_that_earlier_versions_showed_still_call_the_tool() {
-        for text in ["math.factorial", "a/b__c", "github/repos/update", "时间/查询"] {
+        for text in [
+            "math.factorial",
+            "a/b__c",
+            "github/repos/update",
+            "时间/查询",
+        ] {
             let readable = joined(&allowed(id(text).server()), &allowed(id(text).name()));
             assert!(is_called(&id(text), &hashed(&readable, text)));
             assert!(is_called(&id(text), &model_name(&id(text))));

@@ -23,6 +23,7 @@ pub use files::OtherFiles;
 use names::Wanted;
 use refs::{Document, Expansion};
 pub use request::BodyKind;
+use request::Placement;
 
 // The order of the tools of one path, whatever the order in the document.
 pub(super) const METHODS: [&str; 9] = [
@@ -215,8 +216,8 @@ fn chosen_paths<'a>(
     root: &'a Value,
     options: &'a ReadOptions,
 ) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    let paths = root.get("paths").and_then(Value::as_object);
-    let paths = paths.into_iter().flatten();
+    let paths = root.get("paths").map(|paths| Part::of(root, paths).target);
+    let paths = paths.and_then(Value::as_object).into_iter().flatten();
     paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path))
 }
 
@@ -313,8 +314,7 @@ impl Endpoint<'_> {
         tool.annotations.read_only_hint =
             matches!(self.method, "get" | "head" | "options" | "query").then_some(true);
         tool.annotations.destructive_hint = (self.method == "delete").then_some(true);
-        tool.annotations.idempotent_hint =
-            matches!(self.method, "put" | "delete").then_some(true);
+        tool.annotations.idempotent_hint = matches!(self.method, "put" | "delete").then_some(true);
         tool.metadata
             .insert("openapi".into(), self.call(&request, expansion).into());
         tool.input_schema = request.into_schema();
@@ -365,32 +365,38 @@ impl Endpoint<'_> {
             ) else {
                 return Err("one of its parameters has no `name` or no `in`".into());
             };
-            if let Some(warning) = request::left_out(name, place) {
-                request.warnings.extend(warning);
-            } else if seen.insert((known_as(name, place), place)) {
-                self.add_parameter(
-                    request,
-                    expansion,
-                    Parameter {
-                        name,
-                        place,
-                        value: parameter,
-                    },
-                )?;
+            match Placement::of(name, place) {
+                Placement::Ignored => {}
+                Placement::LeftOut(warning) => request.warnings.push(warning),
+                Placement::Argument if !seen.insert((known_as(name, place), place)) => {}
+                Placement::Argument => {
+                    let value = parameter;
+                    self.add_parameter(request, expansion, Parameter { name, place, value })?;
+                }
             }
         }
-        for name in names::parameters(self.path) {
-            if seen.insert((known_as(name, "path"), "path")) {
-                let schema = json!({ "type": "string" });
-                let value = json!({ "name": name, "in": "path", "schema": schema });
-                let place = "path";
-                let value = &value;
-                request.add_parameter(&Parameter { name, place, value }, schema, false);
-                let warning = format!("its path has {{{name}}}, which is not declared, so it is a required text");
-                request.warnings.push(warning);
-            }
-        }
+        self.add_undeclared(request, &mut seen);
         Ok(())
+    }
+
+    /// Adds the parameters that only the path names. Without them nothing can be called.
+    fn add_undeclared<'p>(
+        &'p self,
+        request: &mut OperationRequest,
+        seen: &mut HashSet<(Cow<'p, str>, &'p str)>,
+    ) {
+        let place = "path";
+        for name in names::parameters(self.path) {
+            if !seen.insert((known_as(name, place), place)) {
+                continue;
+            }
+            let schema = json!({ "type": "string" });
+            let value = &json!({ "name": name, "in": place, "schema": schema });
+            request.add_parameter(&Parameter { name, place, value }, schema, false);
+            let warning =
+                format!("its path has {{{name}}}, which is not declared, so it is a required text");
+            request.warnings.push(warning);
+        }
     }
 
     fn add_parameter(
@@ -534,9 +540,7 @@ impl Endpoint<'_> {
 
     fn servers(&self) -> Vec<String> {
         // The nearest declaration counts, and an empty list is none.
-        let declared = self
-            .owners()
-            .map(|owner| owner.get("servers")?.as_array());
+        let declared = self.owners().map(|owner| owner.get("servers")?.as_array());
         match declared
             .into_iter()
             .flatten()
@@ -670,7 +674,11 @@ fn argument_name(name: &str) -> String {
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let mut made = words.join("_");
     made.truncate(MAX_ARGUMENT_CHARS);
-    if made.is_empty() { "argument".into() } else { made }
+    if made.is_empty() {
+        "argument".into()
+    } else {
+        made
+    }
 }
 
 /// Anthropic refuses properties with other names.
@@ -1105,7 +1113,9 @@ components:
                 "refers to another file, without which its tools are not whole: other.yaml; `toolscout add --follow-refs`",
             ),
             (
-                paths(json!({"/a": {"get": {"$ref": "b.yml"}, "put": {"parameters": [{"$ref": "../c.yml#/d"}]}}})),
+                paths(
+                    json!({"/a": {"get": {"$ref": "b.yml"}, "put": {"parameters": [{"$ref": "../c.yml#/d"}]}}}),
+                ),
                 "other files, without which its tools are not whole: ../c.yml, b.yml;",
             ),
         ] {

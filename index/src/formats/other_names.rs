@@ -21,7 +21,10 @@ pub(super) fn as_mcp(mut fields: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Object(spec)) = fields.get("toolSpec") {
         fields = spec.clone();
         // Bedrock has the schema within one more object.
-        if let Some(schema) = fields.get("inputSchema").and_then(|schema| schema.get("json")) {
+        if let Some(schema) = fields
+            .get("inputSchema")
+            .and_then(|schema| schema.get("json"))
+        {
             let schema = schema.clone();
             fields.insert("inputSchema".into(), schema);
         }
@@ -111,7 +114,13 @@ mod tests {
             let tools: Vec<_> = parsed
                 .tools
                 .iter()
-                .map(|tool| (tool.id.as_str(), tool.description.as_str(), json!(tool.input_schema)))
+                .map(|tool| {
+                    (
+                        tool.id.as_str(),
+                        tool.description.as_str(),
+                        json!(tool.input_schema),
+                    )
+                })
                 .collect();
             assert_eq!(tools, [("t", "x", schema.clone())], "{name}");
         }

@@ -125,7 +125,8 @@ impl Conversion {
             let name = text(header, "key").to_ascii_lowercase();
             !name.is_empty() && !CLIENTS_HEADERS.contains(&name.as_str())
         });
-        sent.map(|header| self.parameter(header, "header")).collect()
+        sent.map(|header| self.parameter(header, "header"))
+            .collect()
     }
 
     fn parameter(&self, declared: &Value, place: &str) -> Value {
@@ -146,7 +147,8 @@ impl Conversion {
                     "query": { "type": "string", "examples": [query] },
                     "variables": { "type": "object" },
                 });
-                let schema = json!({ "type": "object", "properties": properties, "required": ["query"] });
+                let schema =
+                    json!({ "type": "object", "properties": properties, "required": ["query"] });
                 ("application/json", schema)
             }
             "file" => (
@@ -160,7 +162,9 @@ impl Conversion {
 
     fn raw(&self, body: &Value) -> (&'static str, Value) {
         let raw = text(body, "raw");
-        let language = body.pointer("/options/raw/language").and_then(Value::as_str);
+        let language = body
+            .pointer("/options/raw/language")
+            .and_then(Value::as_str);
         let as_json = serde_json::from_str::<Value>(raw)
             // A variable where a number stands is no JSON.
             .or_else(|_| serde_json::from_str(&filled(raw, &self.variables)))
@@ -169,8 +173,14 @@ impl Conversion {
             (Some(example), _) if example.is_object() || example.is_array() => {
                 ("application/json", schema_of(&example, 0))
             }
-            (_, Some("json")) => ("application/json", json!({ "description": example_text(raw) })),
-            (_, Some("xml")) => ("application/xml", json!({ "type": "string", "examples": [raw] })),
+            (_, Some("json")) => (
+                "application/json",
+                json!({ "description": example_text(raw) }),
+            ),
+            (_, Some("xml")) => (
+                "application/xml",
+                json!({ "type": "string", "examples": [raw] }),
+            ),
             _ => ("text/plain", json!({ "type": "string", "examples": [raw] })),
         }
     }
@@ -243,7 +253,12 @@ impl Address {
         let (base, path) = split_base(address, variables);
         let mut parameters = Vec::new();
         let declared = list(url, "variable");
-        let path = templated(&path, &declared.collect::<Vec<_>>(), variables, &mut parameters);
+        let path = templated(
+            &path,
+            &declared.collect::<Vec<_>>(),
+            variables,
+            &mut parameters,
+        );
         let listed: Vec<&Value> = list(url, "query").filter(|one| !is_disabled(one)).collect();
         if url.get("query").is_some() {
             parameters.extend(listed.iter().map(|one| parameter(one, "query", variables)));
@@ -255,7 +270,8 @@ impl Address {
             }));
         }
         let mut seen = BTreeSet::new();
-        parameters.retain(|one| seen.insert((text(one, "in").to_owned(), text(one, "name").to_owned())));
+        parameters
+            .retain(|one| seen.insert((text(one, "in").to_owned(), text(one, "name").to_owned())));
         Address {
             base,
             path,
@@ -283,7 +299,11 @@ fn joined(url: &Value) -> String {
         port => format!(":{port}"),
     };
     let path = part("path", "/");
-    format!("{protocol}{}{port}/{}", part("host", "."), path.trim_start_matches('/'))
+    format!(
+        "{protocol}{}{port}/{}",
+        part("host", "."),
+        path.trim_start_matches('/')
+    )
 }
 
 /// The server's part of an address, with variables filled in, and its path.
@@ -315,15 +335,23 @@ fn templated(
     let segments = path.split('/').map(|segment| {
         let name = match segment.strip_prefix(':') {
             Some(name) if !name.is_empty() => Some(name),
-            _ => segment.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")),
+            _ => segment
+                .strip_prefix("{{")
+                .and_then(|rest| rest.strip_suffix("}}")),
         };
         let Some(name) = name else {
-            return filled(segment, variables).replace("{{", "{").replace("}}", "}");
+            return filled(segment, variables)
+                .replace("{{", "{")
+                .replace("}}", "}");
         };
         let known = declared.iter().find(|one| text(one, "key") == name);
         let value = variables.get(name).cloned().unwrap_or_default();
         let unknown = json!({ "key": name, "value": value });
-        parameters.push(parameter(known.copied().unwrap_or(&unknown), "path", variables));
+        parameters.push(parameter(
+            known.copied().unwrap_or(&unknown),
+            "path",
+            variables,
+        ));
         format!("{{{name}}}")
     });
     segments.collect::<Vec<_>>().join("/")
@@ -362,7 +390,9 @@ fn filled(template: &str, variables: &Map<String, Value>) -> String {
                 continue;
             }
             // Before replacing, since variables of variables double a text again and again.
-            if text.len() + text.matches(&placeholder).count() * value.len() > MAX_FILLED_BYTES.max(template.len()) {
+            if text.len() + text.matches(&placeholder).count() * value.len()
+                > MAX_FILLED_BYTES.max(template.len())
+            {
                 return text;
             }
             text = text.replace(&placeholder, value);
@@ -418,7 +448,9 @@ fn as_name(name: &str) -> String {
 
 fn description(owner: &Value) -> Option<&str> {
     let described = owner.get("description")?;
-    let text = described.as_str().or_else(|| described.get("content")?.as_str())?;
+    let text = described
+        .as_str()
+        .or_else(|| described.get("content")?.as_str())?;
     Some(text).filter(|text| !text.trim().is_empty())
 }
 

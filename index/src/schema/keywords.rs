@@ -35,8 +35,17 @@ enum Kind {
 
 fn kind(keyword: &str) -> Option<Kind> {
     Some(match keyword {
-        "additionalProperties" | "items" | "contains" | "propertyNames" | "not" | "if" | "then"
-        | "else" | "unevaluatedItems" | "unevaluatedProperties" | "contentSchema" => Kind::Schema,
+        "additionalProperties"
+        | "items"
+        | "contains"
+        | "propertyNames"
+        | "not"
+        | "if"
+        | "then"
+        | "else"
+        | "unevaluatedItems"
+        | "unevaluatedProperties"
+        | "contentSchema" => Kind::Schema,
         "allOf" | "anyOf" | "oneOf" | "prefixItems" => Kind::Schemas,
         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
             Kind::NamedSchemas
@@ -314,7 +323,10 @@ mod tests {
                 json!({"type": ["integer", "null"]}),
             ),
             (json!({"type": "any", "title": null}), json!({})),
-            (json!({"type": "string|null"}), json!({"type": ["string", "null"]})),
+            (
+                json!({"type": "string|null"}),
+                json!({"type": ["string", "null"]}),
+            ),
             (
                 json!({"items": [{"type": "str"}], "additionalItems": false}),
                 json!({"prefixItems": [{"type": "string"}], "items": false}),

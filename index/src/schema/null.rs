@@ -58,8 +58,7 @@ pub(super) fn allow(mut schema: Map<String, Value>) -> Map<String, Value> {
 }
 
 fn as_branch(schema: Map<String, Value>) -> Map<String, Value> {
-    let is_outside =
-        |keyword: &str| ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-");
+    let is_outside = |keyword: &str| ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-");
     let (mut outside, mut inside) = (Map::new(), Map::new());
     for (keyword, value) in schema {
         let side = match is_outside(&keyword) {

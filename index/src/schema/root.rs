@@ -139,7 +139,10 @@ impl<'a> Folding<'a> {
             }
         }
         let conditions = ["if", "not", "enum", "const"];
-        if conditions.iter().any(|keyword| schema.contains_key(*keyword)) {
+        if conditions
+            .iter()
+            .any(|keyword| schema.contains_key(*keyword))
+        {
             folded.note(CHECKED_LATER.into());
         }
     }
@@ -161,7 +164,10 @@ impl Folded {
     /// Adds what is also true.
     fn add(&mut self, other: Folded) {
         self.merge_properties(other.properties, |schemas| json!({ "allOf": schemas }));
-        other.required.into_iter().for_each(|name| self.require(name));
+        other
+            .required
+            .into_iter()
+            .for_each(|name| self.require(name));
         other.notes.into_iter().for_each(|note| self.note(note));
     }
 
@@ -185,11 +191,15 @@ impl Folded {
                 alternative.properties,
                 any_of,
             );
-            alternative.notes.into_iter().for_each(|note| self.note(note));
+            alternative
+                .notes
+                .into_iter()
+                .for_each(|note| self.note(note));
         }
-        self.merge_properties(alternatives_of_one_name, |schemas| {
-            json!({ "allOf": schemas })
-        });
+        self.merge_properties(
+            alternatives_of_one_name,
+            |schemas| json!({ "allOf": schemas }),
+        );
         of_all
             .into_iter()
             .flatten()
@@ -198,7 +208,10 @@ impl Folded {
         if listed.len() > 1 {
             let left_out = listed.len().saturating_sub(MAX_LISTED);
             listed.truncate(MAX_LISTED);
-            let mut note = format!("Give the arguments of one of these: {}", listed.join(" or "));
+            let mut note = format!(
+                "Give the arguments of one of these: {}",
+                listed.join(" or ")
+            );
             if left_out > 0 {
                 note.push_str(&format!(" or {left_out} others"));
             }

@@ -45,11 +45,16 @@ pub async fn read_tools(app: &App, request: Request, options: ReadOptions) -> Ap
     Ok(parsed)
 }
 
-/// The tools of a body in which every item must be valid.
+/// The tools of a body in which every item must be valid and none may be missing.
 ///
 /// # Errors
-/// 422 with the first invalid item.
+/// 422 with the first invalid item, and for one page of a list that others follow.
 pub fn all_valid(parsed: Parsed) -> ApiResult<Vec<Tool>> {
+    if parsed.is_part {
+        let message = "the body is one page of a `tools/list` and says that others follow (nothing was changed: their \
+                       tools would be removed); send the tools of all pages";
+        return Err(ApiError::unprocessable("invalid_value", message));
+    }
     match parsed.skipped.into_iter().next() {
         Some(skipped) => Err(ApiError::from(skipped.error)),
         None => Ok(parsed.tools),
@@ -115,5 +120,13 @@ mod tests {
         assert!(error.message.contains("2 items"), "{}", error.message);
         assert!(require_valid_item(&parse(br#"[{"nome":"a"},{"name":"b"}]"#)).is_ok());
         assert!(require_valid_item(&parse(b"[]")).is_ok());
+    }
+
+    #[test]
+    fn one_page_of_a_list_is_not_all_of_it() {
+        let page = parse(br#"{"tools": [{"name": "a"}], "nextCursor": "2"}"#);
+        assert!(all_valid(page).unwrap_err().message.contains("one page"));
+        let whole = parse(br#"{"tools": [{"name": "a"}], "nextCursor": ""}"#);
+        assert_eq!(all_valid(whole).unwrap().len(), 1);
     }
 }

@@ -12,7 +12,7 @@ use super::super::error::ApiResult;
 use super::super::extract::Json;
 use super::super::registry::OpenCatalog;
 use super::super::tasks::{self, MAX_LISTED_FAILURES, Task};
-use super::super::wire::{ChangeCounts, ItemResult, ItemStatus, failed_item};
+use super::super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolWarning, failed_item};
 use super::UpsertAnswer;
 use crate::catalog_writer::{Change, Written};
 
@@ -35,6 +35,7 @@ pub async fn upsert(
         return start_upsert(app, catalog, parsed).await;
     }
     let (ids, failures) = positions(&parsed);
+    let warnings = parsed.warnings.iter().map(ToolWarning::from).collect();
     let Written {
         changes,
         generation,
@@ -50,6 +51,7 @@ pub async fn upsert(
     Ok(Json(UpsertAnswer {
         result,
         items: item_results(ids, failures, &changes),
+        warnings,
         generation,
     })
     .into_response())
@@ -70,6 +72,7 @@ async fn start_upsert(
                 body.result.failed = failures.len();
                 failures.truncate(MAX_LISTED_FAILURES);
                 body.failures = failures;
+                body.warnings = parsed.warnings.iter().map(ToolWarning::from).collect();
             });
             upsert_in_steps(&task, &catalog, parsed.tools).await
         },

@@ -86,7 +86,10 @@ impl NamedCall {
     pub fn by_name(&self, search: &dyn ToolSearch) -> Result<Arc<Tool>, String> {
         let name = self.name.as_str();
         let mut named = search.named(name);
-        if named.iter().any(|tool| tool.id.name() != name || tool.id.server().is_empty()) {
+        if named
+            .iter()
+            .any(|tool| tool.id.name() != name || tool.id.server().is_empty())
+        {
             // What is shown under this name goes before what only has it as a bare name.
             named.retain(|tool| tool.id.name() != name || tool.id.server().is_empty());
         }

@@ -79,9 +79,8 @@ pub fn describe(
         Detail::Schema => definitions(&tools, max_tokens, pool),
     };
     if let Some(injection) = injection {
-        let names = |ids: &[ToolId]| -> Value {
-            ids.iter().map(|id| injection.name_of(id)).collect()
-        };
+        let names =
+            |ids: &[ToolId]| -> Value { ids.iter().map(|id| injection.name_of(id)).collect() };
         answer.insert("added_to_your_list".into(), names(&injection.added));
         if !injection.evicted.is_empty() {
             answer.insert("removed_from_your_list".into(), names(&injection.evicted));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Map, Value};
+use toolscout_index::formats::BodyKind;
 
 use crate::printable::excerpt;
 use crate::tools::Arguments;
@@ -44,7 +45,7 @@ pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, S
     refuse_unknown(call, arguments)?;
     let mut placed = Placed::default();
     for (argument, target) in parameters(call) {
-        // A null has no form in these places: it is a value that is left out.
+        // The gate has said that such a null is left out.
         if let Some(value) = arguments.get(argument).filter(|value| !value.is_null()) {
             placed.add(argument, target, value)?;
         }
@@ -67,6 +68,25 @@ pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, S
         headers: placed.headers,
         body: body(call, arguments, &placed.form)?,
     })
+}
+
+/// The arguments that are null at a place where nothing stands for it: a parameter, or a field of a
+/// form. The request leaves them out.
+pub fn unwritable_nulls(call: &Value, arguments: &Arguments) -> Vec<String> {
+    let body = call.get("body");
+    let content_type = body.and_then(|body| body.get("content_type")?.as_str());
+    let is_form = content_type
+        .is_some_and(|kind| matches!(BodyKind::of(kind), BodyKind::Form | BodyKind::Multipart));
+    let fields = body
+        .filter(|_| is_form)
+        .and_then(|body| body.get("properties")?.as_array());
+    let fields = fields.into_iter().flatten().filter_map(Value::as_str);
+    parameters(call)
+        .map(|(argument, _)| argument.as_str())
+        .chain(fields)
+        .filter(|argument| arguments.get(*argument) == Some(&Value::Null))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Arguments where they belong in a request.

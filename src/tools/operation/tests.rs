@@ -387,6 +387,54 @@ async fn a_multipart_body_has_fields_and_files_by_path_or_content() {
     }
 }
 
+#[test]
+fn a_field_of_a_multipart_body_that_can_only_be_a_file_is_one() {
+    for (name, property, encoding) in [
+        ("file", json!({ "type": "string" }), json!({})),
+        (
+            "x",
+            json!({}),
+            json!({ "x": { "contentType": "image/png, image/jpeg" } }),
+        ),
+        (
+            "x",
+            json!({ "type": "string", "contentMediaType": "application/pdf" }),
+            json!({}),
+        ),
+        (
+            "x",
+            json!({ "type": ["string", "null"], "format": "binary" }),
+            json!({}),
+        ),
+    ] {
+        let schema = json!({ "type": "object", "properties": { name: property } });
+        for schema in [
+            schema.clone(),
+            json!({ "allOf": [{ "type": "object" }, schema] }),
+        ] {
+            let media =
+                json!({ "multipart/form-data": { "schema": schema, "encoding": encoding } });
+            let tool = tool_of("/u", "post", json!({ "requestBody": { "content": media } }));
+            let files = &tool.metadata["openapi"]["body"]["files"];
+            assert_eq!(files, &json!([name]), "{schema}");
+        }
+    }
+    for property in [
+        json!({ "type": "string", "contentEncoding": "base64", "contentMediaType": "image/png" }),
+        json!({ "type": "string", "format": "byte" }),
+        json!({ "type": "string", "contentMediaType": "application/json" }),
+        json!({}),
+    ] {
+        let schema = json!({ "type": "object", "properties": { "x": property } });
+        let media = json!({ "multipart/form-data": { "schema": schema } });
+        let tool = tool_of("/u", "post", json!({ "requestBody": { "content": media } }));
+        assert!(
+            tool.metadata["openapi"]["body"].get("files").is_none(),
+            "{schema}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn of_several_media_types_the_one_that_is_built_best_is_taken() {
     let text = || json!({ "schema": { "type": "string" } });
@@ -470,6 +518,10 @@ fn what_cannot_be_built_is_said_when_the_document_is_read() {
         (
             body(json!({ "multipart/mixed": object })),
             Some("its body is multipart/mixed"),
+        ),
+        (
+            body(json!({ "multipart/form-data": { "schema": { "type": "string" } } })),
+            Some("whose fields are those of an object"),
         ),
         (body(json!({})), Some("names no media type")),
         (

@@ -71,12 +71,15 @@ fn a_broken_response_costs_a_warning_only() {
         json!({"content": {"application/json": {"schema":
             {"type": "object", "properties": {"a": {"$ref": "gone.json#/a"}}}}}}),
     ] {
-        let parsed = read(&document(json!({"/a": {"get": {"operationId": "a", "responses": {"200": response}}}})));
+        let parsed = read(&document(
+            json!({"/a": {"get": {"operationId": "a", "responses": {"200": response}}}}),
+        ));
         assert_eq!(names(&parsed), ["a"]);
         assert!(parsed.tools[0].output_schema.is_none());
         let warning = parsed.warnings[0].to_string();
         assert!(
-            warning.starts_with("t/a: the schema of its response is left out: ") && warning.contains("gone"),
+            warning.starts_with("t/a: the schema of its response is left out: ")
+                && warning.contains("gone"),
             "{warning}"
         );
     }
@@ -90,7 +93,10 @@ fn read_with(document: &Value, files: &[(&str, &str)]) -> Result<Parsed> {
         .collect();
     let options = ReadOptions {
         other_files: OtherFiles::by(move |name| {
-            files.get(name).cloned().ok_or_else(|| "no such file".to_owned())
+            files
+                .get(name)
+                .cloned()
+                .ok_or_else(|| "no such file".to_owned())
         }),
         ..ReadOptions::default()
     };
@@ -100,12 +106,18 @@ fn read_with(document: &Value, files: &[(&str, &str)]) -> Result<Parsed> {
 #[test]
 fn other_files_are_read_from_where_they_are_named() {
     let files = [
-        ("paths/a.yml", "get: {$ref: 'ops/get.yml'}\nparameters: [{$ref: '../params.yml#/p'}]"),
+        (
+            "paths/a.yml",
+            "get: {$ref: 'ops/get.yml'}\nparameters: [{$ref: '../params.yml#/p'}]",
+        ),
         (
             "paths/ops/get.yml",
             "operationId: a\nrequestBody: {content: {application/json: {schema: {$ref: '../../models.json#/M'}}}}",
         ),
-        ("params.yml", "p: {name: p, in: query, schema: {$ref: '#/s'}}\ns: {type: integer}"),
+        (
+            "params.yml",
+            "p: {name: p, in: query, schema: {$ref: '#/s'}}\ns: {type: integer}",
+        ),
         (
             "models.json",
             r##"{"M": {"type": "object", "properties": {"$ref": "props.yml"}},
@@ -123,18 +135,78 @@ fn other_files_are_read_from_where_they_are_named() {
 }
 
 #[test]
+fn parts_of_a_document_may_be_files() {
+    let files = [
+        (
+            "paths.yml",
+            "/a: {post: {operationId: a, parameters: [{$ref: 'openapi.yml#/components/parameters/p'}],\n  requestBody: {$ref: 'my%20bodies/b.yml'}}}",
+        ),
+        (
+            "my bodies/b.yml",
+            "content: {application/json: {schema: {$ref: '../schemas.yml#/S'}}}",
+        ),
+        (
+            "schemas.yml",
+            "S: {type: object, properties: {s: {$ref: '#/T'}}}\nT: {$ref: 't.yml'}",
+        ),
+        ("t.yml", "type: integer"),
+        (
+            "openapi.yml",
+            "components: {parameters: {$ref: 'parameters.yml'}}",
+        ),
+        (
+            "parameters.yml",
+            "p: {name: p, in: query, schema: {type: boolean}}",
+        ),
+    ];
+    let parsed = read_with(
+        &json!({"openapi": "3.0.0", "info": {"title": "t"}, "paths": {"$ref": "paths.yml"}}),
+        &files,
+    );
+    let parsed = parsed.unwrap();
+    assert_eq!(names(&parsed), ["a"]);
+    let properties = &parsed.tools[0].input_schema["properties"];
+    assert_eq!(
+        (&properties["p"]["type"], &properties["s"]["type"]),
+        (&json!("boolean"), &json!("integer"))
+    );
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named_where_it_is_needed() {
     let schema = |reference: &str| {
         document(json!({"/a": {"post": {"operationId": "a", "requestBody":
             {"content": {"application/json": {"schema": {"$ref": reference}}}}}}}))
     };
     for (reference, expected) in [
-        ("gone.yml#/a", "\"gone.yml#/a\", which cannot be read: no such file"),
-        ("bad.json#/a", "\"bad.json#/a\", which cannot be read: bad.json:1:"),
-        ("good.json#/b", "\"good.json#/b\", which is not in the document"),
-        ("../up.json", "\"../up.json\" lies outside the document and its folder"),
-        ("/etc/passwd", "\"/etc/passwd\" lies outside the document and its folder"),
-        ("https://other.test/a.json", "lies outside the document and its folder"),
+        (
+            "gone.yml#/a",
+            "\"gone.yml#/a\", which cannot be read: no such file",
+        ),
+        (
+            "bad.json#/a",
+            "\"bad.json#/a\", which cannot be read: bad.json:1:",
+        ),
+        (
+            "bad.json",
+            "\"bad.json\", which cannot be read: bad.json:1:",
+        ),
+        (
+            "good.json#/b",
+            "\"good.json#/b\", which is not in the document",
+        ),
+        (
+            "../up.json",
+            "\"../up.json\" lies outside the document and its folder",
+        ),
+        (
+            "/etc/passwd",
+            "\"/etc/passwd\" lies outside the document and its folder",
+        ),
+        (
+            "https://other.test/a.json",
+            "lies outside the document and its folder",
+        ),
     ] {
         let files = [("bad.json", "{"), ("good.json", "{\"a\": {}}")];
         let parsed = read_with(&schema(reference), &files).unwrap();
@@ -144,9 +216,17 @@ fn a_file_that_cannot_be_read_is_named_where_it_is_needed() {
     let chain: Vec<(String, String)> = (0..80)
         .map(|n| (format!("f{n}.yml"), format!("$ref: f{}.yml", n + 1)))
         .collect();
-    let chain: Vec<(&str, &str)> = chain.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-    let message = read_with(&schema("f0.yml"), &chain).unwrap_err().to_string();
-    assert!(message.contains("more than 64 files name each other in a row"), "{message}");
+    let chain: Vec<(&str, &str)> = chain
+        .iter()
+        .map(|(a, b)| (a.as_str(), b.as_str()))
+        .collect();
+    let message = read_with(&schema("f0.yml"), &chain)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("more than 64 files name each other in a row"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -158,9 +238,22 @@ fn names_never_refuse_a_document() {
         "/f/{a}.{b}": {"get": {}}, "/control\u{1}": {"get": {}}})));
     assert_eq!(
         names(&parsed),
-        ["get_pets", "get_pets_2", "get_a_b_2", "get_a_b_3", "get_a_b", "get_f_by_a_by_b", "get_control_"]
+        [
+            "get_pets",
+            "get_pets_2",
+            "get_a_b_2",
+            "get_a_b_3",
+            "get_a_b",
+            "get_f_by_a_by_b",
+            "get_control_"
+        ]
     );
-    let said = |name: &str| parsed.warnings.iter().any(|warning| warning.tool.name() == name);
+    let said = |name: &str| {
+        parsed
+            .warnings
+            .iter()
+            .any(|warning| warning.tool.name() == name)
+    };
     assert!(said("get_pets_2") && said("get_a_b_2") && !said("get_pets"));
 }
 
@@ -171,40 +264,68 @@ fn a_parameter_of_the_path_that_is_not_declared_is_a_required_text() {
             {"name": "y", "in": "path", "schema": {"type": "integer"}}]}},
         "/b/{x}/c/{x}": {"get": {"operationId": "two"}},
         "/d/{x}.{y}": {"get": {"operationId": "three"}}})));
-    let required: Vec<_> = parsed.tools.iter().map(|tool| tool.input_schema["required"].clone()).collect();
-    assert_eq!(required, [json!(["y", "x"]), json!(["x"]), json!(["x", "y"])]);
+    let required: Vec<_> = parsed
+        .tools
+        .iter()
+        .map(|tool| tool.input_schema["required"].clone())
+        .collect();
+    assert_eq!(
+        required,
+        [json!(["y", "x"]), json!(["x"]), json!(["x", "y"])]
+    );
     let one = &parsed.tools[0].input_schema["properties"];
-    assert_eq!((&one["x"], &one["y"]), (&json!({"type": "string"}), &json!({"type": "integer"})));
+    assert_eq!(
+        (&one["x"], &one["y"]),
+        (&json!({"type": "string"}), &json!({"type": "integer"}))
+    );
     assert_eq!(parsed.warnings.len(), 4);
 }
 
 #[test]
 fn headers_are_the_same_in_any_case_and_other_parameters_are_not() {
-    let parameter = |name: &str, place: &str| json!({"name": name, "in": place, "schema": {"type": "string"}});
+    let parameter =
+        |name: &str, place: &str| json!({"name": name, "in": place, "schema": {"type": "string"}});
     let parsed = read(&document(json!({"/a": {
         "parameters": [parameter("X-Tenant", "header"), parameter("Q", "query")],
         "get": {"operationId": "a", "parameters": [
             {"name": "x-tenant", "in": "header", "required": true, "schema": {"type": "integer"}},
             parameter("q", "query")]}}})));
     assert_eq!(arguments(&parsed.tools[0]), ["x-tenant", "q", "Q"]);
-    assert_eq!(parsed.tools[0].input_schema["required"], json!(["x-tenant"]));
+    assert_eq!(
+        parsed.tools[0].input_schema["required"],
+        json!(["x-tenant"])
+    );
 }
 
 #[test]
 fn methods_of_openapi_3_2_are_tools() {
-    let mut newer = document(json!({"/a": {"query": {"operationId": "q"}, "get": {"operationId": "g"},
-        "additionalOperations": {"COPY": {"operationId": "c"}, "LINK": {"$ref": "#/x-get"}}}}));
+    let mut newer = document(
+        json!({"/a": {"query": {"operationId": "q"}, "get": {"operationId": "g"},
+        "additionalOperations": {"COPY": {"operationId": "c"}, "LINK": {"$ref": "#/x-get"}}}}),
+    );
     newer["openapi"] = "3.2.0".into();
     let parsed = read(&newer);
     assert_eq!(names(&parsed), ["g", "q", "c", "shared"]);
-    let methods: Vec<_> = parsed.tools.iter().map(|tool| &tool.metadata["openapi"]["method"]).collect();
+    let methods: Vec<_> = parsed
+        .tools
+        .iter()
+        .map(|tool| &tool.metadata["openapi"]["method"])
+        .collect();
     assert_eq!(methods, ["GET", "QUERY", "COPY", "LINK"]);
     assert_eq!(parsed.tools[1].annotations.read_only_hint, Some(true));
 }
 
 #[test]
 fn names_that_providers_refuse_are_spelled_otherwise_and_sent_as_they_are() {
-    let names = ["fields[]", "filter[eq]", "$top", "StartTime<", "StartTime>", "a b", "日"];
+    let names = [
+        "fields[]",
+        "filter[eq]",
+        "$top",
+        "StartTime<",
+        "StartTime>",
+        "a b",
+        "日",
+    ];
     let parameters: Vec<Value> = names
         .iter()
         .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string"}}))
@@ -215,7 +336,16 @@ fn names_that_providers_refuse_are_spelled_otherwise_and_sent_as_they_are() {
         json!({"/a": {"post": {"operationId": "a", "parameters": parameters, "requestBody": body}}}),
     ));
     let tool = &parsed.tools[0];
-    let expected = ["fields", "filter_eq", "top", "StartTime_lt", "StartTime_gt", "a_b", "argument", "body"];
+    let expected = [
+        "fields",
+        "filter_eq",
+        "top",
+        "StartTime_lt",
+        "StartTime_gt",
+        "a_b",
+        "argument",
+        "body",
+    ];
     assert_eq!(arguments(tool), expected);
     let places = tool.metadata["openapi"]["parameters"].as_object().unwrap();
     let sent: Vec<&Value> = places.values().map(|place| &place["name"]).collect();
@@ -226,7 +356,13 @@ fn names_that_providers_refuse_are_spelled_otherwise_and_sent_as_they_are() {
 fn a_server_keeps_the_whole_title_where_it_is_known() {
     let mut long = document(json!({"/a": {"get": {"operationId": "a"}}}));
     long["info"]["title"] = "The official API of the Warehouse".into();
-    for (known, server) in [("", "the-official-api-of"), ("the-official-api-of-the-warehouse", "the-official-api-of-the-warehouse")] {
+    for (known, server) in [
+        ("", "the-official-api-of"),
+        (
+            "the-official-api-of-the-warehouse",
+            "the-official-api-of-the-warehouse",
+        ),
+    ] {
         let options = ReadOptions {
             known_servers: KnownServers::by(move |server| server == known),
             ..ReadOptions::default()
@@ -241,14 +377,22 @@ fn schemas_of_other_dialects_are_read_as_2020_12() {
     let old = json!({"swagger": "2.0", "info": {"title": "t"}, "paths": {"/a": {"get": {"operationId": "a", "parameters": [
         {"name": "n", "in": "query", "type": "integer", "minimum": 0, "exclusiveMinimum": true, "x-nullable": true}]}}}});
     let n = &read(&old).tools[0].input_schema["properties"]["n"];
-    assert_eq!(*n, json!({"type": ["integer", "null"], "exclusiveMinimum": 0}));
-    let parsed = read(&document(json!({"/a": {"post": {"operationId": "a", "requestBody": {"required": true, "content":
+    assert_eq!(
+        *n,
+        json!({"type": ["integer", "null"], "exclusiveMinimum": 0})
+    );
+    let parsed = read(&document(
+        json!({"/a": {"post": {"operationId": "a", "requestBody": {"required": true, "content":
         {"application/json": {"schema": {"type": "object", "properties": {
             "who": {"nullable": true, "allOf": [{"$ref": "#/components/schemas/A"}]},
             "kind": {"$ref": "#/components/schemas/A", "nullable": true},
-            "deep": {"type": "object", "properties": {"label": {"type": "string", "nullable": true, "enum": ["a"]}}}}}}}}}}})));
+            "deep": {"type": "object", "properties": {"label": {"type": "string", "nullable": true, "enum": ["a"]}}}}}}}}}}}),
+    ));
     let properties = &parsed.tools[0].input_schema["properties"];
     assert_eq!(properties["who"]["anyOf"][1], json!({"type": "null"}));
     assert_eq!(properties["kind"]["type"], json!(["object", "null"]));
-    assert_eq!(properties["deep"]["properties"]["label"]["enum"], json!(["a", null]));
+    assert_eq!(
+        properties["deep"]["properties"]["label"]["enum"],
+        json!(["a", null])
+    );
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::refs::{DATA_KEYWORDS, NAME_KEYWORDS, reference};
+use super::refs::{DATA_KEYWORDS, NAME_KEYWORDS, percent_decode, reference};
 
 /// The key of the document under which the other files are put, by their names.
 pub(super) const FILES_KEY: &str = "x-toolscout-files";
@@ -22,13 +22,29 @@ const MAX_LISTED: usize = 10;
 /// Levels of a document that are looked through; the parser refuses deeper ones.
 const MAX_LEVELS: usize = 130;
 /// The key of a file that cannot be read, under which the reason is.
-const UNREADABLE: &str = "x-unreadable";
+pub(super) const UNREADABLE: &str = "x-unreadable";
 /// Keys whose value has no part in a request.
-const UNUSED: [&str; 6] = ["callbacks", "links", "webhooks", "info", "tags", "externalDocs"];
+const UNUSED: [&str; 6] = [
+    "callbacks",
+    "links",
+    "webhooks",
+    "info",
+    "tags",
+    "externalDocs",
+];
 /// Keys of a document whose value has names, of which none is a keyword.
 const NAMES: [&str; 11] = [
-    "paths", "responses", "parameters", "schemas", "requestBodies", "headers", "securitySchemes",
-    "securityDefinitions", "content", "pathItems", "mediaTypes",
+    "paths",
+    "responses",
+    "parameters",
+    "schemas",
+    "requestBodies",
+    "headers",
+    "securitySchemes",
+    "securityDefinitions",
+    "content",
+    "pathItems",
+    "mediaTypes",
 ];
 
 /// Reads a file by its path from the folder of the document, or says why it cannot be read. For the
@@ -109,13 +125,17 @@ impl<'a> Bundle<'a> {
 
     fn file(&mut self, name: &str, chain: usize) -> Result<Value, String> {
         let refused = |reason: &str| {
-            format!("it refers to the file {name:?}, and {reason}; bundle what is needed into one file")
+            format!(
+                "it refers to the file {name:?}, and {reason}; bundle what is needed into one file"
+            )
         };
         if self.seen.len() > MAX_FILES {
             return Err(refused(&format!("to more than {MAX_FILES} files in all")));
         }
         if chain > MAX_CHAIN {
-            return Err(refused(&format!("more than {MAX_CHAIN} files name each other in a row")));
+            return Err(refused(&format!(
+                "more than {MAX_CHAIN} files name each other in a row"
+            )));
         }
         let read = self.files.0.as_ref().ok_or("no files are read here")?;
         let bytes = match read(name) {
@@ -125,7 +145,9 @@ impl<'a> Bundle<'a> {
         self.bytes += bytes.len();
         if self.bytes > MAX_BYTES {
             let limit = MAX_BYTES >> 20;
-            return Err(refused(&format!("its files have more than {limit} MiB together")));
+            return Err(refused(&format!(
+                "its files have more than {limit} MiB together"
+            )));
         }
         Ok((self.read)(&bytes, name).unwrap_or_else(|reason| json!({ UNREADABLE: reason })))
     }
@@ -190,7 +212,7 @@ impl<'a> Bundle<'a> {
             }
             return;
         }
-        let Some(path) = resolved(file, name) else {
+        let Some(path) = resolved(file, &percent_decode(name)) else {
             // Outside the folder nothing is read; the reference is reported where it is needed.
             if self.files.0.is_none() {
                 self.missing.insert(name.to_owned());
@@ -210,12 +232,21 @@ impl<'a> Bundle<'a> {
 
     fn refused(&self) -> String {
         let count = self.missing.len();
-        let listed: Vec<&str> = self.missing.iter().take(MAX_LISTED).map(String::as_str).collect();
+        let listed: Vec<&str> = self
+            .missing
+            .iter()
+            .take(MAX_LISTED)
+            .map(String::as_str)
+            .collect();
         let more = match count.saturating_sub(MAX_LISTED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let noun = if count == 1 { "another file" } else { "other files" };
+        let noun = if count == 1 {
+            "another file"
+        } else {
+            "other files"
+        };
         format!(
             "it refers to {noun}, without which its tools are not whole: {}{more}; `toolscout add --follow-refs` reads \
              files beside the document and below its folder, or bundle them into one",
@@ -234,7 +265,10 @@ fn has_names(keyword: &str) -> bool {
 
 /// A reference into a file of the bundle.
 fn within(file: &str, fragment: &str) -> String {
-    let name = file.replace('~', "~0").replace('/', "~1").replace('%', "%25");
+    let name = file
+        .replace('~', "~0")
+        .replace('/', "~1")
+        .replace('%', "%25");
     format!("#/{FILES_KEY}/{name}{fragment}")
 }
 
@@ -258,7 +292,9 @@ fn resolved(from: &str, name: &str) -> Option<String> {
 
 /// A reference as its document has it: the file first.
 pub(super) fn as_declared(reference: &str) -> String {
-    let inner = reference.strip_prefix("#/").and_then(|rest| rest.strip_prefix(FILES_KEY));
+    let inner = reference
+        .strip_prefix("#/")
+        .and_then(|rest| rest.strip_prefix(FILES_KEY));
     let Some(inner) = inner.and_then(|rest| rest.strip_prefix('/')) else {
         return reference.to_owned();
     };
@@ -266,7 +302,10 @@ pub(super) fn as_declared(reference: &str) -> String {
         Some(at) => inner.split_at(at),
         None => (inner, ""),
     };
-    let name = name.replace("%25", "%").replace("~1", "/").replace("~0", "~");
+    let name = name
+        .replace("%25", "%")
+        .replace("~1", "/")
+        .replace("~0", "~");
     match pointer {
         "" => name,
         pointer => format!("{name}#{pointer}"),
@@ -299,14 +338,20 @@ fn collect_anchors(
         Value::Object(fields) => {
             for keyword in ["$anchor", "$dynamicAnchor"] {
                 if let Some(Value::String(name)) = fields.get(keyword) {
-                    anchors.entry(format!("#{name}")).or_insert_with(|| pointer.clone());
+                    anchors
+                        .entry(format!("#{name}"))
+                        .or_insert_with(|| pointer.clone());
                 }
             }
             if let Some(Value::String(id)) = fields.get("$id") {
                 anchors.entry(id.clone()).or_insert_with(|| pointer.clone());
             }
             let escaped = |name: &String| name.replace('~', "~0").replace('/', "~1");
-            Box::new(fields.iter().map(move |(name, value)| (escaped(name), value)))
+            Box::new(
+                fields
+                    .iter()
+                    .map(move |(name, value)| (escaped(name), value)),
+            )
         }
         Value::Array(items) => {
             let numbered = items.iter().enumerate();

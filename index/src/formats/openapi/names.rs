@@ -213,7 +213,10 @@ mod tests {
     #[test]
     fn a_server_is_named_by_the_first_words_of_the_title() {
         for (title, name) in [
-            ("GitHub's official OpenAPI spec + Octokit extension", "github-s-official"),
+            (
+                "GitHub's official OpenAPI spec + Octokit extension",
+                "github-s-official",
+            ),
             ("Swagger Petstore", "swagger-petstore"),
             ("OpenAPI Petstore for everyone", "openapi-petstore-for"),
             ("Averyveryveryverylongword API", "averyveryveryverylon"),

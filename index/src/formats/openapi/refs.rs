@@ -41,9 +41,9 @@ pub(super) fn follow<'a>(root: &'a Value, mut value: &'a Value) -> Result<&'a Va
             return Ok(value);
         };
         value = match pointer(reference) {
-            Some(pointer) => root
-                .pointer(&pointer)
-                .ok_or_else(|| dangling(root, reference))?,
+            Some(pointer) => {
+                at(root, root, &pointer, 0).ok_or_else(|| dangling(root, reference))?
+            }
             None => return Err(outside(reference)),
         };
     }
@@ -202,8 +202,7 @@ impl<'a> Expansion<'_, 'a> {
     fn target(&self, reference: &str) -> Result<&'a Value, String> {
         let root = self.document.root;
         let pointer = pointer(reference).ok_or_else(|| outside(reference))?;
-        root.pointer(&pointer)
-            .ok_or_else(|| dangling(root, reference))
+        at(root, root, &pointer, 0).ok_or_else(|| dangling(root, reference))
     }
 
     fn spend(&mut self, value: &Value) -> Result<(), String> {
@@ -219,6 +218,26 @@ impl<'a> Expansion<'_, 'a> {
         })?;
         Ok(())
     }
+}
+
+/// The value at a pointer from another value. A reference on the way is followed: `components` may have
+/// its parts in other files.
+fn at<'a>(root: &'a Value, from: &'a Value, path: &str, hops: usize) -> Option<&'a Value> {
+    if let Some(value) = from.pointer(path) {
+        return Some(value).filter(|value| value.get(files::UNREADABLE).is_none());
+    }
+    let mut value = from;
+    let mut rest = path;
+    while let Some(step) = rest.strip_prefix('/') {
+        let end = step.find('/').unwrap_or(step.len());
+        let Some(inner) = value.pointer(&rest[..=end]) else {
+            break;
+        };
+        (value, rest) = (inner, &step[end..]);
+    }
+    let pointer = pointer(reference(value).filter(|_| hops < MAX_HOPS)?)?;
+    let target = at(root, root, &pointer, hops + 1)?;
+    at(root, target, rest, hops + 1)
 }
 
 /// A schema of the same type as the reference's target that accepts everything.
@@ -244,7 +263,7 @@ fn pointer(reference: &str) -> Option<String> {
     fragment.starts_with('/').then(|| percent_decode(fragment))
 }
 
-fn percent_decode(text: &str) -> String {
+pub(super) fn percent_decode(text: &str) -> String {
     // A JSON pointer in a fragment is percent-encoded (RFC 6901, section 6).
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -23,8 +23,13 @@ const CLIENTS_HEADERS: [&str; 11] = [
 ];
 /// Of these OpenAPI itself says that a parameter is ignored, so nobody needs to hear of it.
 const IGNORED_HEADERS: [&str; 3] = ["accept", "authorization", "content-type"];
+/// Keywords whose schemas describe the same value.
+const BRANCHES: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 /// How a field of a form may be declared.
 const ENCODING_KEYS: [&str; 4] = ["style", "explode", "allowReserved", "contentType"];
+/// What a model reads about an argument that is a file.
+const HOW_TO_GIVE_A_FILE: &str = "A file: a path in the folder for files, a data: URL, or an object with `path` or \
+                                  `base64`, and if wanted `filename` and `content_type`.";
 /// Longest quotation in a warning, in characters.
 const QUOTED_CHARS: usize = 80;
 
@@ -104,34 +109,36 @@ pub(super) fn form_type<'a>(consumes: &[&'a str], has_file: bool) -> &'a str {
     })
 }
 
-/// Why a parameter is no argument of the tool. `Some(None)` if nobody needs to hear of it.
-pub(super) fn left_out(name: &str, place: &str) -> Option<Option<String>> {
-    let quoted = quoted(name);
-    match place {
-        "header" => {
-            // Names of headers have no case.
-            let lower = name.to_ascii_lowercase();
-            if IGNORED_HEADERS.contains(&lower.as_str()) {
-                return Some(None);
+/// Whether a parameter is an argument of the tool.
+pub(super) enum Placement {
+    /// It is.
+    Argument,
+    /// It is not, as OpenAPI says.
+    Ignored,
+    /// It is not, and here is what to say about it.
+    LeftOut(String),
+}
+
+impl Placement {
+    pub(super) fn of(name: &str, place: &str) -> Self {
+        let left_out = |reason: &str| {
+            Placement::LeftOut(format!(
+                "the parameter {} is left out: {reason}",
+                quoted(name)
+            ))
+        };
+        // Names of headers have no case.
+        let lower = name.to_ascii_lowercase();
+        let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
+        match place {
+            "header" if IGNORED_HEADERS.contains(&lower.as_str()) => Placement::Ignored,
+            "header" if CLIENTS_HEADERS.contains(&lower.as_str()) => {
+                left_out("the client sets this header itself")
             }
-            if CLIENTS_HEADERS.contains(&lower.as_str()) {
-                let reason = "the client sets this header itself";
-                return Some(Some(format!(
-                    "the parameter {quoted} is left out: {reason}"
-                )));
-            }
-            let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
-            (!is_token).then(|| {
-                Some(format!(
-                    "the parameter {quoted} is left out: no header can have this name"
-                ))
-            })
+            "header" if !is_token => left_out("no header can have this name"),
+            "path" | "query" | "header" | "cookie" | "body" | "formData" => Placement::Argument,
+            other => left_out(&format!("a request has no place {:?}", cut(other))),
         }
-        "path" | "query" | "cookie" | "body" | "formData" => None,
-        other => Some(Some(format!(
-            "the parameter {quoted} is left out: a request has no place {:?}",
-            cut(other)
-        ))),
     }
 }
 
@@ -197,6 +204,10 @@ pub(super) fn add_content(
     encoding: Option<&Value>,
 ) -> Option<String> {
     remove_read_only(schema);
+    // A body that is null is none, which is said by leaving it out.
+    if let Value::Object(fields) = schema {
+        fields.remove("nullable");
+    }
     let content_type = target["content_type"]
         .as_str()
         .unwrap_or_default()
@@ -219,16 +230,20 @@ pub(super) fn add_content(
             })
         }
         kind => {
+            let is_object = declares(schema, "object") || schema.get("type").is_none();
             if let Some(declared) = encoding.map(encodings).filter(|all| !all.is_empty()) {
                 target.insert("encoding".into(), declared.into());
             }
             if kind == BodyKind::Multipart {
-                let files = files(schema, encoding);
+                let mut files = BTreeSet::new();
+                add_files(schema, encoding, &mut files);
                 if !files.is_empty() {
-                    target.insert("files".into(), files.into());
+                    target.insert("files".into(), files.into_iter().collect());
                 }
             }
-            None
+            (!is_object).then(|| {
+                format!("its body is {content_type}, whose fields are those of an object, and its schema is none")
+            })
         }
     }
 }
@@ -256,24 +271,41 @@ fn encodings(encoding: &Value) -> Map<String, Value> {
     kept
 }
 
-/// The fields of a multipart body that are files. Their schemas say how a file is given.
-fn files(schema: &mut Value, encoding: Option<&Value>) -> Vec<String> {
-    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
-        return Vec::new();
-    };
-    let mut files = Vec::new();
-    for (name, property) in properties {
+/// Adds the fields of a multipart body that are files, of all branches. Their schemas then say how a file
+/// is given.
+fn add_files(schema: &mut Value, encoding: Option<&Value>, files: &mut BTreeSet<String>) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
         let content_type = encoding.and_then(|all| all.get(name)?.get("contentType")?.as_str());
         // A field without a type and with the media type of a file is one since OpenAPI 3.1.
-        let is_untyped = property.get("type").is_none() && content_type.is_some_and(is_of_file);
-        if replace_files(property) || is_untyped {
-            if is_untyped {
-                *property = file_schema(property);
-            }
-            files.push(name.clone());
+        let is_untyped = is_open(property) && content_type.is_some_and(is_of_file);
+        if is_untyped || is_named_file(name, property) {
+            *property = file_schema(property);
+            files.insert(name.clone());
+        } else if replace_files(property) {
+            files.insert(name.clone());
         }
     }
-    files
+    for keyword in BRANCHES {
+        let branches = schema.get_mut(keyword).and_then(Value::as_array_mut);
+        for branch in branches.into_iter().flatten() {
+            add_files(branch, encoding, files);
+        }
+    }
+}
+
+/// True for a schema that says nothing of what the value may be.
+fn is_open(schema: &Value) -> bool {
+    let says_nothing = |key: &str| schema.get(key).is_none();
+    says_nothing("type") && says_nothing("properties") && BRANCHES.into_iter().all(says_nothing)
+}
+
+/// True for a plain text called `file`, as some documents have the file that the form is there for.
+fn is_named_file(name: &str, property: &Value) -> bool {
+    let is_plain = ["format", "enum", "const", "pattern"]
+        .iter()
+        .all(|key| property.get(*key).is_none());
+    name == "file" && is_plain && declares(property, "string")
 }
 
 fn is_of_file(content_type: &str) -> bool {
@@ -292,7 +324,7 @@ pub(super) fn replace_files(schema: &mut Value) -> bool {
     if let Some(items) = schema.get_mut("items") {
         found |= replace_files(items);
     }
-    for keyword in ["anyOf", "oneOf", "allOf"] {
+    for keyword in BRANCHES {
         let branches = schema.get_mut(keyword).and_then(Value::as_array_mut);
         for branch in branches.into_iter().flatten() {
             found |= replace_files(branch);
@@ -318,25 +350,13 @@ fn is_media_of_file(schema: &Value) -> bool {
 }
 
 fn file_schema(declared: &Value) -> Value {
-    let mut description = declared
-        .get("description")
-        .and_then(Value::as_str)
-        .map(|text| format!("{} ", text.trim_end()))
-        .unwrap_or_default();
-    description.push_str(
-        "A file: the path of a file in the folder for files, a data: URL, or an object with `path` or `base64`.",
-    );
-    let text = |description: &str| json!({ "type": "string", "description": description });
-    json!({
-        "type": ["string", "object"],
-        "description": description,
-        "properties": {
-            "path": text("A path in the folder for files."),
-            "base64": text("The content in base64, in place of a path."),
-            "filename": text("The name that is sent; that of the path if left out."),
-            "content_type": text("The media type that is sent."),
-        },
-    })
+    let own = declared.get("description").and_then(Value::as_str);
+    let description = match own {
+        Some(text) => format!("{} {HOW_TO_GIVE_A_FILE}", text.trim_end()),
+        None => HOW_TO_GIVE_A_FILE.to_owned(),
+    };
+    // No properties: a small document may have very many files.
+    json!({ "type": ["string", "object"], "description": description })
 }
 
 /// Removes the properties that only the server writes, at any depth: a request has to leave them out.
@@ -402,7 +422,7 @@ fn leave_out(schema: &mut Map<String, Value>, names: &BTreeSet<String>) {
     if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
         required.retain(|name| !name.as_str().is_some_and(|name| names.contains(name)));
     }
-    for keyword in ["allOf", "anyOf", "oneOf"] {
+    for keyword in BRANCHES {
         let branches = schema.get_mut(keyword).and_then(Value::as_array_mut);
         for branch in branches.into_iter().flatten() {
             if let Value::Object(fields) = branch {
