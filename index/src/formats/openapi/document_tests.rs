@@ -258,6 +258,25 @@ fn names_never_refuse_a_document() {
 }
 
 #[test]
+fn paths_that_share_many_operations_are_bounded() {
+    let others: Map<String, Value> = (0..400).map(|n| (format!("M{n}"), json!({}))).collect();
+    let mut paths: Map<String, Value> = (0..400)
+        .map(|n| (format!("/{n}"), json!({"$ref": "#/x-item"})))
+        .collect();
+    let mut large = document(Value::Null);
+    large["x-item"] = json!({ "additionalOperations": others });
+    large["paths"] = paths.clone().into();
+    let error = parse(large.to_string().as_bytes(), &ReadOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("more than 100000 operations"), "{error}");
+    paths.retain(|path, _| path.len() < 3);
+    large["x-item"] = json!({"get": {"operationId": "n".repeat(2000)}});
+    large["paths"] = paths.into();
+    let parsed = read(&large);
+    assert_eq!(parsed.tools[1].id.name(), "get_1");
+    assert!(parsed.warnings[0].reason.len() < 300);
+}
+
+#[test]
 fn a_parameter_of_the_path_that_is_not_declared_is_a_required_text() {
     let parsed = read(&document(json!({
         "/a/{x}/{y}": {"get": {"operationId": "one", "parameters": [
