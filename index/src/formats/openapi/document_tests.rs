@@ -147,7 +147,7 @@ fn parts_of_a_document_may_be_files() {
         ),
         (
             "schemas.yml",
-            "S: {type: object, properties: {s: {$ref: '#/T'}}}\nT: {$ref: 't.yml'}",
+            "S: {type: object, properties: {s: {$ref: '#/links'}}}\nlinks: {$ref: 't.yml'}",
         ),
         ("t.yml", "type: integer"),
         (
