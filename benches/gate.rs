@@ -108,6 +108,7 @@ fn upstream_gated(bencher: Bencher) {
         id: "1".into(),
         tool: Arc::clone(&tool),
         arguments: Upstream::arguments(),
+        is_plan_step: false,
     };
     bencher.with_inputs(call).bench_values(|call| {
         let passed = upstream.fixture.pass_in(&upstream, call);
@@ -235,6 +236,7 @@ impl Fixture {
             id: "c1".into(),
             tool: self.tool.clone(),
             arguments: self.arguments(),
+            is_plan_step: false,
         }
     }
 

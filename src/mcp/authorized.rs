@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use crate::mcp::login::Tokens;
+use answers::Renewals;
 
 /// How often one request may get a new token: a second time where the first new one has expired on
 /// its way.
@@ -42,12 +43,17 @@ pub struct AuthorizedClient {
     client: Client,
     /// `None` where the settings have the header that the token would be in.
     tokens: Option<Tokens>,
+    renewals: Renewals,
 }
 
 impl AuthorizedClient {
     /// A client that sends these tokens.
     pub fn new(client: Client, tokens: Option<Tokens>) -> Self {
-        AuthorizedClient { client, tokens }
+        AuthorizedClient {
+            client,
+            tokens,
+            renewals: Renewals::default(),
+        }
     }
 
     /// The client to build requests with.
@@ -207,7 +213,7 @@ impl StreamableHttpClient for AuthorizedClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let has_session = session_id.is_some();
+        let renewals = session_id.as_ref().map(|_| &self.renewals);
         let post = |token| {
             let posting = self.client.post_message_with_max_sse_event_size(
                 uri.clone(),
@@ -218,7 +224,7 @@ impl StreamableHttpClient for AuthorizedClient {
                 max_sse_event_size,
             );
             let message = &message;
-            async move { answers::assigned(message, has_session, posting.await) }
+            async move { answers::assigned(message, renewals, posting.await) }
         };
         if !is_cancellation(&message) {
             return self.authorized(post).await;

@@ -259,7 +259,7 @@ async fn a_session_that_never_holds_fails_its_call_and_an_error_of_a_tool_ends_n
     let upstream = Upstream::start(vec![server.config("s")]).await;
     let error = fails(&upstream, "s").await;
     assert!(
-        matches!(&error, CallError::Unavailable { reason, .. } if reason.contains("does not know the session")),
+        matches!(&error, CallError::Unavailable { reason, .. } if reason.contains("refuses a new one: No valid session ID provided")),
         "{error}"
     );
     assert_eq!(server.handshakes(), 2);

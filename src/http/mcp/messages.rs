@@ -52,8 +52,9 @@ pub async fn read(mut request: Request, max_bytes: usize) -> Result<(Request, As
         return Ok((request, asked));
     }
     let (parts, body) = request.into_parts();
-    let body = read_body(body, max_bytes).await?;
-    let message = message_of(&body)?;
+    let body = read_body(body, max_bytes).await;
+    let body = body.map_err(IntoResponse::into_response)?;
+    let message = message_of(&body).map_err(IntoResponse::into_response)?;
     if message["method"] == "initialize" {
         asked.expects_priming = has_priming(message["params"]["protocolVersion"].as_str());
     }
@@ -116,37 +117,66 @@ fn accept_any(headers: &mut HeaderMap) {
     }
 }
 
-async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Response> {
+/// Why a body is no message.
+struct Refusal {
+    status: StatusCode,
+    code: i32,
+    id: Value,
+    message: String,
+}
+
+impl Refusal {
+    fn of(code: i32, id: Value, message: impl Into<String>) -> Self {
+        Refusal {
+            status: StatusCode::BAD_REQUEST,
+            code,
+            id,
+            message: message.into(),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let error = json!({ "code": self.code, "message": self.message });
+        let body = json!({ "jsonrpc": "2.0", "id": self.id, "error": error });
+        (self.status, axum::Json(body)).into_response()
+    }
+}
+
+async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Refusal> {
     let body = to_bytes(body, max_bytes).await;
     body.map_err(|error| {
         let ApiError {
             status, message, ..
         } = broken_body(&error);
-        refused(status, INVALID_REQUEST, Value::Null, &message)
+        Refusal {
+            status,
+            ..Refusal::of(INVALID_REQUEST, Value::Null, message)
+        }
     })
 }
 
 /// The message in a body.
-fn message_of(body: &[u8]) -> Result<Value, Response> {
-    let bad = |code, id, message: &str| refused(StatusCode::BAD_REQUEST, code, id, message);
+fn message_of(body: &[u8]) -> Result<Value, Refusal> {
     if body.starts_with("\u{feff}".as_bytes()) {
         let message = "the body begins with a byte order mark; send the JSON without it";
-        return Err(bad(PARSE_ERROR, Value::Null, message));
+        return Err(Refusal::of(PARSE_ERROR, Value::Null, message));
     }
     let message: Value = serde_json::from_slice(body).map_err(|error| {
         let message = format!("the body is not valid JSON: {error}");
-        bad(PARSE_ERROR, Value::Null, &message)
+        Refusal::of(PARSE_ERROR, Value::Null, message)
     })?;
     if message.is_array() {
         let message = "the body is a list; send each message in a request of its own";
-        return Err(bad(INVALID_REQUEST, Value::Null, message));
+        return Err(Refusal::of(INVALID_REQUEST, Value::Null, message));
     }
     let is_message = ["method", "result", "error"]
         .iter()
         .any(|field| message.get(field).is_some());
     if message["jsonrpc"] != "2.0" || !is_message {
         let text = "the body is no message of JSON-RPC; send an object with `jsonrpc` \"2.0\" and a `method`";
-        return Err(bad(INVALID_REQUEST, message["id"].clone(), text));
+        return Err(Refusal::of(INVALID_REQUEST, message["id"].clone(), text));
     }
     Ok(message)
 }
@@ -171,17 +201,15 @@ async fn as_error(response: Response, id: Value) -> Response {
             None => (INVALID_REQUEST, text),
         },
     };
-    let mut answer = refused(parts.status, code, id, &message);
+    let refusal = Refusal {
+        status: parts.status,
+        ..Refusal::of(code, id, message)
+    };
+    let mut answer = refusal.into_response();
     parts.headers.remove(CONTENT_TYPE);
     parts.headers.remove(CONTENT_LENGTH);
     answer.headers_mut().extend(parts.headers);
     answer
-}
-
-fn refused(status: StatusCode, code: i32, id: Value, message: &str) -> Response {
-    let error = json!({ "code": code, "message": message });
-    let body = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-    (status, axum::Json(body)).into_response()
 }
 
 /// Whether an event of a stream has data, and none of it says anything.

@@ -2,10 +2,14 @@
 //! its session, answer with an error whose id is missing, null or made up; the SDK finds no request
 //! for such an error, and the request would wait until its time is up.
 
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use futures_util::StreamExt;
+use lru::LruCache;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, JsonRpcError, JsonRpcMessage, JsonRpcRequest, RequestId,
-    ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcRequest,
+    RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::streamable_http_client::StreamableHttpPostResponse as Answer;
 use serde_json::{Value, json};
@@ -53,12 +57,39 @@ const ABOUT_SESSION: [&str; 7] = [
     "no valid session",
 ];
 
+/// Most requests that are remembered; a session rarely ends while as many are open.
+const MAX_RENEWALS: NonZeroUsize = NonZeroUsize::new(1_024).expect("is not zero");
+
+/// The requests for which a session was renewed. Cheap to clone.
+#[derive(Clone)]
+pub struct Renewals(Arc<Mutex<LruCache<RequestId, ()>>>);
+
+impl Default for Renewals {
+    fn default() -> Self {
+        Renewals(Arc::new(Mutex::new(LruCache::new(MAX_RENEWALS))))
+    }
+}
+
+impl Renewals {
+    /// The error of a request whose session has ended, in the words of its server. After the first
+    /// one of a request, the SDK makes a new session and sends it once more.
+    fn ended(&self, request: &RequestId, words: &str) -> HttpError {
+        let mut renewed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match renewed.put(request.clone(), ()) {
+            None => HttpError::SessionExpired,
+            Some(()) => {
+                let error = ErrorData::internal_error(words.to_owned(), None);
+                HttpError::ReinitializationFailed(error)
+            }
+        }
+    }
+}
+
 /// The answer to a message as the SDK can tell it apart: what answers a request has its id, and
-/// what says that its session has ended is [`HttpError::SessionExpired`], after which the SDK makes
-/// a new session and sends the request once more.
+/// what says that its session has ended is an error that renews it, once.
 pub fn assigned(
     message: &ClientJsonRpcMessage,
-    has_session: bool,
+    renewals: Option<&Renewals>,
     answer: Result<Answer, HttpError>,
 ) -> Result<Answer, HttpError> {
     let JsonRpcMessage::Request(request) = message else {
@@ -66,7 +97,7 @@ pub fn assigned(
     };
     match answer {
         Ok(Answer::Json(message, session)) => {
-            let message = answer_to(request, has_session, message)?;
+            let message = answer_to(request, renewals, message)?;
             Ok(Answer::Json(message, session))
         }
         Ok(Answer::Sse(events, session)) => {
@@ -75,17 +106,22 @@ pub fn assigned(
             Ok(Answer::Sse(events.boxed(), session))
         }
         // With a session the result may come over the stream that all requests share.
-        Ok(Answer::Accepted) if !has_session => {
+        Ok(Answer::Accepted) if renewals.is_none() => {
             Err(unexpected("it accepted the request without an answer"))
         }
-        Err(error) if has_session && refuses_session(&error) => Err(HttpError::SessionExpired),
+        Err(error) => Err(match renewals {
+            Some(renewals) if refuses_session(&error) => {
+                renewals.ended(&request.id, &words_of(&error))
+            }
+            _ => error,
+        }),
         answer => answer,
     }
 }
 
 fn answer_to(
     request: &JsonRpcRequest<ClientRequest>,
-    has_session: bool,
+    renewals: Option<&Renewals>,
     message: ServerJsonRpcMessage,
 ) -> Result<ServerJsonRpcMessage, HttpError> {
     match message {
@@ -95,8 +131,8 @@ fn answer_to(
                 true => is_about_session(error.error.code.0, &error.error.message),
                 false => says_session_ended(&error.error.message),
             };
-            if has_session && ends_session {
-                return Err(HttpError::SessionExpired);
+            if let Some(renewals) = renewals.filter(|_| ends_session) {
+                return Err(renewals.ended(&request.id, &error.error.message));
             }
             let id = Some(request.id.clone());
             Ok(JsonRpcMessage::Error(JsonRpcError { id, ..error }))
@@ -148,11 +184,21 @@ pub fn is_of(request: &RequestId, answer: &RequestId) -> bool {
     request == answer || request.to_string() == answer.to_string()
 }
 
-/// Whether a refusal that is no JSON-RPC error says that the session has ended.
+/// Whether a refusal that is no JSON-RPC error says that the session has ended, as any 404 does.
 fn refuses_session(error: &HttpError) -> bool {
-    let is_status =
-        refused_status(error).is_some_and(|status| NO_SESSION_STATUSES.contains(&status));
-    is_status && says_session_ended(&error.to_string())
+    let status = refused_status(error);
+    let is_refusal = status.is_some_and(|status| NO_SESSION_STATUSES.contains(&status));
+    matches!(error, HttpError::SessionExpired)
+        || (is_refusal && says_session_ended(&error.to_string()))
+}
+
+fn words_of(error: &HttpError) -> String {
+    match error {
+        HttpError::UnexpectedServerResponse(text) => text.clone().into_owned(),
+        // The SDK does not keep the body.
+        HttpError::SessionExpired => "HTTP 404".to_owned(),
+        error => error.to_string(),
+    }
 }
 
 fn says_session_ended(message: &str) -> bool {
@@ -196,7 +242,12 @@ mod tests {
 
     fn answered(has_session: bool, message: &Value) -> Result<Value, HttpError> {
         let message = serde_json::from_value(message.clone()).unwrap();
-        match assigned(&request(), has_session, Ok(Answer::Json(message, None)))? {
+        let renewals = has_session.then(Renewals::default);
+        match assigned(
+            &request(),
+            renewals.as_ref(),
+            Ok(Answer::Json(message, None)),
+        )? {
             Answer::Json(message, _) => Ok(serde_json::to_value(message).unwrap()),
             other => panic!("{other:?}"),
         }
@@ -254,9 +305,33 @@ mod tests {
             ("HTTP 400 Bad Request: unknown field", false),
             ("HTTP 500 Internal Server Error: session not found", false),
         ] {
-            let answer = assigned(&request(), true, Err(unexpected(text)));
+            let answer = assigned(
+                &request(),
+                Some(&Renewals::default()),
+                Err(unexpected(text)),
+            );
             let expired = matches!(answer, Err(HttpError::SessionExpired));
             assert_eq!(expired, ends, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_renewed_once_for_a_request_and_then_the_server_is_quoted() {
+        for words in [
+            "HTTP 400 Bad Request: No valid session ID provided",
+            "HTTP 410 Gone: session expired",
+            "HTTP 404",
+        ] {
+            let refusal = || match words {
+                "HTTP 404" => HttpError::SessionExpired,
+                words => unexpected(words),
+            };
+            let renewals = Renewals::default();
+            let first = assigned(&request(), Some(&renewals), Err(refusal()));
+            assert!(matches!(first, Err(HttpError::SessionExpired)), "{first:?}");
+            let second = assigned(&request(), Some(&renewals), Err(refusal()));
+            let second = second.unwrap_err().to_string();
+            assert!(second.contains(words), "{second}");
         }
     }
 
@@ -268,14 +343,14 @@ mod tests {
             let said = answered(true, &message).unwrap_err().to_string();
             assert!(said.contains(expected), "{said}");
         }
-        let accepted = assigned(&request(), false, Ok(Answer::Accepted));
+        let accepted = assigned(&request(), None, Ok(Answer::Accepted));
         assert!(
             accepted
                 .unwrap_err()
                 .to_string()
                 .contains("without an answer")
         );
-        assert!(assigned(&request(), true, Ok(Answer::Accepted)).is_ok());
+        assert!(assigned(&request(), Some(&Renewals::default()), Ok(Answer::Accepted)).is_ok());
         let text = json!({ "jsonrpc": "2.0", "id": "7", "result": {} });
         assert!(answered(true, &text).is_ok());
     }
@@ -297,7 +372,7 @@ mod tests {
         ] {
             let event = Sse::default().data(sent.to_string());
             let events = stream::iter([Ok(Sse::default()), Ok(event)]).boxed();
-            let answer = assigned(&request(), true, Ok(Answer::Sse(events, None))).unwrap();
+            let answer = assigned(&request(), None, Ok(Answer::Sse(events, None))).unwrap();
             let Answer::Sse(events, _) = answer else {
                 panic!("{answer:?}")
             };

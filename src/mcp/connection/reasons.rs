@@ -83,11 +83,12 @@ fn own_words(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             "it answers with {}, where JSON or a stream of events is expected; check its URL",
             kind.as_deref().unwrap_or("content of no type")
         ),
-        HttpError::SessionExpired => {
-            "it does not know the session that it has just begun; restart it, or check what is between it and this program".to_owned()
-        }
+        HttpError::SessionExpired => "its session has ended".to_owned(),
         HttpError::ReinitializationFailed(error) => {
-            format!("its session has ended, and it refuses a new one: {}", error.message)
+            format!(
+                "its session has ended, and it refuses a new one: {}",
+                error.message
+            )
         }
         HttpError::Client(error) => causes(error),
         HttpError::UnexpectedServerResponse(reason) => reason.clone().into_owned(),
