@@ -319,6 +319,5 @@ fn connect_options(
 }
 
 fn machine_name() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
+    gethostname::gethostname().to_string_lossy().into_owned()
 }

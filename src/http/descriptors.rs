@@ -1,17 +1,21 @@
 //! File descriptors: raising the limit, and checking how many are in use.
 
+#[cfg(unix)]
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// More than the default limits ever need. Not the most that the system allows: MCP servers inherit
 /// the limit, and some programs close every descriptor up to it when they start.
+#[cfg(unix)]
 const ENOUGH: u64 = 65_536;
 /// What some systems allow although they report no limit.
+#[cfg(unix)]
 const USUAL_HARD_LIMIT: u64 = 10_240;
 
 /// Raises the soft limit to the hard limit, or to 65,536, and returns the new soft limit;
 /// `None` for no limit.
 ///
 /// The soft limit is 1,024 almost everywhere, for programs that use `select`. This one does not.
+#[cfg(unix)]
 pub fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     for wanted in [ENOUGH, USUAL_HARD_LIMIT] {
@@ -26,6 +30,12 @@ pub fn raise_descriptor_limit() -> Option<u64> {
         }
     }
     getrlimit(Resource::Nofile).current
+}
+
+/// Windows has no such limit.
+#[cfg(not(unix))]
+pub fn raise_descriptor_limit() -> Option<u64> {
+    None
 }
 
 /// Whether nine tenths of the limit are in use. False on systems that do not list open descriptors.
