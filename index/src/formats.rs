@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
+use crate::schema;
 use crate::tool::{Tool, ToolId};
 
 mod anthropic;
@@ -846,13 +847,9 @@ impl<'a> Reader<'a> {
             self.add(Format::OpenApi, Some(operation.name), operation.tool)?;
             // A tool that was refused needs no warning beside its error.
             if let Some(tool) = self.tools.get(tools) {
-                let left = MAX_WARNINGS.saturating_sub(self.warnings.len());
                 let id = tool.id.clone();
-                let warnings = operation.warnings.into_iter().take(left);
-                self.warnings.extend(warnings.map(|reason| Warning {
-                    tool: id.clone(),
-                    reason,
-                }));
+                let warnings = operation.warnings.into_iter();
+                warnings.for_each(|reason| self.warn(&id, reason));
             }
             Ok(())
         })
@@ -928,8 +925,22 @@ impl<'a> Reader<'a> {
         self.spend(TOOL_BYTES)?;
         self.items = second;
         self.positions.insert(tool.id.clone(), second);
+        if let Some(keyword) = schema::refused(&tool.input_schema) {
+            let reason = format!(
+                "its schema has `{keyword}` at the root, which providers refuse; models see one object with all \
+                 arguments, whose description says which go together"
+            );
+            self.warn(&tool.id, reason);
+        }
         self.tools.push(tool);
         Ok(())
+    }
+
+    fn warn(&mut self, tool: &ToolId, reason: String) {
+        if self.warnings.len() < MAX_WARNINGS {
+            let tool = tool.clone();
+            self.warnings.push(Warning { tool, reason });
+        }
     }
 
     fn spend(&mut self, bytes: usize) -> Result<()> {

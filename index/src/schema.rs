@@ -12,7 +12,7 @@ mod null;
 mod root;
 
 pub(crate) use keywords::{modern, modern_value};
-pub(crate) use root::{of_arguments, of_result};
+pub(crate) use root::{of_arguments, of_result, refused};
 
 /// The objects that a schema lists under this keyword.
 fn branches<'a>(

@@ -9,7 +9,8 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+    DeserializeSeed, Deserializer, EnumAccess, Error as _, IgnoredAny, MapAccess, SeqAccess,
+    Visitor,
 };
 use serde_json::{Map, Value};
 
@@ -273,6 +274,10 @@ impl Source<'_> {
             let what = message
                 .rsplit_once(" at line ")
                 .map_or(message.as_str(), |(what, _)| what);
+            let what = match what.contains("more than one document") {
+                true => "it has several documents, with `---` between them; write each to a file",
+                false => what,
+            };
             self.error(place, format!("malformed YAML (and not JSON): {what}"))
         })?;
         Ok(json)
@@ -521,6 +526,12 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
         self.scalar(value)
     }
 
+    fn visit_enum<A: EnumAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+        Err(A::Error::custom(
+            "a value has a tag of its own, as `!Ref name` has, which JSON does not have; remove the tag",
+        ))
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
         self.write("[")?;
         let first = self.into.len();
@@ -641,6 +652,8 @@ mod tests {
                 "in:4:2: malformed YAML",
             ),
             (b"a: 1\na: 2", "occurs twice"),
+            (b"a: !Ref b", "has a tag of its own"),
+            (b"a: 1\n---\na: 2", "it has several documents"),
             (nested_yaml.as_bytes(), "malformed YAML"),
         ] {
             let message = failure(bytes);

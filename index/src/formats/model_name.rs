@@ -17,8 +17,8 @@ const RESERVED: [&str; 2] = ["tool_search", "call_tool"];
 /// The name of a tool for a model: `server__name`, or `name` for a tool without a server.
 ///
 /// It depends on the id alone, so a tool has the same name in every answer. Characters that the APIs
-/// refuse become `_`, and a name that is too long loses letters of its server. Only where that is not
-/// enough, or letters of another script would be lost, a hash of the id is appended.
+/// refuse become `_`, and a name that is too long loses letters of its server, then of its end. A hash of
+/// the id is appended where letters of another script would be lost.
 ///
 /// Two tools may have one name, such as `a__b` and `a/b`: [`model_names`] makes the names of a list
 /// different, and [`is_called`] knows all names of a tool.
@@ -36,21 +36,15 @@ pub fn model_name(id: &ToolId) -> String {
     if room >= MIN_SERVER_LEN && !server.is_empty() {
         return joined(server[..room].trim_end_matches(['_', '-']), &name);
     }
-    match name.len() <= MAX_LEN {
-        true => name,
-        false => with_hash(&name, id),
-    }
+    name[..name.len().min(MAX_LEN)].to_owned()
 }
 
 /// The name of a tool with a hash of its id, which no other tool has. Earlier versions showed every
 /// altered name so, and conversations are stored with them.
 pub fn distinct_model_name(id: &ToolId) -> String {
-    with_hash(&joined(&allowed(id.server()), &allowed(id.name())), id)
-}
-
-fn with_hash(plain: &str, id: &ToolId) -> String {
     let hash = blake3::hash(id.as_str().as_bytes()).to_hex();
-    // All characters are ASCII, so each is a byte. One byte is for the `_`.
+    let plain = joined(&allowed(id.server()), &allowed(id.name()));
+    // All characters are ASCII by now, so each is a byte. One byte is for the `_`.
     let readable = &plain[..plain.len().min(MAX_LEN - 1 - HASH_DIGITS)];
     format!("{readable}_{}", &hash[..HASH_DIGITS])
 }
@@ -176,18 +170,20 @@ mod tests {
     #[test]
     fn of_an_endless_name_the_beginning_stays() {
         let long = ToolId::new("server", &"n".repeat(65)).unwrap();
-        assert_eq!(model_name(&long), hashed(&"n".repeat(51), long.as_str()));
+        assert_eq!(model_name(&long), "n".repeat(64));
+        let other = ToolId::new("server", &"n".repeat(66)).unwrap();
+        let names = model_names([&long, &other]);
+        assert_eq!(names[0], hashed(&long.as_str().replace('/', "__")[..51], long.as_str()));
+        assert_ne!(names[0], names[1]);
     }
 
     #[test]
     fn what_would_be_lost_gets_a_hash() {
-        let long = "x".repeat(70);
         for (text, readable) in [
             ("时间/查询", "______"),
             ("wetter/für_heute", "wetter__f_r_heute"),
             ("tool_search", "tool_search"),
             ("...", "___"),
-            (&long, &long[..51]),
         ] {
             assert_eq!(model_name(&id(text)), hashed(readable, text));
             assert!(model_name(&id(text)).len() <= MAX_LEN);

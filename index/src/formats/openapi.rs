@@ -9,9 +9,10 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::ReadOptions;
+use super::cut;
 use super::input::weight;
 use crate::error::{Error, Result};
-use crate::tool::{Tool, ToolId, empty_schema};
+use crate::tool::{MAX_NAME_BYTES, Tool, ToolId, empty_schema};
 
 mod files;
 mod names;
@@ -39,6 +40,9 @@ const PARAMETER_KEYS: [&str; 6] = [
     "allowEmptyValue",
 ];
 
+/// Operations that are read of one document: many paths may share a path item. The largest public
+/// documents have some 20,000.
+const MAX_OPERATIONS: usize = 100_000;
 /// Longest name of an argument that providers take.
 const MAX_ARGUMENT_CHARS: usize = 64;
 
@@ -65,7 +69,14 @@ pub(super) fn read(
     check_version(root, options)?;
     check_paths(root, options)?;
     // Counted first, since the operations share one budget.
-    let mut document = Document::new(root, endpoints(root, options).count());
+    let operations = endpoints(root, options).take(MAX_OPERATIONS + 1).count();
+    if operations > MAX_OPERATIONS {
+        let reason = format!(
+            "it has more than {MAX_OPERATIONS} operations; include fewer paths or tags"
+        );
+        return Err(unreadable(options, reason));
+    }
+    let mut document = Document::new(root, operations);
     let server = server(root, options);
     broken_paths(root, options).try_for_each(&mut take)?;
     let wanted = endpoints(root, options).map(|endpoint| endpoint.wanted_name());
@@ -252,7 +263,8 @@ impl Endpoint<'_> {
     fn wanted_name(&self) -> Wanted {
         let id = self.text("operationId").filter(|id| !id.trim().is_empty());
         Wanted {
-            id: id.map(str::to_owned),
+            // Many paths may share one operation, and no tool has an endless name anyway.
+            id: id.map(|id| cut(id, MAX_NAME_BYTES + 1)),
             made: names::made_of(self.method, self.path),
         }
     }

@@ -8,6 +8,8 @@ use super::foreign::{insert_operation, text};
 
 /// Folders within folders that are read.
 const MAX_FOLDERS: usize = 32;
+/// Variables of a collection that are filled in: each text is searched for each of them.
+const MAX_VARIABLES: usize = 1_000;
 /// Variables of variables that are filled in.
 const MAX_ROUNDS: usize = 8;
 /// Longest text that variables make.
@@ -61,7 +63,7 @@ fn variables(owner: &Value) -> Map<String, Value> {
         let value = plain(one.get("value")?)?;
         Some((name.to_owned(), Value::String(value)))
     });
-    named.collect()
+    named.take(MAX_VARIABLES).collect()
 }
 
 impl Conversion {
@@ -382,6 +384,9 @@ fn parameter(declared: &Value, place: &str, variables: &Map<String, Value>) -> V
 fn filled(template: &str, variables: &Map<String, Value>) -> String {
     let mut text = template.to_owned();
     for _ in 0..MAX_ROUNDS {
+        if !text.contains("{{") {
+            break;
+        }
         let before = text.clone();
         for (name, value) in variables {
             let placeholder = format!("{{{{{name}}}}}");

@@ -51,7 +51,7 @@ fn kind(keyword: &str) -> Option<Kind> {
             Kind::NamedSchemas
         }
         "title" | "description" | "$comment" | "format" | "pattern" | "$ref" | "$dynamicRef"
-        | "$id" | "$anchor" | "$dynamicAnchor" | "contentMediaType" | "contentEncoding" => {
+        | "$id" | "$anchor" | "$dynamicAnchor" | "$recursiveRef" | "$recursiveAnchor" | "contentMediaType" | "contentEncoding" => {
             Kind::Text
         }
         "deprecated" | "readOnly" | "writeOnly" | "uniqueItems" => Kind::Flag,
@@ -78,6 +78,7 @@ pub(crate) fn modern(schema: &Map<String, Value>) -> Map<String, Value> {
         match keyword.as_str() {
             "type" => insert_type(&mut modern, value),
             "nullable" | "x-nullable" if value.is_boolean() => {}
+            "$vocabulary" => {}
             "exclusiveMinimum" | "exclusiveMaximum" if value.is_boolean() => {}
             "minimum" if is_true(schema, "exclusiveMinimum") => {
                 insert_known(&mut modern, "exclusiveMinimum", Kind::Number, value);
@@ -174,7 +175,7 @@ fn is_valid_text(keyword: &str, value: &Value) -> bool {
     let text = value.as_str().unwrap_or_default();
     match keyword {
         "$id" => !text.trim_end_matches('#').contains('#'),
-        "$anchor" | "$dynamicAnchor" => {
+        "$anchor" | "$dynamicAnchor" | "$recursiveAnchor" => {
             let is_letter = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
                 && text.chars().all(is_letter)
@@ -340,7 +341,7 @@ mod tests {
                 json!({"properties": {"a": {}, "b": {"type": "string"}, "c": {}}, "required": ["a"]}),
             ),
             (
-                json!({"required": ["a", "a", 1], "minLength": -1, "multipleOf": 0, "anyOf": []}),
+                json!({"required": ["a", "a", 1], "minLength": -1, "multipleOf": 0, "anyOf": [], "$recursiveAnchor": true}),
                 json!({"required": ["a"]}),
             ),
             (

@@ -21,11 +21,17 @@ const MAX_LISTED: usize = 6;
 /// Said of what the object's properties cannot express.
 const CHECKED_LATER: &str = "Further conditions are checked when the tool is called.";
 
+/// The keyword at the root of a schema for which another schema is shown to providers.
+pub(crate) fn refused(schema: &Map<String, Value>) -> Option<&'static str> {
+    let mut keywords = REFUSED[..10].iter().copied();
+    keywords.find(|keyword| schema.contains_key(*keyword))
+}
+
 /// The schema of arguments with an object at the root that accepts no less than the schema itself.
 pub(crate) fn of_arguments(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut schema = modern(schema);
     let is_object = schema.get("type").is_some_and(|kind| kind == "object");
-    let refused = REFUSED[..10].iter().any(|key| schema.contains_key(*key));
+    let refused = refused(&schema).is_some();
     if is_object && !refused {
         return schema;
     }

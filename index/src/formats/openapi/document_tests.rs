@@ -147,7 +147,7 @@ fn parts_of_a_document_may_be_files() {
         ),
         (
             "schemas.yml",
-            "S: {type: object, properties: {s: {$ref: '#/T'}}}\nT: {$ref: 't.yml'}",
+            "S: {type: object, properties: {s: {$ref: '#/links'}}}\nlinks: {$ref: 't.yml'}",
         ),
         ("t.yml", "type: integer"),
         (
@@ -255,6 +255,25 @@ fn names_never_refuse_a_document() {
             .any(|warning| warning.tool.name() == name)
     };
     assert!(said("get_pets_2") && said("get_a_b_2") && !said("get_pets"));
+}
+
+#[test]
+fn paths_that_share_many_operations_are_bounded() {
+    let others: Map<String, Value> = (0..400).map(|n| (format!("M{n}"), json!({}))).collect();
+    let mut paths: Map<String, Value> = (0..400)
+        .map(|n| (format!("/{n}"), json!({"$ref": "#/x-item"})))
+        .collect();
+    let mut large = document(Value::Null);
+    large["x-item"] = json!({ "additionalOperations": others });
+    large["paths"] = paths.clone().into();
+    let error = parse(large.to_string().as_bytes(), &ReadOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("more than 100000 operations"), "{error}");
+    paths.retain(|path, _| path.len() < 3);
+    large["x-item"] = json!({"get": {"operationId": "n".repeat(2000)}});
+    large["paths"] = paths.into();
+    let parsed = read(&large);
+    assert_eq!(parsed.tools[1].id.name(), "get_1");
+    assert!(parsed.warnings[0].reason.len() < 300);
 }
 
 #[test]

@@ -182,7 +182,10 @@ impl<'a> Bundle<'a> {
         for (keyword, value) in fields {
             // Without responses tools can be called, so their files are not missed.
             let is_unread = keyword == "responses" && self.files.0.is_none();
-            if is_data(keyword) || is_unread || UNUSED.contains(&keyword.as_str()) {
+            // The parts of another file may have any names.
+            let is_keyword = level > 0 || file.is_empty();
+            let is_skipped = is_data(keyword) || UNUSED.contains(&keyword.as_str());
+            if is_unread || (is_keyword && is_skipped) {
                 continue;
             }
             match value {
