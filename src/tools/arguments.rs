@@ -49,7 +49,7 @@ pub struct Violation {
 
 /// A tool's compiled schema.
 ///
-/// An invalid schema accepts all arguments: the tool is at fault, not the model.
+/// A schema that cannot be compiled accepts all arguments: the tool is at fault, not the model.
 #[derive(Debug)]
 pub struct Checker(Option<Validator>);
 
@@ -228,9 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_schema_accepts_everything() {
+    fn a_keyword_that_is_none_is_left_out_and_a_schema_that_cannot_be_compiled_accepts_everything() {
         let mut tool = weather();
         tool.input_schema.insert("type".into(), json!(42));
+        assert!(check(&tool, &Arguments::new()).is_err());
+        let unclosed = json!({ "city": { "pattern": "(" } });
+        tool.input_schema.insert("properties".into(), unclosed);
         assert_eq!(check(&tool, &Arguments::new()), Ok(()));
     }
 }
