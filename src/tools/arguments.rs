@@ -49,7 +49,7 @@ pub struct Violation {
 
 /// A tool's compiled schema.
 ///
-/// An invalid schema accepts all arguments: the tool is at fault, not the model.
+/// A schema that cannot be compiled accepts all arguments: the tool is at fault, not the model.
 #[derive(Debug)]
 pub struct Checker(Option<Validator>);
 
@@ -234,5 +234,8 @@ mod tests {
         let check = |arguments: Value| check(&tool, arguments.as_object().unwrap());
         assert_eq!(check(json!({ "city": "Oslo" })), Ok(()));
         assert!(check(json!({})).unwrap_err().contains("at /city: missing"));
+        let unclosed = json!({ "city": { "pattern": "(" } });
+        tool.input_schema.insert("properties".into(), unclosed);
+        assert_eq!(super::check(&tool, &Arguments::new()), Ok(()));
     }
 }
