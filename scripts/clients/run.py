@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 from clients import CLIENTS, HERE
@@ -21,6 +23,7 @@ from model import ARCHIVE, CANCEL, OWN, SEARCHES, own_tool, plain
 from provider import Provider
 
 CLIENT_S = 120
+READY_TRIES = 100
 INSTALL_S = 600
 WANTED = [ARCHIVE, CANCEL, ARCHIVE]
 
@@ -77,6 +80,17 @@ class Endpoint:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
         self.url = line.strip().removeprefix("listening on ")
+        self.wait_until_ready()
+
+    def wait_until_ready(self):
+        # Whatever proxy the environment names.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        for _ in range(READY_TRIES):
+            try:
+                return opener.open(f"{self.url}/readyz", timeout=5).close()
+            except urllib.error.URLError:
+                time.sleep(0.2)
+        raise RuntimeError(f"the program at {self.url} is not ready; its log is {self.log}")
 
     def lines(self):
         for line in self.log.read_text().splitlines():

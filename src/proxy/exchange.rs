@@ -90,7 +90,7 @@ impl Exchange {
             mut shown,
             foreign,
             trail,
-        } = Found::before(&proxy, &names, held.found, &restored);
+        } = Found::before(&proxy, &names, &held, &restored);
         let foreign = Foreign::of(&request, foreign);
         let hidden_tools = foreign.hidden_with(&list);
         let Foreign {

@@ -35,20 +35,19 @@ impl Found {
     pub fn before(
         proxy: &Proxy,
         names: &ConversationNames,
-        held: Option<Found>,
+        held: &Held,
         restored: &Restored,
     ) -> Self {
-        let is_held = held.is_some();
         let mut found = Found {
             shown: restored.shown.clone(),
             foreign: restored.foreign.clone(),
             trail: restored.trail.clone(),
         };
         if found.shown.is_empty() {
-            found = held.unwrap_or(found);
+            found = held.found.clone().unwrap_or(found);
         }
-        let is_known = is_held || restored.is_remembered;
-        let is_new = !restored.has_answers && !names.is_named;
+        let is_known = held.found.is_some() || restored.is_remembered;
+        let is_new = !restored.has_answers && !held.continues && !names.is_named;
         if is_known || is_new {
             return found;
         }
@@ -74,6 +73,8 @@ impl Found {
 /// What the provider holds of a conversation, which is not sent again.
 #[derive(Default)]
 pub struct Held {
+    /// Whether the request continues what the provider holds.
+    pub continues: bool,
     /// What was found in it, where that is remembered.
     pub found: Option<Found>,
     /// Results of hidden calls that the provider waits for.
@@ -99,6 +100,7 @@ impl Held {
             let Some(id) = held_id(fields, field) else {
                 continue;
             };
+            held.continues = true;
             identity.add(Item::OfClient(id.clone().into()));
             let Some(remembered) = proxy.0.memory.get(&held_key(&request.owner, &id)) else {
                 continue;

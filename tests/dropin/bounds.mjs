@@ -71,10 +71,17 @@ async function noRoutes({ server }) {
     () => openai.completions.create({ model: "m", prompt: "a" }),
     () => openai.responses.retrieve("resp_1"),
     () => openai.models.retrieve("m"),
-    () => anthropic.messages.countTokens({ model: "m", messages: [{ role: "user", content: "a" }] }),
     () => anthropic.messages.batches.list(),
   ];
   for (const call of calls) await assert.rejects(call, { status: 404, message: names });
+}
+
+/** The provider does not count tokens, so the server does. */
+async function countedTokens({ server }) {
+  const [openai, anthropic] = [client(OpenAI, server.url, KEY), client(Anthropic, server.url, KEY)];
+  const ofMessages = await anthropic.messages.countTokens({ model: "m", messages: [{ role: "user", content: "tool search finds tools" }] });
+  const ofResponses = await openai.responses.inputTokens.count({ model: "m", input: "tool search finds tools" });
+  for (const { input_tokens: tokens } of [ofMessages, ofResponses]) assert.ok(tokens >= 4 && tokens < 20, `${tokens}`);
 }
 
 /** The client has a key of the server and one of the provider; each SDK sends one by itself. */
@@ -105,5 +112,6 @@ export const bounds = {
   "bounds: 50,000 tools": tooMany,
   "addresses: other base URLs": otherBases,
   "addresses: paths that are not there": noRoutes,
+  "addresses: tokens are counted": countedTokens,
   "keys: two in one request": bothKeys,
 };

@@ -317,6 +317,28 @@ async fn what_was_found_stays_with_the_name_of_a_conversation_when_its_history_i
     }
 }
 
+#[tokio::test]
+async fn what_was_found_stays_with_a_session_that_continues_an_unknown_response() {
+    for name in ["session_id", "x-thread-id", "x-toolscout-conversation"] {
+        let (server, provider) = start(|_| {}).await;
+        let send = async |request: &Value| {
+            let sending = server.request(Method::POST, Responses.path()).json(request);
+            let answer = read(sending.header(name, "one")).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+        };
+        let search = ("s1", SEARCH, find("weather forecast for a city"));
+        provider.reply(Responses.reply(1, "", &[search], false));
+        provider.reply(Responses.reply(2, "Rain.", &[], false));
+        send(&Responses.request(&question(), false)).await;
+        let mut request = Responses.request(&json!([Api::question("And tomorrow?")]), false);
+        request["previous_response_id"] = "resp_of_another_server".into();
+        provider.reply(Responses.reply(3, "Rain.", &[], false));
+        send(&request).await;
+        let visible = names(&provider.sent_json().pop().unwrap());
+        assert_eq!(visible, [SEARCH, "weather_forecast"], "{name}");
+    }
+}
+
 /// A search of the client's own, as Claude Code, qwen-code and our own gateway have one.
 fn own_search(api: Api, name: &str) -> Value {
     let mut tool = api.tool(name, "Finds and loads deferred tools.");
