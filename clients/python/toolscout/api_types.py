@@ -514,14 +514,6 @@ class StoreStats(TypedDict):
     reconnects: int
 
 
-class SyncAnswer(TypedDict):
-    added: list[str]
-    changed: list[str]
-    generation: int
-    removed: list[str]
-    unchanged: int
-
-
 Synonyms = TypedDict(
     "Synonyms",
     {
@@ -594,6 +586,11 @@ class ToolPage(TypedDict):
     next_cursor: NotRequired[str | None]
     tools: list[ToolBody]
     total: int
+
+
+class ToolWarning(TypedDict):
+    reason: str
+    tool: str
 
 
 class TurnFigures(TypedDict):
@@ -944,6 +941,15 @@ class ServerStats(TypedDict):
     version: str
 
 
+class SyncAnswer(TypedDict):
+    added: list[str]
+    changed: list[str]
+    generation: int
+    removed: list[str]
+    unchanged: int
+    warnings: NotRequired[list[ToolWarning]]
+
+
 class Task(TypedDict):
     catalog: str
     done: int
@@ -954,6 +960,7 @@ class Task(TypedDict):
     result: ChangeCounts
     status: TaskStatus
     total: int
+    warnings: NotRequired[list[ToolWarning]]
 
 
 class ToolChange(TypedDict):
@@ -982,6 +989,7 @@ class UpsertAnswer(TypedDict):
     generation: int
     items: list[ItemResult]
     result: ChangeCounts
+    warnings: NotRequired[list[ToolWarning]]
 
 
 class AgentEvent8(TypedDict):

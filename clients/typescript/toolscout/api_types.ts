@@ -1927,6 +1927,8 @@ export interface components {
             removed: string[];
             /** @description Number of tools that were stored already, exactly as they are. */
             unchanged: number;
+            /** @description What of the tools is left out or will not work. */
+            warnings?: components["schemas"]["ToolWarning"][];
         };
         /** @description Words that mean the same. */
         Synonyms: {
@@ -1961,6 +1963,8 @@ export interface components {
             status: components["schemas"]["TaskStatus"];
             /** @description Number of tools to process, or of searches. */
             total: number;
+            /** @description What of the valid tools is left out or will not work. */
+            warnings?: components["schemas"]["ToolWarning"][];
         };
         /**
          * @description The state of a task.
@@ -2109,6 +2113,13 @@ export interface components {
             /** @description Number of tools in the catalog. */
             total: number;
         };
+        /** @description What of a valid tool is left out or will not work. */
+        ToolWarning: {
+            /** @description What it is, and why. */
+            reason: string;
+            /** @description The tool's id. */
+            tool: string;
+        };
         /** @description A stored turn. */
         Turn: {
             /** @description The answer; empty while the turn runs, or if it failed before the first text. */
@@ -2224,6 +2235,8 @@ export interface components {
             items: components["schemas"]["ItemResult"][];
             /** @description The number of tools by outcome. */
             result: components["schemas"]["ChangeCounts"];
+            /** @description What of the valid tools is left out or will not work. */
+            warnings?: components["schemas"]["ToolWarning"][];
         };
         /**
          * @description A decision about a tool.
