@@ -228,7 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn a_keyword_that_is_none_is_left_out_and_a_schema_that_cannot_be_compiled_accepts_everything() {
+    fn a_keyword_that_is_none_is_left_out_and_a_schema_that_cannot_be_compiled_accepts_everything()
+    {
         let mut tool = weather();
         tool.input_schema.insert("type".into(), json!(42));
         assert!(check(&tool, &Arguments::new()).is_err());

@@ -275,7 +275,7 @@ fn local<'a>(root: &'a Map<String, Value>, reference: &str) -> Option<&'a Map<St
     let first = root.get(&unescaped(steps.next()?))?;
     let target = steps.try_fold(first, |value, step| match value {
         Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        value => value.get(&unescaped(step)),
+        value => value.get(unescaped(step)),
     });
     target?.as_object()
 }
