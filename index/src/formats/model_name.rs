@@ -173,7 +173,10 @@ mod tests {
         assert_eq!(model_name(&long), "n".repeat(64));
         let other = ToolId::new("server", &"n".repeat(66)).unwrap();
         let names = model_names([&long, &other]);
-        assert_eq!(names[0], hashed(&long.as_str().replace('/', "__")[..51], long.as_str()));
+        assert_eq!(
+            names[0],
+            hashed(&long.as_str().replace('/', "__")[..51], long.as_str())
+        );
         assert_ne!(names[0], names[1]);
     }
 

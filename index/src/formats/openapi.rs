@@ -71,9 +71,8 @@ pub(super) fn read(
     // Counted first, since the operations share one budget.
     let operations = endpoints(root, options).take(MAX_OPERATIONS + 1).count();
     if operations > MAX_OPERATIONS {
-        let reason = format!(
-            "it has more than {MAX_OPERATIONS} operations; include fewer paths or tags"
-        );
+        let reason =
+            format!("it has more than {MAX_OPERATIONS} operations; include fewer paths or tags");
         return Err(unreadable(options, reason));
     }
     let mut document = Document::new(root, operations);

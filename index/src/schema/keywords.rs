@@ -51,9 +51,8 @@ fn kind(keyword: &str) -> Option<Kind> {
             Kind::NamedSchemas
         }
         "title" | "description" | "$comment" | "format" | "pattern" | "$ref" | "$dynamicRef"
-        | "$id" | "$anchor" | "$dynamicAnchor" | "$recursiveRef" | "$recursiveAnchor" | "contentMediaType" | "contentEncoding" => {
-            Kind::Text
-        }
+        | "$id" | "$anchor" | "$dynamicAnchor" | "$recursiveRef" | "$recursiveAnchor"
+        | "contentMediaType" | "contentEncoding" => Kind::Text,
         "deprecated" | "readOnly" | "writeOnly" | "uniqueItems" => Kind::Flag,
         "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => Kind::Number,
         "multipleOf" => Kind::PositiveNumber,

@@ -267,7 +267,10 @@ fn paths_that_share_many_operations_are_bounded() {
     large["x-item"] = json!({ "additionalOperations": others });
     large["paths"] = paths.clone().into();
     let error = parse(large.to_string().as_bytes(), &ReadOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("more than 100000 operations"), "{error}");
+    assert!(
+        error.to_string().contains("more than 100000 operations"),
+        "{error}"
+    );
     paths.retain(|path, _| path.len() < 3);
     large["x-item"] = json!({"get": {"operationId": "n".repeat(2000)}});
     large["paths"] = paths.into();
