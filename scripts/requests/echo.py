@@ -5,7 +5,7 @@ import threading
 from email.message import Message
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 # Headers that carry what a call says. The others name the client, its versions and its connection.
 COMPARED_HEADERS = ("authorization",)
@@ -71,12 +71,17 @@ def read(handler):
     kind = handler.headers.get("Content-Type", "")
     return {
         "method": handler.command,
-        "path": unquote(target.path),
+        "path": plain_path(target.path),
         "query": sorted(parse_qsl(target.query, keep_blank_values=True)),
         "headers": {name: handler.headers[name] for name in COMPARED_HEADERS if name in handler.headers},
         "type": kind.split(";")[0].strip().lower() if content else "",
         "body": parsed(kind, content),
     }
+
+
+def plain_path(path):
+    """A path in one spelling: clients escape different characters, but a slash within a segment is always escaped."""
+    return "/".join(quote(unquote(segment), safe="") for segment in path.split("/"))
 
 
 def chunks(handler):

@@ -307,7 +307,7 @@ impl Location {
                 })
             }
             Location::Url(url) => {
-                let (url, fetch) = (url.clone(), fetch.clone());
+                let (url, fetch) = (url.clone(), *fetch);
                 OtherFiles::by(move |name| {
                     url_below(&url, name, &fetch).map_err(|error| error_message(&error))
                 })

@@ -247,9 +247,9 @@ async fn safe_defaults_are_filled_only_into_steps_of_a_plan_that_read() {
             ..run.tools.call(id, json!({}))
         };
         let changes = run.pass_call(call).await.report.changes;
-        assert_eq!(run.tools.calls(id), [expected.clone()], "{id}");
         let has_changed = expected != json!({});
         assert_eq!(changes.len(), if has_changed { 2 } else { 0 }, "{id}");
+        assert_eq!(run.tools.calls(id), [expected], "{id}");
     }
     let run = TestRun::new(&format!("dry_run = true\n{text}"), tools());
     let call = Call {

@@ -123,7 +123,9 @@ export const servers = {
     await within(async (_, server) => {
       const page = await open(browser, server, { hash: toTool("read_file") });
       await page.getByText("Try it").click();
-      assert.equal(await page.locator(".try").getByLabel(/first_line/u).inputValue(), "1");
+      const firstLine = page.locator(".try").getByLabel(/first_line/u);
+      assert.deepEqual([await firstLine.inputValue(), await firstLine.getAttribute("placeholder")], ["", "unless given: 1"]);
+      assert.equal(await page.locator(".try").getByLabel(/encoding/u).inputValue(), "");
       await page.getByRole("button", { name: "Call", exact: true }).click();
       await page.getByRole("alert").getByText("path is required").waitFor();
       await page.locator(".try").getByLabel(/path/u).fill("src/main.rs");

@@ -396,16 +396,22 @@ impl Endpoint<'_> {
         request: &mut OperationRequest,
         seen: &mut HashSet<(Cow<'p, str>, &'p str)>,
     ) {
-        let place = "path";
-        for name in names::parameters(self.path) {
-            if !seen.insert((known_as(name, place), place)) {
+        for named in names::parameters(self.path) {
+            let (name, place) = (named.name, named.place);
+            let is_of_query =
+                named.is_in_query && seen.contains(&(known_as(name, "query"), "query"));
+            if is_of_query || !seen.insert((known_as(name, place), place)) {
                 continue;
             }
             let schema = json!({ "type": "string" });
             let value = &json!({ "name": name, "in": place, "schema": schema });
             request.add_parameter(&Parameter { name, place, value }, schema, false);
+            let need = match place {
+                "path" => "a required",
+                _ => "an optional",
+            };
             let warning =
-                format!("its path has {{{name}}}, which is not declared, so it is a required text");
+                format!("its path has {{{name}}}, which is not declared, so it is {need} text");
             request.warnings.push(warning);
         }
     }

@@ -171,6 +171,7 @@ pub fn describe_change(change: &Change) -> String {
         why,
     } = change;
     let change = match (from, to) {
+        (Value::Null, Value::Null) => format!("left out {path}, which was null"),
         (Value::Null, to) => format!("set {path} to {to}"),
         (from, Value::Null) => format!("removed {path}: {from}"),
         (from, to) => format!("changed {path}: {from} to {to}"),
@@ -252,6 +253,10 @@ mod tests {
         assert_eq!(
             change(json!(1), Value::Null, ChangeReason::Default),
             "  removed /units: 1 (default)"
+        );
+        assert_eq!(
+            change(Value::Null, Value::Null, ChangeReason::Null),
+            "  left out /units, which was null (null)"
         );
     }
 

@@ -325,7 +325,8 @@ fn message(request: &ApprovalRequest) -> Option<String> {
     lines.extend(arguments.lines().map(|line| format!("    {line}")));
     for Change { path, from, to, .. } in changes {
         lines.push(match from {
-            Value::Null if !to.is_null() => format!("Not asked for, but added: {path} is {to}"),
+            Value::Null if to.is_null() => format!("Asked for as null, and left out: {path}"),
+            Value::Null => format!("Not asked for, but added: {path} is {to}"),
             from => format!("Changed from what was asked for: {path} from {from} to {to}"),
         });
     }

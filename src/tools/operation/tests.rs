@@ -185,6 +185,18 @@ fn a_fragment_tells_operations_apart_and_a_query_in_a_path_is_sent_as_one() {
         let tool = tool_of(declared, "get", json!({ "parameters": parameters }));
         assert_eq!(url(&tool, &arguments), expected, "{declared}");
     }
+    for (declared, required, optional) in [
+        ("/s?k={kind}", Some("kind"), None),
+        ("/s{?q*}", None, Some("q")),
+        ("/a/{id}#{part}", Some("id"), None),
+    ] {
+        let tool = tool_of(declared, "get", json!({}));
+        let properties = tool.input_schema["properties"].as_object().unwrap();
+        let names: Vec<&str> = properties.keys().map(String::as_str).collect();
+        assert_eq!(names, Vec::from_iter(required.or(optional)), "{declared}");
+        let is_required = tool.input_schema.contains_key("required");
+        assert_eq!(is_required, required.is_some(), "{declared}");
+    }
     let tool = |path: &str| json!({ "get": { "operationId": path, "parameters": [] } });
     let document = json!({ "openapi": "3.0.3", "info": { "title": "T" },
         "paths": { "/f#one": tool("one"), "/f#two": tool("two"), "/f": tool("three") } });

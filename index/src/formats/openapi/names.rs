@@ -124,18 +124,56 @@ fn as_word(text: &str) -> String {
     text.replace(|c: char| !c.is_alphanumeric() && c != '_', "_")
 }
 
-/// The parameters in braces of a path, each once.
-pub(super) fn parameters(path: &str) -> Vec<&str> {
-    let mut names = Vec::new();
-    for part in path.split('{').skip(1) {
-        if let Some((name, _)) = part.split_once('}')
-            && !name.is_empty()
-            && !names.contains(&name)
-        {
-            names.push(name);
+/// A parameter that a path names in braces.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Placeholder<'a> {
+    pub name: &'a str,
+    /// `path`, or `query` for `{?name}`.
+    pub place: &'static str,
+    /// True in the query of a path, where a parameter of the query may be meant: `?kind={kind}`.
+    pub is_in_query: bool,
+}
+
+/// The parameters in braces of a path. A fragment is never sent, so there are none in it.
+pub(super) fn parameters(path: &str) -> Vec<Placeholder<'_>> {
+    let mut found = Vec::new();
+    let mut is_in_query = false;
+    let mut rest = path;
+    while let Some(at) = rest.find(['{', '?', '#']) {
+        let (mark, after) = rest[at..].split_at(1);
+        rest = after;
+        match mark {
+            "#" => break,
+            "?" => is_in_query = true,
+            _ => {
+                let Some((inner, after)) = rest.split_once('}') else {
+                    break;
+                };
+                rest = after;
+                found.extend(placeholders(inner, is_in_query));
+            }
         }
     }
+    found
+}
+
+/// What stands between two braces: a name, or names of the query as URI templates have them.
+fn placeholders(inner: &str, is_in_query: bool) -> impl Iterator<Item = Placeholder<'_>> {
+    let (names, place) = match inner.strip_prefix(['?', '&']) {
+        Some(names) => (names, "query"),
+        None if inner.starts_with('#') => ("", "path"),
+        None => (inner, "path"),
+    };
+    let separator = if place == "query" { ',' } else { '\0' };
     names
+        .split(separator)
+        .map(|name| name.trim_end_matches('*'))
+        .filter(|name| !name.is_empty())
+        .map(move |name| Placeholder {
+            name,
+            place,
+            is_in_query: is_in_query || place == "query",
+        })
 }
 
 /// Lower-case letters and digits of any script, joined by `-`.

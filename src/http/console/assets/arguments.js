@@ -16,8 +16,8 @@ const REASONS = {
   enum: "an allowed value was given in another case",
   trimmed: "spaces around it were removed",
   json: "JSON was given inside of text",
-  default: "the default of the schema",
-  null: "nothing was given for it",
+  default: "a safe default for reading",
+  null: "it was null, which is not sent",
   identity: "the user for whom the call is made",
 };
 

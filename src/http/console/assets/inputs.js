@@ -65,24 +65,33 @@ function field(root, name, schema, isRequired, index) {
   return { name, element, isRequired, input, get };
 }
 
-/** The control for a schema; `get` gives the value, or undefined where nothing is given. */
+/**
+ * The control for a schema; `get` gives the value, or undefined where nothing is given. A default is shown and not filled in: it
+ * is what the server takes for what is not sent.
+ */
 function control(schema) {
   const type = Array.isArray(schema.type) ? null : schema.type;
-  if (Array.isArray(schema.enum) && schema.enum.length <= MOST_CHOICES) return choice(schema.enum, schema.default);
-  if (type === "boolean") return choice([true, false], schema.default);
+  if (Array.isArray(schema.enum) && schema.enum.length <= MOST_CHOICES) return choice(schema.enum, schema);
+  if (type === "boolean") return choice([true, false], schema);
   if (type === "integer" || type === "number") return number(schema, type);
   if (type === "string") return text(schema);
   return json(schema);
 }
 
-function choice(values, preset) {
-  const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
-  const input = h("select", {}, h("option", { value: "" }, ""), values.map((value, index) => h("option", { value: String(index), selected: JSON.stringify(value) === JSON.stringify(preset) }, oneLine(written(value), 80))));
+const written = (value) => oneLine(typeof value === "string" ? value : JSON.stringify(value), 80);
+
+/** What the server takes for a value that is not given, in words. */
+function unlessGiven(schema) {
+  return schema.default === undefined || schema.default === null ? "" : `unless given: ${written(schema.default)}`;
+}
+
+function choice(values, schema) {
+  const input = h("select", {}, h("option", { value: "" }, unlessGiven(schema)), values.map((value, index) => h("option", { value: String(index) }, written(value))));
   return { input, get: () => (input.value === "" ? undefined : values[Number(input.value)]) };
 }
 
 function number(schema, type) {
-  const input = h("input", { type: "text", inputmode: type === "integer" ? "numeric" : "decimal", autocomplete: "off", value: typeof schema.default === "number" ? String(schema.default) : "" });
+  const input = h("input", { type: "text", inputmode: type === "integer" ? "numeric" : "decimal", autocomplete: "off", placeholder: unlessGiven(schema) });
   const get = () => {
     const given = input.value.trim();
     if (given === "") return undefined;
@@ -97,13 +106,13 @@ function number(schema, type) {
 
 /** Nothing is no text; an empty text is given as JSON. */
 function text(schema) {
-  const input = h("textarea", { rows: 1, autocomplete: "off", spellcheck: "false", value: typeof schema.default === "string" ? schema.default : "" });
+  const input = h("textarea", { rows: 1, autocomplete: "off", spellcheck: "false", placeholder: unlessGiven(schema) });
   return { input, get: () => (input.value === "" ? undefined : input.value) };
 }
 
 function json(schema) {
-  const preset = schema.default === undefined || schema.default === null ? "" : JSON.stringify(schema.default, null, 2);
-  const input = h("textarea", { class: "code", rows: 2, spellcheck: "false", placeholder: schema.type === "array" ? "[…]" : schema.type === "object" ? "{…}" : "JSON", value: preset });
+  const form = schema.type === "array" ? "[…]" : schema.type === "object" ? "{…}" : "JSON";
+  const input = h("textarea", { class: "code", rows: 2, spellcheck: "false", placeholder: unlessGiven(schema) || form });
   const isRight = schema.type === "array" ? Array.isArray : schema.type === "object" ? isObject : () => true;
   const wanted = schema.type === "array" ? "a list, as [1, 2]" : "an object, as {\"a\": 1}";
   return { input, get: () => (input.value.trim() === "" ? undefined : readJson(input, "", isRight, wanted)) };
