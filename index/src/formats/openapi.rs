@@ -14,6 +14,7 @@ use super::input::weight;
 use crate::error::{Error, Result};
 use crate::tool::{MAX_NAME_BYTES, Tool, ToolId, empty_schema};
 
+mod bundled;
 mod files;
 mod names;
 mod refs;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::bundled::{FILES_KEY, UNREADABLE};
 use super::refs::{DATA_KEYWORDS, NAME_KEYWORDS, percent_decode, reference};
 
-/// The key of the document under which the other files are put, by their names.
-pub(super) const FILES_KEY: &str = "x-toolscout-files";
 /// Files that are read for one document. The largest public set has some 3,000.
 const MAX_FILES: usize = 10_000;
 /// Bytes of all these files together.
@@ -21,8 +20,6 @@ const MAX_CHAIN: usize = 64;
 const MAX_LISTED: usize = 10;
 /// Levels of a document that are looked through; the parser refuses deeper ones.
 const MAX_LEVELS: usize = 130;
-/// The key of a file that cannot be read, under which the reason is.
-pub(super) const UNREADABLE: &str = "x-unreadable";
 /// Keys whose value has no part in a request.
 const UNUSED: [&str; 6] = [
     "callbacks",
@@ -291,35 +288,6 @@ fn resolved(from: &str, name: &str) -> Option<String> {
         }
     }
     (!steps.is_empty()).then(|| steps.join("/"))
-}
-
-/// A reference as its document has it: the file first.
-pub(super) fn as_declared(reference: &str) -> String {
-    let inner = reference
-        .strip_prefix("#/")
-        .and_then(|rest| rest.strip_prefix(FILES_KEY));
-    let Some(inner) = inner.and_then(|rest| rest.strip_prefix('/')) else {
-        return reference.to_owned();
-    };
-    let (name, pointer) = match inner.find('/') {
-        Some(at) => inner.split_at(at),
-        None => (inner, ""),
-    };
-    let name = name
-        .replace("%25", "%")
-        .replace("~1", "/")
-        .replace("~0", "~");
-    match pointer {
-        "" => name,
-        pointer => format!("{name}#{pointer}"),
-    }
-}
-
-/// Why the file of a reference cannot be read, where that is so.
-pub(super) fn unreadable<'a>(root: &'a Value, reference: &str) -> Option<&'a str> {
-    let declared = as_declared(reference);
-    let file = declared.split('#').next()?;
-    root.get(FILES_KEY)?.get(file)?.get(UNREADABLE)?.as_str()
 }
 
 /// The places of the texts `$anchor` and `$id` that a document's references may name.

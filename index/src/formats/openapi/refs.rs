@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::files;
+use super::bundled;
 use crate::schema;
 
 /// Longest chain of references to references.
@@ -180,7 +180,7 @@ impl<'a> Expansion<'_, 'a> {
         if self.share == 0 || depth >= MAX_EXPANSION_DEPTH || self.open.contains(&pointer) {
             // A placeholder and no error: the tool can still be called, and its metadata names what
             // is missing.
-            let declared = files::as_declared(reference);
+            let declared = bundled::as_declared(reference);
             let placeholder = placeholder(&declared, target);
             self.cut.insert(declared);
             return Ok(placeholder);
@@ -224,7 +224,7 @@ impl<'a> Expansion<'_, 'a> {
 /// its parts in other files.
 fn at<'a>(root: &'a Value, from: &'a Value, path: &str, hops: usize) -> Option<&'a Value> {
     if let Some(value) = from.pointer(path) {
-        return Some(value).filter(|value| value.get(files::UNREADABLE).is_none());
+        return Some(value).filter(|value| value.get(bundled::UNREADABLE).is_none());
     }
     let mut value = from;
     let mut rest = path;
@@ -280,8 +280,8 @@ pub(super) fn percent_decode(text: &str) -> String {
 }
 
 fn dangling(root: &Value, reference: &str) -> String {
-    let declared = files::as_declared(reference);
-    match files::unreadable(root, reference) {
+    let declared = bundled::as_declared(reference);
+    match bundled::unreadable(root, reference) {
         Some(reason) => format!("it refers to {declared:?}, which cannot be read: {reason}"),
         None => format!("it refers to {declared:?}, which is not in the document"),
     }
