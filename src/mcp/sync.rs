@@ -181,6 +181,14 @@ fn bad_name(entry: &Value) -> Option<String> {
             u32::from(hidden)
         ));
     }
+    if name
+        .split(' ')
+        .any(|word| word.is_empty() || word.contains(char::is_whitespace))
+    {
+        return Some(
+            "its name has a space at an end, two in a row, or one of another width".into(),
+        );
+    }
     let mixed = name
         .split(|c: char| !c.is_alphabetic())
         .find(|word| mixes_scripts(word))?;
@@ -346,13 +354,16 @@ mod tests {
             "\u{3164}",
             "\u{202e}tupni",
             "pay\u{200b}",
+            "pay ",
+            "pay  bill",
+            "pay\u{a0}bill",
             long.as_str(),
         ]);
         assert_eq!(offer.tools.len(), 1);
         assert_eq!(offer.tools[0].id.as_str(), "s/a.b/c-D_9");
         let skipped = offer.skipped.join("\n");
         assert!(
-            skipped.is_ascii() && skipped.lines().count() == 6,
+            skipped.is_ascii() && skipped.lines().count() == 9,
             "{skipped}"
         );
         for expected in [
@@ -361,6 +372,9 @@ mod tests {
             "U+3164",
             "U+202E",
             "U+200B",
+            "tool \"pay \": its name has a space at an end",
+            "tool \"pay  bill\"",
+            "tool \"pay\\u{a0}bill\"",
             "has 129 characters",
         ] {
             assert!(
