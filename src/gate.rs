@@ -444,7 +444,7 @@ impl Gate {
         let callable = context
             .directory
             .callable(&id)
-            .ok_or_else(|| not_callable(&id))?;
+            .ok_or_else(|| not_callable(&pending.call.tool))?;
         // Counted before a person is asked: a loop of requests for approval is limited too.
         context
             .ledger
@@ -850,9 +850,18 @@ fn outside_classes(classes: &BTreeSet<Class>, tool: &Tool, class: Class) -> Refu
     Refusal::new(ErrorCode::Denied, message)
 }
 
-fn not_callable(id: &ToolId) -> Refusal {
+fn not_callable(tool: &Tool) -> Refusal {
+    let server = tool.id.server();
+    let why = if tool.metadata.contains_key("openapi") {
+        format!(
+            "it is an operation of an API, and no `[[operations]]` of a profile (--profile FILE) has server = {server:?}"
+        )
+    } else {
+        "no connected server offers it (--mcp FILE connects MCP servers)".to_owned()
+    };
     let message = format!(
-        "{id} can be found but not called: no connected server offers it; use another tool"
+        "{} can be found but not called: {why}; use another tool",
+        tool.id
     );
     Refusal::new(ErrorCode::NotCallable, message)
 }

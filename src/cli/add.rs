@@ -103,6 +103,7 @@ impl Args {
         let interrupt = Interrupt::listen()?;
         tracing::info!("storing; Ctrl-C before the commit leaves the catalog unchanged");
         let catalog = self.write.open(context)?;
+        warn_of_replaced(context, &catalog, &batch);
         let mut writer = catalog.writer()?;
         let changes = upsert(&mut writer, std::mem::take(&mut batch.tools), &interrupt)?;
         let generation = commit(&mut writer, &interrupt)?;
@@ -118,6 +119,16 @@ impl Args {
         .print_and_embed(context, || {
             self.write.embed(context, &catalog, writer, &interrupt)
         })
+    }
+}
+
+/// Warns of APIs whose tools replace those of another document.
+fn warn_of_replaced(context: &Context, catalog: &Catalog, batch: &Batch) {
+    let searcher = catalog.searcher();
+    for service in &batch.services {
+        if let Some(warning) = service.replaces_another(&searcher) {
+            context.warn(warning);
+        }
     }
 }
 

@@ -476,11 +476,7 @@ struct PreparedAgent {
 
 impl PreparedAgent {
     fn operations(&self, catalog: &Arc<dyn ToolSearch>) -> Result<Operations> {
-        let catalog = Arc::clone(catalog);
-        let environment = |name: &str| std::env::var(name).ok();
-        let tool = Arc::new(move |id: &ToolId| catalog.tool(id));
-        let operations = Operations::new(&self.services, environment, tool)?;
-        Ok(operations.with_files(self.files.clone()))
+        operations(&self.services, self.files.clone(), Arc::clone(catalog))
     }
 
     fn served(&self, builder: AgentBuilder) -> Result<ServedAgent, BuildError> {
@@ -493,6 +489,18 @@ impl PreparedAgent {
             missing: self.missing.clone(),
         })
     }
+}
+
+/// The operations of these services among the tools of a catalog, with the folder of the files that they
+/// send.
+pub fn operations(
+    services: &[ServiceConfig],
+    files: Option<Root>,
+    catalog: Arc<dyn ToolSearch>,
+) -> Result<Operations> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let tool = Arc::new(move |id: &ToolId| catalog.tool(id));
+    Ok(Operations::new(services, environment, tool)?.with_files(files))
 }
 
 fn question_tools(profile: ToolProfile, catalog: &Catalog, agent: &Agent) -> QuestionTools {

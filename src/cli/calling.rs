@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
-use toolscout_index::Tool;
+use toolscout_index::{Searcher, Tool};
 
 use crate::printable::{self, counted};
 
@@ -79,6 +79,33 @@ impl Service {
         }
     }
 
+    /// A warning if the catalog has tools of this server from a document with other addresses, which
+    /// these replace. None if the caller named the server.
+    pub fn replaces_another(&self, searcher: &Searcher) -> Option<String> {
+        if self.is_named {
+            return None;
+        }
+        let before = format!("{}/", self.server);
+        let first = searcher.ids_after(Some(&before)).next()?;
+        let tool = searcher
+            .tool(first)
+            .filter(|_| first.server() == self.server)?;
+        let [known] = &Service::of_tools(&[Tool::clone(&tool)], false)[..] else {
+            return None;
+        };
+        let has_other = |url: &String| !self.base_urls.contains(url);
+        let known_url = known.base_urls.first()?;
+        let is_another = !self.base_urls.is_empty() && known.base_urls.iter().all(has_other);
+        is_another.then(|| {
+            format!(
+                "the catalog has tools of {} from a document for {}, and this one replaces those of the same name; \
+                 --server NAME keeps them apart",
+                printable::name(&self.server),
+                printable::line(known_url)
+            )
+        })
+    }
+
     /// How to call its tools, in some lines.
     pub fn next_steps(&self) -> String {
         let server = printable::name(&self.server);
@@ -98,7 +125,9 @@ impl Service {
             let line = format!("  authentication {} ({}): {how}", auth.scheme, auth.kind);
             lines.push(printable::line(&line));
         }
-        lines.push("  in a profile (--profile FILE):".to_owned());
+        lines.push(format!(
+            "  save these lines as {server}.toml, and start `toolscout agent`, `serve` or `mcp` with --profile {server}.toml:"
+        ));
         lines.extend(
             self.profile_lines()
                 .map(|line| format!("    {}", printable::line(&line))),

@@ -15,18 +15,22 @@ use rmcp::transport::io::stdio_pipes;
 use tokio::task::spawn_blocking;
 
 use super::Outcome;
-use super::agent::style;
+use super::agent::{operations, style};
 use super::context::{Context, Legs};
 use super::output::print_stderr;
 use super::policy::{PolicyArgs, warn_of_mistakes};
 use super::upstream::{CallTimeArgs, McpArgs};
-use crate::finder::Style;
+use crate::agent::profile::Profile;
+use crate::finder::{Style, ToolSearch};
 use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::mcp::{CatalogSink, Detail, Gateway, GatewayConfig, Pool, PoolConfig, SingleWriterSink};
 use crate::models::Patience;
 use crate::profiles::ToolProfile;
 use crate::shutdown::Shutdown;
 use crate::tools::CallTimes;
+use crate::tools::builtin::BuiltinConfig;
+use crate::tools::builtin::files::Root;
+use crate::tools::operation::ServiceConfig;
 
 /// How long background work may take after the client has disconnected.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -108,6 +112,7 @@ impl Args {
                 let preset = self.policy.preset(&context.settings)?;
                 let settings = self.call_times.settings().or(preset.settings());
                 let call_times = CallTimes::of(&settings.or(context.settings.agent.clone()).limits);
+                let apis = Apis::of(&preset)?;
                 let mut policies = preset.gate.unwrap_or_default();
                 self.policy.apply_to(&mut policies);
                 let mut servers = self.mcp.config(&context.settings.data)?;
@@ -122,7 +127,7 @@ impl Args {
                     identity: self.identity,
                     ..default
                 };
-                serve(&context, config, profile, policies, servers)
+                serve(&context, config, profile, policies, (servers, apis))
             }
         }
     }
@@ -147,12 +152,39 @@ fn narrowed(
     Some(profile)
 }
 
+/// What a profile says about the operations of APIs.
+struct Apis {
+    services: Vec<ServiceConfig>,
+    /// The folder of the files that operations send.
+    files: Option<Root>,
+}
+
+impl Apis {
+    /// Warns of built-in tools, which a client does not get from here.
+    fn of(preset: &Profile) -> Result<Self> {
+        let builtins = &preset.tools;
+        let others = BuiltinConfig {
+            files: None,
+            ..builtins.clone()
+        };
+        if others != BuiltinConfig::default() {
+            print_stderr(
+                "the profile switches on built-in tools, which only `toolscout agent` and its routes of `serve` have",
+            );
+        }
+        Ok(Apis {
+            services: preset.operations.clone(),
+            files: builtins.files.as_ref().map(Root::open).transpose()?,
+        })
+    }
+}
+
 fn serve(
     context: &Context,
     config: GatewayConfig,
     profile: Option<ToolProfile>,
     policies: Policies,
-    servers: PoolConfig,
+    (servers, apis): (PoolConfig, Apis),
 ) -> Result<Outcome> {
     context.check_catalog()?;
     context.set_patience(Patience::of_server());
@@ -163,10 +195,14 @@ fn serve(
     let gate = Gate::new(policies).with_audit(Arc::new(audit));
     let settle = config.settle;
     let gate = Arc::new(gate);
-    let gateway = Gateway::new(
-        Arc::new(sink.clone()),
+    let catalog: Arc<dyn ToolSearch> = Arc::new(sink.clone());
+    let operations = operations(&apis.services, apis.files, Arc::clone(&catalog))?;
+    let gateway = Gateway::of_server(
+        catalog,
         pool.clone(),
         Arc::clone(&gate),
+        Some(Arc::new(operations)),
+        None,
         config,
     );
     let profile = profile.map(Arc::new);

@@ -174,6 +174,15 @@ impl GatewayState {
         self.overview.of(self.search.as_ref(), filter, max_tokens)
     }
 
+    /// Why this tool cannot be called right now; `None` when it can.
+    fn unavailable(&self, id: &ToolId) -> Option<String> {
+        let of_toolset = self.toolset.as_ref().and_then(|toolset| toolset.find(id));
+        match of_toolset {
+            Some(_) => None,
+            None => self.pool.unavailable_tool(id),
+        }
+    }
+
     /// Whether the servers' tools are called under this definition: anyone who may write another
     /// catalog could describe one of them as harmless.
     fn is_connected(&self, tool: &Tool) -> bool {
@@ -409,7 +418,7 @@ impl Session {
             injection.as_ref(),
             detail,
             config.answer_tokens,
-            &self.shared.pool,
+            &|id| self.shared.unavailable(id),
         );
         CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
     }
@@ -431,7 +440,8 @@ impl Session {
             return failed(&problems.join("\n"));
         }
         let max_tokens = self.shared.config.answer_tokens;
-        let mut answer = search_answer::definitions(&tools, max_tokens, &self.shared.pool);
+        let mut answer =
+            search_answer::definitions(&tools, max_tokens, &|id| self.shared.unavailable(id));
         if !problems.is_empty() {
             answer.insert("problems".into(), problems.into());
         }
@@ -649,9 +659,10 @@ impl Session {
         let has_wrong_arguments = outcome.result.error_code == Some(ErrorCode::InvalidArguments);
         let mut result = describe_refusal(outcome);
         if has_wrong_arguments {
-            let (max_tokens, pool) = (self.shared.config.answer_tokens, &self.shared.pool);
+            let max_tokens = self.shared.config.answer_tokens;
+            let unavailable = |id: &ToolId| self.shared.unavailable(id);
             let definition =
-                search_answer::definitions(std::slice::from_ref(tool), max_tokens, pool);
+                search_answer::definitions(std::slice::from_ref(tool), max_tokens, &unavailable);
             let text = Value::Object(definition).to_string();
             result.content.push(ContentBlock::text(text));
         }

@@ -167,3 +167,28 @@ fn what_is_exported_is_valid_for_providers_and_comes_back_as_it_was() {
         (&json!([]), &json!([]))
     );
 }
+
+#[test]
+fn an_api_of_the_same_title_is_told_from_the_one_before() {
+    let world = World::new();
+    let document = DOCUMENT.replace("  /shelves/{id}: {$ref: 'parts/shelf.yml'}\n", "");
+    let first = world.file("first.yaml", &document);
+    let other = world.file(
+        "other.yaml",
+        document.replace("warehouse.test", "other.test"),
+    );
+    let warning = "from a document for https://warehouse.test/v1";
+    let add = |file: &std::path::Path, more: &[&str]| {
+        let ended = world.run(&[&["add", text(file)], more].concat());
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended.stderr
+    };
+    assert!(!add(&first, &[]).contains(warning));
+    assert!(!add(&first, &[]).contains(warning));
+    assert!(!add(&other, &["--server", "other"]).contains(warning));
+    let said = add(&other, &[]);
+    assert!(
+        said.contains(warning) && said.contains("--server NAME keeps them apart"),
+        "{said}"
+    );
+}

@@ -746,3 +746,68 @@ async fn what_is_said_of_a_client_that_errs_is_words() {
         }
     }
 }
+
+#[tokio::test]
+async fn operations_of_a_profile_are_called_over_standard_streams() {
+    let api = axum::Router::new().route(
+        "/pets/{id}",
+        axum::routing::get(
+            async |axum::extract::Path(id): axum::extract::Path<String>| {
+                axum::Json(json!({ "pet": id }))
+            },
+        ),
+    );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, api).await });
+    let world = World::new();
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Pets", "version": "1" },
+        "servers": [{ "url": format!("http://{address}") }],
+        "paths": { "/pets/{id}": { "get": {
+            "operationId": "getPet",
+            "parameters": [{ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } }],
+        } } },
+    });
+    std::fs::write(world.path("pets.json"), document.to_string()).expect("written");
+    let printed = world.ok(&["add", "pets.json"]).await;
+    assert!(
+        printed.contains("save these lines as pets.toml"),
+        "{printed}"
+    );
+    let profile = format!("[[operations]]\nserver = \"pets\"\nbase_url = \"http://{address}\"\n");
+    std::fs::write(
+        world.path("pets.toml"),
+        profile + "[tools.shell]\nallow = [\"ls\"]\n",
+    )
+    .expect("written");
+
+    let call = json!({ "name": "pets/getPet", "arguments": { "id": "7" } });
+    let ask = async |args: &[&str]| {
+        let stderr = world.path("stderr");
+        let file = std::fs::File::create(&stderr).expect("a file");
+        let served = Served::start(&world, args, file.into()).await;
+        let found = served
+            .ask("tool_search", json!({ "query": "get pet" }))
+            .await;
+        let called = served.ask("call_tool", call.clone()).await;
+        served.end().await;
+        let said = std::fs::read_to_string(&stderr).expect("its messages");
+        (found, called, said)
+    };
+    let (found, called, said) = ask(&["mcp", "--profile", "pets.toml", "--allow", "*"]).await;
+    assert!(called.contains(r#""pet":"7""#), "{called}");
+    assert!(!found.contains("unavailable"), "{found}");
+    assert!(said.contains("switches on built-in tools"), "{said}");
+
+    let (found, called, said) = ask(&["mcp", "--allow", "*"]).await;
+    assert!(found.contains("unavailable"), "{found}");
+    assert!(
+        called.contains("`[[operations]]` of a profile (--profile FILE)"),
+        "{called}"
+    );
+    assert!(!said.contains("built-in"), "{said}");
+}

@@ -10,7 +10,6 @@ use crate::budget;
 use crate::finder::meta_tools;
 use crate::finder::search::Found;
 use crate::finder::toolbox::Injection;
-use crate::mcp::pool::Pool;
 use crate::tools::Arguments;
 
 /// Most nearest names in an answer without a match.
@@ -65,18 +64,21 @@ impl Detail {
     }
 }
 
+/// Why a tool cannot be called right now; `None` when it can.
+pub type Unavailable<'a> = &'a dyn Fn(&ToolId) -> Option<String>;
+
 /// The found tools within a token budget. In inject style also the changes of the session's list.
 pub fn describe(
     found: &Found,
     injection: Option<&Injection>,
     detail: Detail,
     max_tokens: usize,
-    pool: &Pool,
+    unavailable: Unavailable<'_>,
 ) -> Value {
     let tools = meta_tools::merged(std::slice::from_ref(found));
     let mut answer = match detail {
-        Detail::Signature => signatures(&tools, max_tokens, pool),
-        Detail::Schema => definitions(&tools, max_tokens, pool),
+        Detail::Signature => signatures(&tools, max_tokens, unavailable),
+        Detail::Schema => definitions(&tools, max_tokens, unavailable),
     };
     if let Some(injection) = injection {
         let names =
@@ -101,22 +103,30 @@ pub fn describe(
 }
 
 /// A line for each tool, and why some of them cannot be called now.
-fn signatures(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> Map<String, Value> {
+fn signatures(
+    tools: &[Arc<Tool>],
+    max_tokens: usize,
+    unavailable: Unavailable<'_>,
+) -> Map<String, Value> {
     let fitted = budget::fit(tools, Emit::Signature, max_tokens);
     let mut answer = Map::from_iter([("tools".to_owned(), fitted.value)]);
-    let unavailable: Map<String, Value> = tools
+    let reasons: Map<String, Value> = tools
         .iter()
-        .filter_map(|tool| Some((tool.id.to_string(), pool.unavailable_tool(&tool.id)?.into())))
+        .filter_map(|tool| Some((tool.id.to_string(), unavailable(&tool.id)?.into())))
         .collect();
-    if !unavailable.is_empty() {
-        answer.insert("unavailable".into(), unavailable.into());
+    if !reasons.is_empty() {
+        answer.insert("unavailable".into(), reasons.into());
     }
     insert_omitted(&mut answer, &fitted.omitted);
     answer
 }
 
 /// The tools with their schemas, each with its server.
-pub fn definitions(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> Map<String, Value> {
+pub fn definitions(
+    tools: &[Arc<Tool>],
+    max_tokens: usize,
+    unavailable: Unavailable<'_>,
+) -> Map<String, Value> {
     // The most compact format with a schema. The names are replaced by names with the server.
     let fitted = budget::fit(tools, Emit::Anthropic, max_tokens);
     let shown = tools
@@ -129,7 +139,7 @@ pub fn definitions(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> Map<S
     let named = shown.into_iter().zip(names);
     let described: Vec<Value> = named
         .zip(values)
-        .map(|((id, name), value)| entry(id, name, value, pool))
+        .map(|((id, name), value)| entry(id, name, value, unavailable))
         .collect();
     let mut answer = Map::from_iter([("tools".to_owned(), described.into())]);
     insert_omitted(&mut answer, &fitted.omitted);
@@ -143,10 +153,10 @@ fn insert_omitted(answer: &mut Map<String, Value>, omitted: &[ToolId]) {
     }
 }
 
-fn entry(id: &ToolId, name: String, mut value: Value, pool: &Pool) -> Value {
+fn entry(id: &ToolId, name: String, mut value: Value, unavailable: Unavailable<'_>) -> Value {
     value["name"] = name.into();
     value["server"] = id.server().into();
-    if let Some(reason) = pool.unavailable_tool(id) {
+    if let Some(reason) = unavailable(id) {
         value["unavailable"] = reason.into();
     }
     value
@@ -165,7 +175,7 @@ mod tests {
             None,
             Detail::Schema,
             1000,
-            &Pool::default(),
+            &|_| Some("it is not connected here".to_owned()),
         );
         assert_eq!(answer["tools"][1]["name"], "chat__send");
         assert_eq!(
@@ -188,7 +198,7 @@ mod tests {
             None,
             Detail::Signature,
             1000,
-            &Pool::default(),
+            &|_| Some("it is not connected here".to_owned()),
         );
         assert_eq!(answer["tools"], json!(["mail/send() — does it"]));
         let reason = answer["unavailable"]["mail/send"].as_str().unwrap();
@@ -225,7 +235,7 @@ mod tests {
             Some(&injection),
             Detail::Signature,
             1000,
-            &Pool::default(),
+            &|_| Some("it is not connected here".to_owned()),
         );
         assert_eq!(answer["added_to_your_list"], json!(["mail__send"]));
         assert_eq!(answer["removed_from_your_list"], json!(["old__one"]));
