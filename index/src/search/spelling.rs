@@ -82,7 +82,14 @@ pub(super) fn has_no_content(request: &str) -> bool {
     if words.iter().all(|word| text::is_stop_word(word)) {
         return true;
     }
-    let says_nothing = |word: &String| text::is_stop_word(word) || language::is_function_word(word);
+    // Chinese, Japanese and Korean are written without spaces between the words.
+    let is_particle =
+        |c: char| text::is_cjk(c) && language::is_function_word(c.encode_utf8(&mut [0; 4]));
+    let says_nothing = |word: &String| {
+        text::is_stop_word(word)
+            || language::is_function_word(word)
+            || word.chars().all(is_particle)
+    };
     // One short word may be an abbreviation, such as "es".
     !is_abbreviation(&words) && words.iter().all(says_nothing)
 }

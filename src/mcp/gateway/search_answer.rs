@@ -251,7 +251,7 @@ mod tests {
             hits: Vec::new(),
             no_match: Some(no_match),
         };
-        let answer = describe(&nothing, None, Detail::Schema, 1000, &Pool::default());
+        let answer = describe(&nothing, None, Detail::Schema, 1000, &|_| None);
         assert_eq!(
             answer["no_match"],
             json!({ "reason": "nothing like it", "nearest_names": ["s__x"] })
@@ -262,7 +262,7 @@ mod tests {
                 None,
                 Detail::Signature,
                 1000,
-                &Pool::default()
+                &|_| None
             )["no_match"]["reason"]
                 .is_string()
         );
