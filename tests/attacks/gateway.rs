@@ -142,7 +142,7 @@ pub const SECTION: Section = Section {
             test: "a_denied_name_in_another_case_is_denied",
         },
         Attack {
-            tried: "a server's tools have names with line breaks, brackets, fillers or look-alikes",
+            tried: "a server's tools have names with line breaks, fillers, spaces that do not show, or look-alikes",
             happens: "left out with a warning that quotes them escaped; its other tools are taken in",
             test: "names_that_are_none_are_left_out",
         },
