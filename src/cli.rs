@@ -6,6 +6,7 @@
 //! Data goes to stdout; warnings, logs and progress go to stderr. The exit code is 0 for success, 1
 //! for an error and 2 for a command line that cannot be parsed.
 
+mod apis;
 mod browser;
 mod calling;
 mod context;

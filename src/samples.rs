@@ -1,7 +1,5 @@
 //! Sample tools that ship with the program, and the catalog that `toolscout demo` makes of them.
 
-use std::path::Path;
-
 use include_dir::{Dir, include_dir};
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{Result, Settings, Tool};
@@ -33,10 +31,10 @@ pub fn are_in(settings: &Settings) -> bool {
 pub fn tools() -> Result<Vec<Tool>> {
     let mut tools = Vec::new();
     for file in FILES.files() {
-        let server = file.path().file_stem().map(Path::new);
+        let server = file.path().file_stem();
         let options = ReadOptions {
             source_name: file.path().display().to_string(),
-            default_server: server.map(|name| name.display().to_string()),
+            default_server: server.map(|name| name.to_string_lossy().into_owned()),
             ..ReadOptions::default()
         };
         tools.extend(formats::parse(file.contents(), &options)?.tools);

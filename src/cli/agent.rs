@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
-use toolscout_index::{Catalog, Tool, ToolId, database};
+use toolscout_index::{Catalog, Tool, database};
 
 use super::Outcome;
+use super::apis::Apis;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::llm::LlmArgs;
@@ -33,8 +34,8 @@ use crate::agent::{
     RunStream, ServedAgent,
 };
 use crate::config::{AgentSettings, ModelParameters, Settings};
+use crate::finder::Style;
 use crate::finder::toolbox::ToolboxState;
-use crate::finder::{Style, ToolSearch};
 use crate::gate::audit;
 use crate::gate::{Answer, AuditLog};
 use crate::http::AgentSource;
@@ -46,8 +47,6 @@ use crate::profiles::{ProfiledSearch, ToolProfile};
 use crate::session::{ConversationId, DEFAULT_AGENT, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
 use crate::store::{SharedApprovals, SharedSessions, SharedStore};
-use crate::tools::builtin::files::Root;
-use crate::tools::operation::{Operations, ServiceConfig};
 use crate::tools::{CallTimes, Registry, ScriptedTools};
 use approve::{Answered, Questions};
 use commands::{Command, HELP, STOP, allow_in_profile};
@@ -296,7 +295,7 @@ impl AgentArgs {
             }
             let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
             let build = |builder: AgentBuilder, agent: &PreparedAgent| -> Result<ServedAgent> {
-                let operations = agent.operations(&catalog)?;
+                let operations = agent.apis.operations(Arc::clone(&catalog))?;
                 let agent = agent.served(
                     builder
                         .shared_catalog(catalog.clone())
@@ -331,10 +330,9 @@ impl AgentArgs {
         let folders = std::env::var_os("PATH").unwrap_or_default();
         let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
         let mut missing = profile.leave_out_missing(&folders);
+        let apis = Apis::of(&profile)?;
         let builtins = mem::take(&mut profile.tools);
-        let services = mem::take(&mut profile.operations);
         let wants_search = builtins.web_search.is_some();
-        let files = builtins.files.as_ref().map(Root::open).transpose()?;
         let builtins = builtins.registry(environment)?;
         let is_search = |tool: &Tool| tool.id.name() == "web_search";
         if wants_search && !builtins.definitions().any(is_search) {
@@ -352,8 +350,6 @@ impl AgentArgs {
                 name => format!("{name}: {missing}"),
             });
         }
-        // Built once without a catalog, so that a mistake in a service is reported now.
-        Operations::new(&services, environment, Arc::new(|_| None))?;
         let settings = self.settings_over(&profile, settings);
         let (model, script_tools) = match script {
             Some(script) => script,
@@ -372,8 +368,7 @@ impl AgentArgs {
             model,
             script_tools,
             builtins,
-            services,
-            files,
+            apis,
         })
     }
 
@@ -469,16 +464,10 @@ struct PreparedAgent {
     model: Arc<dyn ChatModel>,
     script_tools: ScriptedTools,
     builtins: Registry,
-    services: Vec<ServiceConfig>,
-    /// The folder of the files that operations send.
-    files: Option<Root>,
+    apis: Apis,
 }
 
 impl PreparedAgent {
-    fn operations(&self, catalog: &Arc<dyn ToolSearch>) -> Result<Operations> {
-        operations(&self.services, self.files.clone(), Arc::clone(catalog))
-    }
-
     fn served(&self, builder: AgentBuilder) -> Result<ServedAgent, BuildError> {
         let builder = builder
             .shared_llm(self.model.clone())
@@ -489,18 +478,6 @@ impl PreparedAgent {
             missing: self.missing.clone(),
         })
     }
-}
-
-/// The operations of these services among the tools of a catalog, with the folder of the files that they
-/// send.
-pub fn operations(
-    services: &[ServiceConfig],
-    files: Option<Root>,
-    catalog: Arc<dyn ToolSearch>,
-) -> Result<Operations> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let tool = Arc::new(move |id: &ToolId| catalog.tool(id));
-    Ok(Operations::new(services, environment, tool)?.with_files(files))
 }
 
 fn question_tools(profile: ToolProfile, catalog: &Catalog, agent: &Agent) -> QuestionTools {

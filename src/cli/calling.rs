@@ -90,7 +90,7 @@ impl Service {
         let tool = searcher
             .tool(first)
             .filter(|_| first.server() == self.server)?;
-        let [known] = &Service::of_tools(&[Tool::clone(&tool)], false)[..] else {
+        let [known] = &Service::of_tools(std::slice::from_ref(&*tool), false)[..] else {
             return None;
         };
         let has_other = |url: &String| !self.base_urls.contains(url);

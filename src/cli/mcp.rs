@@ -15,7 +15,8 @@ use rmcp::transport::io::stdio_pipes;
 use tokio::task::spawn_blocking;
 
 use super::Outcome;
-use super::agent::{operations, style};
+use super::agent::style;
+use super::apis::Apis;
 use super::context::{Context, Legs};
 use super::output::print_stderr;
 use super::policy::{PolicyArgs, warn_of_mistakes};
@@ -29,8 +30,6 @@ use crate::profiles::ToolProfile;
 use crate::shutdown::Shutdown;
 use crate::tools::CallTimes;
 use crate::tools::builtin::BuiltinConfig;
-use crate::tools::builtin::files::Root;
-use crate::tools::operation::ServiceConfig;
 
 /// How long background work may take after the client has disconnected.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -112,6 +111,7 @@ impl Args {
                 let preset = self.policy.preset(&context.settings)?;
                 let settings = self.call_times.settings().or(preset.settings());
                 let call_times = CallTimes::of(&settings.or(context.settings.agent.clone()).limits);
+                warn_of_builtins(&preset);
                 let apis = Apis::of(&preset)?;
                 let mut policies = preset.gate.unwrap_or_default();
                 self.policy.apply_to(&mut policies);
@@ -152,30 +152,17 @@ fn narrowed(
     Some(profile)
 }
 
-/// What a profile says about the operations of APIs.
-struct Apis {
-    services: Vec<ServiceConfig>,
-    /// The folder of the files that operations send.
-    files: Option<Root>,
-}
-
-impl Apis {
-    /// Warns of built-in tools, which a client does not get from here.
-    fn of(preset: &Profile) -> Result<Self> {
-        let builtins = &preset.tools;
-        let others = BuiltinConfig {
-            files: None,
-            ..builtins.clone()
-        };
-        if others != BuiltinConfig::default() {
-            print_stderr(
-                "the profile switches on built-in tools, which only `toolscout agent` and its routes of `serve` have",
-            );
-        }
-        Ok(Apis {
-            services: preset.operations.clone(),
-            files: builtins.files.as_ref().map(Root::open).transpose()?,
-        })
+/// Warns of built-in tools, which a client does not get from here. The folder of files is for operations
+/// that send files, too.
+fn warn_of_builtins(preset: &Profile) {
+    let others = BuiltinConfig {
+        files: None,
+        ..preset.tools.clone()
+    };
+    if others != BuiltinConfig::default() {
+        print_stderr(
+            "the profile switches on built-in tools, which only `toolscout agent` and its routes of `serve` have",
+        );
     }
 }
 
@@ -196,7 +183,7 @@ fn serve(
     let settle = config.settle;
     let gate = Arc::new(gate);
     let catalog: Arc<dyn ToolSearch> = Arc::new(sink.clone());
-    let operations = operations(&apis.services, apis.files, Arc::clone(&catalog))?;
+    let operations = apis.operations(Arc::clone(&catalog))?;
     let gateway = Gateway::of_server(
         catalog,
         pool.clone(),

@@ -108,7 +108,6 @@ impl Args {
             searcher: &searcher,
             opened,
             is_explained,
-            are_samples: samples::are_in(searcher.settings()),
             no_remark_on_samples,
         }
         .print(format)
@@ -179,7 +178,6 @@ struct Answer<'a> {
     searcher: &'a Searcher,
     opened: Duration,
     is_explained: bool,
-    are_samples: bool,
     no_remark_on_samples: bool,
 }
 
@@ -245,6 +243,10 @@ impl Answer<'_> {
         printer.rows(&header, rows)
     }
 
+    fn are_samples(&self) -> bool {
+        samples::are_in(self.searcher.settings())
+    }
+
     fn confidence(&self) -> Option<String> {
         self.results
             .confidence
@@ -284,7 +286,7 @@ impl Answer<'_> {
             ));
         }
         notes.push(self.figures());
-        if self.are_samples && !self.no_remark_on_samples {
+        if self.are_samples() && !self.no_remark_on_samples {
             notes.push("these are sample tools; `toolscout add FILE` adds your own".to_owned());
         }
         notes
@@ -347,7 +349,7 @@ impl Answer<'_> {
                 "total": timings.total_ms,
             },
             "tools": self.searcher.len(),
-            "samples": self.are_samples,
+            "samples": self.are_samples(),
             "generation": generation,
         })
     }

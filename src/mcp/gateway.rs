@@ -176,11 +176,9 @@ impl GatewayState {
 
     /// Why this tool cannot be called right now; `None` when it can.
     fn unavailable(&self, id: &ToolId) -> Option<String> {
+        let reason = self.pool.unavailable_tool(id)?;
         let of_toolset = self.toolset.as_ref().and_then(|toolset| toolset.find(id));
-        match of_toolset {
-            Some(_) => None,
-            None => self.pool.unavailable_tool(id),
-        }
+        of_toolset.is_none().then_some(reason)
     }
 
     /// Whether the servers' tools are called under this definition: anyone who may write another

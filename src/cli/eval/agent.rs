@@ -72,11 +72,9 @@ impl Args {
                 reports.push(report.with_context(|| format!("set {name}"))?);
             }
             progress.bar.finish_and_clear();
-            let sets = reports
-                .iter()
-                .map(|report| (report.set.as_str(), report.trained_on));
-            let remark = table::trained_on(sets);
-            self.write_simulation(&reports, |style| [table::learning(&reports, style), remark])?;
+            self.write_simulation(&reports, table::learning, |report| {
+                (report.set.as_str(), report.trained_on)
+            })?;
             return Ok(Outcome::Success);
         }
         let mut reports = Vec::new();
@@ -89,11 +87,9 @@ impl Args {
             );
         }
         progress.bar.finish_and_clear();
-        let sets = reports
-            .iter()
-            .map(|report| (report.set.as_str(), report.trained_on));
-        let remark = table::trained_on(sets);
-        self.write_simulation(&reports, |style| [table::agent(&reports, style), remark])?;
+        self.write_simulation(&reports, table::agent, |report| {
+            (report.set.as_str(), report.trained_on)
+        })?;
         Ok(Outcome::Success)
     }
 
@@ -136,7 +132,8 @@ impl Args {
     fn write_simulation<T: Serialize>(
         &self,
         reports: &[T],
-        tables: impl FnOnce(Style) -> [String; 2],
+        in_table: impl Fn(&[T], Style) -> String,
+        seen: impl Fn(&T) -> (&str, bool),
     ) -> Result<()> {
         match self.json.as_deref() {
             Some("-") => return print(&report::to_json(reports)?),
@@ -148,6 +145,7 @@ impl Args {
         } else {
             Style::Terminal
         };
-        print(&joined(tables(style)))
+        let remark = table::trained_on(reports.iter().map(seen));
+        print(&joined([in_table(reports, style), remark]))
     }
 }
