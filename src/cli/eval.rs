@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
-use toolscout_index::embed::{MultilingualTable, StaticTable};
+use toolscout_index::embed::{Encoder, MultilingualTable, StaticTable};
 use toolscout_index::query::MAX_K;
 use toolscout_index::{Embedder, Fusion, Mode};
 
@@ -84,6 +84,9 @@ pub struct Args {
     /// Embed with this file instead of the built-in table of its kind: English, or other languages
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
+    /// Embed with this file instead of the built-in encoder
+    #[arg(long, value_name = "FILE")]
+    encoder: Option<PathBuf>,
     /// Write the ranker features of every candidate, for scripts/train_ranker.py
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
@@ -322,12 +325,11 @@ impl Args {
         })
     }
 
-    /// The folder of measured catalogs, with the table and the ranker of the flags.
+    /// The folder of measured catalogs, with the table, the encoder and the ranker of the flags.
     fn workspace(&self, context: &Context, arms: &[Arm]) -> Result<Workspace> {
         let mut embedders = embedders(context, arms);
         if let Some(path) = &self.table {
-            let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-            let table = read_table(bytes)?;
+            let table = read_table(read_file(path)?)?;
             let kind = |embedder: &Arc<dyn Embedder>| {
                 embedder.is_instant().then_some(embedder.languages())
             };
@@ -337,6 +339,13 @@ impl Args {
             match of_its_kind {
                 Some(place) => embedders[place] = table,
                 None => embedders.insert(0, table),
+            }
+        }
+        if let Some(path) = &self.encoder {
+            let encoder: Arc<dyn Embedder> = Arc::new(Encoder::read(read_file(path)?)?);
+            match embedders.iter().position(|other| !other.is_instant()) {
+                Some(place) => embedders[place] = encoder,
+                None => embedders.push(encoder),
             }
         }
         let ranking = Ranking::load(self.ranker.as_deref())?;
@@ -550,6 +559,10 @@ impl Progress for Bar {
     fn step(&self) {
         self.bar.inc(1);
     }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("read {}", path.display()))
 }
 
 /// Reads a table of either kind.
