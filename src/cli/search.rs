@@ -8,7 +8,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{MatchedField, NameMatch, Reranked};
-use toolscout_index::{Explain, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant};
+use toolscout_index::{
+    CompanionOf, Explain, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant,
+};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -236,8 +238,9 @@ impl Answer<'_> {
             if several {
                 row.push(query_numbers(hit));
             }
-            let others = also_on(hit).map(|others| format!(" ({others})"));
-            row.push(summary(&hit.tool) + &others.unwrap_or_default());
+            let remarks = [companion_of(hit), also_on(hit)].into_iter().flatten();
+            let remarks: String = remarks.map(|remark| format!(" ({remark})")).collect();
+            row.push(summary(&hit.tool) + &remarks);
             rows.push(row);
         }
         printer.rows(&header, rows)
@@ -372,6 +375,9 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
     if !hit.also_on.is_empty() {
         json["also_on"] = json!(hit.also_on);
     }
+    if let Some(companion_of) = &hit.companion_of {
+        json["companion_of"] = json!(companion_of);
+    }
     if let Some(explain) = &hit.explain {
         json["explain"] = printable::short_floats(explain);
     }
@@ -405,6 +411,12 @@ fn describe_pipeline(results: &Results) -> String {
 fn also_on(hit: &Hit) -> Option<String> {
     let others: Vec<&str> = hit.also_on.iter().map(|id| id.as_str()).collect();
     (!others.is_empty()).then(|| format!("also on: {}", others.join(", ")))
+}
+
+/// Which hit it is a companion of, and for which parameter.
+fn companion_of(hit: &Hit) -> Option<String> {
+    let CompanionOf { id, parameter, .. } = hit.companion_of.as_ref()?;
+    Some(format!("for `{parameter}` of {id}"))
 }
 
 fn describe_timings(timings: &Timings) -> String {
