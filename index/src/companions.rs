@@ -81,8 +81,9 @@ struct Server {
 struct Index {
     /// By a noun of their name, and of small servers of their description.
     by_noun: HashMap<Box<str>, Vec<u32>>,
-    /// By the path that they read; of small servers only.
+    /// By the path that they read, and by the fields of their results; of small servers only.
     by_path: HashMap<Box<str>, u32>,
+    by_field: HashMap<Box<str>, Vec<u32>>,
     /// By their name.
     by_name: HashMap<Box<str>, u32>,
     /// The share of the server's tools that have a parameter which identifies something.
@@ -132,6 +133,7 @@ impl Index {
     fn new(tools: &[u32], definitions: &impl Definitions) -> Self {
         let mut by_noun: HashMap<Box<str>, Vec<u32>> = HashMap::new();
         let mut by_path: HashMap<Box<str>, u32> = HashMap::new();
+        let mut by_field: HashMap<Box<str>, Vec<u32>> = HashMap::new();
         let mut by_name = HashMap::new();
         for &tool in tools {
             let name = definitions.id(tool).name();
@@ -144,6 +146,12 @@ impl Index {
                 let profile = definitions.profile(tool);
                 if let Some(path) = &profile.reads_path {
                     by_path.insert(path.as_str().into(), tool);
+                }
+                for field in &profile.fields {
+                    by_field
+                        .entry(field.as_str().into())
+                        .or_default()
+                        .push(tool);
                 }
                 all_nouns(profile)
             } else {
@@ -164,6 +172,7 @@ impl Index {
         Index {
             by_noun,
             by_path,
+            by_field,
             by_name,
             shares: shares(tools, definitions),
             words: words::nouns(&of_server)
@@ -259,12 +268,16 @@ impl Index {
         let of_nouns = nouns
             .iter()
             .filter_map(|noun| self.by_noun.get(noun.as_str()));
-        let of_path = need
-            .collection
-            .as_deref()
-            .and_then(|path| self.by_path.get(path));
+        let of_field = self.by_field.get(need.parameter.as_str());
+        let of_path = need.collection.as_deref();
+        let of_path = of_path.and_then(|path| self.by_path.get(path));
         let others = self.named(need).chain(of_path.copied());
-        let mut candidates: Vec<u32> = of_nouns.flatten().copied().chain(others).collect();
+        let mut candidates: Vec<u32> = of_nouns
+            .chain(of_field)
+            .flatten()
+            .copied()
+            .chain(others)
+            .collect();
         candidates.sort_unstable();
         candidates.dedup();
         candidates

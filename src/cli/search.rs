@@ -438,8 +438,12 @@ fn explanation(hits: &[Hit]) -> Vec<String> {
         if let Some(others) = also_on(hit) {
             lines.push(format!("     {}", printable::line(&others)));
         }
+        let companion = hit.companion_of.as_ref().map(|companion_of| {
+            let CompanionOf { id, reason, .. } = companion_of;
+            ("companion", format!("of {id}: {reason}"))
+        });
         let reasons = hit.explain.as_ref().map(reasons).unwrap_or_default();
-        for (title, reason) in reasons {
+        for (title, reason) in companion.into_iter().chain(reasons) {
             lines.push(format!("     {title:<10} {}", printable::line(&reason)));
         }
     }

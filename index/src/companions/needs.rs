@@ -11,7 +11,7 @@ use super::words::{is_empty, nouns, singular, words};
 const MAX_PARAMETERS: usize = 24;
 const MAX_OPTIONAL: usize = 6;
 /// Bytes that are read of a parameter's description.
-const MAX_DESCRIPTION: usize = 512;
+const MAX_DESCRIPTION: usize = 256;
 
 /// Last words of the names of identifiers. Sorted.
 const IDENTIFIERS: &[&str] = &[
@@ -375,8 +375,10 @@ fn named(
     let all = with_joined_identifier(words(name));
     let (last, before) = all.split_last()?;
     let speaks_of_identifier = IDENTIFIER.is_match(description);
-    let is_identifier =
-        is_in(IDENTIFIERS, last) && !before.iter().any(|word| is_in(NOT_BEFORE, word));
+    let is_identifier = is_in(IDENTIFIERS, last);
+    if is_identifier && before.iter().any(|word| is_in(NOT_BEFORE, word)) {
+        return None;
+    }
     let may_be = speaks_of_identifier && !all.iter().any(|word| is_in(NEVER, word));
     if is_identifier || (may_be && is_in(PERHAPS_IDENTIFIERS, last)) {
         let said = Some(specific(before)).filter(|noun| !noun.is_empty());
@@ -588,16 +590,12 @@ mod tests {
                 json!({ "type": "array", "items": { "type": "object" } }),
             ),
             (
-                "phone_number",
-                json!({ "type": "string", "description": "identifies the phone" }),
-            ),
-            (
                 "text",
                 json!({ "type": "array", "description": "without the ID" }),
             ),
         ] {
             let schema = json!({ "properties": { name: schema }, "required": [name] });
-            assert_eq!(needs(&["invoice"], &schema), [], "{name}");
+            assert!(needs(&["invoice"], &schema).is_empty(), "{name}");
         }
     }
 

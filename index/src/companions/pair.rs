@@ -30,27 +30,29 @@ struct Fit {
 impl Pair<'_> {
     /// How likely it is; `None` where it is not.
     pub fn score(&self) -> Option<f32> {
-        let Pair { need, giving, .. } = self;
-        let is_of_no_use = match giving.kind {
+        let is_of_no_use = match self.giving.kind {
             Kind::Writes => true,
-            Kind::Unknown => !self.is_named,
+            Kind::Unknown => !self.is_named && !self.has_field() && !self.lists_collection(),
             _ => false,
         };
         if is_of_no_use || self.needs_the_same() {
             return None;
         }
         let named = if self.is_named { 2.0 } else { 0.0 };
-        let field = if giving.fields.contains(&need.parameter) {
-            2.0
-        } else {
-            0.0
-        };
-        let fit = match &need.thing {
+        let field = if self.has_field() { 1.0 } else { 0.0 };
+        let fit = match &self.need.thing {
             _ if self.lists_collection() => 6.0,
             Thing::Resource(path) => self.score_of_resource(path)?,
             Thing::Named(noun) => self.score_of_noun(noun)?,
         };
         Some(fit + named + field)
+    }
+
+    /// True where the result of the tool has a field with the parameter's name, unless that is as
+    /// common as `id`.
+    fn has_field(&self) -> bool {
+        let parameter = &self.need.parameter;
+        self.giving.fields.contains(parameter) && words(parameter).len() > 1
     }
 
     /// True where the tool reads the path that the parameter is a part of: `/people` for
@@ -97,7 +99,8 @@ impl Pair<'_> {
         };
         let fits = match (fit.by_name > 0.0, fit.by_description > 0.0) {
             (true, true) => fit.by_name.max(fit.by_description) + 0.5,
-            (false, false) if self.is_named => 1.0,
+            (false, false) if self.is_named => 4.0,
+            (false, false) if self.has_field() => 2.5,
             (false, false) => return None,
             _ => fit.by_name.max(fit.by_description),
         };
@@ -248,7 +251,7 @@ impl Pair<'_> {
         if self.is_named {
             return format!("the description of `{parameter}` names this tool");
         }
-        if self.giving.fields.contains(parameter) {
+        if self.has_field() {
             return format!("its result has `{parameter}`");
         }
         if self.lists_collection() {

@@ -18,7 +18,7 @@ const KEPT: usize = 2;
 /// hit is wrong so often that what it needs is of no use.
 const MIN_CONFIDENCE: f32 = 0.5;
 
-impl Definitions for [Arc<Row>] {
+impl Definitions for Vec<Arc<Row>> {
     fn count(&self) -> usize {
         self.len()
     }
@@ -53,7 +53,7 @@ impl Searcher {
         // The companion may be among the tools that are not here.
         match self.words.whole() {
             Some(_) => &[],
-            None => self.companions.of(tool as u32, self.rows.as_slice()),
+            None => self.companions.of(tool as u32, &self.rows),
         }
     }
 }
@@ -82,7 +82,7 @@ impl Search<'_> {
                 continue;
             };
             if let Some(companion) = self.missing_companion(tool, request, scores, found)
-                && self.makes_room(found, scores)
+                && self.makes_room(found, scores, all_scores)
             {
                 self.place_companion(found, tool, companion, number);
             }
@@ -113,20 +113,29 @@ impl Search<'_> {
     }
 
     /// True where there is a free place, or where the last hit may be left out, which then is.
-    fn makes_room(&self, found: &mut Vec<Found>, scores: &RequestScores) -> bool {
+    fn makes_room(
+        &self,
+        found: &mut Vec<Found>,
+        scores: &RequestScores,
+        all_scores: &[RequestScores],
+    ) -> bool {
         if found.len() < self.parameters.k {
             return true;
         }
         let is_confident = scores
             .confidence()
             .is_some_and(|confidence| confidence >= MIN_CONFIDENCE);
-        let is_kept = |last: &Found| {
-            let is_pinned = scores.pinned.iter().any(|pinned| pinned.tool == last.tool);
-            let is_named = scores.named.contains_key(&(last.tool as u32));
-            is_pinned || is_named || last.companion_of.is_some()
+        let is_asked_for = |tool: usize| {
+            all_scores.iter().any(|scores| {
+                scores.named.contains_key(&(tool as u32))
+                    || scores.pinned.iter().any(|pinned| pinned.tool == tool)
+            })
         };
-        let may_displace =
-            is_confident && found.len() > KEPT && found.last().is_some_and(|last| !is_kept(last));
+        let may_displace = is_confident
+            && found.len() > KEPT
+            && found
+                .last()
+                .is_some_and(|last| last.companion_of.is_none() && !is_asked_for(last.tool));
         if may_displace {
             found.pop();
         }
