@@ -95,10 +95,22 @@ struct Index {
 }
 
 impl Companions {
+    /// Reads every server, so that no search has to.
+    pub fn prepare(&self, definitions: &impl Definitions) {
+        for server in self.servers(definitions).values() {
+            server
+                .index
+                .get_or_init(|| Index::new(&server.tools, definitions));
+        }
+    }
+
+    fn servers(&self, definitions: &impl Definitions) -> &HashMap<Box<str>, Server> {
+        self.servers.get_or_init(|| by_server(definitions))
+    }
+
     /// The companions of a tool, the most needed first.
     pub fn of(&self, tool: u32, definitions: &impl Definitions) -> &[Companion] {
-        let servers = self.servers.get_or_init(|| servers(definitions));
-        let Some(server) = servers.get(definitions.id(tool).server()) else {
+        let Some(server) = self.servers(definitions).get(definitions.id(tool).server()) else {
             return &[];
         };
         let Ok(place) = server.tools.binary_search(&tool) else {
@@ -111,7 +123,7 @@ impl Companions {
     }
 }
 
-fn servers(definitions: &impl Definitions) -> HashMap<Box<str>, Server> {
+fn by_server(definitions: &impl Definitions) -> HashMap<Box<str>, Server> {
     let mut servers: HashMap<Box<str>, Server> = HashMap::new();
     for tool in 0..definitions.count() as u32 {
         let name = definitions.id(tool).server();

@@ -229,17 +229,16 @@ impl Searcher {
     }
 
     /// Reads the tools for the ranker and for companions, which a search otherwise does with those that
-    /// it is the first to need. Takes some 40 microseconds and two kilobytes a tool; a large catalog's
-    /// other tools are left to the searches.
+    /// it is the first to need. Takes some 40 microseconds and two kilobytes a tool; a larger catalog's
+    /// other tools, and its companions, are left to the searches.
     pub fn prepare_ranking(&self) {
-        let companions = self.parameters(&Query::new("")).companions;
-        for row in self.rows.iter().take(MAX_PREPARED) {
-            if self.may_rank() {
+        if self.may_rank() {
+            for row in self.rows.iter().take(MAX_PREPARED) {
                 row.profile();
             }
-            if companions {
-                row.companion_profile();
-            }
+        }
+        if self.parameters(&Query::new("")).companions && self.rows.len() <= MAX_PREPARED {
+            self.companions.prepare(&self.rows);
         }
     }
 
