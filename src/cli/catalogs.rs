@@ -309,6 +309,7 @@ pub fn check_complete(context: &Context) -> Result<()> {
 
 fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
     let mut fields = json!(settings.search);
+    // Where it is not set, stored settings do not have it.
     fields["companions"] = json!(settings.search.companions);
     fields["embedder"] = json!(settings.embedder.as_deref().map(masked));
     fields["description"] = json!(settings.description);
