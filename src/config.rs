@@ -284,6 +284,7 @@ impl Layer {
                 dense_weight: env.parse("TOOLSCOUT_SEARCH_DENSE_WEIGHT")?,
                 min_score: env.parse("TOOLSCOUT_SEARCH_MIN_SCORE")?,
                 min_confidence: env.parse("TOOLSCOUT_SEARCH_MIN_CONFIDENCE")?,
+                companions: env.parse("TOOLSCOUT_SEARCH_COMPANIONS")?,
             },
             fetch: FetchLayer {
                 timeout_s: env.parse("TOOLSCOUT_FETCH_TIMEOUT_S")?,
