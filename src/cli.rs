@@ -77,9 +77,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Option<PathB
             return answer.exit_code().try_into().unwrap_or(2);
         }
     };
+    let failed = match cli.verb {
+        Verb::Eval(_) => exit::NOT_MEASURED,
+        _ => exit::FAILED,
+    };
     match cli.run(program) {
         Ok(outcome) => outcome.code(),
-        Err(error) => exit::report(&error),
+        Err(error) => exit::report(&error, failed),
     }
 }
 

@@ -84,9 +84,7 @@ pub struct Plan {
     pub arms: Vec<Arm>,
     /// The cut-offs of the metrics, ascending.
     pub depths: Vec<usize>,
-    /// Size of the sample of queries; `None` for all.
-    pub queries: Option<usize>,
-    /// The seed of every random choice.
+    /// The seed of the held-out tools, the timed queries and the resampling.
     pub seed: u64,
     /// The measurements besides quality.
     pub parts: Vec<Part>,
@@ -155,18 +153,13 @@ pub fn evaluate(
     progress: &dyn Progress,
 ) -> Result<Evaluation> {
     check(&set, plan, workspace)?;
-    let queries_in_set = set.queries.len();
-    let set = match plan.queries {
-        Some(count) => set.sampled(count, plan.seed),
-        None => set,
-    };
     // Before anything is prepared: a process that measures several sets would report the largest
     // one for all.
     cost::reset_peak_rss();
     workspace.forget_queries();
     progress.stage("embedding tools", 0);
     let build = workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
-    let mut report = report::identity(&set, queries_in_set, plan.seed, workspace.embedder());
+    let mut report = report::identity(&set, plan.seed, workspace.embedder());
     let measurement = Measurement {
         set: &set,
         plan,

@@ -64,7 +64,7 @@ impl Bench {
     }
 
     fn run(&self, plan: &Plan) -> Evaluation {
-        evaluate(fixtures(), plan, &self.workspace(), &Silent).unwrap()
+        evaluate(fixtures().sampled(60, 7), plan, &self.workspace(), &Silent).unwrap()
     }
 
     fn embedded(&self) -> usize {
@@ -85,7 +85,6 @@ fn plan(parts: &[Part]) -> Plan {
     Plan {
         arms: Arm::named(&arms, &[Fusion::Convex, Fusion::Rrf], None).unwrap(),
         depths: vec![1, 3, 5, 10],
-        queries: Some(60),
         seed: 7,
         parts: parts.to_vec(),
         judging: Judging::AlsoTolerant,

@@ -2,8 +2,9 @@
 
 mod agent;
 mod compare;
+mod gate;
+mod outputs;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::context::Context;
 use super::output::print_stderr;
 use super::progress::bar;
 use crate::eval::ablation::{self, Embedding, Step};
-use crate::eval::baseline::{Baseline, Change, GATED};
+use crate::eval::baseline::{Baseline, GATED};
 use crate::eval::error::EvalError;
 use crate::eval::features::FeaturesFile;
 use crate::eval::metrics::default_depths;
@@ -26,7 +27,7 @@ use crate::eval::table::{self, Style};
 use crate::eval::{
     Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace,
 };
-use crate::eval::{evaluate, html, report, scale, trec};
+use crate::eval::{evaluate, scale};
 use crate::models::Patience;
 use crate::printable;
 
@@ -147,10 +148,11 @@ pub struct Args {
 }
 
 impl Args {
-    /// Measures every set, writes the reports, and compares with the baseline.
+    /// Measures every set, prints and writes the reports, and compares with the baseline.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         // Without the time limit of a search: every request has to be answered.
         context.set_patience(Patience::of_measuring());
+        self.check_outputs()?;
         if self.agent.agent {
             return self.simulate(context);
         }
@@ -160,42 +162,74 @@ impl Args {
         let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
         // Every set is loaded before the first is measured, so that a bad file fails at once.
         let sets = self.load_sets()?;
-        let mut plan = self.plan(context)?;
+        let plan = self.plan(context)?;
         let workspace = self.workspace(context, &plan.arms)?;
+        if let Some(baseline) = &baseline {
+            self.check_baseline(baseline, &sets, &plan, &workspace)?;
+        }
+        let (evaluations, failure) = self.measure(sets, plan, &workspace)?;
+        let reports: Vec<Report> = evaluations
+            .iter()
+            .map(|evaluation| evaluation.report.clone())
+            .collect();
+        let mut results = Vec::new();
+        if !reports.is_empty() {
+            let steps = self.ablate.then(|| steps(context));
+            results.extend(self.print_report(&reports, || match &steps {
+                Some(steps) => self.ablation(&evaluations, &reports, steps),
+                None => self.tables(&reports),
+            }));
+            results.extend(self.write_files(&evaluations));
+        }
+        let outcome = match &baseline {
+            Some(baseline) => self.compare(baseline, &reports),
+            None => Ok(Outcome::Success),
+        };
+        results.push(failure.map_or(Ok(()), Err));
+        outputs::all(results)?;
+        outcome
+    }
+
+    /// The evaluations of the sets, up to the first that fails, and its error.
+    fn measure(
+        &self,
+        sets: Vec<EvalSet>,
+        mut plan: Plan,
+        workspace: &Workspace,
+    ) -> Result<(Vec<Evaluation>, Option<anyhow::Error>)> {
         let progress = Bar::new();
-        let mut evaluations = Vec::new();
         let mut features = self
             .features
             .as_deref()
             .map(FeaturesFile::create)
             .transpose()?;
+        let mut evaluations = Vec::new();
+        let mut failure = None;
         for set in sets {
             let name = set.name.clone();
             plan.depths = self.depths(&set);
             progress.begin(&name);
-            let evaluation = evaluate(set, &plan, &workspace, &progress)
-                .with_context(|| format!("set {name}"))?;
-            if let Some(features) = &mut features {
-                progress.stage("measuring candidates", 2 * evaluation.set.queries.len());
-                let arm = evaluation.main(&plan);
-                features.add(&evaluation.set, &workspace, arm, plan.seed, &|| {
-                    progress.step()
-                })?;
+            let measured = evaluate(set, &plan, workspace, &progress).and_then(|evaluation| {
+                if let Some(features) = &mut features {
+                    progress.stage("measuring candidates", 2 * evaluation.set.queries.len());
+                    let arm = evaluation.main(&plan);
+                    features.add(&evaluation.set, workspace, arm, plan.seed, &|| {
+                        progress.step()
+                    })?;
+                }
+                Ok(evaluation)
+            });
+            match measured.with_context(|| format!("set {name}")) {
+                Ok(evaluation) => evaluations.push(evaluation),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
             }
-            evaluations.push(evaluation);
         }
         features.map(FeaturesFile::finish).transpose()?;
         progress.bar.finish_and_clear();
-        let reports: Vec<Report> = evaluations
-            .iter()
-            .map(|evaluation| evaluation.report.clone())
-            .collect();
-        let steps = self.ablate.then(|| steps(context));
-        self.write(&evaluations, &reports, steps.as_deref())?;
-        match baseline {
-            Some(baseline) => self.compare(&baseline, &reports),
-            None => Ok(Outcome::Success),
-        }
+        Ok((evaluations, failure))
     }
 
     /// Loads the sets, and prints which ids the judgements use where the tools have two.
@@ -215,7 +249,11 @@ impl Args {
             if let Some(ids) = set.relevant_ids {
                 print_stderr(format_args!("{}: relevant ids are {ids}", set.name));
             }
-            sets.push(set);
+            sets.push(match self.queries {
+                // A simulation takes its sample of the queries that need several tools.
+                Some(count) if !self.agent.agent => set.sampled(count, self.seed),
+                _ => set,
+            });
         }
         Ok(sets)
     }
@@ -281,7 +319,6 @@ impl Args {
             arms: self.arms(context)?,
             // Set for each set, since they depend on its number of tools.
             depths: Vec::new(),
-            queries: self.queries,
             seed: self.seed,
             parts: parts(&self.parts)?,
             judging: if self.duplicates {
@@ -346,38 +383,14 @@ impl Args {
         )
     }
 
-    fn write(
-        &self,
-        evaluations: &[Evaluation],
-        reports: &[Report],
-        steps: Option<&[Step]>,
-    ) -> Result<()> {
-        if let Some(path) = &self.trec {
-            for evaluation in evaluations {
-                trec::write_all(path, &evaluation.set, &evaluation.runs)?;
-            }
-        }
-        if let Some(path) = &self.html {
-            write(path, &html::page(evaluations))?;
-        }
-        match self.json.as_deref() {
-            Some("-") => return print(&report::to_json(reports)?),
-            Some(path) => write(Path::new(path), &format!("{}\n", report::to_json(reports)?))?,
-            None => {}
-        }
-        match steps {
-            Some(steps) => {
-                let sets: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
-                let rows = ablation::rows(evaluations, steps);
-                let steps = table::ablation(&rows, &sets, self.style());
-                print(&joined([
-                    steps,
-                    table::few_queries(reports),
-                    table::trained_on(seen(reports)),
-                ]))
-            }
-            None => print(&self.tables(reports)),
-        }
+    fn ablation(&self, evaluations: &[Evaluation], reports: &[Report], steps: &[Step]) -> String {
+        let sets: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
+        let rows = ablation::rows(evaluations, steps);
+        joined([
+            table::ablation(&rows, &sets, self.style()),
+            table::few_queries(reports),
+            table::trained_on(seen(reports)),
+        ])
     }
 
     fn style(&self) -> Style {
@@ -401,33 +414,6 @@ impl Args {
             table::cost(reports, style),
             table::tokens(reports, style),
         ])
-    }
-
-    fn compare(&self, baseline: &Baseline, reports: &[Report]) -> Result<Outcome> {
-        let mut changes: Vec<Change> = Vec::new();
-        for report in reports {
-            changes.extend(baseline.compare(report, &self.gate)?);
-        }
-        // On stderr, since stdout may carry the JSON report.
-        print_stderr(table::changes(&changes, self.max_drop));
-        let dropped = changes
-            .iter()
-            .filter(|change| change.drops_more_than(self.max_drop))
-            .count();
-        if dropped == 0 {
-            print_stderr(format_args!(
-                "none of {} figures dropped by more than {} points",
-                changes.len(),
-                self.max_drop
-            ));
-            return Ok(Outcome::Success);
-        }
-        print_stderr(format_args!(
-            "{dropped} of {} figures dropped by more than {} points",
-            changes.len(),
-            self.max_drop
-        ));
-        Ok(Outcome::Failure)
     }
 }
 
@@ -497,16 +483,6 @@ fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
         });
     }
     Ok(parts)
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
-}
-
-/// Prints a table or JSON. Escapes control characters, because names and queries of a set are
-/// untrusted.
-fn print(text: &str) -> Result<()> {
-    Ok(writeln!(std::io::stdout(), "{}", printable::json(text))?)
 }
 
 /// A progress bar on stderr; hidden when stderr is not a terminal.

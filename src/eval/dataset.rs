@@ -89,6 +89,8 @@ pub struct EvalSet {
     pub tools: Vec<Tool>,
     /// The queries to measure, in the order of the file.
     pub queries: Vec<EvalQuery>,
+    /// Their number before a sample was taken.
+    pub queries_in_set: usize,
     /// Queries that the set marks as unanswerable; only the measurement of abstention uses them.
     pub unanswerable: Vec<Unanswerable>,
     /// Which ids the judgements use; `None` where the files give the tools no ids of their own.
@@ -187,6 +189,7 @@ impl EvalSet {
             name,
             path,
             tools: raw.tools,
+            queries_in_set: queries.len(),
             queries,
             unanswerable: raw.unanswerable,
             relevant_ids,

@@ -188,6 +188,14 @@ pub enum EvalError {
 }
 
 impl EvalError {
+    /// Whether the command line is at fault, and not a file, a set or an endpoint.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            EvalError::Option { .. } | EvalError::DepthExceedsCatalog { .. }
+        )
+    }
+
     /// Wraps an I/O error with the operation and the path.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
         EvalError::Io {

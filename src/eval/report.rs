@@ -247,17 +247,12 @@ pub fn to_json<T: Serialize>(reports: &[T]) -> serde_json::Result<String> {
 }
 
 /// A report without results: what identifies the set and the run.
-pub(super) fn identity(
-    set: &EvalSet,
-    queries_in_set: usize,
-    seed: u64,
-    embedder: String,
-) -> Report {
+pub fn identity(set: &EvalSet, seed: u64, embedder: String) -> Report {
     Report {
         set: set.name.clone(),
         tools: set.tools.len(),
         queries: set.queries.len(),
-        queries_in_set,
+        queries_in_set: set.queries_in_set,
         seed,
         embedder,
         fingerprint: set.fingerprint(),
@@ -325,7 +320,7 @@ pub(crate) mod testing {
             degraded: 0,
             abstained: 0,
         };
-        let mut report = identity(&set, 1, 42, "none".into());
+        let mut report = identity(&set, 42, "none".into());
         report.arms.push(ArmReport::of(&run, &scores, None, 42));
         report
     }

@@ -76,15 +76,18 @@ pub fn read_run(path: &Path, set: &EvalSet) -> Result<ArmRun> {
         })?;
         hits[row].push((score, tool));
     }
-    let name = path
-        .file_stem()
-        .map_or_else(|| "run".into(), |stem| stem.to_string_lossy().into_owned());
     Ok(ArmRun {
-        name,
+        name: run_name(path),
         rankings: hits.into_iter().map(by_score).collect(),
         degraded: 0,
         abstained: 0,
     })
+}
+
+/// The name of the arm of a run file.
+pub fn run_name(path: &Path) -> String {
+    path.file_stem()
+        .map_or_else(|| "run".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
 fn read_hit(path: &Path, line: usize, text: &str) -> Result<(String, String, f64)> {

@@ -30,6 +30,9 @@ fn small(world: &World, queries: &str) -> String {
         .to_owned()
 }
 
+/// One query that the lexical arm answers.
+const MAIL: &str = r#"{"id":"q","query":"send a mail","relevant":["send_mail"]}"#;
+
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
@@ -266,7 +269,7 @@ fn a_baseline_of_another_set_is_named() {
         "--baseline",
         "small.json",
     ]);
-    assert_eq!(ended.code, 1);
+    assert_eq!((ended.code, ended.stdout.as_str()), (3, ""));
     assert!(
         ended
             .stderr
@@ -279,26 +282,30 @@ fn a_baseline_of_another_set_is_named() {
 #[test]
 fn bad_sets_are_errors_without_output() {
     let world = World::new();
-    for (queries, args, expected) in [
+    for (queries, args, code, expected) in [
         (
             r#"{"id":"q","query":"x","relevant":["nothing"]}"#,
             &[][..],
+            3,
             "\"nothing\"",
         ),
         (
             r#"{"id":"q","query":"x","relevant":[]}"#,
             &[],
+            3,
             "no relevant tools",
         ),
-        ("", &[], "has no queries"),
+        ("", &[], 3, "has no queries"),
         (
             r#"{"id":"q","query":"x","relevant":["weather"]}"#,
             &["--k", "1,10"],
+            2,
             "k = 10",
         ),
         (
             r#"{"id":"q","query":"x","relevant":["weather"]}"#,
             &["--arms", "dense", "--k", "1"],
+            3,
             "embedding model",
         ),
     ] {
@@ -306,7 +313,7 @@ fn bad_sets_are_errors_without_output() {
         let ended = world.run(&[&["eval", &set][..], args].concat());
         assert_eq!(
             (ended.code, ended.stdout.as_str()),
-            (1, ""),
+            (code, ""),
             "{}",
             ended.stderr
         );
@@ -340,7 +347,7 @@ fn a_small_set_is_measured_at_the_depths_that_it_allows() {
 
     let asked = world.run(&["eval", &set, "--k", "1,10"]);
     asked.failed(
-        1,
+        2,
         &["error: set small: metrics at k = 10 mean nothing with 2 tools; use --k"],
     );
 }
@@ -431,17 +438,17 @@ fn conflicting_options_of_a_simulation_are_errors() {
     for (args, code, expected) in [
         (
             vec!["--agent"],
-            1,
+            3,
             "none of the 1 queries of small needs several tools",
         ),
         (
             vec!["--agent", "--turns", "0"],
-            1,
+            2,
             "--turns \"0\": it must be from 1 to 200",
         ),
         (
             vec!["--agent", "--mode", "dense"],
-            1,
+            2,
             "the agent always uses the embedders it has",
         ),
         (
@@ -629,7 +636,7 @@ fn predictions_equal_those_of_lightgbm() {
     ];
     world
         .run(&absent)
-        .failed(1, &["venv/without-fixtures.json"]);
+        .failed(3, &["venv/without-fixtures.json"]);
 }
 
 #[test]
@@ -694,7 +701,7 @@ fn embedders_are_compared_with_time_and_price() {
         "{table}"
     );
     world.fails(
-        1,
+        2,
         &[
             "--config",
             config,
@@ -708,7 +715,7 @@ fn embedders_are_compared_with_time_and_price() {
         &["--html", "one embedder only"],
     );
     world.fails(
-        1,
+        3,
         &["--embedder", "minilm,table+minilm", "eval", &set],
         &["table+minilm twice", "part of every embedder"],
     );
@@ -765,4 +772,91 @@ fn a_set_that_the_ranker_was_trained_on_is_marked() {
         measured("ann", &["--ranker", &file, "--arms", "formula"]).1,
         Some(false)
     );
+}
+
+/// A set that fails while it is measured: at k = 2 a catalog of one tool has no figures.
+fn of_one_tool(world: &World) -> String {
+    world.file("one/tools.json", r#"[{"name": "weather"}]"#);
+    let query = r#"{"id":"q","query":"weather","relevant":["weather"]}"#;
+    let file = world.file("one/queries.jsonl", query);
+    let folder = file.parent().expect("a folder");
+    folder.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn outputs_are_checked_and_their_folders_made_before_the_work() {
+    let world = World::new();
+    let set = small(&world, MAIL);
+    for flag in ["--json", "--html", "--trec", "--features"] {
+        let args = ["eval", &set, "--parts", "", flag];
+        // A file stands where a folder is needed, and a folder where a file is.
+        world.file("file", "");
+        for bad in ["file/below", "small"] {
+            let ended = world.run(&[&args[..], &[bad]].concat());
+            assert_eq!(ended.stdout, "", "{flag} {bad}");
+            ended.failed(3, &[flag, "cannot be written"]);
+        }
+    }
+    let made = ["eval", &set, "--parts", "", "--json", "new/deep/out.json"];
+    world.ok(&[&made[..], &["--html", "new/page/a.html", "--trec", "new/runs/a.trec"]].concat());
+    for file in ["deep/out.json", "page/a.html", "runs/a.small.lexical.trec"] {
+        assert!(world.path("new").join(file).is_file(), "{file}");
+    }
+    // An earlier report stays as it is until there is one to replace it.
+    let before = std::fs::read(world.path("new/deep/out.json")).expect("written");
+    world.fails(2, &[&made[..], &["--k", "9"]].concat(), &["k = 9"]);
+    assert_eq!(std::fs::read(world.path("new/deep/out.json")).unwrap(), before);
+}
+
+#[test]
+fn what_was_measured_is_kept_if_a_later_set_fails() {
+    let world = World::new();
+    let (first, second) = (small(&world, MAIL), of_one_tool(&world));
+    for outputs in [
+        &["--json", "out.json"][..],
+        &["--json", "out.json", "--html", "page.html"],
+        &["--json", "out.json", "--trec", "run.trec"],
+    ] {
+        let args = ["eval", &first, &second, "--parts", "", "--k", "1,2"];
+        let ended = world.run(&[&args[..], outputs].concat());
+        ended.failed(2, &["error: set one: metrics at k = 2"]);
+        assert!(ended.stdout.contains("small"), "{}", ended.stdout);
+        let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
+        assert!(report.to_string().contains("\"small\""), "{report}");
+    }
+    assert!(world.path("page.html").is_file() && world.path("run.small.qrels").is_file());
+}
+
+#[test]
+fn a_baseline_is_compared_before_the_work_and_exit_codes_tell_why() {
+    let world = World::new();
+    let set = small(&world, MAIL);
+    let args = ["eval", &set, "--parts", "", "--k", "1,2", "--gate", "ndcg@2"];
+    let with = |baseline: &str, more: &[&str]| {
+        world.run(&[&args[..], &["--baseline", baseline], more].concat())
+    };
+    world.ok(&[&args[..6], &["--json", "a.json"]].concat());
+    assert_eq!(with("a.json", &[]).code, 0);
+    let text = std::fs::read_to_string(world.path("a.json")).expect("written");
+    for (from, to) in [
+        ("\"set\": \"small\"", "\"set\": \"other\""),
+        ("\"embedder\": \"none\"", "\"embedder\": \"other\""),
+        ("\"fingerprint\": \"", "\"fingerprint\": \"0"),
+        ("\"queries\": 1", "\"queries\": 7"),
+        ("\"lexical\": {", "\"dense\": {"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        world.file("other.json", text.replace(from, to));
+        let ended = with("other.json", &[]);
+        // Nothing was measured, so nothing is printed.
+        assert_eq!(ended.stdout, "", "{from}");
+        ended.failed(3, &["cannot be compared"]);
+    }
+    let better = text.replace("\"ndcg@2\": 1.0", "\"ndcg@2\": 2.0");
+    world.file("better.json", better);
+    let dropped = with("better.json", &[]);
+    assert_eq!(dropped.code, 1, "{}", dropped.stderr);
+    assert!(dropped.stderr.contains("DROP"), "{}", dropped.stderr);
+    with("absent.json", &[]).failed(3, &["absent.json"]);
+    with("a.json", &["--max-drop", "-1"]).failed(2, &["--max-drop"]);
 }
