@@ -9,16 +9,19 @@
 pub mod error;
 pub mod random;
 
+pub mod judgements;
 pub mod dataset;
 
 pub mod arms;
 pub mod prepare;
 pub mod run;
+pub mod run_file;
 
 pub mod judge;
 pub mod metrics;
 
 pub mod bootstrap;
+pub mod significance;
 pub mod cost;
 pub mod latency;
 pub mod memory;
@@ -27,14 +30,16 @@ pub mod features;
 pub mod scale;
 pub mod tokens;
 pub mod worst;
+pub mod per_query;
 
 pub mod answered;
 
 pub mod ablation;
 pub mod embedding;
-pub mod baseline;
-pub mod html;
 pub mod report;
+pub mod baseline;
+pub mod diff;
+pub mod html;
 pub mod table;
 pub mod trec;
 
@@ -49,7 +54,7 @@ use std::path::PathBuf;
 pub use arms::Arm;
 pub use dataset::EvalSet;
 pub use error::{EvalError, Result};
-pub use metrics::Metric;
+pub use metrics::{Measure, Metric};
 pub use prepare::{Ranking, Workspace};
 pub use report::Report;
 
@@ -58,6 +63,7 @@ use judge::{Scores, Twins};
 use latency::Latency;
 use memory::MemoryReport;
 use nomatch::{HeldOut, NoMatchReport};
+use per_query::QueryReport;
 use report::{ArmReport, Means};
 use run::{ArmRun, Engine};
 use tokens::TokensReport;
@@ -84,6 +90,10 @@ pub struct Plan {
     pub arms: Vec<Arm>,
     /// The cut-offs of the metrics, ascending.
     pub depths: Vec<usize>,
+    /// The metrics; the usual ones at the cut-offs if this is empty.
+    pub metrics: Vec<Metric>,
+    /// Whether the tables show the usual metrics at every cut-off.
+    pub shows_all_depths: bool,
     /// The seed of the held-out tools, the timed queries and the resampling.
     pub seed: u64,
     /// The measurements besides quality.
@@ -94,6 +104,40 @@ pub struct Plan {
     pub scale: Vec<usize>,
     /// TREC run files, evaluated as further arms.
     pub runs: Vec<PathBuf>,
+    /// How their hits are ordered.
+    pub run_order: run_file::RunOrder,
+}
+
+impl Plan {
+    /// What is measured of a set.
+    pub fn metrics_of(&self, set: &EvalSet) -> Vec<Metric> {
+        if !self.metrics.is_empty() {
+            return self.metrics.clone();
+        }
+        let mut metrics = Metric::all(&self.depths);
+        let deepest = self.depths.iter().copied().max().unwrap_or(1);
+        if set.has_irrelevant() {
+            let unjudged = |depth: &usize| Metric::new(Measure::Unjudged, *depth);
+            metrics.extend(self.depths.iter().map(unjudged));
+        }
+        if set.has_order() {
+            metrics.push(Metric::new(Measure::Tau, deepest));
+            metrics.push(Metric::whole(Measure::Prefix));
+        }
+        metrics
+    }
+
+    /// The metrics of the tables, if they were chosen.
+    fn shown(&self, measured: &[Metric]) -> Vec<Metric> {
+        if !self.metrics.is_empty() {
+            return self.metrics.clone();
+        }
+        let is_shown = |metric: &&Metric| metric.measure != Measure::Success;
+        if self.shows_all_depths {
+            return measured.iter().filter(is_shown).copied().collect();
+        }
+        Vec::new()
+    }
 }
 
 /// Which hits count as relevant.
@@ -171,6 +215,8 @@ pub fn evaluate(
     report.trained_on = is_ranked && workspace.ranker_has_seen(&set)?;
     report.arms = results.arms;
     report.significance = results.significance;
+    report.per_query = results.per_query;
+    report.shown = plan.shown(&plan.metrics_of(&set));
     if plan.parts.contains(&Part::Cost) {
         report.cost = Some(CostReport::of(&build));
         report.scale = measurement.scale()?;
@@ -203,7 +249,9 @@ pub fn evaluate(
 }
 
 fn check(set: &EvalSet, plan: &Plan, workspace: &Workspace) -> Result<()> {
-    if let Some(&k) = plan.depths.iter().find(|depth| **depth > set.tools.len()) {
+    let metrics = plan.metrics_of(set);
+    let mut depths = metrics.iter().filter_map(|metric| metric.depth);
+    if let Some(k) = depths.find(|depth| *depth > set.tools.len()) {
         return Err(EvalError::DepthExceedsCatalog {
             tools: set.tools.len(),
             k,
@@ -234,6 +282,7 @@ struct ArmResults {
     runs: Vec<ArmRun>,
     significance: Vec<report::Comparison>,
     worst: Vec<WorstQuery>,
+    per_query: Vec<QueryReport>,
 }
 
 impl Measurement<'_> {
@@ -253,7 +302,7 @@ impl Measurement<'_> {
             latencies.push(self.latency(engine, arm)?);
         }
         for path in &self.plan.runs {
-            runs.push(trec::read_run(path, self.set)?);
+            runs.push(run_file::read_run(path, self.set, self.plan.run_order)?);
             latencies.push(None);
         }
         let scores = self.scores(&runs);
@@ -271,12 +320,14 @@ impl Measurement<'_> {
             .zip(&scores)
             .collect();
         let significance = report::comparisons(&named, self.plan.seed);
+        let per_query = per_query::per_query(self.set, &runs, &scores);
         let arms = self.arm_reports(&runs, &scores, latencies);
         Ok(ArmResults {
             arms,
             runs,
             significance,
             worst,
+            per_query,
         })
     }
 
@@ -299,12 +350,8 @@ impl Measurement<'_> {
             .map(Some)
     }
 
-    fn metrics(&self) -> Vec<Metric> {
-        Metric::all(&self.plan.depths)
-    }
-
     fn scores(&self, runs: &[ArmRun]) -> Vec<Scores> {
-        let metrics = self.metrics();
+        let metrics = self.plan.metrics_of(self.set);
         runs.iter()
             .map(|run| Scores::strict(self.set, run, &metrics))
             .collect()
@@ -323,6 +370,10 @@ impl Measurement<'_> {
             if let Some(twins) = &twins {
                 let tolerant = Scores::tolerant(self.set, run, &scores.metrics, twins);
                 report.duplicate_tolerant = Some(Means::of(&tolerant));
+            }
+            if self.set.has_irrelevant() {
+                let condensed = Scores::condensed(self.set, run, &scores.metrics);
+                report.condensed = Some(Means::of(&condensed));
             }
             reports.push(report);
         }

@@ -2,6 +2,7 @@
 
 mod agent;
 mod compare;
+mod diff;
 mod gate;
 mod outputs;
 
@@ -16,13 +17,16 @@ use toolscout_index::{Embedder, Fusion, Mode};
 
 use super::Outcome;
 use super::context::Context;
+use super::exit::error_message;
 use super::output::print_stderr;
 use super::progress::bar;
 use crate::eval::ablation::{self, Embedding, Step};
 use crate::eval::baseline::{Baseline, GATED};
+use crate::eval::dataset::Load;
 use crate::eval::error::EvalError;
 use crate::eval::features::FeaturesFile;
-use crate::eval::metrics::default_depths;
+use crate::eval::metrics::{default_depths, read_list};
+use crate::eval::run_file::RunOrder;
 use crate::eval::table::{self, Style};
 use crate::eval::{
     Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace,
@@ -45,15 +49,26 @@ const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 /// and, where an endpoint has a price, cost.
 #[derive(clap::Args, Debug)]
 #[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     after_help = "Examples:\n  toolscout eval sets/mine\n  toolscout eval sets/mine --arms lexical,hybrid --json report.json --baseline main.json\n  toolscout eval sets/mine --embedder auto,multilingual-e5-small"
 )]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Folders of sets; several are summarised by a macro average
     #[arg(required = true, value_name = "SET_DIR")]
     sets: Vec<PathBuf>,
     /// Judged queries in place of the set's queries.jsonl, for one set
     #[arg(long, value_name = "FILE")]
     requests: Option<PathBuf>,
+    /// Least grade of a relevant tool, for recall and all that counts tools; nDCG counts grades
+    /// [default: every grade above 0]
+    #[arg(long, value_name = "GRADE")]
+    relevant_from: Option<f64>,
+    /// Leave out judgements about tools that the set does not have, and say how many
+    #[arg(long)]
+    skip_unknown: bool,
     /// Search modes to compare: lexical, dense, hybrid, auto [default: lexical,dense,hybrid]
     #[arg(long, value_delimiter = ',', value_name = "ARMS")]
     arms: Vec<String>,
@@ -91,6 +106,10 @@ pub struct Args {
     /// Cut-offs of the metrics [default: those of 1,3,5,10 that the number of tools allows]
     #[arg(long, value_delimiter = ',', value_name = "K")]
     k: Vec<usize>,
+    /// Metrics in place of the usual ones, also by the names of ir_measures: ndcg@10, AP,
+    /// nDCG(dcg='exp-log2')@10, P(rel=2)@5, RBP(p=0.8), ERR@10, Bpref, Rprec
+    #[arg(long, value_name = "METRICS", conflicts_with = "k")]
+    metrics: Option<String>,
     /// Measure a sample of this many queries per set
     #[arg(long, value_name = "N")]
     queries: Option<usize>,
@@ -114,6 +133,15 @@ pub struct Args {
     /// Evaluate a TREC run file as a further arm (one set only)
     #[arg(long, value_name = "FILE")]
     run: Vec<PathBuf>,
+    /// Order of the hits of --run: by score with ties as trec_eval has them, or by rank
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "ORDER",
+        requires = "run"
+    )]
+    run_order: RunOrder,
     /// Write the report as JSON, `-` for stdout
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
@@ -137,9 +165,10 @@ pub struct Args {
         requires = "baseline"
     )]
     max_drop: f64,
-    /// Metrics that must not drop
-    #[arg(long, value_delimiter = ',', value_name = "METRICS", default_values_t = GATED, requires = "baseline")]
-    gate: Vec<Metric>,
+    /// Metrics that must not drop [default: ndcg@5, ndcg@10, recall@5, recall@10, mrr@10 and
+    /// complete@5]
+    #[arg(long, value_name = "METRICS", requires = "baseline")]
+    gate: Option<String>,
     /// Folder of the measured catalogs [default: eval in the cache directory]
     #[arg(long, value_name = "DIR")]
     index_dir: Option<PathBuf>,
@@ -147,9 +176,17 @@ pub struct Args {
     agent: agent::AgentFlags,
 }
 
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Diff(diff::DiffArgs),
+}
+
 impl Args {
     /// Measures every set, prints and writes the reports, and compares with the baseline.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        if let Some(Command::Diff(diff)) = &self.command {
+            return diff.run(context);
+        }
         // Without the time limit of a search: every request has to be answered.
         context.set_patience(Patience::of_measuring());
         self.check_outputs()?;
@@ -172,13 +209,21 @@ impl Args {
             .iter()
             .map(|evaluation| evaluation.report.clone())
             .collect();
+        for run in evaluations.iter().flat_map(|evaluation| &evaluation.runs) {
+            if let Some(facts) = &run.file {
+                print_stderr(format_args!("{}: {}", run.name, facts.line()));
+            }
+        }
         let mut results = Vec::new();
         if !reports.is_empty() {
             let steps = self.ablate.then(|| steps(context));
-            results.extend(self.print_report(&reports, || match &steps {
-                Some(steps) => self.ablation(&evaluations, &reports, steps),
-                None => self.tables(&reports),
-            }));
+            let unfinished = failure.as_ref().map(error_message);
+            results.extend(
+                self.print_report(context, &reports, unfinished, || match &steps {
+                    Some(steps) => self.ablation(&evaluations, &reports, steps),
+                    None => self.tables(&reports),
+                }),
+            );
             results.extend(self.write_files(&evaluations));
         }
         let outcome = match &baseline {
@@ -194,7 +239,7 @@ impl Args {
     fn measure(
         &self,
         sets: Vec<EvalSet>,
-        mut plan: Plan,
+        plan: Plan,
         workspace: &Workspace,
     ) -> Result<(Vec<Evaluation>, Option<anyhow::Error>)> {
         let progress = Bar::new();
@@ -207,7 +252,7 @@ impl Args {
         let mut failure = None;
         for set in sets {
             let name = set.name.clone();
-            plan.depths = self.depths(&set);
+            let plan = self.plan_for(&plan, &set);
             progress.begin(&name);
             let measured = evaluate(set, &plan, workspace, &progress).and_then(|evaluation| {
                 if let Some(features) = &mut features {
@@ -241,11 +286,16 @@ impl Args {
             );
         }
         let mut sets = Vec::new();
+        let load = Load {
+            requests: self.requests.as_deref(),
+            relevant_from: self.relevant_from.unwrap_or(0.0),
+            skip_unknown: self.skip_unknown,
+        };
         for folder in self.folders() {
-            let set = match &self.requests {
-                Some(requests) => EvalSet::load_with(folder, requests)?,
-                None => EvalSet::load(folder)?,
-            };
+            let set = EvalSet::load_with(folder, &load)?;
+            for line in set.left_out.lines() {
+                print_stderr(format_args!("{}: {line}", set.name));
+            }
             if let Some(ids) = set.relevant_ids {
                 print_stderr(format_args!("{}: relevant ids are {ids}", set.name));
             }
@@ -266,6 +316,18 @@ impl Args {
             .iter()
             .map(PathBuf::as_path)
             .filter(move |path| !any_folder || !path.is_file())
+    }
+
+    /// The plan with the cut-offs for a set.
+    fn plan_for(&self, plan: &Plan, set: &EvalSet) -> Plan {
+        Plan {
+            depths: if plan.metrics.is_empty() {
+                self.depths(set)
+            } else {
+                Vec::new()
+            },
+            ..plan.clone()
+        }
     }
 
     /// The cut-offs for a set. Of the default ones those beyond its number of tools are left out
@@ -308,6 +370,14 @@ impl Args {
             let reason = "a run file belongs to one set; name one SET_DIR";
             return Err(EvalError::option("--run", file.display().to_string(), reason).into());
         }
+        if self
+            .relevant_from
+            .is_some_and(|grade| !(grade.is_finite() && grade > 0.0))
+        {
+            let grade = self.relevant_from.unwrap_or_default().to_string();
+            let reason = "it must be a number above 0";
+            return Err(EvalError::option("--relevant-from", grade, reason).into());
+        }
         if self.queries == Some(0) {
             return Err(EvalError::option("--queries", "0", "it must be at least 1").into());
         }
@@ -319,6 +389,8 @@ impl Args {
             arms: self.arms(context)?,
             // Set for each set, since they depend on its number of tools.
             depths: Vec::new(),
+            metrics: self.metrics()?,
+            shows_all_depths: !self.k.is_empty(),
             seed: self.seed,
             parts: parts(&self.parts)?,
             judging: if self.duplicates {
@@ -328,7 +400,25 @@ impl Args {
             },
             scale: self.scale.clone(),
             runs: self.run.clone(),
+            run_order: self.run_order,
         })
+    }
+
+    /// The metrics of --metrics; none for the usual ones.
+    fn metrics(&self) -> Result<Vec<Metric>> {
+        let metrics = self.metrics.as_deref().map(read_list).transpose()?;
+        let metrics = metrics.unwrap_or_default();
+        if let Some(metric) = metrics.iter().find(|metric| metric.depth > Some(MAX_K)) {
+            let reason = format!("cut-offs are from 1 to {MAX_K}");
+            return Err(EvalError::option("--metrics", metric.to_string(), reason).into());
+        }
+        Ok(metrics)
+    }
+
+    /// The metrics that must not drop.
+    fn gated(&self) -> Result<Vec<Metric>> {
+        let gate = self.gate.as_deref().map(read_list).transpose()?;
+        Ok(gate.unwrap_or_else(|| GATED.to_vec()))
     }
 
     /// The arms of the flags; by default every arm that the embedders allow.
@@ -405,6 +495,7 @@ impl Args {
         let style = self.style();
         joined([
             table::quality(reports, style),
+            table::condensed(reports, style),
             table::significance(reports, style),
             table::few_queries(reports),
             table::trained_on(seen(reports)),

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::error::{EvalError, Result, read_text};
+use super::error::{EvalError, Result};
 use super::metrics::{Measure, Metric};
-use super::report::{Earlier, Report};
+use super::report::{Earlier, Report, read_reports};
 
 /// The default of the metrics that must not drop.
 pub const GATED: [Metric; 6] = [
@@ -65,27 +65,14 @@ impl Change {
 }
 
 impl Baseline {
-    /// Reads a report of one set or an array of several.
+    /// Reads a file of reports.
     ///
     /// # Errors
     /// [`EvalError::Io`], [`EvalError::Baseline`] for a file that is not a report.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = read_text(path)?;
-        let several = text.trim_start().starts_with('[');
-        let parsed = if several {
-            serde_json::from_str(&text)
-        } else {
-            serde_json::from_str(&text).map(|one| vec![one])
-        };
-        let reports = parsed.map_err(|error| EvalError::Baseline {
-            path: path.to_owned(),
-            reason: format!(
-                "it is not a report of `toolscout eval --json` ({error}); write a new one"
-            ),
-        })?;
         Ok(Baseline {
             path: path.to_owned(),
-            reports,
+            reports: read_reports(path)?,
         })
     }
 
@@ -110,7 +97,7 @@ impl Baseline {
                 }
                 if !planned.metrics.contains(metric) {
                     return Err(self.differs(format!(
-                        "it has {metric}, which this run does not measure; run with the same --k"
+                        "it has {metric}, which this run does not measure; run with the same --k or --metrics"
                     )));
                 }
                 compared += 1;
@@ -225,7 +212,7 @@ mod tests {
     fn baseline(reports: &[Report]) -> Baseline {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("baseline.json");
-        std::fs::write(&path, to_json(reports).unwrap()).unwrap();
+        std::fs::write(&path, to_json(reports, None).unwrap()).unwrap();
         Baseline::read(&path).unwrap()
     }
 

@@ -235,7 +235,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Reads a file of text whole.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|source| EvalError::io("read", path, source))
+    let text =
+        std::fs::read_to_string(path).map_err(|source| EvalError::io("read", path, source))?;
+    // A mark of the byte order, as some editors and spreadsheets write it.
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
 }
 
 /// Writes a file whole.
@@ -246,6 +252,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 fn hint(nearest: &Option<String>) -> String {
     match nearest {
         Some(id) => format!("; did you mean {id:?}?"),
-        None => "; add the tool or correct the id".into(),
+        None => "; add the tool, correct the id, or leave such judgements out with --skip-unknown"
+            .into(),
     }
 }

@@ -20,7 +20,8 @@ use super::random::Random;
 use super::run::{ArmRun, Detail, Engine};
 
 /// The metric to maximise.
-const TARGET: Metric = Metric::new(Measure::Ndcg, 10);
+const TARGET: Metric = Metric::new(Measure::Ndcg, TARGET_DEPTH);
+const TARGET_DEPTH: usize = 10;
 /// Passes over all knobs. The second rarely changes anything, a third never did.
 const PASSES: usize = 3;
 /// Least queries in each half: with fewer, one query moves the mean by more than two points.
@@ -358,7 +359,7 @@ fn column(set: &EvalSet, engine: &dyn Adjustable, values: &[f32]) -> Result<Vec<
         dense_weight: None,
         parts: Parts::ALL,
     };
-    let depth = TARGET.depth.min(set.tools.len());
+    let depth = TARGET_DEPTH.min(set.tools.len());
     let run = ArmRun::of(set, &*engine.at(values)?, &hybrid, depth, &|| ())?;
     Ok(Scores::strict(set, &run, &[TARGET]).column(TARGET).to_vec())
 }

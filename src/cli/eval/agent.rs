@@ -6,20 +6,23 @@ use toolscout_index::{Fusion, Mode};
 
 use super::super::Outcome;
 use super::super::context::Context;
+use super::super::exit::error_message;
 use super::{Args, Bar, joined, outputs, workspace};
+use crate::eval::agent::learning::LearningReport;
 use crate::eval::agent::{
-    AgentPlan, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, learning, simulate,
+    AgentPlan, AgentReport, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, learning, simulate,
 };
 use crate::eval::error::EvalError;
 use crate::eval::table::{self, Style};
 use crate::eval::{Arm, EvalSet};
 
 /// Options of retrieval measurements, which a simulation does not have.
-const RETRIEVAL_OPTIONS: [&str; 13] = [
+const RETRIEVAL_OPTIONS: [&str; 14] = [
     "arms",
     "fusion",
     "dense_weight",
     "k",
+    "metrics",
     "parts",
     "duplicates",
     "scale",
@@ -64,17 +67,18 @@ impl Args {
             let plan = (&plan, conversations as usize);
             let learn = |set| learning::learn(set, plan, &arms[0], &workspace, &progress);
             let (reports, failure) = each_set(sets, &progress, learn);
-            let printed = self.print_simulation(&reports, table::learning, |report| {
-                (report.set.as_str(), report.trained_on)
-            });
+            let seen = |report: &LearningReport| (report.set.clone(), report.trained_on);
+            let unfinished = failure.as_ref().map(error_message);
+            let printed =
+                self.print_simulation(context, (&reports, unfinished), table::learning, seen);
             outputs::all(printed.into_iter().chain(failure.map(Err)).collect())?;
             return Ok(Outcome::Success);
         }
         let play = |set| simulate(set, &plan, &workspace, &progress);
         let (reports, failure) = each_set(sets, &progress, play);
-        let printed = self.print_simulation(&reports, table::agent, |report| {
-            (report.set.as_str(), report.trained_on)
-        });
+        let seen = |report: &AgentReport| (report.set.clone(), report.trained_on);
+        let unfinished = failure.as_ref().map(error_message);
+        let printed = self.print_simulation(context, (&reports, unfinished), table::agent, seen);
         outputs::all(printed.into_iter().chain(failure.map(Err)).collect())?;
         Ok(Outcome::Success)
     }
@@ -118,18 +122,21 @@ impl Args {
     /// The results of printing and writing what was simulated.
     fn print_simulation<T: Serialize>(
         &self,
-        reports: &[T],
+        context: &Context,
+        (reports, unfinished): (&[T], Option<String>),
         in_table: impl Fn(&[T], Style) -> String,
-        seen: impl Fn(&T) -> (&str, bool),
+        seen: impl Fn(&T) -> (String, bool),
     ) -> Vec<Result<()>> {
         if reports.is_empty() {
             return Vec::new();
         }
         let table = || {
-            let remark = table::trained_on(reports.iter().map(seen));
+            let seen: Vec<(String, bool)> = reports.iter().map(seen).collect();
+            let seen = seen.iter().map(|(set, is_seen)| (set.as_str(), *is_seen));
+            let remark = table::trained_on(seen);
             joined([in_table(reports, self.style()), remark])
         };
-        self.print_report(reports, table)
+        self.print_report(context, reports, unfinished, table)
     }
 }
 

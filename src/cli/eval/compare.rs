@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::super::Outcome;
 use super::super::context::Context;
+use super::super::exit::error_message;
 use super::{Args, Bar, index_dir, outputs};
 use crate::config::EmbedderKind;
 use crate::eval::embedding::{EmbedderFigures, Spent};
@@ -34,9 +35,8 @@ impl Args {
         let mut failure = None;
         for (kind, label) in kinds.iter().zip(&labels) {
             let embedder = (kind, label.as_str());
-            let plan = plan.clone();
             let result =
-                self.measure_embedder(context, embedder, &sets, plan, &progress, &mut measured);
+                self.measure_embedder(context, embedder, &sets, &plan, &progress, &mut measured);
             if let Err(error) = result {
                 failure = Some(error);
                 break;
@@ -46,7 +46,8 @@ impl Args {
         measured.retain(|of_set| !of_set.is_empty());
         let mut results = Vec::new();
         if !measured.is_empty() {
-            results.extend(self.show(&measured));
+            let unfinished = failure.as_ref().map(error_message);
+            results.extend(self.show(context, &measured, unfinished));
         }
         results.push(failure.map_or(Ok(()), Err));
         outputs::all(results)?;
@@ -59,7 +60,7 @@ impl Args {
         context: &Context,
         (kind, label): (&EmbedderKind, &str),
         sets: &[EvalSet],
-        mut plan: Plan,
+        plan: &Plan,
         progress: &Bar,
         measured: &mut MeasuredSets,
     ) -> Result<()> {
@@ -72,7 +73,10 @@ impl Args {
         {
             bail!("{label} cannot be measured: {problem}");
         }
-        plan.arms = self.arms_with(!embedders.found.is_empty())?;
+        let plan = Plan {
+            arms: self.arms_with(!embedders.found.is_empty())?,
+            ..plan.clone()
+        };
         let workspace = Workspace::new(
             index_dir(context, self.index_dir.as_deref()),
             embedders.found.clone(),
@@ -80,7 +84,7 @@ impl Args {
         .ranked_by(Ranking::load(self.ranker.as_deref())?);
         for (number, set) in sets.iter().enumerate() {
             let before = spent(&embedders);
-            plan.depths = self.depths(set);
+            let plan = self.plan_for(&plan, set);
             progress.begin(&format!("{}, {label}", set.name));
             let evaluation = evaluate(set.clone(), &plan, &workspace, progress)
                 .with_context(|| format!("set {}, embedder {label}", set.name))?;
@@ -91,7 +95,12 @@ impl Args {
     }
 
     /// The results of printing and writing what was measured.
-    fn show(&self, evaluations: &MeasuredSets) -> Vec<Result<()>> {
+    fn show(
+        &self,
+        context: &Context,
+        evaluations: &MeasuredSets,
+        unfinished: Option<String>,
+    ) -> Vec<Result<()>> {
         let mut rows = Vec::new();
         let mut reports = Vec::new();
         for of_set in evaluations {
@@ -105,7 +114,9 @@ impl Args {
                 rows.push((evaluation.set.name.clone(), figures));
             }
         }
-        self.print_report(&reports, || table::embedders(&rows, self.style()))
+        self.print_report(context, &reports, unfinished, || {
+            table::embedders(&rows, self.style())
+        })
     }
 
     /// Outputs that have a place for one embedder only.

@@ -6,7 +6,7 @@ use super::super::Outcome;
 use super::super::output::print_stderr;
 use super::Args;
 use crate::eval::baseline::{Baseline, Change, Planned};
-use crate::eval::{EvalSet, Metric, Plan, Report, Workspace, report, table, trec};
+use crate::eval::{EvalSet, Plan, Report, Workspace, report, run_file, table};
 
 impl Args {
     /// Fails if the baseline cannot be compared with what this run is going to measure.
@@ -19,25 +19,27 @@ impl Args {
     ) -> Result<()> {
         let arms = plan.arms.iter().map(|arm| arm.name.clone());
         let arms: Vec<String> = arms
-            .chain(plan.runs.iter().map(|path| trec::run_name(path)))
+            .chain(plan.runs.iter().map(|path| run_file::run_name(path)))
             .collect();
+        let gated = self.gated()?;
         for set in sets {
-            let metrics = Metric::all(&self.depths(set));
+            let metrics = self.plan_for(plan, set).metrics_of(set);
             let planned = Planned {
                 identity: &report::identity(set, plan.seed, workspace.embedder()),
                 arms: &arms,
                 metrics: &metrics,
             };
-            baseline.check(&planned, &self.gate)?;
+            baseline.check(&planned, &gated)?;
         }
         Ok(())
     }
 
     /// Compares the figures, and prints the changes on stderr, since stdout may have the report.
     pub(super) fn compare(&self, baseline: &Baseline, reports: &[Report]) -> Result<Outcome> {
+        let gated = self.gated()?;
         let mut changes: Vec<Change> = Vec::new();
         for report in reports {
-            changes.extend(baseline.compare(report, &self.gate)?);
+            changes.extend(baseline.compare(report, &gated)?);
         }
         print_stderr(table::changes(&changes, self.max_drop));
         let dropped = changes

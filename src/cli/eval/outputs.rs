@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 
+use super::super::context::Context;
 use super::super::exit::error_message;
 use super::super::output::print_stderr;
 use super::Args;
@@ -34,15 +35,18 @@ impl Args {
     }
 
     /// The result of the JSON report on stdout or in its file; `table` is printed unless the JSON
-    /// takes its place.
+    /// takes its place. `unfinished` says why sets are missing.
     pub(super) fn print_report<T: Serialize>(
         &self,
+        context: &Context,
         reports: &[T],
+        unfinished: Option<String>,
         table: impl FnOnce() -> String,
     ) -> Vec<Result<()>> {
-        let json = || Ok::<_, anyhow::Error>(report::to_json(reports)?);
+        let json = || Ok::<_, anyhow::Error>(report::to_json(reports, unfinished.as_deref())?);
         match self.json.as_deref() {
             Some("-") => vec![json().and_then(|json| print(&json))],
+            None if context.printer.is_json() => vec![json().and_then(|json| print(&json))],
             Some(path) => vec![
                 print(&table()),
                 json().and_then(|json| write(Path::new(path), &format!("{json}\n"))),
@@ -79,7 +83,7 @@ pub(super) fn all(results: Vec<Result<()>>) -> Result<()> {
     Err(first)
 }
 
-fn check_output(path: &Path) -> Result<()> {
+pub(super) fn check_output(path: &Path) -> Result<()> {
     if path.is_dir() {
         bail!("it is a folder; name a file");
     }
@@ -95,12 +99,12 @@ fn check_output(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
 /// Prints a table or JSON. Escapes control characters, because names and queries of a set are
 /// untrusted.
-fn print(text: &str) -> Result<()> {
+pub(super) fn print(text: &str) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{}", printable::json(text))?)
 }
