@@ -17,6 +17,7 @@
 
 mod columns;
 mod left_out;
+mod reading;
 mod qrels;
 mod files;
 mod queries;

@@ -16,9 +16,9 @@ use toolscout_index::ToolId;
 
 use super::RawQuery;
 use super::columns::unescape;
-use super::files::text_of;
 use super::qrels::Qrels;
 use super::queries::{Judgement, judgement_of, read_query};
+use super::reading::text_of;
 use super::resolve::of_same_name;
 use crate::eval::error::{EvalError, Result};
 use crate::eval::judgements::Worth;

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::columns::{Separator, unescape};
-use super::files::text_of_value;
+use super::reading::text_of_value;
 use crate::eval::error::{EvalError, Result, read_text};
 
 /// Names of the column of queries, of tools and of grades, without case and punctuation.

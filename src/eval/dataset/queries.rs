@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::files::{each_object, files_in, not_a_set, text_of, text_of_value};
 use super::qrels::Qrels;
+use super::reading::{each_object, files_in, not_a_set, text_of, text_of_value};
 use super::{LeftOut, RawQueries, RawQuery, Unanswerable};
 use crate::eval::error::{EvalError, Result};
 

@@ -293,7 +293,8 @@ fn a_sample_keeps_the_order_and_has_its_own_fingerprint() {
 
 #[test]
 fn grades_are_read_from_queries_and_from_qrels() {
-    let of_queries = r#"{"id":"q","query":"x","relevant":{"weather":2,"post/send_mail":1,"post/read_mail":0}}"#;
+    let of_queries =
+        r#"{"id":"q","query":"x","relevant":{"weather":2,"post/send_mail":1,"post/read_mail":0}}"#;
     let bare = r#"{"id":"q","query":"x"}"#;
     let qrels = "q 0 weather 2\nq 0 post/send_mail 1\nq 0 post/read_mail 0\n";
     let negative = qrels.replace("read_mail 0", "read_mail -1");
@@ -307,7 +308,10 @@ fn grades_are_read_from_queries_and_from_qrels() {
         assert_eq!(ids(&set, 0), ["post/send_mail", "weather"]);
         let query = &set.queries[0];
         assert_eq!(query.judged, [0, 1, 2]);
-        assert_eq!((query.judgements.grades[0], query.judgements.grades[2]), (1.0, 2.0));
+        assert_eq!(
+            (query.judgements.grades[0], query.judgements.grades[2]),
+            (1.0, 2.0)
+        );
         assert!(set.is_graded() && set.has_irrelevant() && !set.has_order());
         let from_two = Load {
             relevant_from: 2.0,
@@ -319,16 +323,34 @@ fn grades_are_read_from_queries_and_from_qrels() {
     }
     let wrong = r#"{"id":"q","query":"x","relevant":{"weather":"high"}}"#;
     let message = message(&[("tools.jsonl", TOOLS), ("queries.jsonl", wrong)]);
-    assert!(message.contains("an object of tool ids with grades"), "{message}");
+    assert!(
+        message.contains("an object of tool ids with grades"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_query_judged_with_0_only_is_one_that_nothing_serves() {
     let judged = r#"{"id":"a","query":"x","relevant":["weather"]}"#;
     for (queries, qrels) in [
-        (format!("{judged}\n{}", r#"{"id":"z","query":"y","relevant":{"weather":0}}"#), ""),
-        (format!("{judged}\n{}", r#"{"id":"z","query":"y"}"#), "z 0 weather 0\nz 0 post/send_mail 0"),
-        (format!("{judged}\n{}", r#"{"id":"z","query":"y","kind":"none","relevant":{"weather":0}}"#), ""),
+        (
+            format!(
+                "{judged}\n{}",
+                r#"{"id":"z","query":"y","relevant":{"weather":0}}"#
+            ),
+            "",
+        ),
+        (
+            format!("{judged}\n{}", r#"{"id":"z","query":"y"}"#),
+            "z 0 weather 0\nz 0 post/send_mail 0",
+        ),
+        (
+            format!(
+                "{judged}\n{}",
+                r#"{"id":"z","query":"y","kind":"none","relevant":{"weather":0}}"#
+            ),
+            "",
+        ),
     ] {
         let set = load(&[
             ("tools.jsonl", TOOLS),
@@ -336,7 +358,11 @@ fn a_query_judged_with_0_only_is_one_that_nothing_serves() {
             ("qrels.txt", qrels),
         ])
         .unwrap();
-        assert_eq!((set.queries.len(), set.unanswerable.len()), (1, 1), "{queries}");
+        assert_eq!(
+            (set.queries.len(), set.unanswerable.len()),
+            (1, 1),
+            "{queries}"
+        );
         assert_eq!(set.unanswerable[0].id, "z");
     }
 }
@@ -376,23 +402,41 @@ fn unknown_tools_are_left_out_only_on_request() {
 {"id":"c","query":"x","relevant":["weather"],"groups":[["weather","gone"],["gone"]]}"#;
     let files = [("tools.jsonl", TOOLS), ("queries.jsonl", queries)];
     let message = message(&files);
-    assert!(message.contains("\"gone\"") && message.contains("--skip-unknown"), "{message}");
+    assert!(
+        message.contains("\"gone\"") && message.contains("--skip-unknown"),
+        "{message}"
+    );
     let skip = Load {
         skip_unknown: true,
         ..Load::default()
     };
     let set = EvalSet::load_with(folder(&files).path(), &skip).unwrap();
     assert_eq!(set.queries.len(), 2);
-    assert_eq!((set.left_out.unknown_tools, set.left_out.queries_without_known_tool), (4, 1));
+    assert_eq!(
+        (
+            set.left_out.unknown_tools,
+            set.left_out.queries_without_known_tool
+        ),
+        (4, 1)
+    );
     assert_eq!(set.queries[1].groups, [vec![2]]);
 }
 
 #[test]
 fn the_order_of_tools_is_read() {
     for (fields, order) in [
-        (r#""relevant":["weather","post/send_mail"],"order":true"#, vec![1, 0]),
-        (r#""relevant":["post/send_mail","weather"],"order":["weather","post/send_mail","weather"]"#, vec![1, 0]),
-        (r#""relevant":["weather"],"order":["post/read_mail","weather"]"#, vec![0, 1]),
+        (
+            r#""relevant":["weather","post/send_mail"],"order":true"#,
+            vec![1, 0],
+        ),
+        (
+            r#""relevant":["post/send_mail","weather"],"order":["weather","post/send_mail","weather"]"#,
+            vec![1, 0],
+        ),
+        (
+            r#""relevant":["weather"],"order":["post/read_mail","weather"]"#,
+            vec![0, 1],
+        ),
         (r#""relevant":["weather"],"order":"first""#, vec![]),
         (r#""relevant":["weather"]"#, vec![]),
     ] {

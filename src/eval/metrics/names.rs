@@ -97,7 +97,10 @@ impl FromStr for Metric {
 
 fn read(text: &str) -> Option<Metric> {
     let (head, depth) = match text.rsplit_once('@') {
-        Some((head, depth)) => (head, Some(depth.parse::<usize>().ok().filter(|depth| *depth >= 1)?)),
+        Some((head, depth)) => (
+            head,
+            Some(depth.parse::<usize>().ok().filter(|depth| *depth >= 1)?),
+        ),
         None => (text, None),
     };
     let (name, parameters) = match head.split_once('(') {
@@ -172,7 +175,9 @@ fn set(metric: &mut Metric, key: &str, value: &str) -> Option<()> {
             | Measure::Prefix,
             "rel",
         ) => return None,
-        (_, "rel") => metric.relevant_from = Some(value.parse::<u16>().ok().filter(|rel| *rel >= 1)?),
+        (_, "rel") => {
+            metric.relevant_from = Some(value.parse::<u16>().ok().filter(|rel| *rel >= 1)?)
+        }
         (Measure::Judged | Measure::Unjudged, "judged_only") => return None,
         (_, "judged_only") => {
             metric.judged_only = match value {
