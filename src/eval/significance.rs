@@ -12,6 +12,9 @@ const MAX_DRAWS: usize = 20_000_000;
 /// Quantiles of the normal distribution: 5% on both sides, and a power of 80%.
 const SHOWN_WITH: f64 = 1.959_964 + 0.841_621;
 
+/// Deviations below this are errors of rounding.
+const ROUNDING: f64 = 1e-12;
+
 /// A paired comparison of two systems, B less A.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Significance {
@@ -65,7 +68,9 @@ fn deviation(values: &[f64]) -> f64 {
     }
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (values.len() - 1) as f64).sqrt()
+    let deviation = (squares / (values.len() - 1) as f64).sqrt();
+    // Equal values may differ from their mean in the last bits.
+    if deviation < ROUNDING { 0.0 } else { deviation }
 }
 
 /// How often the mean of a resample is as far from the observed mean as this is from 0 (Efron and
