@@ -223,7 +223,7 @@ impl Cli {
             let mut context = Context::new(globals)?;
             context.program = program;
             // It measures folders, whatever the catalog of the settings is embedded by.
-            if is_eval {
+            if is_eval && context.globals.catalog().is_none() {
                 context.use_general_embedder();
             }
             // The report of `doctor` names this problem among others.

@@ -4,7 +4,10 @@ mod agent;
 mod compare;
 mod diff;
 mod gate;
+mod in_use;
 mod outputs;
+mod plan;
+mod settings;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,31 +15,23 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use toolscout_index::embed::{MultilingualTable, StaticTable};
-use toolscout_index::query::MAX_K;
 use toolscout_index::{Embedder, Fusion, Mode};
 
 use super::Outcome;
 use super::context::Context;
-use super::exit::error_message;
+use super::exit::{UsageError, error_message};
+use super::list::FilterArgs;
 use super::output::print_stderr;
 use super::progress::bar;
 use crate::eval::ablation::{self, Embedding, Step};
-use crate::eval::baseline::{Baseline, GATED};
+use crate::eval::baseline::Baseline;
 use crate::eval::dataset::Load;
-use crate::eval::error::EvalError;
 use crate::eval::features::FeaturesFile;
-use crate::eval::metrics::{default_depths, read_list};
 use crate::eval::run_file::RunOrder;
 use crate::eval::table::{self, Style};
-use crate::eval::{
-    Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace,
-};
-use crate::eval::{evaluate, scale};
+use crate::eval::{Arm, EvalSet, Evaluation, Plan, Progress, Ranking, Report, Workspace, evaluate};
 use crate::models::Patience;
-use crate::printable;
 
-/// The default of --arms.
-const DEFAULT_ARMS: [&str; 3] = ["lexical", "dense", "hybrid"];
 const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 
 /// Measures retrieval on your own tools and queries: quality with confidence intervals, abstention,
@@ -56,8 +51,9 @@ const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Folders of sets; several are summarised by a macro average
-    #[arg(required = true, value_name = "SET_DIR")]
+    /// Folders of sets; several are summarised by a macro average. With --catalog NAME that catalog is
+    /// measured as it is in use, with one file of judged queries
+    #[arg(value_name = "SET_DIR")]
     sets: Vec<PathBuf>,
     /// Judged queries in place of the set's queries.jsonl, for one set
     #[arg(long, value_name = "FILE")]
@@ -78,6 +74,18 @@ pub struct Args {
     /// Ablation: an arm for each part of the default search as it is added, in a table of its own
     #[arg(long, conflicts_with_all = ["arms", "mode"])]
     ablate: bool,
+    /// Compare settings, each as an arm: embedder=NAME, mode, fusion, dense_weight, ranker=on|off|FILE,
+    /// min_confidence, budget_ms, name, joined by commas (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = str::parse::<settings::Setting>, conflicts_with_all = ["arms", "mode", "ablate", "features", "baseline", "agent"])]
+    compare: Vec<settings::Setting>,
+    /// Time of a search, as `search` has it
+    #[arg(long, value_name = "MS")]
+    budget_ms: Option<f64>,
+    /// Answers below this confidence are no match, 0 to 1
+    #[arg(long, value_name = "CONFIDENCE")]
+    min_confidence: Option<f32>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Fusions of the hybrid arm: convex, rrf; each becomes an arm
     #[arg(
         long,
@@ -190,8 +198,18 @@ impl Args {
         // Without the time limit of a search: every request has to be answered.
         context.set_patience(Patience::of_measuring());
         self.check_outputs()?;
+        if context.globals.catalog().is_some() {
+            return self.measure_in_use(context);
+        }
+        if self.sets.is_empty() {
+            let message = "name the folder of a set, or a catalog with --catalog NAME and a file of judged queries";
+            return Err(UsageError(message.to_owned()).into());
+        }
         if self.agent.agent {
             return self.simulate(context);
+        }
+        if !self.compare.is_empty() {
+            return self.compare_settings(context);
         }
         if let several @ [_, _, ..] = context.globals.embedders() {
             return self.compare_embedders(context, several);
@@ -202,9 +220,22 @@ impl Args {
         let plan = self.plan(context)?;
         let workspace = self.workspace(context, &plan.arms)?;
         if let Some(baseline) = &baseline {
-            self.check_baseline(baseline, &sets, &plan, &workspace)?;
+            self.check_baseline(baseline, &sets, &plan, &workspace.embedder())?;
         }
-        let (evaluations, failure) = self.measure(sets, plan, &workspace)?;
+        let measured = self.measure(sets, &plan, &workspace)?;
+        let steps = self.ablate.then(|| steps(context));
+        self.finish(context, measured, baseline.as_ref(), steps.as_deref())
+    }
+
+    /// Prints, writes and compares what was measured.
+    fn finish(
+        &self,
+        context: &Context,
+        measured: Measured,
+        baseline: Option<&Baseline>,
+        steps: Option<&[Step]>,
+    ) -> Result<Outcome> {
+        let evaluations = &measured.evaluations;
         let reports: Vec<Report> = evaluations
             .iter()
             .map(|evaluation| evaluation.report.clone())
@@ -214,67 +245,73 @@ impl Args {
                 print_stderr(format_args!("{}: {}", run.name, facts.line()));
             }
         }
+        // An ablation compares steps, so all of them must have been measured.
+        let steps = steps.filter(|_| measured.failure.is_none());
         let mut results = Vec::new();
         if !reports.is_empty() {
-            let steps = self.ablate.then(|| steps(context));
-            let unfinished = failure.as_ref().map(error_message);
-            results.extend(
-                self.print_report(context, &reports, unfinished, || match &steps {
-                    Some(steps) => self.ablation(&evaluations, &reports, steps),
+            results.extend(self.print_report(
+                context,
+                &reports,
+                measured.failure.as_ref().map(error_message),
+                || match steps {
+                    Some(steps) => self.ablation(evaluations, &reports, steps),
                     None => self.tables(&reports),
-                }),
-            );
-            results.extend(self.write_files(&evaluations));
+                },
+            ));
+            results.extend(self.write_files(evaluations));
         }
-        let outcome = match &baseline {
-            Some(baseline) => self.compare(baseline, &reports),
-            None => Ok(Outcome::Success),
+        let outcome = match (&measured.failure, baseline) {
+            (None, Some(baseline)) => self.compare(baseline, &reports),
+            _ => Ok(Outcome::Success),
         };
-        results.push(failure.map_or(Ok(()), Err));
+        results.insert(0, measured.failure.map_or(Ok(()), Err));
         outputs::all(results)?;
         outcome
     }
 
     /// The evaluations of the sets, up to the first that fails, and its error.
-    fn measure(
-        &self,
-        sets: Vec<EvalSet>,
-        plan: Plan,
-        workspace: &Workspace,
-    ) -> Result<(Vec<Evaluation>, Option<anyhow::Error>)> {
+    fn measure(&self, sets: Vec<EvalSet>, plan: &Plan, workspace: &Workspace) -> Result<Measured> {
         let progress = Bar::new();
         let mut features = self
             .features
             .as_deref()
             .map(FeaturesFile::create)
             .transpose()?;
-        let mut evaluations = Vec::new();
-        let mut failure = None;
+        let mut measured = Measured::default();
         for set in sets {
             let name = set.name.clone();
-            let plan = self.plan_for(&plan, &set);
+            let plan = self.plan_for(plan, &set);
             progress.begin(&name);
-            let measured = evaluate(set, &plan, workspace, &progress).and_then(|evaluation| {
-                if let Some(features) = &mut features {
-                    progress.stage("measuring candidates", 2 * evaluation.set.queries.len());
-                    let arm = evaluation.main(&plan);
-                    features.add(&evaluation.set, workspace, arm, plan.seed, &|| {
-                        progress.step()
-                    })?;
-                }
-                Ok(evaluation)
-            });
-            match measured.with_context(|| format!("set {name}")) {
-                Ok(evaluation) => evaluations.push(evaluation),
+            match evaluate(set, &plan, workspace, &progress) {
+                Ok(evaluation) => measured.evaluations.push(evaluation),
                 Err(error) => {
-                    failure = Some(error);
+                    measured.failure =
+                        Some(anyhow::Error::from(error).context(format!("set {name}")));
                     break;
                 }
+            }
+            let Some(evaluation) = measured.evaluations.last() else {
+                break;
+            };
+            let written = match (&evaluation.report.unfinished, &mut features) {
+                (Some(reason), _) => Err(anyhow::anyhow!("{reason}")),
+                (None, Some(features)) => {
+                    progress.stage("measuring candidates", 2 * evaluation.set.queries.len());
+                    let arm = evaluation.main(&plan);
+                    let step = || progress.step();
+                    let added = features.add(&evaluation.set, workspace, arm, plan.seed, &step);
+                    added.map_err(Into::into)
+                }
+                (None, None) => Ok(()),
+            };
+            if let Err(error) = written {
+                measured.failure = Some(error.context(format!("set {name}")));
+                break;
             }
         }
         features.map(FeaturesFile::finish).transpose()?;
         progress.bar.finish_and_clear();
-        Ok((evaluations, failure))
+        Ok(measured)
     }
 
     /// Loads the sets, and prints which ids the judgements use where the tools have two.
@@ -286,11 +323,7 @@ impl Args {
             );
         }
         let mut sets = Vec::new();
-        let load = Load {
-            requests: self.requests.as_deref(),
-            relevant_from: self.relevant_from.unwrap_or(0.0),
-            skip_unknown: self.skip_unknown,
-        };
+        let load = self.load();
         for folder in self.folders() {
             let set = EvalSet::load_with(folder, &load)?;
             for line in set.left_out.lines() {
@@ -299,6 +332,7 @@ impl Args {
             if let Some(ids) = set.relevant_ids {
                 print_stderr(format_args!("{}: relevant ids are {ids}", set.name));
             }
+            self.note_depths(&set);
             sets.push(match self.queries {
                 // A simulation takes its sample of the queries that need several tools.
                 Some(count) if !self.agent.agent => set.sampled(count, self.seed),
@@ -306,6 +340,15 @@ impl Args {
             });
         }
         Ok(sets)
+    }
+
+    /// How sets are read.
+    fn load(&self) -> Load<'_> {
+        Load {
+            requests: self.requests.as_deref(),
+            relevant_from: self.relevant_from.unwrap_or(0.0),
+            skip_unknown: self.skip_unknown,
+        }
     }
 
     /// The folders named. Files are ignored beside folders, because `eval sets/*` also names files
@@ -316,137 +359,6 @@ impl Args {
             .iter()
             .map(PathBuf::as_path)
             .filter(move |path| !any_folder || !path.is_file())
-    }
-
-    /// The plan with the cut-offs for a set.
-    fn plan_for(&self, plan: &Plan, set: &EvalSet) -> Plan {
-        Plan {
-            depths: if plan.metrics.is_empty() {
-                self.depths(set)
-            } else {
-                Vec::new()
-            },
-            ..plan.clone()
-        }
-    }
-
-    /// The cut-offs for a set. Of the default ones those beyond its number of tools are left out
-    /// with a note.
-    fn depths(&self, set: &EvalSet) -> Vec<usize> {
-        if !self.k.is_empty() {
-            let mut depths = self.k.clone();
-            depths.sort_unstable();
-            depths.dedup();
-            return depths;
-        }
-        let tools = set.tools.len();
-        let (depths, beyond) = default_depths(tools);
-        if !beyond.is_empty() {
-            let beyond: Vec<String> = beyond.iter().map(usize::to_string).collect();
-            print_stderr(format_args!(
-                "{}: no metrics at k = {}, since it has {}",
-                set.name,
-                beyond.join(", "),
-                printable::counted(tools, "tool")
-            ));
-        }
-        depths
-    }
-
-    fn plan(&self, context: &Context) -> Result<Plan> {
-        if let Some(depth) = self.k.iter().find(|depth| !(1..=MAX_K).contains(*depth)) {
-            let reason = format!("it must be from 1 to {MAX_K}");
-            return Err(EvalError::option("--k", depth.to_string(), reason).into());
-        }
-        if let Some(size) = self
-            .scale
-            .iter()
-            .find(|size| !(1..=scale::MAX_TOOLS).contains(*size))
-        {
-            let reason = format!("it must be from 1 to {}", scale::MAX_TOOLS);
-            return Err(EvalError::option("--scale", size.to_string(), reason).into());
-        }
-        if let Some(file) = self.run.first().filter(|_| self.sets.len() > 1) {
-            let reason = "a run file belongs to one set; name one SET_DIR";
-            return Err(EvalError::option("--run", file.display().to_string(), reason).into());
-        }
-        if self
-            .relevant_from
-            .is_some_and(|grade| !(grade.is_finite() && grade > 0.0))
-        {
-            let grade = self.relevant_from.unwrap_or_default().to_string();
-            let reason = "it must be a number above 0";
-            return Err(EvalError::option("--relevant-from", grade, reason).into());
-        }
-        if self.queries == Some(0) {
-            return Err(EvalError::option("--queries", "0", "it must be at least 1").into());
-        }
-        if !self.max_drop.is_finite() || self.max_drop < 0.0 {
-            let reason = "it must be a number from 0";
-            return Err(EvalError::option("--max-drop", self.max_drop.to_string(), reason).into());
-        }
-        Ok(Plan {
-            arms: self.arms(context)?,
-            // Set for each set, since they depend on its number of tools.
-            depths: Vec::new(),
-            metrics: self.metrics()?,
-            shows_all_depths: !self.k.is_empty(),
-            seed: self.seed,
-            parts: parts(&self.parts)?,
-            judging: if self.duplicates {
-                Judging::AlsoTolerant
-            } else {
-                Judging::Strict
-            },
-            scale: self.scale.clone(),
-            runs: self.run.clone(),
-            run_order: self.run_order,
-        })
-    }
-
-    /// The metrics of --metrics; none for the usual ones.
-    fn metrics(&self) -> Result<Vec<Metric>> {
-        let metrics = self.metrics.as_deref().map(read_list).transpose()?;
-        let metrics = metrics.unwrap_or_default();
-        if let Some(metric) = metrics.iter().find(|metric| metric.depth > Some(MAX_K)) {
-            let reason = format!("cut-offs are from 1 to {MAX_K}");
-            return Err(EvalError::option("--metrics", metric.to_string(), reason).into());
-        }
-        Ok(metrics)
-    }
-
-    /// The metrics that must not drop.
-    fn gated(&self) -> Result<Vec<Metric>> {
-        let gate = self.gate.as_deref().map(read_list).transpose()?;
-        Ok(gate.unwrap_or_else(|| GATED.to_vec()))
-    }
-
-    /// The arms of the flags; by default every arm that the embedders allow.
-    fn arms(&self, context: &Context) -> Result<Vec<Arm>> {
-        if self.ablate {
-            return Ok(steps(context).into_iter().map(|step| step.arm).collect());
-        }
-        let embeds = !context.embedders().is_empty();
-        if self.mode.is_none() && self.arms.is_empty() && !embeds {
-            context.warn("measuring the lexical arm alone, because there is no embedder");
-        }
-        self.arms_with(embeds)
-    }
-
-    /// The arms of the flags; by default every arm that is possible with embedders or without.
-    fn arms_with(&self, embeds: bool) -> Result<Vec<Arm>> {
-        let names: Vec<String> = match self.mode {
-            Some(mode) => vec![mode.name().into()],
-            None if !self.arms.is_empty() => self.arms.clone(),
-            None if embeds => DEFAULT_ARMS.map(String::from).into(),
-            None => vec![Mode::Lexical.name().into()],
-        };
-        let arms = Arm::named(&names, &self.fusion, self.dense_weight)?;
-        Ok(if self.no_ranker {
-            arms.into_iter().map(Arm::without_ranker).collect()
-        } else {
-            arms
-        })
     }
 
     /// The folder of measured catalogs, with the table and the ranker of the flags.
@@ -508,6 +420,13 @@ impl Args {
     }
 }
 
+/// What was measured, and why the rest was not.
+#[derive(Default)]
+struct Measured {
+    evaluations: Vec<Evaluation>,
+    failure: Option<anyhow::Error>,
+}
+
 /// The set of each report, and whether the ranker was trained on it.
 fn seen(reports: &[Report]) -> impl Iterator<Item = (&str, bool)> {
     reports
@@ -556,24 +475,6 @@ fn embedders(context: &Context, arms: &[Arm]) -> Vec<Arc<dyn Embedder>> {
     } else {
         context.embedders().to_vec()
     }
-}
-
-fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
-    let mut parts = Vec::new();
-    for name in names {
-        parts.push(match name.as_str() {
-            "" => continue,
-            "cost" => Part::Cost,
-            "no-match" => Part::NoMatch,
-            "tokens" => Part::Tokens,
-            "memory" => Part::Memory,
-            _ => {
-                let reason = "use cost, no-match, tokens or memory, separated by commas";
-                return Err(EvalError::option("--parts", name, reason));
-            }
-        });
-    }
-    Ok(parts)
 }
 
 /// A progress bar on stderr; hidden when stderr is not a terminal.

@@ -66,6 +66,7 @@ pub fn report(error: &anyhow::Error, failed: u8) -> u8 {
     if is_usage(error) { 2 } else { failed }
 }
 
+/// Whether the command line is at fault.
 fn is_usage(error: &anyhow::Error) -> bool {
     let invalid_option = |cause: &(dyn std::error::Error + 'static)| {
         let error = cause.downcast_ref::<EvalError>();

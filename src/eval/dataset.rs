@@ -168,6 +168,7 @@ impl EvalSet {
         tools: Vec<Tool>,
         file: Option<&Path>,
         called: Vec<(String, Vec<String>)>,
+        load: &Load<'_>,
     ) -> Result<Self> {
         let path = file.unwrap_or(Path::new(name));
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -197,7 +198,7 @@ impl EvalSet {
                 tools,
                 queries,
             },
-            &Load::default(),
+            load,
         )?;
         Ok(EvalSet {
             name: name.to_owned(),

@@ -49,6 +49,9 @@ pub struct Report {
     pub trained_on: bool,
     /// Version of this program.
     pub version: &'static str,
+    /// Why arms or parts are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<String>,
     /// The results of each arm, in the order of the plan.
     #[serde(serialize_with = "by_name")]
     pub arms: Vec<ArmReport>,
@@ -346,6 +349,7 @@ pub fn identity(set: &EvalSet, seed: u64, embedder: String) -> Report {
         left_out: set.left_out.clone(),
         trained_on: false,
         version: env!("CARGO_PKG_VERSION"),
+        unfinished: None,
         arms: Vec::new(),
         significance: Vec::new(),
         no_match: None,

@@ -29,7 +29,10 @@ pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<Path
     )];
     for run in runs {
         files.push((
-            path.with_file_name(format!("{stem}.{set_name}.{}.{extension}", run.name)),
+            path.with_file_name(format!(
+                "{stem}.{set_name}.{}.{extension}",
+                file_name(&run.name)
+            )),
             run_file(set, run),
         ));
     }
@@ -39,11 +42,18 @@ pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<Path
     Ok(files.into_iter().map(|(file, _)| file).collect())
 }
 
+/// The name of an arm in the name of a file.
+fn file_name(arm: &str) -> String {
+    let fits = |c: char| c.is_alphanumeric() || "-_.=+,".contains(c);
+    arm.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+}
+
 /// The hits with the scores of the engine. Programs that read runs sort by score and break ties in
 /// their own ways. Where the engine's order does not follow from the scores, as with pins and ties,
 /// a score is lowered just below the one before it.
 fn run_file(set: &EvalSet, run: &ArmRun) -> String {
     let mut text = String::new();
+    let name = escape(&run.name);
     let rows = set.queries.iter().zip(&run.rankings).zip(&run.scores);
     for ((query, ranking), scores) in rows {
         let query = escape(&query.id);
@@ -53,7 +63,7 @@ fn run_file(set: &EvalSet, run: &ArmRun) -> String {
             before = score;
             let tool = escape(set.tool(tool).id.as_str());
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{query} Q0 {tool} {} {score} {}", index + 1, run.name);
+            let _ = writeln!(text, "{query} Q0 {tool} {} {score} {name}", index + 1);
         }
     }
     text

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use toolscout_index::{Fusion, Mode, Parts, Results, Searcher, Settings};
 
-use super::arms::Arm;
+use super::arms::{Arm, Limits};
 use super::bootstrap::{Interval, paired};
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::{EvalError, Result};
@@ -358,6 +358,8 @@ fn column(set: &EvalSet, engine: &dyn Adjustable, values: &[f32]) -> Result<Vec<
         fusion: Fusion::Convex,
         dense_weight: None,
         parts: Parts::ALL,
+        limits: Limits::default(),
+        is_as_set: false,
     };
     let depth = TARGET_DEPTH.min(set.tools.len());
     let run = ArmRun::of(set, &*engine.at(values)?, &hybrid, depth, &|| ())?;

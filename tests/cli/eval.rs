@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use toolscout_index::ranker::Forest;
 
-use super::double::Double;
+use super::double::{Double, Reply};
 use super::run::World;
 
 fn fixtures() -> String {
@@ -1284,6 +1284,108 @@ fn folders_of_beir_and_mteb_are_read_in_every_format() {
 }
 
 #[test]
+fn a_catalog_is_measured_as_it_is_in_use() {
+    let world = World::with_tools(&[
+        json!({"name": "send_mail", "description": "Sends a mail", "server": "post"}),
+        json!({"name": "weather", "description": "Tells the weather", "server": "sky"}),
+    ]);
+    let queries =
+        "{\"id\":\"a\",\"query\":\"qwxzt\",\"relevant\":[\"post/send_mail\"]}\n";
+    world.file("queries.jsonl", queries);
+    let args = [
+        "--catalog",
+        "default",
+        "eval",
+        "queries.jsonl",
+        "--parts",
+        "",
+        "--k",
+        "1",
+        "--json",
+        "out.json",
+    ];
+    let figure = |flags: &[&str]| {
+        world.ok(&[&args[..], flags].concat());
+        only_set(&world, "out.json")["arms"]["in use"]["ndcg@1"].as_f64()
+    };
+    assert_eq!(figure(&[]), Some(0.0));
+    world.ok(&["words", "add", "synonym", "qwxzt", "mail"]);
+    assert_eq!(figure(&[]), Some(1.0), "its words count");
+    assert_eq!(figure(&["--server", "sky"]), Some(0.0), "filters count");
+    for (flags, code, expected) in [
+        (
+            vec!["--catalog", "absent", "eval", "queries.jsonl"],
+            3,
+            "absent",
+        ),
+        (
+            vec!["--catalog", "default", "eval"],
+            2,
+            "one file of judged queries",
+        ),
+        (
+            vec!["--catalog", "default", "eval", "queries.jsonl", "--ablate"],
+            2,
+            "--ablate",
+        ),
+        (vec!["eval"], 2, "name the folder of a set"),
+    ] {
+        world.fails(code, &flags, &[expected]);
+    }
+}
+
+#[test]
+fn settings_are_compared_in_one_report() {
+    let world = World::new();
+    let args = ["eval", &fixtures(), "--queries", "40", "--parts", ""];
+    let settings = [
+        "--compare",
+        "embedder=none",
+        "--compare",
+        "embedder=table",
+        "--compare",
+        "embedder=table,ranker=off,name=formula",
+    ];
+    let outputs = [
+        "--json",
+        "out.json",
+        "--html",
+        "page.html",
+        "--trec",
+        "run.trec",
+    ];
+    let table = world.ok(&[&args[..], &settings, &outputs].concat());
+    assert!(
+        table.contains("p Holm") && table.contains("embedder=none"),
+        "{table}"
+    );
+    let report = only_set(&world, "out.json");
+    let arms: Vec<&String> = report["arms"].as_object().expect("arms").keys().collect();
+    assert_eq!(arms.len(), 3, "{arms:?}");
+    assert_eq!(report["significance"].as_array().map(Vec::len), Some(3));
+    assert!(report["per_query"][0]["arms"]["formula"]["values"]["ndcg@10"].is_number());
+    assert!(world.path("page.html").is_file());
+    assert!(world.path("run.fixtures.embedder=none.trec").is_file());
+    for (setting, expected) in [
+        ("table", "KEY=VALUE"),
+        ("embeder=table", "embeder"),
+        ("mode=sparse", "sparse"),
+    ] {
+        world.fails(
+            2,
+            &[&args[..], &["--compare", setting]].concat(),
+            &[expected],
+        );
+    }
+    let twice = ["--compare", "embedder=none", "--compare", "embedder=none"];
+    world.fails(
+        2,
+        &[&args[..], &twice].concat(),
+        &["two settings have this name"],
+    );
+}
+
+#[test]
 fn json_output_is_json() {
     let world = World::new();
     let set = small(&world, MAIL);
@@ -1294,4 +1396,52 @@ fn json_output_is_json() {
     }
     let json = parsed(&world.ok(&[&args[..], &[set.as_str(), "--output", "json"]].concat()));
     assert_eq!(json["sets"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn an_endpoint_that_goes_away_ends_the_run_with_what_was_measured() {
+    let world = World::new();
+    let query = |n: usize| {
+        json!({"id": format!("q{n}"), "query": format!("send mail {n}"), "relevant": ["send_mail"]})
+            .to_string()
+            + "\n"
+    };
+    let set = small(&world, &(0..20).map(query).collect::<String>());
+    // It embeds the tools and a request, and then answers no more.
+    let double = Double::start(|number, request| {
+        if number < 4 {
+            Reply::vectors(request, 16)
+        } else {
+            Reply::status(400, "gone")
+        }
+    });
+    let config = format!("[embedders.a]\nurl = \"{}\"\nmodel = \"a\"\n", double.url);
+    let config = world.file("c.toml", config);
+    let config = config.to_str().expect("UTF-8");
+    let args = [
+        "--config",
+        config,
+        "--embedder",
+        "a",
+        "eval",
+        &set,
+        "--k",
+        "1",
+        "--json",
+        "out.json",
+    ];
+    let started = std::time::Instant::now();
+    let ended = world.run(&args);
+    assert!(started.elapsed().as_secs() < 60);
+    ended.failed(3, &["in a row failed, so the measurement ends"]);
+    assert!(ended.stdout.contains("lexical"), "{}", ended.stdout);
+    let report = only_set(&world, "out.json");
+    assert_eq!(report["arms"]["lexical"]["ndcg@1"], 1.0);
+    assert!(report["arms"].get("hybrid").is_none());
+    assert!(
+        report["unfinished"]
+            .as_str()
+            .is_some_and(|text| text.contains("arm dense")),
+        "{report}"
+    );
 }

@@ -74,7 +74,7 @@ impl Args {
             bail!("{label} cannot be measured: {problem}");
         }
         let plan = Plan {
-            arms: self.arms_with(!embedders.found.is_empty())?,
+            arms: self.named_arms(!embedders.found.is_empty())?,
             ..plan.clone()
         };
         let workspace = Workspace::new(
@@ -89,7 +89,11 @@ impl Args {
             let evaluation = evaluate(set.clone(), &plan, &workspace, progress)
                 .with_context(|| format!("set {}, embedder {label}", set.name))?;
             let spent = since(spent(&embedders), before);
+            let unfinished = evaluation.report.unfinished.clone();
             measured[number].push((label.to_owned(), evaluation, spent));
+            if let Some(reason) = unfinished {
+                bail!("set {}, embedder {label}: {reason}", set.name);
+            }
         }
         Ok(())
     }
@@ -129,6 +133,7 @@ impl Args {
             ("--table", self.table.is_some()),
             ("--ablate", self.ablate),
             ("--run", !self.run.is_empty()),
+            ("--compare", !self.compare.is_empty()),
         ];
         match named.into_iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) => {

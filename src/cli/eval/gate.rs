@@ -6,7 +6,7 @@ use super::super::Outcome;
 use super::super::output::print_stderr;
 use super::Args;
 use crate::eval::baseline::{Baseline, Change, Planned};
-use crate::eval::{EvalSet, Plan, Report, Workspace, report, run_file, table};
+use crate::eval::{EvalSet, Plan, Report, report, run_file, table};
 
 impl Args {
     /// Fails if the baseline cannot be compared with what this run is going to measure.
@@ -15,7 +15,7 @@ impl Args {
         baseline: &Baseline,
         sets: &[EvalSet],
         plan: &Plan,
-        workspace: &Workspace,
+        embedder: &str,
     ) -> Result<()> {
         let arms = plan.arms.iter().map(|arm| arm.name.clone());
         let arms: Vec<String> = arms
@@ -25,7 +25,7 @@ impl Args {
         for set in sets {
             let metrics = self.plan_for(plan, set).metrics_of(set);
             let planned = Planned {
-                identity: &report::identity(set, plan.seed, workspace.embedder()),
+                identity: &report::identity(set, plan.seed, embedder.to_owned()),
                 arms: &arms,
                 metrics: &metrics,
             };
