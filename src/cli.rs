@@ -218,7 +218,7 @@ impl Cli {
         // A closure, because completions must work even with a broken configuration file.
         let is_doctor = matches!(verb, Verb::Doctor(_));
         let is_eval = matches!(verb, Verb::Eval(_));
-        let is_local = verb.is_about_catalogs();
+        let is_local = verb.is_about_catalogs() || (is_eval && globals.catalog().is_some());
         let context = || {
             let mut context = Context::new(globals)?;
             context.program = program;
