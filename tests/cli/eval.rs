@@ -1212,7 +1212,11 @@ fn two_reports_are_compared_query_by_query() {
             "it has no ap",
         ),
     ] {
-        world.fails(code, &[&["eval", "diff"][..], &args[..]].concat(), &[expected]);
+        world.fails(
+            code,
+            &[&["eval", "diff"][..], &args[..]].concat(),
+            &[expected],
+        );
     }
     let baseline = format!("{}/baseline.json", fixtures());
     let without = world.run(&["eval", "diff", &baseline, "words.json"]);
@@ -1289,8 +1293,7 @@ fn a_catalog_is_measured_as_it_is_in_use() {
         json!({"name": "send_mail", "description": "Sends a mail", "server": "post"}),
         json!({"name": "weather", "description": "Tells the weather", "server": "sky"}),
     ]);
-    let queries =
-        "{\"id\":\"a\",\"query\":\"qwxzt\",\"relevant\":[\"post/send_mail\"]}\n";
+    let queries = "{\"id\":\"a\",\"query\":\"qwxzt\",\"relevant\":[\"post/send_mail\"]}\n";
     world.file("queries.jsonl", queries);
     let args = [
         "--catalog",
