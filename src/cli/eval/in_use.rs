@@ -12,7 +12,7 @@ use super::super::output::print_stderr;
 use super::{Args, Bar, Measured};
 use crate::config::EmbedderKind;
 use crate::eval::baseline::Baseline;
-use crate::eval::{Arm, EvalSet, Plan, evaluate_in_use};
+use crate::eval::{Arm, EvalSet, evaluate_in_use};
 
 /// The name of the arm that searches as the catalog is set.
 const IN_USE: &str = "in use";
