@@ -16,7 +16,8 @@ Exits with 1 when a value differs, when an arm has no run file, or when nothing 
 - Recall and `complete` count groups of alternatives; for queries with groups the script computes them.
 - gdeval prints five decimals, so its metrics are compared to 1e-5.
 - A query without hits has no value in ir_measures and ranx; it counts as 0, as `trec_eval -c` has it.
-- ir_measures breaks ties for RR@k and Judged by id, the first in front, and trec_eval the last. Runs of `--trec` have no ties.
+- ir_measures breaks ties for RR@k and Judged by id, the first in front, and trec_eval the last. For these the script orders the
+  hits as trec_eval does. Runs of `--trec` have no ties.
 - ranx breaks ties in the order of the file and has binary metrics only from a grade on, so its graded metric is nDCG.
 """
 
@@ -113,6 +114,9 @@ def their_values(metric, report, qrels, run):
     numbers = {query: str(number) for number, query in enumerate(sorted({row.query_id for row in qrels}), 1)}
     queries = {number: query for query, number in numbers.items()}
     qrels = [row._replace(query_id=numbers[row.query_id], relevance=max(row.relevance, 0)) for row in qrels]
+    if measure in ("mrr", "judged", "unjudged"):
+        # Their ties are broken in another way: see above.
+        run = [hit._replace(score=-rank) for ranking in hits.values() for rank, hit in enumerate(ranking)]
     run = [row._replace(query_id=numbers[row.query_id]) for row in run]
     values = defaultdict(float)
     for value in ir_measures.parse_measure(text).iter_calc(qrels, run):
