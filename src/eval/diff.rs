@@ -401,7 +401,7 @@ fn moved_most(
             hits[..hits.len().min(LISTED_HITS)].to_vec()
         };
         // Not a value does not compare.
-        if a < b || a > b {
+        if (b - a).abs() > 0.0 {
             moved.push(Moved {
                 arm_a: arm_a.clone(),
                 arm_b: arm_b.clone(),
