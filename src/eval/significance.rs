@@ -136,7 +136,13 @@ mod tests {
         assert!(clear.p < 0.001 && clear.p_bootstrap < 0.001, "{clear:?}");
         assert_eq!((clear.effect_size, clear.smallest_difference), (0.0, 0.0));
         let halves = |first: f64| -> Vec<f64> {
-            let value = |n: usize| if n % 2 == 0 { first } else { 1.0 - first };
+            let value = |n: usize| {
+                if n.is_multiple_of(2) {
+                    first
+                } else {
+                    1.0 - first
+                }
+            };
             (0..40).map(value).collect()
         };
         let noise = Significance::of(&halves(1.0), &halves(0.0), 1);

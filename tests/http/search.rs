@@ -444,7 +444,7 @@ async fn a_companion_is_marked_by_every_route_and_can_be_switched_off() {
     });
     let body = json!({ "query": "update_person", "k": 5, "format": "openai" });
     let posted = server.post("/v1/search", &body).await.body;
-    assert_eq!(marks(&posted), [expected.clone()], "{posted}");
+    assert_eq!(marks(&posted), std::slice::from_ref(&expected), "{posted}");
     assert_eq!(posted["hits"][2]["id"], "crm/fetch_people");
     assert_eq!(
         posted["tool_names"][2]["id"], "crm/fetch_people",

@@ -27,7 +27,7 @@ fn one_set_and_several_have_the_same_shape_and_earlier_ones_are_read() {
     let path = folder.path().join("report.json");
     let one = serde_json::to_string(&a).unwrap();
     for (text, sets) in [
-        (to_json(&[a.clone()], None).unwrap(), 1),
+        (to_json(std::slice::from_ref(&a), None).unwrap(), 1),
         (to_json(&[a.clone(), b], None).unwrap(), 2),
         (to_json(&[a], Some("set b: it failed")).unwrap(), 1),
         (format!("[{one},{one}]"), 2),
