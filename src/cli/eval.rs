@@ -176,8 +176,7 @@ pub struct Args {
         requires = "baseline"
     )]
     max_drop: f64,
-    /// Metrics that must not drop [default: ndcg@5, ndcg@10, recall@5, recall@10, mrr@10 and
-    /// complete@5]
+    /// Metrics that must not drop [default: nDCG and recall at 5 and 10, MRR at 10, complete at 5]
     #[arg(long, value_name = "METRICS", requires = "baseline")]
     gate: Option<String>,
     /// Folder of the measured catalogs [default: eval in the cache directory]

@@ -13,7 +13,7 @@ use super::run::ArmRun;
 /// White space, control characters and `%` in ids are percent-encoded, so that an id is one column.
 ///
 /// # Errors
-/// [`EvalError::Io`].
+/// [`super::error::EvalError::Io`].
 pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<PathBuf>> {
     let stem = path
         .file_stem()
