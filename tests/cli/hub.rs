@@ -437,7 +437,7 @@ fn compare_with_the_encoder(world: &World) {
             let ended = Ended::of(command.output());
             assert_eq!(ended.code, 0, "{}", ended.stderr);
             let report = ended.json();
-            let figure = |arm: &str| report["arms"][arm]["ndcg@10"].as_f64();
+            let figure = |arm: &str| report["sets"][0]["arms"][arm]["ndcg@10"].as_f64();
             let figures = ["lexical", "dense", "hybrid"].map(figure);
             let [words, dense, hybrid] =
                 figures.map(|figure| figure.expect("a figure of each arm"));
