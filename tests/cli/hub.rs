@@ -450,9 +450,9 @@ fn compare_with_the_encoder(world: &World) {
             dense > words && hybrid > words,
             "{requests}: {words} {dense} {hybrid}"
         );
-        // Its weights are those that the encoder was trained from.
+        // Its weights are those that the encoder was trained from, so it is worse, but not by much.
         assert!(
-            (dense - by_encoder).abs() < 0.1,
+            dense < by_encoder && by_encoder < dense + 0.2,
             "{requests}: {dense} {by_encoder}"
         );
     }
