@@ -232,12 +232,13 @@ impl Index {
         need: &Need,
         definitions: &impl Definitions,
     ) -> Option<(f32, Companion)> {
-        let candidates = self.candidates(need);
+        let named: Vec<u32> = self.named(need).collect();
+        let candidates = self.candidates(need, &named);
         let pair = |giver: u32| Pair {
             needing: definitions.profile(tool),
             need,
             giving: definitions.profile(giver),
-            is_named: self.named(need).any(|named| named == giver),
+            is_named: named.contains(&giver),
             server_words: &self.words,
         };
         let scored = candidates
@@ -258,8 +259,9 @@ impl Index {
         Some((score, companion))
     }
 
-    /// The tools that may give what a parameter needs, ascending.
-    fn candidates(&self, need: &Need) -> Vec<u32> {
+    /// The tools that may give what a parameter needs, ascending. `named` are those that its
+    /// description names.
+    fn candidates(&self, need: &Need, named: &[u32]) -> Vec<u32> {
         let mut nouns: Vec<String> = match &need.thing {
             Thing::Named(noun) => noun
                 .last()
@@ -283,7 +285,7 @@ impl Index {
         let of_field = self.by_field.get(need.parameter.as_str());
         let of_path = need.collection.as_deref();
         let of_path = of_path.and_then(|path| self.by_path.get(path));
-        let others = self.named(need).chain(of_path.copied());
+        let others = named.iter().chain(of_path).copied();
         let mut candidates: Vec<u32> = of_nouns
             .chain(of_field)
             .flatten()

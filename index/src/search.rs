@@ -53,7 +53,6 @@ use crate::store::{Followed, Version};
 use crate::tool::{Tool, ToolId};
 use crate::variant::{InstantLeg, Parts, Variant};
 
-pub(crate) use companions::reused as reused_companions;
 pub(crate) use curation::Boosted;
 use deadline::Deadline;
 pub(crate) use languages::ToolLanguages;

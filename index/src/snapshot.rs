@@ -21,8 +21,7 @@ use crate::lexical::LexicalSearcher;
 use crate::owner_words::WordIndex;
 use crate::ranker::{self, Ranker};
 use crate::search::{
-    DenseLeg, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, reused_companions,
-    words,
+    DenseLeg, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, words,
 };
 use crate::settings::{Options, Settings};
 use crate::store::{Followed, Store, StoredTool, Version, text_hash, tool_file};
@@ -147,10 +146,10 @@ impl Loaded {
         let languages = Arc::new(ToolLanguages::of(&rows));
         let names = names(&rows, previous);
         let duplicates = duplicates(&rows, previous);
-        let companions = reused_companions(&rows, previous);
         let positions = previous.map_or_else(Vec::new, |previous| {
             previous_positions(&rows, &previous.rows)
         });
+        let companions = companions(&positions, previous);
         let legs = options
             .embedders
             .iter()
@@ -541,6 +540,15 @@ fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<OnceLock<Du
         }
         _ => Arc::default(),
     }
+}
+
+/// The companions of the previous snapshot, if that has the same rows; else to be looked for on first
+/// use. `positions` are those of [`previous_positions`].
+fn companions(positions: &[Option<usize>], previous: Option<&Searcher>) -> Arc<Companions> {
+    let same = previous.filter(|previous| {
+        positions.len() == previous.rows.len() && positions.iter().all(Option::is_some)
+    });
+    same.map_or_else(Arc::default, |same| Arc::clone(&same.companions))
 }
 
 /// Each row's position in a previous snapshot, if that has the same row. Both are in the order of

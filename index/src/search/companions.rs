@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::hits::Found;
 use super::row::Row;
 use super::{RequestScores, RequestTexts, Search, Searcher};
-use crate::companions::{self, Companion, Companions, Definitions, Profile};
+use crate::companions::{self, Companion, Definitions, Profile};
 use crate::hit::{CompanionOf, ToolCompanion};
 use crate::tool::ToolId;
 
@@ -170,21 +170,5 @@ impl Search<'_> {
             }),
         };
         found.insert(place, companion);
-    }
-}
-
-/// The companions of a snapshot with the same tools as a previous one.
-pub(crate) fn reused(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Companions> {
-    match previous {
-        Some(previous)
-            if rows.len() == previous.rows.len()
-                && rows
-                    .iter()
-                    .zip(&previous.rows)
-                    .all(|(row, other)| Arc::ptr_eq(row, other)) =>
-        {
-            Arc::clone(&previous.companions)
-        }
-        _ => Arc::default(),
     }
 }
