@@ -4,8 +4,8 @@
 //! server 2`), words are lowercased, freed of accents, stripped of request phrases ("please", "I
 //! need") and stemmed; runs of Chinese, Japanese and Korean become bigrams, and Han characters
 //! become terms of their own too, as does each emoji. Splitting is worth 3 points of nDCG@5, stemming
-//! 1, the stop-list 3, Han characters beside bigrams 2. The whole identifier is not a scored term (it costs .5 points
-//! there); [`name_key`] keeps it for the exact tier.
+//! 1, the stop-list 3, Han characters beside bigrams 2. The whole identifier is not a scored term (it
+//! costs .5 points there); [`name_key`] keeps it for the exact tier.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

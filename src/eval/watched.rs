@@ -37,10 +37,6 @@ impl Engine for Watched<'_> {
         depth: usize,
         detail: Detail,
     ) -> toolscout_index::Result<Results> {
-        let gone = |reason: String| Error::Embedder {
-            model: format!("of the arm {}", arm.name),
-            reason,
-        };
         let results = self.engine.answer(text, arm, depth, detail)?;
         let cause = results.degraded.as_ref().map(|degraded| &degraded.cause);
         let Some(DegradedCause::EmbedderFailed(reason)) = cause else {
@@ -51,9 +47,12 @@ impl Engine for Watched<'_> {
         if failures < MOST_FAILURES {
             return Ok(results);
         }
-        Err(gone(format!(
-            "{failures} requests in a row failed, so the measurement ends: {reason}"
-        )))
+        Err(Error::Embedder {
+            model: format!("of the arm {}", arm.name),
+            reason: format!(
+                "{failures} requests in a row failed, so the measurement ends: {reason}"
+            ),
+        })
     }
 }
 

@@ -45,7 +45,7 @@ const LIKELY: usize = 256;
 const LIKELY_BY_LEG: usize = 64;
 /// The worst tools of each leg by rough scores, which are scored again exactly too: all scores are
 /// scaled from that of the worst.
-const FARTHEST: usize = 32;
+const LEAST_SIMILAR: usize = 32;
 
 /// Everything known about one request before its hits are chosen.
 #[derive(Default)]
@@ -262,7 +262,7 @@ impl Search<'_> {
         likely.extend(
             results
                 .iter()
-                .flat_map(|result| farthest(result.scores.raw())),
+                .flat_map(|result| least_similar(result.scores.raw())),
         );
         likely.sort_unstable();
         likely.dedup();
@@ -469,13 +469,13 @@ impl Search<'_> {
 }
 
 /// The tools with the lowest known scores.
-fn farthest(scores: &[f32]) -> impl Iterator<Item = usize> {
+fn least_similar(scores: &[f32]) -> impl Iterator<Item = usize> {
     let distances: Vec<f32> = scores
         .iter()
         .map(|score| if score.is_finite() { -score } else { UNKNOWN })
         .collect();
-    let farthest = top_k::unordered_above(UNKNOWN, &distances, FARTHEST, |_| true);
-    farthest.into_iter().map(|(tool, _)| tool)
+    let tools = top_k::unordered_above(UNKNOWN, &distances, LEAST_SIMILAR, |_| true);
+    tools.into_iter().map(|(tool, _)| tool)
 }
 
 /// How many legs score a tool, and their joint score by their shares; `None` where no leg does.
