@@ -18,7 +18,6 @@ import functools
 import json
 import os
 import sys
-import tomllib
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,12 +26,14 @@ import lightgbm
 import numpy as np
 from blake3 import blake3
 
+sys.path.append(str(Path(__file__).parent / "encoder"))
+from folds import FOLDS
+
 MAGIC = "toolscout-ranker"
 FORMAT_VERSION = 2
 FIRST_PLACE = np.float32(1 / 5)
-FOLDS = tomllib.loads((Path(__file__).parent / "encoder/folds.toml").read_text())["fold"]
 # Catalogs of people's requests and the fold of each. A ranker that leaves one out leaves out its whole fold.
-FOLD_OF = {name: f"fold-{number}" for number, fold in enumerate(FOLDS, 1) for name in fold["catalogs"]}
+FOLD_OF = {name: f"fold-{number}" for number, names in enumerate(FOLDS, 1) for name in names}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,11 +35,16 @@ def views_of(tool):
     return views(tool.get("server") or "", tool["name"], tool.get("description") or "", schema.get("properties") or {})
 
 
+def read_lines(path):
+    """The objects of a file with one a line."""
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
 @cache
 def sample(folder):
     """(requests, sets of relevant ids, ids of tools, texts of tools) of a set, the same at every call."""
-    lines = lambda name: [json.loads(line) for line in (folder / name).read_text().splitlines() if line.strip()]
-    tools, asked = lines("tools.jsonl"), [query for query in lines("queries.jsonl") if query["relevant"]]
+    tools = read_lines(folder / "tools.jsonl")
+    asked = [query for query in read_lines(folder / "queries.jsonl") if query["relevant"]]
     random = np.random.default_rng(0)
     asked = [asked[i] for i in random.permutation(len(asked))[:REQUESTS]]
     needed = {identity for query in asked for identity in query["relevant"]}

@@ -115,17 +115,23 @@ def tokens(tokenizer, texts, most=POSITIONS):
     return [ids if len(ids) <= most else ids[: most - 1] + ids[-1:] for ids in found]
 
 
-@torch.inference_mode()
-def embed(encoder, tokenizer, texts, most=POSITIONS, batch_tokens=4096):
-    """Unit vectors of texts; those of similar length are computed together."""
-    ids = tokens(tokenizer, texts, most)
-    vectors = torch.zeros(len(ids), HIDDEN)
-    chosen, width = [], 0
+def of_similar_length(ids, batch_tokens=4096):
+    """Places of texts that are computed together, at most so many tokens with the padding."""
+    chosen = []
     for i in sorted(range(len(ids)), key=lambda i: len(ids[i])):
         if chosen and (len(chosen) + 1) * len(ids[i]) > batch_tokens:
-            vectors[chosen] = encoder([ids[k] for k in chosen])
+            yield chosen
             chosen = []
         chosen.append(i)
     if chosen:
-        vectors[chosen] = encoder([ids[k] for k in chosen])
+        yield chosen
+
+
+@torch.inference_mode()
+def embed(encoder, tokenizer, texts, most=POSITIONS):
+    """Unit vectors of texts; those of similar length are computed together."""
+    ids = tokens(tokenizer, texts, most)
+    vectors = torch.zeros(len(ids), HIDDEN)
+    for chosen in of_similar_length(ids):
+        vectors[chosen] = encoder([ids[i] for i in chosen])
     return vectors

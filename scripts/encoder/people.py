@@ -11,7 +11,6 @@ import copy
 import json
 import random
 import time
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +21,10 @@ import evaluate
 import export
 from batches import Source
 from build import averaged, principal
-from model import HIDDEN, Batch, embed, tokens
+from folds import FOLDS
+from model import HIDDEN, Batch, embed, of_similar_length, tokens
 from train import documentation_loss
 
-HERE = Path(__file__).parent
 # Layers below are kept as they are, so what they say of each text is computed once.
 FROZEN = 2
 REQUEST_TOKENS, TOOL_TOKENS, JUDGED_TOKENS = 48, 56, 96
@@ -42,8 +41,7 @@ class Catalog:
     """Tools and requests of a folder; `right` and `other` are places of tools."""
 
     def __init__(self, folder):
-        lines = lambda name: [json.loads(line) for line in (folder / name).read_text().splitlines() if line.strip()]
-        tools, asked = lines("tools.jsonl"), lines("queries.jsonl")
+        tools, asked = evaluate.read_lines(folder / "tools.jsonl"), evaluate.read_lines(folder / "queries.jsonl")
         place = {tool["id"]: i for i, tool in enumerate(tools)}
         self.name = folder.name
         self.texts, self.names = map(list, zip(*map(evaluate.views_of, tools)))
@@ -76,26 +74,17 @@ class Upper:
             parameter.requires_grad_(True)
 
     @torch.no_grad()
-    def frozen(self, texts, most, batch_tokens=4096):
+    def frozen(self, texts, most):
         """[(token ids, states)] of each text, in 16 bit."""
         ids = tokens(self.tokenizer, texts, most)
         found = [None] * len(ids)
-
-        def compute(chosen):
+        for chosen in of_similar_length(ids):
             batch = Batch([ids[i] for i in chosen])
             states = self.encoder.norm(self.encoder.words(batch.ids) + self.encoder.positions(batch.position))
             for layer in self.encoder.layers[:FROZEN]:
                 states = layer(states, batch)
             for i, part in zip(chosen, states.half().split(batch.lengths.tolist())):
                 found[i] = (ids[i], part.clone())
-
-        chosen = []
-        for i in sorted(range(len(ids)), key=lambda i: len(ids[i])):
-            if chosen and (len(chosen) + 1) * len(ids[i]) > batch_tokens:
-                compute(chosen)
-                chosen = []
-            chosen.append(i)
-        compute(chosen)
         return found
 
     def vectors(self, texts):
@@ -223,9 +212,8 @@ def main():
     say = lambda *what: print(f"{time.time() - began:.0f} s:", *what, flush=True)
     torch.manual_seed(options.seed)
 
-    folds = [set(fold["catalogs"]) for fold in tomllib.loads((HERE / "folds.toml").read_text())["fold"]]
-    held_out = folds[options.fold - 1] if options.fold else set()
-    catalogs = [Catalog(options.people / name) for name in sorted(set.union(*folds))]
+    held_out = FOLDS[options.fold - 1] if options.fold else []
+    catalogs = [Catalog(options.people / name) for name in sorted(sum(FOLDS, []))]
     judged = [catalog for catalog in catalogs if catalog.name in held_out]
     taught = [catalog for catalog in catalogs if catalog.name not in held_out]
     encoder, tokenizer = export.read(options.first or options.work / "encoder.bin")
