@@ -38,9 +38,30 @@ FUNCTION_UNITS = {
     "ko": "을 를 이 가 은 는 에 의 로 으로 에서 까지 부터 와 과 도 만 좀 줘 줄래 주세요 주실래요 주라 해 해줘 해주세요 하고 하는 한 할 했 합니다 "
           "하게 해서 된 되는 고 서 지 기 게 요 다 어 아 내 내가 제 나 저 이거 그거 싶어 싶어요 들 에게 한테 께 랑 이랑 라고 이라고 있는 있어 있나 "
           "있어요 있는지 없는 는지 야 려고 면 니 죠 네",
-    "zh": "的 了 吗 呢 吧 把 给 在 和 与 我 我的 你 您 他 她 它 我们 一下 一个 这个 那个 这 那 是 有 有没有 哪些 什么 请 帮 帮我 怎么 如何 "
+    "zh": "帮我把 在 去 把 一 两 条 号 份 张 的 了 吗 呢 吧 把 给 在 和 与 我 我的 你 您 他 她 它 我们 一下 一个 这个 那个 这 那 是 有 有没有 哪些 什么 请 帮 帮我 怎么 如何 "
           "还 都 就 也 要 想 想要 能 可以 里 里面 上面 下 被 让 叫 对 从 到 跟 用 着 过 啊 呀 地 得 所有",
-    "de": "", "es": "", "fr": "", "it": "", "pt": "", "ru": "",
+    "de": "ich du er sie es wir ihr mir mich dir dich ihm ihn uns euch der die das den dem des ein eine einen einem einer eines und oder "
+          "aber als um zu zum zur im in an am auf aus bei mit von vom für ist sind war was wer wie wo wann warum welche welcher welches "
+          "kann kannst darf soll will bitte mal noch nur schon auch nicht kein keine mein meine meinen meiner meinem dein deine sein "
+          "seine ihre ihren unser unsere unseren unseres da dass ob wenn so hat habe haben wird wurde werden gibt es eins zwei nach",
+    "es": "yo tú él ella nosotros me te se lo la los las le les el un una unos unas y o pero a al de del en con por para sin es son está "
+          "están era hay qué que quién cómo dónde cuándo cuál cuáles mi mis tu tus su sus nuestro nuestra este esta ese esa eso esto ya "
+          "no sí muy más ha he han puedes puede quiero favor como si todo toda todos todas uno dos",
+    "fr": "je tu il elle on nous vous ils elles me te se moi toi lui leur le la les l un une des du de d et ou mais à au aux en dans sur "
+          "avec par pour sans est sont était a ai as ont y qu que qui quoi quel quelle quels quelles comment où quand mon ma mes ton ta tes "
+          "son sa ses notre nos votre vos ce cet cette ces ça c j m t s n ne pas plus très peux peut peut veux voudrais plaît s'il si tout "
+          "toute tous toutes deux",
+    "it": "io tu lui lei noi voi loro mi ti si ci vi lo la li le gli il i un uno una e o ma a al alla ai alle di del della dei delle da dal "
+          "dalla in nel nella con su sul sulla per tra fra è sono era ha ho hanno c che chi cosa come dove quando quale quali mio mia miei "
+          "mie tuo tua suo sua nostro nostra questo questa quello quella non più molto puoi può vorrei favore se tutto tutti tutte due",
+    "pt": "eu tu ele ela nós você vocês eles elas me te se lhe o a os as um uma uns umas e ou mas ao à aos às de do da dos das em no na nos "
+          "nas com por pelo pela para pra sem é são está estão era há que quem qual quais como onde quando meu minha meus minhas seu sua "
+          "teu tua nosso nossa este esta esse essa isso isto já não sim muito mais foi tem tenho pode quero favor se todo toda todos todas "
+          "dois",
+    "ru": "я ты он она оно мы вы они мне меня мной тебе тебя его ее ей ему нам нас вам вас их им и или но а в во на с со к ко о об от из у "
+          "по за для без до под над при про что чтобы кто кого кому как где когда какой какая какие какое сколько мой моя мои мою моего "
+          "моей наш наша наши нашего твой свой свою свои этот эта это эти этого этой тот та то те есть был была были не ни ли бы уже еще "
+          "да нет все всех всем только можешь могу можно хочу надо нужно пожалуйста один два",
 }
 WIKTIONARY = {"zh": "cmn"}
 

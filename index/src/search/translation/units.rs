@@ -63,7 +63,12 @@ pub(super) fn units<'t>(word: &'t str, section: &Section) -> Vec<Unit<'t>> {
     }
     if word.starts_with(text::is_cjk) {
         let step = |start, end| unspaced_step(&word[start..end], section);
-        return cheapest(word, MAX_UNSPACED, step).unwrap_or_default();
+        let parts = cheapest(word, MAX_UNSPACED, step).unwrap_or_default();
+        // Korean has spaces between words, and most of its syllables are words of their own.
+        if section.language == "ko" && parts.iter().enumerate().any(is_doubtful) {
+            return vec![Unit::Unknown(word)];
+        }
+        return parts;
     }
     if section.language == "de" {
         let step = |start, end| compound_step(word, start, end, section);
@@ -76,6 +81,16 @@ pub(super) fn units<'t>(word: &'t str, section: &Section) -> Vec<Unit<'t>> {
         return vec![Unit::Known(form, entry)];
     }
     vec![Unit::Unknown(word)]
+}
+
+/// True for a part of a Korean word that is not known, or for a syllable that is a word elsewhere.
+fn is_doubtful((number, part): (usize, &Unit)) -> bool {
+    match part {
+        Unit::Unknown(_) => true,
+        Unit::Known(text, entry) => {
+            number > 0 && text.chars().count() == 1 && entry.translations().next().is_some()
+        }
+    }
 }
 
 /// What a part of a word costs, and its entry if it is a word.
