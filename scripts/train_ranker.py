@@ -4,19 +4,23 @@
     pip install -r scripts/requirements-ranker.txt
     python scripts/train_ranker.py table.jsonl encoder.jsonl --out index/assets/ranker.json
 
-The files are what `toolscout eval SET ... --features FILE` writes, one for each combination of legs; `scripts/ranker`
-makes them and calls this. The same files and seed give the same ranker.
+The files are what `toolscout eval SET ... --features FILE` writes; those of the same legs are read as one.
+`scripts/ranker` makes them and calls this. The same files and seed give the same ranker.
 
-`--evaluate` prints what rankers and confidence give on sets they have not seen, each set left out in turn.
-`--leave-out SET,SET` writes a ranker that has not seen these sets.
+`--evaluate` prints what rankers and confidence give on sets they have not seen: each set left out in turn, and
+catalogs of people's requests by the folds of scripts/encoder/folds.toml. `--leave-out SET,SET` writes a ranker that has
+not seen these sets.
 """
 
 import argparse
 import dataclasses
 import functools
 import json
+import os
 import sys
+import tomllib
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lightgbm
@@ -26,6 +30,9 @@ from blake3 import blake3
 MAGIC = "toolscout-ranker"
 FORMAT_VERSION = 2
 FIRST_PLACE = np.float32(1 / 5)
+FOLDS = tomllib.loads((Path(__file__).parent / "encoder/folds.toml").read_text())["fold"]
+# Catalogs of people's requests and the fold of each. A ranker that leaves one out leaves out its whole fold.
+FOLD_OF = {name: f"fold-{number}" for number, fold in enumerate(FOLDS, 1) for name in fold["catalogs"]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +63,23 @@ class Request:
     id: str
     held_out: bool
     answerable: bool
+    # True if the set marks it as one that no tool can answer.
+    none: bool
     relevant: int
     rows: np.ndarray
     labels: np.ndarray
     signals: np.ndarray
+
+
+    @property
+    def is_judged(self):
+        """True for a request of the whole catalog that has relevant tools."""
+        return not self.held_out and not self.none
+
+    @property
+    def group(self):
+        """What is left out together."""
+        return FOLD_OF.get(self.set, self.set)
 
 
 @dataclasses.dataclass(eq=False)
@@ -93,6 +113,7 @@ def read(path):
                     one["query"],
                     one["held_out"],
                     one["answerable"],
+                    one["none"],
                     one["relevant"],
                     np.array(one["rows"], np.float32).reshape(-1, len(head["features"])),
                     np.array(one["labels"], np.int8),
@@ -107,6 +128,19 @@ def read(path):
         matches(head["signals"]),
         requests,
     )
+
+
+def read_all(paths):
+    """One export for each combination of legs."""
+    by_legs = {}
+    for path in paths:
+        export = read(path)
+        known = by_legs.setdefault(tuple(export.legs), export)
+        if known is not export:
+            if (known.features, known.signals) != (export.features, export.signals):
+                sys.exit(f"{path}: other features than those of a file before it; measure both with one program")
+            known.requests += export.requests
+    return list(by_legs.values())
 
 
 def sampled(requests, count, seed):
@@ -294,12 +328,17 @@ def rankers_without(export, plan):
     by_set = defaultdict(list)
     for request in export.requests:
         by_set[request.set].append(request)
-    rankers = {}
-    for name in by_set:
-        rest = [request for request in export.requests if request.set != name and not request.held_out]
+
+    def fit_without(group):
+        rest = [request for request in export.requests if request.group != group and request.is_judged]
         # A single set has no others to learn from.
-        rankers[name] = fit_ranker(export, rest or export.requests, plan)
-    return by_set, rankers
+        return fit_ranker(export, rest or export.requests, plan)
+
+    groups = sorted({request.group for request in export.requests})
+    # Each fit has one thread, so that it says the same twice.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        of_group = dict(zip(groups, pool.map(fit_without, groups)))
+    return by_set, {name: of_group[FOLD_OF.get(name, name)] for name in by_set}
 
 
 def out_of_sample(export, plan):
@@ -322,11 +361,17 @@ def evaluate(export, plan):
     print("|---|---|" + "---|" * len(mixes))
     table = {}
     for name, requests in by_set.items():
-        whole = [request for request in requests if not request.held_out]
+        whole = [request for request in requests if request.is_judged]
         of = lambda mix: [ndcg(r, final_scores(export, r, ranked[name][id(r)], mix)) for r in whole]
         table[name] = [100 * np.mean(of(mix)) for mix in mixes]
         print(f"| {name} | {len(whole)} |" + "".join(f" {value:.1f} |" for value in table[name]))
-    for label, chosen in [("mean", by_set), ("mean without aws_ops", [n for n in by_set if n != "aws_ops"])]:
+    people = [name for name in by_set if name in FOLD_OF]
+    open_sets = [name for name in by_set if name not in FOLD_OF]
+    without_aws = [name for name in open_sets if name != "aws_ops"]
+    rows = [("mean", open_sets), ("mean without aws_ops", without_aws), ("mean of people's catalogs", people)]
+    for label, chosen in rows:
+        if not chosen:
+            continue
         mean = np.mean([table[name] for name in chosen], axis=0)
         print(f"| {label} | |" + "".join(f" {value:.1f} |" for value in mean))
     evaluate_confidence(export, by_set, ranked, plan)
@@ -340,9 +385,11 @@ def evaluate_confidence(export, by_set, ranked, plan):
     rows = {n: np.array([signals(export, r, ranker(r), plan.mix) for r in by_set[n]]) for n in names}
     right = {n: np.array([found(export, r, ranker(r), plan.mix) for r in by_set[n]]) for n in names}
     told = {}
-    for name in names:
-        rest = [request for other in names if other != name for request in by_set[other]]
-        told[name] = fit_confidence(export, rest, ranker, plan).predict(rows[name])
+    group_of = lambda name: FOLD_OF.get(name, name)
+    for group in sorted(set(map(group_of, names))):
+        rest = [request for other in names if group_of(other) != group for request in by_set[other]]
+        without = fit_confidence(export, rest, ranker, plan)
+        told |= {name: without.predict(rows[name]) for name in names if group_of(name) == group}
     print("\n| signal | AUC, a right hit in five | AUC, answerable at all | ECE |")
     print("|---|---|---|---|")
     columns = {"confidence": told}
@@ -351,7 +398,7 @@ def evaluate_confidence(export, by_set, ranked, plan):
     scored = []
     for signal, values in columns.items():
         hit = np.mean([auc(values[name], right[name]) for name in names])
-        held = {n: np.array([r.held_out for r in by_set[n]]) for n in names}
+        held = {n: np.array([r.held_out or r.none for r in by_set[n]]) for n in names}
         able = {n: np.array([r.answerable for r in by_set[n]]) for n in names}
         answerable = [auc(values[n][held[n]], able[n][held[n]]) for n in names if held[n].any()]
         scored.append((signal, hit, np.mean(answerable) if answerable else np.nan))
@@ -390,7 +437,7 @@ def calibration_error(told, right, bins=10):
 def train(export, left_out, plan):
     """The model for one combination of legs."""
     requests = [request for request in export.requests if request.set not in left_out]
-    whole = [request for request in requests if not request.held_out]
+    whole = [request for request in requests if request.is_judged]
     booster = fit_ranker(export, whole, plan)
     # Confidence learns from scores of rankers that had not seen the set, as it will meet them.
     kept = dataclasses.replace(export, requests=requests) if left_out else export
@@ -425,7 +472,7 @@ def main():
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
     arguments = parser.parse_args()
     plan = Plan(**{field.name: getattr(arguments, field.name) for field in dataclasses.fields(Plan)})
-    exports = [read(path) for path in arguments.features]
+    exports = read_all(arguments.features)
     if arguments.evaluate:
         for export in exports:
             evaluate(export, plan)

@@ -77,9 +77,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Option<PathB
             return answer.exit_code().try_into().unwrap_or(2);
         }
     };
+    let failed = match cli.verb {
+        Verb::Eval(_) => exit::NOT_MEASURED,
+        _ => exit::FAILED,
+    };
     match cli.run(program) {
         Ok(outcome) => outcome.code(),
-        Err(error) => exit::report(&error),
+        Err(error) => exit::report(&error, failed),
     }
 }
 
@@ -214,12 +218,12 @@ impl Cli {
         // A closure, because completions must work even with a broken configuration file.
         let is_doctor = matches!(verb, Verb::Doctor(_));
         let is_eval = matches!(verb, Verb::Eval(_));
-        let is_local = verb.is_about_catalogs();
+        let is_local = verb.is_about_catalogs() || (is_eval && globals.catalog().is_some());
         let context = || {
             let mut context = Context::new(globals)?;
             context.program = program;
             // It measures folders, whatever the catalog of the settings is embedded by.
-            if is_eval {
+            if is_eval && context.globals.catalog().is_none() {
                 context.use_general_embedder();
             }
             // The report of `doctor` names this problem among others.

@@ -44,12 +44,13 @@ pub const PATH_VARIABLES: [&str; 6] = [
 ];
 
 /// The other environment variables of the settings.
-pub const VALUE_VARIABLES: [&str; 11] = [
+pub const VALUE_VARIABLES: [&str; 12] = [
     "HF_ENDPOINT",
     "TOOLSCOUT_CATALOG",
     "TOOLSCOUT_EMBEDDER",
     "TOOLSCOUT_FETCH_MAX_MB",
     "TOOLSCOUT_FETCH_TIMEOUT_S",
+    "TOOLSCOUT_SEARCH_COMPANIONS",
     "TOOLSCOUT_SEARCH_DENSE_WEIGHT",
     "TOOLSCOUT_SEARCH_FUSION",
     "TOOLSCOUT_SEARCH_K",
@@ -284,6 +285,7 @@ impl Layer {
                 dense_weight: env.parse("TOOLSCOUT_SEARCH_DENSE_WEIGHT")?,
                 min_score: env.parse("TOOLSCOUT_SEARCH_MIN_SCORE")?,
                 min_confidence: env.parse("TOOLSCOUT_SEARCH_MIN_CONFIDENCE")?,
+                companions: env.parse("TOOLSCOUT_SEARCH_COMPANIONS")?,
             },
             fetch: FetchLayer {
                 timeout_s: env.parse("TOOLSCOUT_FETCH_TIMEOUT_S")?,

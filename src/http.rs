@@ -20,6 +20,7 @@ mod audit;
 mod calls;
 mod catalogs;
 mod changes;
+mod companions;
 mod connection;
 mod console;
 mod descriptors;
@@ -117,6 +118,8 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(catalogs::stats))
         .routes(routes!(tools::list, tools::upsert, tools::remove_matching).layer(bulk))
         .routes(routes!(tools::show, tools::put, tools::remove).layer(bulk))
+        .routes(routes!(companions::list))
+        .routes(routes!(companions::list_default))
         .routes(routes!(servers::sync).layer(bulk))
         .routes(routes!(servers::list))
         .routes(routes!(changes::list, changes::review))

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use toolscout::eval::tune::{Tunable, tune};
 use toolscout::eval::{
     Arm, EvalError, EvalSet, Evaluation, Judging, Part, Plan, Progress, Workspace, evaluate,
-    report, trec,
+    run_file, trec,
 };
 use toolscout_index::embed::Hashing;
 use toolscout_index::{Embedder, EmbedderProfile, Fusion, Result};
@@ -64,7 +64,7 @@ impl Bench {
     }
 
     fn run(&self, plan: &Plan) -> Evaluation {
-        evaluate(fixtures(), plan, &self.workspace(), &Silent).unwrap()
+        evaluate(fixtures().sampled(60, 7), plan, &self.workspace(), &Silent).unwrap()
     }
 
     fn embedded(&self) -> usize {
@@ -85,18 +85,19 @@ fn plan(parts: &[Part]) -> Plan {
     Plan {
         arms: Arm::named(&arms, &[Fusion::Convex, Fusion::Rrf], None).unwrap(),
         depths: vec![1, 3, 5, 10],
-        queries: Some(60),
+        metrics: Vec::new(),
+        shows_all_depths: false,
         seed: 7,
         parts: parts.to_vec(),
         judging: Judging::AlsoTolerant,
         scale: Vec::new(),
         runs: Vec::new(),
+        run_order: run_file::RunOrder::Score,
     }
 }
 
 fn json(evaluation: &Evaluation) -> Value {
-    serde_json::from_str(&report::to_json(std::slice::from_ref(&evaluation.report)).unwrap())
-        .unwrap()
+    serde_json::to_value(&evaluation.report).unwrap()
 }
 
 #[test]

@@ -41,9 +41,34 @@ pub struct Hit {
     /// Its near-duplicates on other servers, if the query folds them into one hit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also_on: Vec<ToolId>,
+    /// Set for a tool that is here for another hit, which needs what it finds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub companion_of: Option<CompanionOf>,
     /// How it got its score, if the query asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<Explain>,
+}
+
+/// The hit that a tool finds something for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CompanionOf {
+    /// The hit.
+    pub id: ToolId,
+    /// The parameter of the hit that it finds a value for.
+    pub parameter: String,
+    /// Why it is thought to, in a few words.
+    pub reason: String,
+}
+
+/// A tool that finds what another tool needs: see [`crate::Searcher::companions`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ToolCompanion {
+    /// The tool that finds it.
+    pub id: ToolId,
+    /// The parameter of the other tool.
+    pub parameter: String,
+    /// Why it is thought to, in a few words.
+    pub reason: String,
 }
 
 /// What the tool of a hit is read from.

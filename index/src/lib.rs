@@ -61,6 +61,7 @@ pub mod language;
 mod document;
 mod exact_names;
 mod duplicates;
+mod companions;
 mod by_processor;
 mod top_k;
 mod quantization;
@@ -95,8 +96,8 @@ pub use error::{
     EnrichmentProblem, Error, MemoryEntryProblem, OutOfRange, QueryProblem, Result, StoreProblem,
 };
 pub use hit::{
-    Degraded, DegradedCause, Explain, Hit, HitTool, Moved, NoMatch, NoMatchReason, OwnerEffect,
-    Reranked, Results, Signals, Timings,
+    CompanionOf, Degraded, DegradedCause, Explain, Hit, HitTool, Moved, NoMatch, NoMatchReason,
+    OwnerEffect, Reranked, Results, Signals, Timings, ToolCompanion,
 };
 pub use lexical::LexicalSettings;
 pub use memory::Memory;

@@ -149,6 +149,7 @@ impl Searcher {
             translator: OnceLock::new(),
             names,
             duplicates: Arc::default(),
+            companions: Arc::default(),
             legs,
             cost_model: Arc::clone(&self.cost_model),
             ranker: self.ranker.clone(),

@@ -189,6 +189,11 @@ pub struct SearchOptions {
     pub min_score: Option<f32>,
     /// Returns no match below this confidence, 0 to 1; 0 if not set, which disables the threshold.
     pub min_confidence: Option<f32>,
+    /// Whether a tool that finds what a hit needs is put behind that hit: [`crate::Hit::companion_of`].
+    /// True if not set.
+    // Left out where it is not set, so that earlier versions can read the settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub companions: Option<bool>,
 }
 
 impl SearchOptions {
@@ -201,6 +206,7 @@ impl SearchOptions {
             dense_weight: self.dense_weight.or(other.dense_weight),
             min_score: self.min_score.or(other.min_score),
             min_confidence: self.min_confidence.or(other.min_confidence),
+            companions: self.companions.or(other.companions),
         }
     }
 
@@ -240,6 +246,7 @@ impl SearchOptions {
             dense_weight: self.dense_weight,
             min_score: self.min_score.unwrap_or(0.0),
             min_confidence: self.min_confidence.unwrap_or(0.0),
+            companions: self.companions.unwrap_or(true),
         }
     }
 }
@@ -254,6 +261,7 @@ pub(crate) struct SearchParameters {
     pub(crate) dense_weight: Option<f32>,
     pub(crate) min_score: f32,
     pub(crate) min_confidence: f32,
+    pub(crate) companions: bool,
 }
 
 /// A query, built step by step: `Query::new("send mail").k(3).mode(Mode::Lexical)`.
@@ -383,6 +391,12 @@ impl Query {
     /// higher value also drops some right answers; BENCHMARKS.md has the trade-off.
     pub fn min_confidence(mut self, min_confidence: f32) -> Self {
         self.options.min_confidence = Some(min_confidence);
+        self
+    }
+
+    /// Sets whether tools that find what a hit needs are put behind that hit.
+    pub fn companions(mut self, companions: bool) -> Self {
+        self.options.companions = Some(companions);
         self
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
+use crate::companions::Companions;
 use crate::cost::CostModel;
 use crate::dense::{Graph, RowsByText, TextHash, VectorFile, Vectors};
 use crate::document::{self, View};
@@ -20,7 +21,8 @@ use crate::lexical::LexicalSearcher;
 use crate::owner_words::WordIndex;
 use crate::ranker::{self, Ranker};
 use crate::search::{
-    DenseLeg, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, words,
+    DenseLeg, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, reused_companions,
+    words,
 };
 use crate::settings::{Options, Settings};
 use crate::store::{Followed, Store, StoredTool, Version, text_hash, tool_file};
@@ -74,6 +76,7 @@ pub(crate) struct Loaded {
     languages: Arc<ToolLanguages>,
     names: Arc<Names>,
     duplicates: Arc<OnceLock<Duplicates>>,
+    companions: Arc<Companions>,
     legs: Vec<DenseLeg>,
     ranker: Option<Arc<Ranker>>,
     own_ranker: OwnRanker,
@@ -144,6 +147,7 @@ impl Loaded {
         let languages = Arc::new(ToolLanguages::of(&rows));
         let names = names(&rows, previous);
         let duplicates = duplicates(&rows, previous);
+        let companions = reused_companions(&rows, previous);
         let positions = previous.map_or_else(Vec::new, |previous| {
             previous_positions(&rows, &previous.rows)
         });
@@ -188,6 +192,7 @@ impl Loaded {
             languages,
             names,
             duplicates,
+            companions,
             legs,
             ranker,
             own_ranker,
@@ -297,6 +302,7 @@ impl Loaded {
             translator: OnceLock::new(),
             names: self.names,
             duplicates: self.duplicates,
+            companions: self.companions,
             tags: OnceLock::new(),
             legs: self.legs,
             ranker: self.ranker,

@@ -80,6 +80,7 @@ enum Reset {
     DenseWeight,
     MinScore,
     MinConfidence,
+    Companions,
     Embedder,
     Description,
     GraphMinVectors,
@@ -103,6 +104,7 @@ impl Reset {
             Reset::DenseWeight => search.dense_weight = None,
             Reset::MinScore => search.min_score = None,
             Reset::MinConfidence => search.min_confidence = None,
+            Reset::Companions => search.companions = None,
             Reset::Embedder => settings.embedder = None,
             Reset::Description => settings.description.clear(),
             Reset::GraphMinVectors => settings.graph_min_vectors = None,
@@ -307,6 +309,8 @@ pub fn check_complete(context: &Context) -> Result<()> {
 
 fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
     let mut fields = json!(settings.search);
+    // Where it is not set, stored settings do not have it.
+    fields["companions"] = json!(settings.search.companions);
     fields["embedder"] = json!(settings.embedder.as_deref().map(masked));
     fields["description"] = json!(settings.description);
     fields["graph_min_vectors"] = json!(settings.graph_min_vectors);

@@ -2,36 +2,36 @@
 
 mod agent;
 mod compare;
+mod diff;
+mod gate;
+mod in_use;
+mod outputs;
+mod plan;
+mod settings;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
-use toolscout_index::embed::{MultilingualTable, StaticTable};
-use toolscout_index::query::MAX_K;
+use toolscout_index::embed::{Encoder, MultilingualTable, StaticTable};
 use toolscout_index::{Embedder, Fusion, Mode};
 
 use super::Outcome;
 use super::context::Context;
+use super::exit::{UsageError, error_message};
+use super::list::FilterArgs;
 use super::output::print_stderr;
 use super::progress::bar;
 use crate::eval::ablation::{self, Embedding, Step};
-use crate::eval::baseline::{Baseline, Change, GATED};
-use crate::eval::error::EvalError;
+use crate::eval::baseline::Baseline;
+use crate::eval::dataset::Load;
 use crate::eval::features::FeaturesFile;
-use crate::eval::metrics::default_depths;
+use crate::eval::run_file::RunOrder;
 use crate::eval::table::{self, Style};
-use crate::eval::{
-    Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace,
-};
-use crate::eval::{evaluate, html, report, scale, trec};
+use crate::eval::{Arm, EvalSet, Evaluation, Plan, Progress, Ranking, Report, Workspace, evaluate};
 use crate::models::Patience;
-use crate::printable;
 
-/// The default of --arms.
-const DEFAULT_ARMS: [&str; 3] = ["lexical", "dense", "hybrid"];
 const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 
 /// Measures retrieval on your own tools and queries: quality with confidence intervals, abstention,
@@ -44,15 +44,27 @@ const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 /// and, where an endpoint has a price, cost.
 #[derive(clap::Args, Debug)]
 #[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     after_help = "Examples:\n  toolscout eval sets/mine\n  toolscout eval sets/mine --arms lexical,hybrid --json report.json --baseline main.json\n  toolscout eval sets/mine --embedder auto,multilingual-e5-small"
 )]
 pub struct Args {
-    /// Folders of sets; several are summarised by a macro average
-    #[arg(required = true, value_name = "SET_DIR")]
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Folders of sets; several are summarised by a macro average. With --catalog NAME that catalog is
+    /// measured as it is in use, with one file of judged queries
+    #[arg(value_name = "SET_DIR")]
     sets: Vec<PathBuf>,
     /// Judged queries in place of the set's queries.jsonl, for one set
     #[arg(long, value_name = "FILE")]
     requests: Option<PathBuf>,
+    /// Least grade of a relevant tool, for recall and all that counts tools; nDCG counts grades
+    /// [default: every grade above 0]
+    #[arg(long, value_name = "GRADE")]
+    relevant_from: Option<f64>,
+    /// Leave out judgements about tools that the set does not have, and say how many
+    #[arg(long)]
+    skip_unknown: bool,
     /// Search modes to compare: lexical, dense, hybrid, auto [default: lexical,dense,hybrid]
     #[arg(long, value_delimiter = ',', value_name = "ARMS")]
     arms: Vec<String>,
@@ -62,6 +74,18 @@ pub struct Args {
     /// Ablation: an arm for each part of the default search as it is added, in a table of its own
     #[arg(long, conflicts_with_all = ["arms", "mode"])]
     ablate: bool,
+    /// Compare settings, each as an arm: embedder=NAME, mode, fusion, dense_weight, ranker=on|off|FILE,
+    /// min_confidence, budget_ms, name, joined by commas (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = str::parse::<settings::Setting>, conflicts_with_all = ["arms", "mode", "ablate", "features", "baseline", "agent"])]
+    compare: Vec<settings::Setting>,
+    /// Time of a search, as `search` has it
+    #[arg(long, value_name = "MS")]
+    budget_ms: Option<f64>,
+    /// Answers below this confidence are no match, 0 to 1
+    #[arg(long, value_name = "CONFIDENCE")]
+    min_confidence: Option<f32>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Fusions of the hybrid arm: convex, rrf; each becomes an arm
     #[arg(
         long,
@@ -84,12 +108,19 @@ pub struct Args {
     /// Embed with this file instead of the built-in table of its kind: English, or other languages
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
+    /// Embed with this file instead of the built-in encoder
+    #[arg(long, value_name = "FILE")]
+    encoder: Option<PathBuf>,
     /// Write the ranker features of every candidate, for scripts/train_ranker.py
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Cut-offs of the metrics [default: those of 1,3,5,10 that the number of tools allows]
     #[arg(long, value_delimiter = ',', value_name = "K")]
     k: Vec<usize>,
+    /// Metrics in place of the usual ones, also by the names of ir_measures: ndcg@10, AP,
+    /// nDCG(dcg='exp-log2')@10, P(rel=2)@5, RBP(p=0.8), ERR@10, Bpref, Rprec
+    #[arg(long, value_name = "METRICS", conflicts_with = "k")]
+    metrics: Option<String>,
     /// Measure a sample of this many queries per set
     #[arg(long, value_name = "N")]
     queries: Option<usize>,
@@ -113,6 +144,15 @@ pub struct Args {
     /// Evaluate a TREC run file as a further arm (one set only)
     #[arg(long, value_name = "FILE")]
     run: Vec<PathBuf>,
+    /// Order of the hits of --run: by score with ties as trec_eval has them, or by rank
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "ORDER",
+        requires = "run"
+    )]
+    run_order: RunOrder,
     /// Write the report as JSON, `-` for stdout
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
@@ -136,9 +176,9 @@ pub struct Args {
         requires = "baseline"
     )]
     max_drop: f64,
-    /// Metrics that must not drop
-    #[arg(long, value_delimiter = ',', value_name = "METRICS", default_values_t = GATED, requires = "baseline")]
-    gate: Vec<Metric>,
+    /// Metrics that must not drop [default: nDCG and recall at 5 and 10, MRR at 10, complete at 5]
+    #[arg(long, value_name = "METRICS", requires = "baseline")]
+    gate: Option<String>,
     /// Folder of the measured catalogs [default: eval in the cache directory]
     #[arg(long, value_name = "DIR")]
     index_dir: Option<PathBuf>,
@@ -146,13 +186,32 @@ pub struct Args {
     agent: agent::AgentFlags,
 }
 
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Diff(diff::DiffArgs),
+}
+
 impl Args {
-    /// Measures every set, writes the reports, and compares with the baseline.
+    /// Measures every set, prints and writes the reports, and compares with the baseline.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        if let Some(Command::Diff(diff)) = &self.command {
+            return diff.run(context);
+        }
         // Without the time limit of a search: every request has to be answered.
         context.set_patience(Patience::of_measuring());
+        self.check_outputs()?;
+        if context.globals.catalog().is_some() {
+            return self.measure_in_use(context);
+        }
+        if self.sets.is_empty() {
+            let message = "name the folder of a set, or a catalog with --catalog NAME and a file of judged queries";
+            return Err(UsageError(message.to_owned()).into());
+        }
         if self.agent.agent {
             return self.simulate(context);
+        }
+        if !self.compare.is_empty() {
+            return self.compare_settings(context);
         }
         if let several @ [_, _, ..] = context.globals.embedders() {
             return self.compare_embedders(context, several);
@@ -160,42 +219,101 @@ impl Args {
         let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
         // Every set is loaded before the first is measured, so that a bad file fails at once.
         let sets = self.load_sets()?;
-        let mut plan = self.plan(context)?;
+        let plan = self.plan(context)?;
         let workspace = self.workspace(context, &plan.arms)?;
+        if let Some(baseline) = &baseline {
+            self.check_baseline(baseline, &sets, &plan, &workspace.embedder())?;
+        }
+        let measured = self.measure(sets, &plan, &workspace)?;
+        let steps = self.ablate.then(|| steps(context));
+        self.finish(context, measured, baseline.as_ref(), steps.as_deref())
+    }
+
+    /// Prints, writes and compares what was measured.
+    fn finish(
+        &self,
+        context: &Context,
+        measured: Measured,
+        baseline: Option<&Baseline>,
+        steps: Option<&[Step]>,
+    ) -> Result<Outcome> {
+        let evaluations = &measured.evaluations;
+        let reports: Vec<Report> = evaluations
+            .iter()
+            .map(|evaluation| evaluation.report.clone())
+            .collect();
+        for run in evaluations.iter().flat_map(|evaluation| &evaluation.runs) {
+            if let Some(facts) = &run.file {
+                print_stderr(format_args!("{}: {}", run.name, facts.line()));
+            }
+        }
+        // An ablation compares steps, so all of them must have been measured.
+        let steps = steps.filter(|_| measured.failure.is_none());
+        let mut results = Vec::new();
+        if !reports.is_empty() {
+            results.extend(self.print_report(
+                context,
+                &reports,
+                measured.failure.as_ref().map(error_message),
+                || match steps {
+                    Some(steps) => self.ablation(evaluations, &reports, steps),
+                    None => self.tables(&reports),
+                },
+            ));
+            results.extend(self.write_files(evaluations));
+        }
+        let outcome = match (&measured.failure, baseline) {
+            (None, Some(baseline)) => self.compare(baseline, &reports),
+            _ => Ok(Outcome::Success),
+        };
+        results.insert(0, measured.failure.map_or(Ok(()), Err));
+        outputs::all(results)?;
+        outcome
+    }
+
+    /// The evaluations of the sets, up to the first that fails, and its error.
+    fn measure(&self, sets: Vec<EvalSet>, plan: &Plan, workspace: &Workspace) -> Result<Measured> {
         let progress = Bar::new();
-        let mut evaluations = Vec::new();
         let mut features = self
             .features
             .as_deref()
             .map(FeaturesFile::create)
             .transpose()?;
+        let mut measured = Measured::default();
         for set in sets {
             let name = set.name.clone();
-            plan.depths = self.depths(&set);
+            let plan = self.plan_for(plan, &set);
             progress.begin(&name);
-            let evaluation = evaluate(set, &plan, &workspace, &progress)
-                .with_context(|| format!("set {name}"))?;
-            if let Some(features) = &mut features {
-                progress.stage("measuring candidates", 2 * evaluation.set.queries.len());
-                let arm = evaluation.main(&plan);
-                features.add(&evaluation.set, &workspace, arm, plan.seed, &|| {
-                    progress.step()
-                })?;
+            match evaluate(set, &plan, workspace, &progress) {
+                Ok(evaluation) => measured.evaluations.push(evaluation),
+                Err(error) => {
+                    measured.failure =
+                        Some(anyhow::Error::from(error).context(format!("set {name}")));
+                    break;
+                }
             }
-            evaluations.push(evaluation);
+            let Some(evaluation) = measured.evaluations.last() else {
+                break;
+            };
+            let written = match (&evaluation.report.unfinished, &mut features) {
+                (Some(reason), _) => Err(anyhow::anyhow!("{reason}")),
+                (None, Some(features)) => {
+                    progress.stage("measuring candidates", 2 * evaluation.set.queries.len());
+                    let arm = evaluation.main(&plan);
+                    let step = || progress.step();
+                    let added = features.add(&evaluation.set, workspace, arm, plan.seed, &step);
+                    added.map_err(Into::into)
+                }
+                (None, None) => Ok(()),
+            };
+            if let Err(error) = written {
+                measured.failure = Some(error.context(format!("set {name}")));
+                break;
+            }
         }
         features.map(FeaturesFile::finish).transpose()?;
         progress.bar.finish_and_clear();
-        let reports: Vec<Report> = evaluations
-            .iter()
-            .map(|evaluation| evaluation.report.clone())
-            .collect();
-        let steps = self.ablate.then(|| steps(context));
-        self.write(&evaluations, &reports, steps.as_deref())?;
-        match baseline {
-            Some(baseline) => self.compare(&baseline, &reports),
-            None => Ok(Outcome::Success),
-        }
+        Ok(measured)
     }
 
     /// Loads the sets, and prints which ids the judgements use where the tools have two.
@@ -207,17 +325,32 @@ impl Args {
             );
         }
         let mut sets = Vec::new();
+        let load = self.load();
         for folder in self.folders() {
-            let set = match &self.requests {
-                Some(requests) => EvalSet::load_with(folder, requests)?,
-                None => EvalSet::load(folder)?,
-            };
+            let set = EvalSet::load_with(folder, &load)?;
+            for line in set.left_out.lines() {
+                print_stderr(format_args!("{}: {line}", set.name));
+            }
             if let Some(ids) = set.relevant_ids {
                 print_stderr(format_args!("{}: relevant ids are {ids}", set.name));
             }
-            sets.push(set);
+            self.note_depths(&set);
+            sets.push(match self.queries {
+                // A simulation takes its sample of the queries that need several tools.
+                Some(count) if !self.agent.agent => set.sampled(count, self.seed),
+                _ => set,
+            });
         }
         Ok(sets)
+    }
+
+    /// How sets are read.
+    fn load(&self) -> Load<'_> {
+        Load {
+            requests: self.requests.as_deref(),
+            relevant_from: self.relevant_from.unwrap_or(0.0),
+            skip_unknown: self.skip_unknown,
+        }
     }
 
     /// The folders named. Files are ignored beside folders, because `eval sets/*` also names files
@@ -230,104 +363,11 @@ impl Args {
             .filter(move |path| !any_folder || !path.is_file())
     }
 
-    /// The cut-offs for a set. Of the default ones those beyond its number of tools are left out
-    /// with a note.
-    fn depths(&self, set: &EvalSet) -> Vec<usize> {
-        if !self.k.is_empty() {
-            let mut depths = self.k.clone();
-            depths.sort_unstable();
-            depths.dedup();
-            return depths;
-        }
-        let tools = set.tools.len();
-        let (depths, beyond) = default_depths(tools);
-        if !beyond.is_empty() {
-            let beyond: Vec<String> = beyond.iter().map(usize::to_string).collect();
-            print_stderr(format_args!(
-                "{}: no metrics at k = {}, since it has {}",
-                set.name,
-                beyond.join(", "),
-                printable::counted(tools, "tool")
-            ));
-        }
-        depths
-    }
-
-    fn plan(&self, context: &Context) -> Result<Plan> {
-        if let Some(depth) = self.k.iter().find(|depth| !(1..=MAX_K).contains(*depth)) {
-            let reason = format!("it must be from 1 to {MAX_K}");
-            return Err(EvalError::option("--k", depth.to_string(), reason).into());
-        }
-        if let Some(size) = self
-            .scale
-            .iter()
-            .find(|size| !(1..=scale::MAX_TOOLS).contains(*size))
-        {
-            let reason = format!("it must be from 1 to {}", scale::MAX_TOOLS);
-            return Err(EvalError::option("--scale", size.to_string(), reason).into());
-        }
-        if let Some(file) = self.run.first().filter(|_| self.sets.len() > 1) {
-            let reason = "a run file belongs to one set; name one SET_DIR";
-            return Err(EvalError::option("--run", file.display().to_string(), reason).into());
-        }
-        if self.queries == Some(0) {
-            return Err(EvalError::option("--queries", "0", "it must be at least 1").into());
-        }
-        if !self.max_drop.is_finite() || self.max_drop < 0.0 {
-            let reason = "it must be a number from 0";
-            return Err(EvalError::option("--max-drop", self.max_drop.to_string(), reason).into());
-        }
-        Ok(Plan {
-            arms: self.arms(context)?,
-            // Set for each set, since they depend on its number of tools.
-            depths: Vec::new(),
-            queries: self.queries,
-            seed: self.seed,
-            parts: parts(&self.parts)?,
-            judging: if self.duplicates {
-                Judging::AlsoTolerant
-            } else {
-                Judging::Strict
-            },
-            scale: self.scale.clone(),
-            runs: self.run.clone(),
-        })
-    }
-
-    /// The arms of the flags; by default every arm that the embedders allow.
-    fn arms(&self, context: &Context) -> Result<Vec<Arm>> {
-        if self.ablate {
-            return Ok(steps(context).into_iter().map(|step| step.arm).collect());
-        }
-        let embeds = !context.embedders().is_empty();
-        if self.mode.is_none() && self.arms.is_empty() && !embeds {
-            context.warn("measuring the lexical arm alone, because there is no embedder");
-        }
-        self.arms_with(embeds)
-    }
-
-    /// The arms of the flags; by default every arm that is possible with embedders or without.
-    fn arms_with(&self, embeds: bool) -> Result<Vec<Arm>> {
-        let names: Vec<String> = match self.mode {
-            Some(mode) => vec![mode.name().into()],
-            None if !self.arms.is_empty() => self.arms.clone(),
-            None if embeds => DEFAULT_ARMS.map(String::from).into(),
-            None => vec![Mode::Lexical.name().into()],
-        };
-        let arms = Arm::named(&names, &self.fusion, self.dense_weight)?;
-        Ok(if self.no_ranker {
-            arms.into_iter().map(Arm::without_ranker).collect()
-        } else {
-            arms
-        })
-    }
-
-    /// The folder of measured catalogs, with the table and the ranker of the flags.
+    /// The folder of measured catalogs, with the table, the encoder and the ranker of the flags.
     fn workspace(&self, context: &Context, arms: &[Arm]) -> Result<Workspace> {
         let mut embedders = embedders(context, arms);
         if let Some(path) = &self.table {
-            let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-            let table = read_table(bytes)?;
+            let table = read_table(read_file(path)?)?;
             let kind = |embedder: &Arc<dyn Embedder>| {
                 embedder.is_instant().then_some(embedder.languages())
             };
@@ -339,6 +379,13 @@ impl Args {
                 None => embedders.insert(0, table),
             }
         }
+        if let Some(path) = &self.encoder {
+            let encoder: Arc<dyn Embedder> = Arc::new(Encoder::read(read_file(path)?)?);
+            match embedders.iter().position(|other| !other.is_instant()) {
+                Some(place) => embedders[place] = encoder,
+                None => embedders.push(encoder),
+            }
+        }
         let ranking = Ranking::load(self.ranker.as_deref())?;
         Ok(
             Workspace::new(index_dir(context, self.index_dir.as_deref()), embedders)
@@ -346,38 +393,14 @@ impl Args {
         )
     }
 
-    fn write(
-        &self,
-        evaluations: &[Evaluation],
-        reports: &[Report],
-        steps: Option<&[Step]>,
-    ) -> Result<()> {
-        if let Some(path) = &self.trec {
-            for evaluation in evaluations {
-                trec::write_all(path, &evaluation.set, &evaluation.runs)?;
-            }
-        }
-        if let Some(path) = &self.html {
-            write(path, &html::page(evaluations))?;
-        }
-        match self.json.as_deref() {
-            Some("-") => return print(&report::to_json(reports)?),
-            Some(path) => write(Path::new(path), &format!("{}\n", report::to_json(reports)?))?,
-            None => {}
-        }
-        match steps {
-            Some(steps) => {
-                let sets: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
-                let rows = ablation::rows(evaluations, steps);
-                let steps = table::ablation(&rows, &sets, self.style());
-                print(&joined([
-                    steps,
-                    table::few_queries(reports),
-                    table::trained_on(seen(reports)),
-                ]))
-            }
-            None => print(&self.tables(reports)),
-        }
+    fn ablation(&self, evaluations: &[Evaluation], reports: &[Report], steps: &[Step]) -> String {
+        let sets: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
+        let rows = ablation::rows(evaluations, steps);
+        joined([
+            table::ablation(&rows, &sets, self.style()),
+            table::few_queries(reports),
+            table::trained_on(seen(reports)),
+        ])
     }
 
     fn style(&self) -> Style {
@@ -392,6 +415,7 @@ impl Args {
         let style = self.style();
         joined([
             table::quality(reports, style),
+            table::condensed(reports, style),
             table::significance(reports, style),
             table::few_queries(reports),
             table::trained_on(seen(reports)),
@@ -402,33 +426,13 @@ impl Args {
             table::tokens(reports, style),
         ])
     }
+}
 
-    fn compare(&self, baseline: &Baseline, reports: &[Report]) -> Result<Outcome> {
-        let mut changes: Vec<Change> = Vec::new();
-        for report in reports {
-            changes.extend(baseline.compare(report, &self.gate)?);
-        }
-        // On stderr, since stdout may carry the JSON report.
-        print_stderr(table::changes(&changes, self.max_drop));
-        let dropped = changes
-            .iter()
-            .filter(|change| change.drops_more_than(self.max_drop))
-            .count();
-        if dropped == 0 {
-            print_stderr(format_args!(
-                "none of {} figures dropped by more than {} points",
-                changes.len(),
-                self.max_drop
-            ));
-            return Ok(Outcome::Success);
-        }
-        print_stderr(format_args!(
-            "{dropped} of {} figures dropped by more than {} points",
-            changes.len(),
-            self.max_drop
-        ));
-        Ok(Outcome::Failure)
-    }
+/// What was measured, and why the rest was not.
+#[derive(Default)]
+struct Measured {
+    evaluations: Vec<Evaluation>,
+    failure: Option<anyhow::Error>,
 }
 
 /// The set of each report, and whether the ranker was trained on it.
@@ -481,34 +485,6 @@ fn embedders(context: &Context, arms: &[Arm]) -> Vec<Arc<dyn Embedder>> {
     }
 }
 
-fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
-    let mut parts = Vec::new();
-    for name in names {
-        parts.push(match name.as_str() {
-            "" => continue,
-            "cost" => Part::Cost,
-            "no-match" => Part::NoMatch,
-            "tokens" => Part::Tokens,
-            "memory" => Part::Memory,
-            _ => {
-                let reason = "use cost, no-match, tokens or memory, separated by commas";
-                return Err(EvalError::option("--parts", name, reason));
-            }
-        });
-    }
-    Ok(parts)
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
-}
-
-/// Prints a table or JSON. Escapes control characters, because names and queries of a set are
-/// untrusted.
-fn print(text: &str) -> Result<()> {
-    Ok(writeln!(std::io::stdout(), "{}", printable::json(text))?)
-}
-
 /// A progress bar on stderr; hidden when stderr is not a terminal.
 pub(super) struct Bar {
     pub(super) bar: ProgressBar,
@@ -550,6 +526,10 @@ impl Progress for Bar {
     fn step(&self) {
         self.bar.inc(1);
     }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("read {}", path.display()))
 }
 
 /// Reads a table of either kind.

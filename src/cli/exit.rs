@@ -7,6 +7,7 @@ use toolscout_index::{DataDir, Error};
 
 use super::output::print_stderr;
 use super::suggest::did_you_mean;
+use crate::eval::EvalError;
 use crate::hints;
 
 /// The result of a verb that ran without an error.
@@ -17,6 +18,11 @@ pub enum Outcome {
     /// Something failed or is left to do, and the output names it: exit code 1.
     Failure,
 }
+
+/// The exit code of an error that is no mistake in the command line.
+pub const FAILED: u8 = 1;
+/// The same for `eval`, whose exit code 1 says that a figure dropped.
+pub const NOT_MEASURED: u8 = 3;
 
 impl Outcome {
     /// The exit code.
@@ -40,11 +46,12 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Prints an error on stderr and returns its exit code.
+/// Prints an error on stderr and returns its exit code: 2 for a mistake in the command line, else
+/// `failed`.
 ///
 /// A reader that closes its end of the pipe early (`toolscout list | head`) is not an error: the
 /// program ends silently with 0.
-pub fn report(error: &anyhow::Error) -> u8 {
+pub fn report(error: &anyhow::Error, failed: u8) -> u8 {
     if error.chain().any(is_broken_pipe) {
         return 0;
     }
@@ -56,7 +63,16 @@ pub fn report(error: &anyhow::Error) -> u8 {
         .map(next_step)
         .unwrap_or_default();
     print_stderr(format_args!("error: {message}{step}"));
-    if error.is::<UsageError>() { 2 } else { 1 }
+    if is_usage(error) { 2 } else { failed }
+}
+
+/// Whether the command line is at fault.
+fn is_usage(error: &anyhow::Error) -> bool {
+    let invalid_option = |cause: &(dyn std::error::Error + 'static)| {
+        let error = cause.downcast_ref::<EvalError>();
+        error.is_some_and(EvalError::is_usage)
+    };
+    error.is::<UsageError>() || error.chain().any(invalid_option)
 }
 
 /// An error of the engine with its next step.

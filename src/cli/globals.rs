@@ -85,6 +85,11 @@ impl Globals {
         }
     }
 
+    /// The catalog of `--catalog`.
+    pub fn catalog(&self) -> Option<&str> {
+        self.catalog.as_deref()
+    }
+
     /// The embedders of `--embedder`.
     pub fn embedder(&self) -> Option<&EmbedderKind> {
         self.embedders().first()

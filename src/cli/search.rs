@@ -8,7 +8,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{MatchedField, NameMatch, Reranked};
-use toolscout_index::{Explain, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant};
+use toolscout_index::{
+    CompanionOf, Explain, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant,
+};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -236,8 +238,9 @@ impl Answer<'_> {
             if several {
                 row.push(query_numbers(hit));
             }
-            let others = also_on(hit).map(|others| format!(" ({others})"));
-            row.push(summary(&hit.tool) + &others.unwrap_or_default());
+            let remarks = [companion_of(hit), also_on(hit)].into_iter().flatten();
+            let remarks: String = remarks.map(|remark| format!(" ({remark})")).collect();
+            row.push(summary(&hit.tool) + &remarks);
             rows.push(row);
         }
         printer.rows(&header, rows)
@@ -372,6 +375,9 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
     if !hit.also_on.is_empty() {
         json["also_on"] = json!(hit.also_on);
     }
+    if let Some(companion_of) = &hit.companion_of {
+        json["companion_of"] = json!(companion_of);
+    }
     if let Some(explain) = &hit.explain {
         json["explain"] = printable::short_floats(explain);
     }
@@ -407,6 +413,12 @@ fn also_on(hit: &Hit) -> Option<String> {
     (!others.is_empty()).then(|| format!("also on: {}", others.join(", ")))
 }
 
+/// Which hit it is a companion of, and for which parameter.
+fn companion_of(hit: &Hit) -> Option<String> {
+    let CompanionOf { id, parameter, .. } = hit.companion_of.as_ref()?;
+    Some(format!("for `{parameter}` of {id}"))
+}
+
 fn describe_timings(timings: &Timings) -> String {
     let stages: Vec<String> = timings
         .stages()
@@ -426,8 +438,12 @@ fn explanation(hits: &[Hit]) -> Vec<String> {
         if let Some(others) = also_on(hit) {
             lines.push(format!("     {}", printable::line(&others)));
         }
+        let companion = hit.companion_of.as_ref().map(|companion_of| {
+            let CompanionOf { id, reason, .. } = companion_of;
+            ("companion", format!("of {id}: {reason}"))
+        });
         let reasons = hit.explain.as_ref().map(reasons).unwrap_or_default();
-        for (title, reason) in reasons {
+        for (title, reason) in companion.into_iter().chain(reasons) {
             lines.push(format!("     {title:<10} {}", printable::line(&reason)));
         }
     }

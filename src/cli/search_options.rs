@@ -24,6 +24,9 @@ pub struct SearchOptionArgs {
     /// Answer "no match" below this confidence, 0 to 1 [default: 0, never]
     #[arg(long, value_name = "CONFIDENCE")]
     min_confidence: Option<f32>,
+    /// Put a tool that finds what a hit needs behind that hit: true or false [default: true]
+    #[arg(long, value_name = "BOOL")]
+    companions: Option<bool>,
 }
 
 impl SearchOptionArgs {
@@ -36,6 +39,7 @@ impl SearchOptionArgs {
             dense_weight: self.dense_weight,
             min_score: self.min_score,
             min_confidence: self.min_confidence,
+            companions: self.companions,
         }
     }
 }

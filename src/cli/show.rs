@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use serde_json::Value;
 use toolscout_index::formats::{self, Emit};
-use toolscout_index::{Searcher, Tool, ToolId};
+use toolscout_index::{Searcher, Tool, ToolCompanion, ToolId};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -46,7 +46,8 @@ impl Args {
                 .json(&tools.iter().map(|tool| &**tool).collect::<Vec<_>>())?;
         } else {
             for tool in &tools {
-                context.printer.text(card(tool))?;
+                let companions = searcher.companions(&tool.id);
+                context.printer.text(card(tool, &companions))?;
             }
         }
         Ok(Outcome::Success)
@@ -63,8 +64,8 @@ fn find(searcher: &Searcher, id: &str) -> Result<Arc<Tool>> {
     bail!("no tool {id:?} in this catalog; {hint}")
 }
 
-/// All fields of a tool, one per line.
-fn card(tool: &Tool) -> String {
+/// All fields of a tool and its companions, one per line.
+fn card(tool: &Tool, companions: &[ToolCompanion]) -> String {
     let mut lines = vec![
         printable::name(tool.id.as_str()),
         format!("  {}", printable::line(&formats::signature(tool))),
@@ -97,6 +98,10 @@ fn card(tool: &Tool) -> String {
     ));
     if let Some(schema) = &tool.output_schema {
         lines.push(format!("  output: {}", Value::Object(schema.clone())));
+    }
+    for ToolCompanion { id, reason, .. } in companions {
+        let line = format!("companion: {id} ({reason})");
+        lines.push(format!("  {}", printable::line(&line)));
     }
     lines.join("\n")
 }

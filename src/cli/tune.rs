@@ -11,6 +11,7 @@ use super::context::{Context, Legs};
 use super::eval::{Bar, workspace};
 use super::store::{Place, StoreArgs};
 use crate::eval::adapt::{Adapted, adapt};
+use crate::eval::dataset::Load;
 use crate::eval::tune::{Half, Tunable, Tuned, tune};
 use crate::eval::{Arm, EvalSet, Progress};
 use crate::feedback::FeedbackStore;
@@ -178,6 +179,7 @@ impl Args {
             tools,
             self.queries.as_deref(),
             called,
+            &Load::default(),
         )?)
     }
 }

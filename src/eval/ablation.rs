@@ -3,7 +3,7 @@
 use toolscout_index::{Fusion, Mode, Parts};
 
 use super::Evaluation;
-use super::arms::Arm;
+use super::arms::{Arm, Limits};
 use super::bootstrap::{Interval, macro_interval};
 use super::judge::Scores;
 use super::metrics::{Metric, mean};
@@ -36,6 +36,8 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
         fusion,
         dense_weight: None,
         parts,
+        limits: Limits::default(),
+        is_as_set: false,
     };
     let words = Arm {
         mode: Mode::Lexical,

@@ -11,6 +11,7 @@ use super::bootstrap::{Interval, intervals, paired};
 use super::dataset::Fingerprint;
 use super::dataset::pasted::PastedQuery;
 use super::judge::Scores;
+use super::judgements::{JudgedHits, Judgements, Worth};
 use super::metrics::{Metric, mean};
 use super::report::{Means, headline};
 
@@ -57,6 +58,9 @@ pub struct Answer {
     pub no_match: bool,
     /// Whether the answer was degraded.
     pub degraded: bool,
+    /// What the relevant tools are worth.
+    #[serde(default, skip_serializing_if = "Worth::is_equal")]
+    pub worth: Worth,
 }
 
 impl Answer {
@@ -75,6 +79,15 @@ impl Answer {
             ranks: relevant.unwrap_or_default().iter().map(rank).collect(),
             no_match,
             degraded,
+            worth: Worth::default(),
+        }
+    }
+
+    /// The answer to a query whose relevant tools are worth this.
+    pub fn judged_by(self, worth: &Worth) -> Self {
+        Answer {
+            worth: worth.clone(),
+            ..self
         }
     }
 
@@ -91,7 +104,8 @@ impl Answer {
 
     /// Its value by a metric; `None` for a query without relevant tools.
     pub fn score(&self, metric: Metric) -> Option<f64> {
-        (!self.ranks.is_empty()).then(|| metric.of(&self.gains(), self.ranks.len()))
+        let judgements = self.worth.judgements(self.ranks.len());
+        (!self.ranks.is_empty()).then(|| metric.of(&self.judged_hits(), &judgements))
     }
 
     /// Whether the first hits of both are the same, in the same order.
@@ -109,15 +123,16 @@ impl Answer {
         both.count() as f64 / most as f64
     }
 
-    fn gains(&self) -> Vec<bool> {
+    fn judged_hits(&self) -> JudgedHits {
         let deepest = self.ranks.iter().flatten().copied().max().unwrap_or(0);
-        let mut gains = vec![false; deepest.min(DEPTH)];
-        for rank in self.ranks.iter().flatten() {
-            if let Some(gain) = gains.get_mut(rank.wrapping_sub(1)) {
-                *gain = true;
+        let mut hits = vec![None; deepest.min(DEPTH)];
+        for (position, rank) in self.ranks.iter().enumerate() {
+            let Some(rank) = rank else { continue };
+            if let Some(hit) = hits.get_mut(rank.wrapping_sub(1)) {
+                *hit = Some(position);
             }
         }
-        gains
+        hits
     }
 }
 
@@ -157,9 +172,18 @@ pub fn figures(queries: &[AnsweredQuery], arm: usize, metrics: &[Metric]) -> Vec
 /// The scores of the answers to queries with relevant tools.
 fn scores<'a>(answers: impl Iterator<Item = &'a Answer>, metrics: &[Metric]) -> Scores {
     let judged = answers.filter(|answer| !answer.ranks.is_empty());
-    Scores::of_gains(
+    let judged: Vec<(JudgedHits, Judgements)> = judged
+        .map(|answer| {
+            (
+                answer.judged_hits(),
+                answer.worth.judgements(answer.ranks.len()),
+            )
+        })
+        .collect();
+    let queries = judged.iter();
+    Scores::of_hits(
         metrics,
-        judged.map(|answer| (answer.gains(), answer.ranks.len())),
+        queries.map(|(hits, judgements)| (hits.as_slice(), judgements)),
     )
 }
 
@@ -176,6 +200,10 @@ pub fn fingerprint(queries: &[AnsweredQuery]) -> String {
                 let mut sorted: Vec<&String> = relevant.iter().collect();
                 sorted.sort_unstable();
                 sorted.into_iter().for_each(|id| digest.feed(id));
+                let worth = query.answers.first().map(|answer| &answer.worth);
+                if let Some(worth) = worth.filter(|worth| !worth.is_equal()) {
+                    digest.feed(&format!("{relevant:?} {worth:?}"));
+                }
             }
         }
     }
@@ -206,7 +234,10 @@ impl<'a> Earlier<'a> {
         };
         let is_same =
             earlier.text == query.text && same(&earlier.relevant) == same(&query.relevant);
-        earlier.answers.get(arm).filter(|_| is_same)
+        let worth = query.answers.first().map(|answer| &answer.worth);
+        let earlier = earlier.answers.get(arm).filter(|_| is_same)?;
+        let has_same_worth = worth.is_none_or(|worth| *worth == earlier.worth);
+        has_same_worth.then_some(earlier)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The arms of an evaluation: a search mode, for the hybrid mode a fusion, and the enabled parts.
 
-use toolscout_index::{Fusion, Mode, Parts, Query};
+use toolscout_index::query::Filter;
+use toolscout_index::{Fusion, Mode, Parts, Query, SearchOptions};
 
 use super::error::{EvalError, Result};
 
@@ -17,6 +18,21 @@ pub struct Arm {
     pub dense_weight: Option<f32>,
     /// The enabled parts.
     pub parts: Parts,
+    /// What searches are limited to.
+    pub limits: Limits,
+    /// Whether mode, fusion, weight and parts are those of the catalog, and not these.
+    pub is_as_set: bool,
+}
+
+/// What the searches of an arm are limited to, and what they take where the arm says nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Only tools that pass it are hits.
+    pub filter: Filter,
+    /// The time of a search.
+    pub budget_ms: Option<f64>,
+    /// Thresholds, and the settings of an arm that is as set.
+    pub options: SearchOptions,
 }
 
 /// The name of the hybrid arm without the ranker.
@@ -51,6 +67,31 @@ impl Arm {
         Ok(arms)
     }
 
+    /// The arm that searches as a catalog is set.
+    pub fn as_set(name: &str) -> Arm {
+        Arm {
+            is_as_set: true,
+            ..of_mode(Mode::Auto, Fusion::Convex, name)
+        }
+    }
+
+    /// The arm within these limits.
+    pub fn within(self, limits: &Limits) -> Arm {
+        Arm {
+            limits: limits.clone(),
+            ..self
+        }
+    }
+
+    /// The mode that it searches in.
+    pub fn effective_mode(&self) -> Mode {
+        if self.is_as_set {
+            self.limits.options.mode.unwrap_or(self.mode)
+        } else {
+            self.mode
+        }
+    }
+
     /// The arm without the ranker.
     pub fn without_ranker(self) -> Arm {
         Arm {
@@ -65,9 +106,16 @@ impl Arm {
     /// The query of the arm.
     pub fn query(&self, text: &str) -> Query {
         let query = Query::new(text)
-            .mode(self.mode)
-            .fusion(self.fusion)
-            .parts(self.parts);
+            .options(self.limits.options)
+            .filter(self.limits.filter.clone());
+        let query = match self.limits.budget_ms {
+            Some(budget_ms) => query.budget_ms(budget_ms),
+            None => query,
+        };
+        if self.is_as_set {
+            return query;
+        }
+        let query = query.mode(self.mode).fusion(self.fusion).parts(self.parts);
         match self.dense_weight {
             Some(weight) => query.dense_weight(weight),
             None => query,
@@ -76,28 +124,36 @@ impl Arm {
 
     /// True when a ranker takes part, if there is one for the embedders.
     pub fn is_ranked(&self) -> bool {
-        let is_hybrid = matches!(self.mode, Mode::Hybrid | Mode::Auto);
+        let is_hybrid = matches!(self.effective_mode(), Mode::Hybrid | Mode::Auto);
         is_hybrid && self.fusion == Fusion::Convex && self.parts.ranker
     }
 
     /// True when the arm cannot answer without vectors.
     pub fn needs_vectors(&self) -> bool {
-        matches!(self.mode, Mode::Dense | Mode::Hybrid)
+        matches!(self.effective_mode(), Mode::Dense | Mode::Hybrid)
+    }
+}
+
+fn of_mode(mode: Mode, fusion: Fusion, name: &str) -> Arm {
+    Arm {
+        name: name.into(),
+        mode,
+        fusion,
+        dense_weight: None,
+        parts: Parts::ALL,
+        limits: Limits::default(),
+        is_as_set: false,
     }
 }
 
 fn arms_of(name: &str, fusions: &[Fusion], dense_weight: Option<f32>) -> Result<Vec<Arm>> {
-    let of_mode = |mode, fusion, name: &str| Arm {
-        name: name.into(),
-        mode,
-        fusion,
+    let weighted = |arm: Arm| Arm {
         dense_weight,
-        parts: Parts::ALL,
+        ..arm
     };
     if name == FORMULA {
-        return Ok(vec![
-            of_mode(Mode::Hybrid, Fusion::Convex, FORMULA).without_ranker(),
-        ]);
+        let formula = of_mode(Mode::Hybrid, Fusion::Convex, FORMULA);
+        return Ok(vec![weighted(formula.without_ranker())]);
     }
     let mode: Mode = name.parse().map_err(|_| {
         EvalError::option(
@@ -106,7 +162,7 @@ fn arms_of(name: &str, fusions: &[Fusion], dense_weight: Option<f32>) -> Result<
             "use lexical, dense, hybrid, formula or auto, separated by commas",
         )
     })?;
-    let plain = |fusion, name: &str| of_mode(mode, fusion, name);
+    let plain = |fusion, name: &str| weighted(of_mode(mode, fusion, name));
     if mode != Mode::Hybrid {
         return Ok(vec![plain(Fusion::Convex, mode.name())]);
     }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::error::{EvalError, Result, read_text};
+use super::error::{EvalError, Result};
 use super::metrics::{Measure, Metric};
-use super::report::{ArmReport, Earlier, Report};
+use super::report::{Earlier, Report, read_reports};
 
 /// The default of the metrics that must not drop.
 pub const GATED: [Metric; 6] = [
@@ -24,6 +24,17 @@ const NOISE: f64 = 1e-7;
 pub struct Baseline {
     path: std::path::PathBuf,
     reports: Vec<Earlier>,
+}
+
+/// What a run is going to measure of a set.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned<'a> {
+    /// A report without results: set, embedder and state.
+    pub identity: &'a Report,
+    /// The names of the arms.
+    pub arms: &'a [String],
+    /// The metrics.
+    pub metrics: &'a [Metric],
 }
 
 /// A metric in the baseline and in this run, from 0 to 1.
@@ -54,87 +65,87 @@ impl Change {
 }
 
 impl Baseline {
-    /// Reads a report of one set or an array of several.
+    /// Reads a file of reports.
     ///
     /// # Errors
     /// [`EvalError::Io`], [`EvalError::Baseline`] for a file that is not a report.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = read_text(path)?;
-        let several = text.trim_start().starts_with('[');
-        let parsed = if several {
-            serde_json::from_str(&text)
-        } else {
-            serde_json::from_str(&text).map(|one| vec![one])
-        };
-        let reports = parsed.map_err(|error| EvalError::Baseline {
-            path: path.to_owned(),
-            reason: format!(
-                "it is not a report of `toolscout eval --json` ({error}); write a new one"
-            ),
-        })?;
         Ok(Baseline {
             path: path.to_owned(),
-            reports,
+            reports: read_reports(path)?,
         })
+    }
+
+    /// Fails if the baseline cannot be compared with what a run is going to measure.
+    ///
+    /// # Errors
+    /// [`EvalError::Baseline`] for another set, other queries, another embedder, or arms and metrics
+    /// that the run lacks. None of these is a drop, and none may be ignored.
+    pub fn check(&self, planned: &Planned<'_>, gated: &[Metric]) -> Result<()> {
+        let earlier = self.of_set(planned.identity)?;
+        let mut compared = 0;
+        for (name, figures) in &earlier.arms {
+            if !planned.arms.contains(name) {
+                return Err(self.differs(format!(
+                    "it has the arm {name} of {}, which this run lacks; add it to --arms",
+                    planned.identity.set
+                )));
+            }
+            for metric in gated {
+                if earlier_value(figures, *metric).is_none() {
+                    continue;
+                }
+                if !planned.metrics.contains(metric) {
+                    return Err(self.differs(format!(
+                        "it has {metric}, which this run does not measure; run with the same --k or --metrics"
+                    )));
+                }
+                compared += 1;
+            }
+        }
+        if compared == 0 {
+            let reason = "it has none of the gated metrics; name others with --gate";
+            return Err(self.differs(reason.into()));
+        }
+        Ok(())
     }
 
     /// Every gated metric in the baseline and in this run.
     ///
     /// # Errors
-    /// [`EvalError::Baseline`] for another set, other queries, another embedder, or arms and metrics
-    /// that this run lacks. None of these is a drop, and none may be ignored.
+    /// As [`Baseline::check`].
     pub fn compare(&self, report: &Report, gated: &[Metric]) -> Result<Vec<Change>> {
+        let arms: Vec<String> = report.arms.iter().map(|arm| arm.name.clone()).collect();
+        let first = report.arms.first();
+        let metrics: Vec<Metric> = first
+            .map(|arm| arm.means.0.iter().map(|(metric, _)| *metric).collect())
+            .unwrap_or_default();
+        let planned = Planned {
+            identity: report,
+            arms: &arms,
+            metrics: &metrics,
+        };
+        self.check(&planned, gated)?;
         let earlier = self.of_set(report)?;
         let mut changes = Vec::new();
-        for (name, figures) in &earlier.arms {
-            let arm = report
-                .arms
-                .iter()
-                .find(|arm| arm.name == *name)
-                .ok_or_else(|| {
-                    self.differs(format!(
-                        "it has the arm {name} of {}, which this run lacks; add it to --arms",
-                        report.set
-                    ))
-                })?;
+        for arm in &report.arms {
+            let Some(figures) = earlier.arms.get(&arm.name) else {
+                continue;
+            };
             for &metric in gated {
-                changes.extend(self.change(
-                    report,
-                    arm,
-                    metric,
-                    figures.get(&metric.to_string()),
-                )?);
+                let values = (earlier_value(figures, metric), arm.means.value(metric));
+                if let (Some(before), Some(after)) = values {
+                    changes.push(Change {
+                        set: report.set.clone(),
+                        arm: arm.name.clone(),
+                        metric,
+                        before,
+                        after,
+                    });
+                }
             }
         }
-        if changes.is_empty() {
-            let reason = "it has none of the gated metrics; name others with --gate";
-            return Err(self.differs(reason.into()));
-        }
         Ok(changes)
-    }
-
-    fn change(
-        &self,
-        report: &Report,
-        arm: &ArmReport,
-        metric: Metric,
-        before: Option<&serde_json::Value>,
-    ) -> Result<Option<Change>> {
-        let Some(before) = before.and_then(serde_json::Value::as_f64) else {
-            return Ok(None);
-        };
-        let after = arm.means.value(metric).ok_or_else(|| {
-            self.differs(format!(
-                "it has {metric}, which this run did not measure; run with the same --k"
-            ))
-        })?;
-        Ok(Some(Change {
-            set: report.set.clone(),
-            arm: arm.name.clone(),
-            metric,
-            before,
-            after,
-        }))
     }
 
     fn of_set(&self, report: &Report) -> Result<&Earlier> {
@@ -182,6 +193,16 @@ impl Baseline {
     }
 }
 
+/// The value of a metric in an arm of an earlier report.
+fn earlier_value(
+    figures: &std::collections::BTreeMap<String, serde_json::Value>,
+    metric: Metric,
+) -> Option<f64> {
+    figures
+        .get(&metric.to_string())
+        .and_then(serde_json::Value::as_f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,7 +212,7 @@ mod tests {
     fn baseline(reports: &[Report]) -> Baseline {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("baseline.json");
-        std::fs::write(&path, to_json(reports).unwrap()).unwrap();
+        std::fs::write(&path, to_json(reports, None).unwrap()).unwrap();
         Baseline::read(&path).unwrap()
     }
 

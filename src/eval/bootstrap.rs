@@ -1,6 +1,6 @@
 //! Bootstrap confidence intervals of a mean, and a paired significance test.
 
-use super::metrics::{mean, percentile};
+use super::metrics::{mean, percentile, sum_of};
 use super::random::Random;
 
 /// Resamples per interval. 1,000 keep the Monte Carlo error of a 2.5% quantile near a
@@ -29,7 +29,11 @@ pub fn intervals(columns: &[Vec<f64>], seed: u64) -> Vec<Interval> {
         // resamples.
         draw.fill_with(|| random.below(queries));
         for (column, means) in columns.iter().zip(&mut means) {
-            means.push(draw.iter().map(|&query| column[query]).sum::<f64>() / queries as f64);
+            let (sum, count) = sum_of(draw.iter().map(|&query| column[query]));
+            // A draw may miss every query that has a value.
+            if count > 0 {
+                means.push(sum / count as f64);
+            }
         }
     }
     means.into_iter().map(central_95).collect()
@@ -67,7 +71,12 @@ pub struct Paired {
 /// statistical significance tests for information retrieval evaluation", 2007, recommend the
 /// randomisation test). Deterministic given the seed.
 pub fn paired(a: &[f64], b: &[f64], seed: u64) -> Paired {
-    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+    let differences: Vec<f64> = a
+        .iter()
+        .zip(b)
+        .map(|(a, b)| a - b)
+        .filter(|difference| !difference.is_nan())
+        .collect();
     let observed = mean(&differences);
     Paired {
         difference: observed,

@@ -188,6 +188,14 @@ pub enum EvalError {
 }
 
 impl EvalError {
+    /// Whether the command line is at fault, and not a file, a set or an endpoint.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            EvalError::Option { .. } | EvalError::DepthExceedsCatalog { .. }
+        )
+    }
+
     /// Wraps an I/O error with the operation and the path.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
         EvalError::Io {
@@ -227,7 +235,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Reads a file of text whole.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|source| EvalError::io("read", path, source))
+    let text =
+        std::fs::read_to_string(path).map_err(|source| EvalError::io("read", path, source))?;
+    // A mark of the byte order, as some editors and spreadsheets write it.
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
 }
 
 /// Writes a file whole.
@@ -238,6 +252,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 fn hint(nearest: &Option<String>) -> String {
     match nearest {
         Some(id) => format!("; did you mean {id:?}?"),
-        None => "; add the tool or correct the id".into(),
+        None => "; add the tool, correct the id, or leave such judgements out with --skip-unknown"
+            .into(),
     }
 }

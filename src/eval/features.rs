@@ -2,7 +2,8 @@
 //!
 //! The first line names the columns; `scripts/train_ranker.py` reads the file. Every query runs
 //! twice: on the whole catalog, and on one without a fifth of the tools (see [`nomatch`]), from
-//! which confidence learns the answers to unanswerable queries.
+//! which confidence learns the answers to unanswerable queries. Queries that the set marks as
+//! unanswerable run on the whole catalog.
 //!
 //! [`nomatch`]: super::nomatch
 
@@ -16,7 +17,7 @@ use toolscout_index::ranker::{Feature, Signal};
 use toolscout_index::{Searcher, ToolId};
 
 use super::arms::Arm;
-use super::dataset::{EvalSet, ToolIndex};
+use super::dataset::{EvalQuery, EvalSet, ToolIndex, Unanswerable};
 use super::error::{EvalError, Result};
 use super::nomatch::HeldOut;
 use super::prepare::Workspace;
@@ -51,12 +52,21 @@ struct FeatureLine<'a> {
     held_out: bool,
     /// False where all its relevant tools were removed.
     answerable: bool,
+    /// True where the set marks it as unanswerable.
+    none: bool,
     /// Number of relevant tools in the catalog.
     relevant: usize,
     tools: &'a [ToolId],
     labels: Vec<u8>,
     rows: &'a [f32],
     signals: &'a [f32],
+}
+
+/// A query with its relevant tools, none for a query that no tool can answer.
+struct Asked<'a> {
+    id: &'a str,
+    text: &'a str,
+    relevant: &'a [ToolIndex],
 }
 
 /// The lines of a set over one catalog.
@@ -125,17 +135,17 @@ impl FeaturesFile {
         part: Part<'_>,
         on_query: &(dyn Fn() + Sync),
     ) -> Result<()> {
-        let texts: Vec<&str> = set
-            .queries
-            .iter()
-            .map(|query| query.text.as_str())
-            .collect();
+        let mut asked: Vec<Asked> = set.queries.iter().map(Asked::judged).collect();
+        if part.held_out.is_none() {
+            asked.extend(set.unanswerable.iter().map(Asked::unanswerable));
+        }
+        let texts: Vec<&str> = asked.iter().map(|query| query.text).collect();
         let measured = each_text(&texts, THREADS, |text| {
             let measured = searcher.ranker_sample(&arm.query(text))?;
             on_query();
             Ok(measured)
         })?;
-        for (query, measured) in measured.into_iter().enumerate() {
+        for (query, measured) in asked.iter().zip(measured) {
             let Some(measured) = measured else {
                 let reason = "its answers are not fused by the convex formula, so there is nothing to rank anew";
                 return Err(EvalError::option("--features", &arm.name, reason));
@@ -185,23 +195,46 @@ impl FeaturesFile {
     }
 }
 
+impl<'a> Asked<'a> {
+    fn judged(query: &'a EvalQuery) -> Self {
+        Asked {
+            id: &query.id,
+            text: &query.text,
+            relevant: &query.relevant,
+        }
+    }
+
+    fn unanswerable(query: &'a Unanswerable) -> Self {
+        Asked {
+            id: &query.id,
+            text: &query.text,
+            relevant: &[],
+        }
+    }
+}
+
 impl<'a> FeatureLine<'a> {
-    fn new(set: &'a EvalSet, query: usize, measured: &'a RankerSample, part: Part<'_>) -> Self {
-        let judged = &set.queries[query];
+    fn new(
+        set: &'a EvalSet,
+        asked: &Asked<'a>,
+        measured: &'a RankerSample,
+        part: Part<'_>,
+    ) -> Self {
         let is_right = |id: &ToolId| {
             set.position(id.as_str())
-                .is_some_and(|tool| judged.relevant.binary_search(&tool).is_ok())
+                .is_some_and(|tool| asked.relevant.binary_search(&tool).is_ok())
         };
         let is_out = |tool: &ToolIndex| {
             part.held_out
                 .is_some_and(|out| out.tools.binary_search(tool).is_ok())
         };
-        let relevant = judged.relevant.iter().filter(|tool| !is_out(tool)).count();
+        let relevant = asked.relevant.iter().filter(|tool| !is_out(tool)).count();
         FeatureLine {
             set: &set.name,
-            query: &judged.id,
+            query: asked.id,
             held_out: part.held_out.is_some(),
             answerable: relevant > 0,
+            none: asked.relevant.is_empty(),
             relevant,
             tools: &measured.tools,
             labels: measured

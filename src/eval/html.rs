@@ -133,9 +133,9 @@ fn figure(title: &str, caption: &str, picture: String) -> String {
 fn drawn_metrics(arm: &ArmReport) -> Vec<Metric> {
     let is_plotted = |metric: &Metric| match metric.measure {
         Measure::Ndcg | Measure::Mrr => metric.depth == ndcg_of(arm).depth,
-        Measure::Recall | Measure::Complete => metric.depth == 5,
+        Measure::Recall | Measure::Complete => metric.depth == Some(5),
         Measure::Success => false,
-        Measure::Precision => true,
+        _ => true,
     };
     arm.means
         .0
@@ -208,8 +208,8 @@ fn quality_table(report: &Report) -> String {
 fn mean_recall(evaluation: &Evaluation, run: &super::run::ArmRun, k: usize) -> f64 {
     let mut recalls = Vec::new();
     for (query, ranking) in evaluation.set.queries.iter().zip(&run.rankings) {
-        let gains = super::judge::strict_gains(query, ranking);
-        recalls.push(Metric::new(Measure::Recall, k).of(&gains, query.relevant.len()));
+        let hits = query.judged_hits(ranking);
+        recalls.push(Metric::new(Measure::Recall, k).of(&hits, &query.judgements));
     }
     mean(&recalls)
 }
@@ -452,8 +452,10 @@ mod tests {
         let runs = vec![ArmRun {
             name: "lexical".into(),
             rankings: vec![vec![0]],
+            scores: vec![vec![1.0]],
             degraded: 0,
             abstained: 0,
+            file: None,
         }];
         let worst = WorstQuery {
             id: "q".into(),

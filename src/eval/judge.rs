@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use toolscout_index::Tool;
 
 use super::dataset::{EvalQuery, EvalSet, ToolIndex};
+use super::judgements::{JudgedHits, Judgements};
 use super::metrics::{Metric, mean};
 use super::run::ArmRun;
 
@@ -17,20 +18,29 @@ const SAME_DESCRIPTION: f64 = 0.9;
 pub struct Scores {
     /// The metrics of the columns.
     pub metrics: Vec<Metric>,
-    /// `columns[m][q]` is metric `m` of query `q`.
+    /// `columns[m][q]` is metric `m` of query `q`; `NaN` where it has no value.
     pub columns: Vec<Vec<f64>>,
 }
 
 impl Scores {
     /// Evaluates a run with the judged tools alone.
     pub fn strict(set: &EvalSet, run: &ArmRun, metrics: &[Metric]) -> Self {
-        Scores::by(set, run, metrics, strict_gains)
+        Scores::by(set, run, metrics, EvalQuery::judged_hits)
     }
 
     /// Evaluates a run where a near-identical tool can replace a judged one.
     pub fn tolerant(set: &EvalSet, run: &ArmRun, metrics: &[Metric], twins: &Twins) -> Self {
         Scores::by(set, run, metrics, |query, ranking| {
-            tolerant_gains(query, ranking, twins)
+            tolerant_hits(query, ranking, twins)
+        })
+    }
+
+    /// Evaluates a run without its hits that are not judged.
+    pub fn condensed(set: &EvalSet, run: &ArmRun, metrics: &[Metric]) -> Self {
+        Scores::by(set, run, metrics, |query, ranking| {
+            let mut hits = query.judged_hits(ranking);
+            hits.retain(Option::is_some);
+            hits
         })
     }
 
@@ -38,21 +48,24 @@ impl Scores {
         set: &EvalSet,
         run: &ArmRun,
         metrics: &[Metric],
-        gains_of: impl Fn(&EvalQuery, &[ToolIndex]) -> Vec<bool>,
+        hits_of: impl Fn(&EvalQuery, &[ToolIndex]) -> JudgedHits,
     ) -> Self {
-        let gains = set.queries.iter().zip(&run.rankings);
-        Scores::of_gains(
-            metrics,
-            gains.map(|(query, ranking)| (gains_of(query, ranking), query.relevant.len())),
-        )
+        let queries = set.queries.iter().zip(&run.rankings);
+        let judged = |(query, ranking): (&'_ EvalQuery, &Vec<ToolIndex>)| hits_of(query, ranking);
+        let hits: Vec<JudgedHits> = queries.map(judged).collect();
+        let queries = set.queries.iter().map(|query| &query.judgements);
+        Scores::of_hits(metrics, hits.iter().map(Vec::as_slice).zip(queries))
     }
 
-    /// Evaluates the gains of each query, by rank, with its number of relevant tools.
-    pub fn of_gains(metrics: &[Metric], queries: impl Iterator<Item = (Vec<bool>, usize)>) -> Self {
+    /// Evaluates the hits of each query, by rank, with its judgements.
+    pub fn of_hits<'a>(
+        metrics: &[Metric],
+        queries: impl Iterator<Item = (&'a [Option<usize>], &'a Judgements)>,
+    ) -> Self {
         let mut columns = vec![Vec::new(); metrics.len()];
-        for (gains, relevant) in queries {
+        for (hits, judgements) in queries {
             for (metric, column) in metrics.iter().zip(&mut columns) {
-                column.push(metric.of(&gains, relevant));
+                column.push(metric.of(hits, judgements));
             }
         }
         Scores {
@@ -75,30 +88,31 @@ impl Scores {
     }
 }
 
-/// Which of the hits are judged relevant.
-pub fn strict_gains(query: &EvalQuery, ranking: &[ToolIndex]) -> Vec<bool> {
-    ranking
-        .iter()
-        .map(|tool| query.relevant.binary_search(tool).is_ok())
-        .collect()
-}
-
-/// As [`strict_gains`], but a twin counts as the relevant tool. Each relevant tool counts once: a
-/// second twin, or the tool itself after its twin, adds nothing.
-pub fn tolerant_gains(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) -> Vec<bool> {
+/// As [`EvalQuery::judged_hits`], but a twin stands for the relevant tool. Each relevant tool counts
+/// once: a second twin, or the tool itself after its twin, adds nothing.
+pub fn tolerant_hits(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) -> JudgedHits {
     let mut missing: HashSet<ToolIndex> = query.relevant.iter().copied().collect();
-    let mut take = |hit: &ToolIndex| {
-        if missing.remove(hit) {
-            return true;
+    let mut hits = JudgedHits::new();
+    for &hit in ranking {
+        if missing.remove(&hit) {
+            hits.push(query.position(hit));
+            continue;
         }
-        // A hit that is itself judged was counted above, and is not another's twin.
         let twin = query
             .relevant
             .iter()
-            .find(|tool| missing.contains(tool) && twins.equal(**tool, *hit));
-        twin.is_some_and(|tool| missing.remove(tool))
-    };
-    ranking.iter().map(&mut take).collect()
+            .find(|tool| missing.contains(tool) && twins.equal(**tool, hit));
+        hits.push(match twin {
+            Some(tool) => {
+                missing.remove(tool);
+                query.position(*tool)
+            }
+            // A relevant tool that a twin has already stood for counts as not judged.
+            None if query.relevant.binary_search(&hit).is_ok() => None,
+            None => query.position(hit),
+        });
+    }
+    hits
 }
 
 /// The tools of a set that are near-identical in name and description.
@@ -187,15 +201,16 @@ mod tests {
     fn a_twin_counts_once_and_only_when_tolerated() {
         let (set, twins) = twins();
         let query = &set.queries[0];
+        // Tools 0 and 3 are judged.
         assert_eq!(
-            strict_gains(query, &[1, 0, 2, 3]),
-            [false, true, false, true]
+            query.judged_hits(&[1, 0, 2, 3]),
+            [None, Some(0), None, Some(1)]
         );
         assert_eq!(
-            tolerant_gains(query, &[1, 0, 2, 3], &twins),
-            [true, false, false, true]
+            tolerant_hits(query, &[1, 0, 2, 3], &twins),
+            [Some(0), None, None, Some(1)]
         );
-        assert_eq!(tolerant_gains(query, &[0, 1], &twins), [true, false]);
+        assert_eq!(tolerant_hits(query, &[0, 1], &twins), [Some(0), None]);
     }
 
     #[test]
@@ -204,8 +219,10 @@ mod tests {
         let run = ArmRun {
             name: "x".into(),
             rankings: vec![vec![1, 3]],
+            scores: vec![vec![2.0, 1.0]],
             degraded: 0,
             abstained: 0,
+            file: None,
         };
         let recall = Metric::new(Measure::Recall, 3);
         assert_eq!(Scores::strict(&set, &run, &[recall]).mean(recall), 0.5);

@@ -18,7 +18,8 @@ use super::prepare::Workspace;
 use super::random::Random;
 use super::run::ArmRun;
 
-const METRIC: Metric = Metric::new(Measure::Ndcg, 10);
+const METRIC: Metric = Metric::new(Measure::Ndcg, DEPTH);
+const DEPTH: usize = 10;
 
 /// The gain of a memory with half of the queries on the other half.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,7 +67,7 @@ impl MemoryReport {
                 &rest,
                 &*copy.catalog.searcher(),
                 arm,
-                METRIC.depth.min(set.tools.len()),
+                DEPTH.min(set.tools.len()),
                 on_query,
             )?;
             Ok(Scores::strict(&rest, &run, &[METRIC])

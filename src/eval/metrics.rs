@@ -1,23 +1,35 @@
-//! Ranking metrics with binary judgements. Pure functions; every value is from 0 to 1.
+//! Ranking metrics. Pure functions; every value is from 0 to 1, but for `tau`, which is from -1.
 //!
-//! With `r` relevant tools and gains `g` (1 where a hit is relevant), at depth `k`:
+//! A tool is relevant if its grade is above 0 and at least the grade that relevance starts from.
+//! With `r` relevant tools and gains `g` (the grade, or `2^grade - 1`), at depth `k`:
 //!
 //! | metric | definition |
 //! |---|---|
-//! | `ndcg@k` | sum of `g_i / log2(i + 1)` over the first `k` ranks, divided by the same sum for `min(k, r)` relevant hits at the top |
-//! | `recall@k` | relevant tools among the first `k`, divided by `r` |
-//! | `precision@1` | 1 when the first hit is relevant |
+//! | `ndcg@k` | sum of `g_i / log2(i + 1)` over the first `k` ranks, divided by the same sum for the best ranking |
+//! | `recall@k` | needs met by the first `k`, divided by all needs |
+//! | `precision@k` | relevant tools among the first `k`, divided by `k` |
 //! | `mrr@k` | 1 / rank of the first relevant hit among the first `k`, else 0 |
 //! | `success@k` | 1 when any relevant tool is among the first `k` |
-//! | `complete@k` | 1 when all `r` relevant tools are among the first `k`; 0 whenever `r > k` |
+//! | `complete@k` | 1 when the first `k` meet every need |
+//! | `ap@k` | sum of the precision at each relevant hit among the first `k`, divided by `r` |
+//! | `rprec` | relevant tools among the first `r`, divided by `r` |
+//! | `rbp(p=P)@k` | sum of `(1 - P) P^(i - 1)` over the ranks `i` of relevant hits |
+//! | `err@k` | expected reciprocal rank of the hit that satisfies, with probability `(2^grade - 1) / 16` |
+//! | `bpref` | mean over relevant tools of the share of judged, irrelevant tools that are not above it |
+//! | `judged@k`, `unjudged@k` | share of the first `k` hits that are judged, or are not |
+//! | `tau@k` | Kendall's tau of the tools of a chain: pairs in the right order less those in the wrong one, divided by all pairs |
+//! | `prefix` | first hits that are the chain's first tools in its order, divided by the chain's length |
 //!
-//! Hits beyond those returned count as not relevant. The value of a set is the mean over its
-//! queries.
+//! A need is a group of alternatives; without groups, every relevant tool is a need. Hits beyond
+//! those returned count as not relevant. `tau` and `prefix` have no value for a query without an
+//! order: it is `NaN`, which means leave out. The value of a set is the mean over its queries.
 
-use std::fmt;
-use std::str::FromStr;
+mod formulas;
+mod names;
 
-use super::error::{EvalError, Result};
+use super::judgements::{JudgedHits, Judgements};
+
+pub use names::list as read_list;
 
 /// The default cut-offs.
 pub const DEFAULT_DEPTHS: [usize; 4] = [1, 3, 5, 10];
@@ -32,19 +44,55 @@ pub fn default_depths(tools: usize) -> (Vec<usize>, Vec<usize>) {
 /// A measure of ranking quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
-    /// Normalised discounted cumulative gain.
+    /// Normalised discounted cumulative gain; a tool's gain is its grade.
     Ndcg,
-    /// Share of the relevant tools that were found.
+    /// The same with gains that double with each grade: 2^grade - 1.
+    NdcgExp,
+    /// Share of the needs that were met.
     Recall,
-    /// Share of the hits that are relevant. Reported at depth 1 only: the quality for an agent that
-    /// always takes the first hit.
+    /// Share of the hits that are relevant. At depth 1 the quality for an agent that always takes
+    /// the first hit.
     Precision,
     /// Reciprocal rank of the first relevant hit.
     Mrr,
     /// Whether any relevant tool was found.
     Success,
-    /// Whether every relevant tool was found.
+    /// Whether every need was met.
     Complete,
+    /// Average precision.
+    Ap,
+    /// Precision at the number of relevant tools.
+    Rprec,
+    /// Rank-biased precision; the persistence is in thousandths.
+    Rbp(u16),
+    /// Expected reciprocal rank.
+    Err,
+    /// Binary preference.
+    Bpref,
+    /// Share of the hits that are judged.
+    Judged,
+    /// Share of the hits that are not judged.
+    Unjudged,
+    /// Kendall's tau of a chain's tools.
+    Tau,
+    /// Share of a chain that the first hits are, in its order.
+    Prefix,
+}
+
+impl Measure {
+    /// Whether it has a cut-off: always, never, or as one likes.
+    fn cutoff(self) -> names::Cutoff {
+        match self {
+            Measure::Rprec | Measure::Bpref | Measure::Prefix => names::Cutoff::Never,
+            Measure::Ndcg
+            | Measure::NdcgExp
+            | Measure::Mrr
+            | Measure::Ap
+            | Measure::Rbp(_)
+            | Measure::Tau => names::Cutoff::Optional,
+            _ => names::Cutoff::Always,
+        }
+    }
 }
 
 /// A measure at a depth, written `ndcg@10`.
@@ -52,14 +100,31 @@ pub enum Measure {
 pub struct Metric {
     /// The measure.
     pub measure: Measure,
-    /// The cut-off.
-    pub depth: usize,
+    /// The cut-off; `None` for all hits.
+    pub depth: Option<usize>,
+    /// The least grade of a relevant tool, if it is not that of the set.
+    pub relevant_from: Option<u16>,
+    /// Whether hits that are not judged are left out before anything is measured.
+    pub judged_only: bool,
 }
 
 impl Metric {
     /// This measure at this depth.
     pub const fn new(measure: Measure, depth: usize) -> Self {
-        Metric { measure, depth }
+        Metric {
+            depth: Some(depth),
+            ..Metric::whole(measure)
+        }
+    }
+
+    /// This measure over all hits.
+    pub const fn whole(measure: Measure) -> Self {
+        Metric {
+            measure,
+            depth: None,
+            relevant_from: None,
+            judged_only: false,
+        }
     }
 
     /// Every metric reported for these depths, in the order of reports. The reciprocal rank is
@@ -78,73 +143,27 @@ impl Metric {
             .collect()
     }
 
-    /// The metric of one query: `gains[i]` is true when the hit at rank `i + 1` is relevant,
-    /// `relevant` is the number of relevant tools (at least 1).
-    pub fn of(self, gains: &[bool], relevant: usize) -> f64 {
-        let top = &gains[..gains.len().min(self.depth)];
-        let found = || top.iter().filter(|&&gain| gain).count();
-        match self.measure {
-            Measure::Ndcg => discounted(top.iter().copied()) / ideal(relevant.min(self.depth)),
-            Measure::Recall => found() as f64 / relevant as f64,
-            Measure::Precision => found() as f64 / self.depth as f64,
-            Measure::Mrr => top
-                .iter()
-                .position(|&gain| gain)
-                .map_or(0.0, |index| 1.0 / (index + 1) as f64),
-            Measure::Success => f64::from(u8::from(found() > 0)),
-            Measure::Complete => f64::from(u8::from(found() == relevant)),
+    /// The metric of one query; `NaN` where it has none.
+    pub fn of(self, hits: &[Option<usize>], judgements: &Judgements) -> f64 {
+        if self.judged_only {
+            let judged: JudgedHits = hits.iter().copied().filter(Option::is_some).collect();
+            return formulas::value(self, &judged, judgements);
         }
+        formulas::value(self, hits, judgements)
     }
 }
 
-impl fmt::Display for Metric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.measure {
-            Measure::Ndcg => "ndcg",
-            Measure::Recall => "recall",
-            Measure::Precision => "precision",
-            Measure::Mrr => "mrr",
-            Measure::Success => "success",
-            Measure::Complete => "complete",
-        };
-        f.pad(&format!("{name}@{}", self.depth))
-    }
-}
-
-impl FromStr for Metric {
-    type Err = EvalError;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let unknown = || {
-            EvalError::option(
-                "metric",
-                text,
-                "write ndcg@K, recall@K, precision@1, mrr@K, success@K or complete@K with K >= 1",
-            )
-        };
-        let (name, depth) = text.split_once('@').ok_or_else(unknown)?;
-        let measure = match name {
-            "ndcg" => Measure::Ndcg,
-            "recall" => Measure::Recall,
-            "precision" => Measure::Precision,
-            "mrr" => Measure::Mrr,
-            "success" => Measure::Success,
-            "complete" => Measure::Complete,
-            _ => return Err(unknown()),
-        };
-        match depth.parse() {
-            Ok(depth) if depth >= 1 => Ok(Metric { measure, depth }),
-            _ => Err(unknown()),
-        }
-    }
-}
-
-/// The arithmetic mean; 0 for an empty slice.
+/// The arithmetic mean, without what has no value; 0 for nothing.
 pub fn mean(values: &[f64]) -> f64 {
-    match values.len() {
-        0 => 0.0,
-        len => values.iter().sum::<f64>() / len as f64,
-    }
+    let (sum, count) = sum_of(values.iter().copied());
+    if count == 0 { 0.0 } else { sum / count as f64 }
+}
+
+/// The sum and the number of the values that are not `NaN`.
+pub fn sum_of(values: impl Iterator<Item = f64>) -> (f64, usize) {
+    values
+        .filter(|value| !value.is_nan())
+        .fold((0.0, 0), |(sum, count), value| (sum + value, count + 1))
 }
 
 /// The percentile of ascending values by nearest rank; 0 for an empty slice.
@@ -156,145 +175,5 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
         .unwrap_or(0.0)
 }
 
-fn discounted(gains: impl Iterator<Item = bool>) -> f64 {
-    // Not `sum`, which is -0 for an empty slice.
-    gains
-        .enumerate()
-        .filter(|(_, gain)| *gain)
-        .fold(0.0, |total, (index, _)| total + discount(index))
-}
-
-fn ideal(hits: usize) -> f64 {
-    (0..hits).map(discount).sum()
-}
-
-fn discount(index: usize) -> f64 {
-    1.0 / ((index + 2) as f64).log2()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn value(metric: &str, gains: &[bool], relevant: usize) -> f64 {
-        metric.parse::<Metric>().unwrap().of(gains, relevant)
-    }
-
-    #[track_caller]
-    fn close(left: f64, right: f64) {
-        assert!((left - right).abs() < 1e-12, "{left} is not {right}");
-    }
-
-    /// Hits at ranks 2 and 4 of five, three relevant tools in all.
-    const SECOND_AND_FOURTH: [bool; 5] = [false, true, false, true, false];
-
-    #[test]
-    fn ndcg_discounts_by_the_logarithm_of_the_rank() {
-        // DCG@5 = 1/log2(3) + 1/log2(5) = 0.6309297536 + 0.4306765581; ideal of 3 = 1 +
-        // 0.6309297536 + 0.5.
-        close(
-            value("ndcg@5", &SECOND_AND_FOURTH, 3),
-            1.061_606_311_644_851 / 2.130_929_753_571_457_4,
-        );
-        // Only rank 2 is within the first 3.
-        close(
-            value("ndcg@3", &SECOND_AND_FOURTH, 3),
-            0.630_929_753_571_457_4 / 2.130_929_753_571_457_4,
-        );
-        close(value("ndcg@1", &SECOND_AND_FOURTH, 3), 0.0);
-    }
-
-    #[test]
-    fn the_ideal_of_ndcg_is_cut_at_the_depth() {
-        close(value("ndcg@1", &[true, false], 7), 1.0);
-        close(value("ndcg@3", &[true, true, true, false], 7), 1.0);
-        close(value("ndcg@10", &[true], 1), 1.0);
-        close(value("ndcg@10", &[false, true], 1), 0.630_929_753_571_457_4);
-    }
-
-    #[test]
-    fn recall_counts_against_all_relevant_tools() {
-        close(value("recall@1", &SECOND_AND_FOURTH, 3), 0.0);
-        close(value("recall@3", &SECOND_AND_FOURTH, 3), 1.0 / 3.0);
-        close(value("recall@10", &SECOND_AND_FOURTH, 3), 2.0 / 3.0);
-    }
-
-    #[test]
-    fn the_reciprocal_rank_is_cut_at_its_depth() {
-        close(value("mrr@10", &SECOND_AND_FOURTH, 3), 0.5);
-        close(value("mrr@1", &SECOND_AND_FOURTH, 3), 0.0);
-        close(value("mrr@10", &[false; 10], 1), 0.0);
-    }
-
-    #[test]
-    fn precision_at_one_is_the_relevance_of_the_first_hit() {
-        close(value("precision@1", &SECOND_AND_FOURTH, 3), 0.0);
-        close(value("precision@1", &[true], 3), 1.0);
-    }
-
-    #[test]
-    fn success_needs_one_relevant_tool_within_the_depth() {
-        close(value("success@1", &SECOND_AND_FOURTH, 3), 0.0);
-        close(value("success@3", &SECOND_AND_FOURTH, 3), 1.0);
-    }
-
-    #[test]
-    fn complete_needs_every_relevant_tool_within_the_depth() {
-        close(value("complete@5", &SECOND_AND_FOURTH, 3), 0.0);
-        close(value("complete@5", &SECOND_AND_FOURTH, 2), 1.0);
-        close(value("complete@3", &SECOND_AND_FOURTH, 2), 0.0);
-        close(value("complete@1", &[true, true], 2), 0.0);
-    }
-
-    #[test]
-    fn an_empty_result_scores_zero() {
-        for metric in Metric::all(&DEFAULT_DEPTHS) {
-            close(metric.of(&[], 2), 0.0);
-            assert!(metric.of(&[], 2).is_sign_positive(), "{metric}");
-        }
-    }
-
-    #[test]
-    fn every_metric_is_read_back_as_written_and_lies_between_0_and_1() {
-        for metric in Metric::all(&DEFAULT_DEPTHS) {
-            assert_eq!(metric.to_string().parse::<Metric>().unwrap(), metric);
-            for relevant in 2..6 {
-                let worth = metric.of(&SECOND_AND_FOURTH, relevant);
-                assert!(
-                    (0.0..=1.0).contains(&worth),
-                    "{metric} of {relevant}: {worth}"
-                );
-            }
-        }
-        for wrong in ["ndcg", "ndcg@0", "ndcg@x", "map@10"] {
-            assert!(
-                wrong
-                    .parse::<Metric>()
-                    .unwrap_err()
-                    .to_string()
-                    .contains(wrong)
-            );
-        }
-    }
-
-    #[test]
-    fn percentiles_are_of_the_nearest_rank() {
-        let values: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!(
-            (
-                percentile(&values, 0.5),
-                percentile(&values, 0.95),
-                percentile(&values, 0.99)
-            ),
-            (50.0, 95.0, 99.0)
-        );
-        assert_eq!(
-            (
-                percentile(&[7.0], 0.99),
-                percentile(&[7.0], 0.0),
-                percentile(&[], 0.5)
-            ),
-            (7.0, 7.0, 0.0)
-        );
-    }
-}
+mod tests;

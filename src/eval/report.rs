@@ -2,18 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use std::path::Path;
+
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::bootstrap::{Interval, intervals, paired};
 use super::cost::{CostReport, ScalePoint};
-use super::dataset::EvalSet;
+use super::dataset::{EvalSet, LeftOut};
+use super::error::{EvalError, Result, read_text};
 use super::judge::Scores;
 use super::latency::Latency;
 use super::memory::MemoryReport;
 use super::metrics::{Measure, Metric};
 use super::nomatch::NoMatchReport;
-use super::run::ArmRun;
+use super::per_query::QueryReport;
+use super::run::{ArmRun, RunFacts};
+use super::significance::holm;
 use super::tokens::TokensReport;
 
 /// The results of one set. Quality metrics are means over the queries, from 0 to 1.
@@ -33,11 +38,20 @@ pub struct Report {
     pub embedder: String,
     /// Digest of the tools, the measured queries and their judgements.
     pub fingerprint: String,
+    /// Whether tools have other grades than 1 and 0.
+    pub graded: bool,
+    /// The grade that relevance starts from; 0 for every grade above 0.
+    pub relevant_from: f64,
+    /// What the files of the set have and this report leaves out.
+    pub left_out: LeftOut,
     /// True if the ranker that took part was trained on these queries, or on some of them: the
     /// figures look better than they are.
     pub trained_on: bool,
     /// Version of this program.
     pub version: &'static str,
+    /// Why arms or parts are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<String>,
     /// The results of each arm, in the order of the plan.
     #[serde(serialize_with = "by_name")]
     pub arms: Vec<ArmReport>,
@@ -55,6 +69,11 @@ pub struct Report {
     /// Cost and latency at the sizes of the plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scale: Vec<ScalePoint>,
+    /// Every query with its judgement, the values and the first hits of each arm.
+    pub per_query: Vec<QueryReport>,
+    /// The metrics of the tables, if they were chosen.
+    #[serde(skip)]
+    pub shown: Vec<Metric>,
 }
 
 /// The results of one arm.
@@ -77,6 +96,9 @@ pub struct ArmReport {
     /// The same metrics with near-identical tools counted, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate_tolerant: Option<Means>,
+    /// The same metrics without hits that are not judged, if some tools are judged as not relevant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condensed: Option<Means>,
     /// Latency by stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
@@ -84,6 +106,9 @@ pub struct ArmReport {
     pub degraded: usize,
     /// Queries answered with "no match", which counts as no hits.
     pub abstained: usize,
+    /// What the run file has and what of it counts, for a run from a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_file: Option<RunFacts>,
 }
 
 impl ArmReport {
@@ -105,9 +130,11 @@ impl ArmReport {
                     .collect(),
             ),
             duplicate_tolerant: None,
+            condensed: None,
             latency,
             degraded: run.degraded,
             abstained: run.abstained,
+            run_file: run.file.clone(),
         }
     }
 
@@ -174,9 +201,11 @@ pub struct Comparison {
     pub ci95: Interval,
     /// Two-sided p-value of the randomisation test.
     pub p: f64,
+    /// The same, corrected by Holm for all pairs of arms.
+    pub p_holm: f64,
 }
 
-/// Compares every arm with those after it, by nDCG at the deepest cut-off.
+/// Compares every arm with those after it, by the main metric.
 pub fn comparisons(arms: &[(&str, &Scores)], seed: u64) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     for (index, (a, left)) in arms.iter().enumerate() {
@@ -190,19 +219,30 @@ pub fn comparisons(arms: &[(&str, &Scores)], seed: u64) -> Vec<Comparison> {
                 difference: paired.difference,
                 ci95: paired.interval,
                 p: paired.p,
+                p_holm: paired.p,
             });
         }
+    }
+    let p_values: Vec<f64> = comparisons.iter().map(|pair| pair.p).collect();
+    for (pair, p) in comparisons.iter_mut().zip(holm(&p_values)) {
+        pair.p_holm = p;
     }
     comparisons
 }
 
-/// The main metric: nDCG at the deepest cut-off.
+/// The main metric: nDCG at the deepest cut-off, else the first.
 pub fn headline(metrics: &[Metric]) -> Metric {
-    let ndcg = metrics
-        .iter()
-        .filter(|metric| metric.measure == Measure::Ndcg);
-    ndcg.copied()
-        .max()
+    let of_measure = |measure| {
+        let same = |metric: &&Metric| metric.measure == measure && !metric.judged_only;
+        metrics
+            .iter()
+            .filter(same)
+            .max_by_key(|metric| metric.depth)
+    };
+    of_measure(Measure::Ndcg)
+        .or_else(|| of_measure(Measure::NdcgExp))
+        .or(metrics.first())
+        .copied()
         .unwrap_or(Metric::new(Measure::Ndcg, 10))
 }
 
@@ -237,32 +277,79 @@ pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
     first.arms.iter().filter_map(of_arm).collect()
 }
 
-/// The JSON of one set, or of several as an array.
-pub fn to_json<T: Serialize>(reports: &[T]) -> serde_json::Result<String> {
-    match reports {
-        // An object for one set, so that scripts need no index.
-        [one] => serde_json::to_string_pretty(one),
-        several => serde_json::to_string_pretty(several),
+/// The file of reports: one shape for one set and for several.
+#[derive(Serialize)]
+struct File<'a, T> {
+    /// Version of this program.
+    version: &'static str,
+    /// Why sets are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unfinished: Option<&'a str>,
+    /// By set.
+    sets: &'a [T],
+}
+
+/// The JSON of the reports; `unfinished` says why some are missing.
+///
+/// # Errors
+/// None that these types have.
+pub fn to_json<T: Serialize>(
+    reports: &[T],
+    unfinished: Option<&str>,
+) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&File {
+        version: env!("CARGO_PKG_VERSION"),
+        unfinished,
+        sets: reports,
+    })
+}
+
+/// Reads a file of reports, also those of earlier versions: one report, or an array.
+///
+/// # Errors
+/// [`EvalError::Io`], [`EvalError::Baseline`] for a file that has no reports.
+pub fn read_reports(path: &Path) -> Result<Vec<Earlier>> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Shape {
+        Sets { sets: Vec<Earlier> },
+        Several(Vec<Earlier>),
+        One(Box<Earlier>),
     }
+    let not_a_report = |error: String| EvalError::Baseline {
+        path: path.to_owned(),
+        reason: format!("it is not a report of `toolscout eval --json` ({error}); write a new one"),
+    };
+    let value: serde_json::Value =
+        serde_json::from_str(&read_text(path)?).map_err(|error| not_a_report(error.to_string()))?;
+    let shape = Shape::deserialize(value).map_err(|error| not_a_report(error.to_string()))?;
+    let reports = match shape {
+        Shape::Sets { sets } => sets,
+        Shape::Several(reports) => reports,
+        Shape::One(report) => vec![*report],
+    };
+    if reports.is_empty() {
+        return Err(not_a_report("it has no set".to_owned()));
+    }
+    Ok(reports)
 }
 
 /// A report without results: what identifies the set and the run.
-pub(super) fn identity(
-    set: &EvalSet,
-    queries_in_set: usize,
-    seed: u64,
-    embedder: String,
-) -> Report {
+pub fn identity(set: &EvalSet, seed: u64, embedder: String) -> Report {
     Report {
         set: set.name.clone(),
         tools: set.tools.len(),
         queries: set.queries.len(),
-        queries_in_set,
+        queries_in_set: set.queries_in_set,
         seed,
         embedder,
         fingerprint: set.fingerprint(),
+        graded: set.is_graded(),
+        relevant_from: set.relevant_from,
+        left_out: set.left_out.clone(),
         trained_on: false,
         version: env!("CARGO_PKG_VERSION"),
+        unfinished: None,
         arms: Vec::new(),
         significance: Vec::new(),
         no_match: None,
@@ -270,6 +357,8 @@ pub(super) fn identity(
         cost: None,
         tokens: None,
         scale: Vec::new(),
+        per_query: Vec::new(),
+        shown: Vec::new(),
     }
 }
 
@@ -289,7 +378,7 @@ fn metrics_map<S: Serializer, V: Serialize>(
 }
 
 /// The parts of an earlier report that a comparison needs.
-#[derive(Clone, Debug, serde::Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Earlier {
     /// The name of the set.
     pub set: String,
@@ -303,6 +392,9 @@ pub struct Earlier {
     pub fingerprint: Option<String>,
     /// The results of each arm.
     pub arms: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
+    /// The queries; none in a report of an earlier version.
+    #[serde(default)]
+    pub per_query: Vec<QueryReport>,
 }
 
 #[cfg(test)]
@@ -322,76 +414,16 @@ pub(crate) mod testing {
         let run = ArmRun {
             name: arm.into(),
             rankings: vec![vec![0]],
+            scores: vec![vec![1.0]],
             degraded: 0,
             abstained: 0,
+            file: None,
         };
-        let mut report = identity(&set, 1, 42, "none".into());
+        let mut report = identity(&set, 42, "none".into());
         report.arms.push(ArmReport::of(&run, &scores, None, 42));
         report
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::testing::report;
-    use super::*;
-
-    #[test]
-    fn json_has_the_published_shape() {
-        let text = to_json(&[report("metatool", "lexical", 0.5)]).unwrap();
-        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        for key in [
-            "set", "tools", "queries", "seed", "embedder", "arms", "no_match", "cost", "tokens",
-        ] {
-            assert!(json.get(key).is_some(), "{key} is missing in {text}");
-        }
-        assert_eq!(json["arms"]["lexical"]["ndcg@10"], 0.5);
-        assert_eq!(
-            json["arms"]["lexical"]["ci95"]["ndcg@10"],
-            serde_json::json!([0.5, 0.5])
-        );
-        assert!(json["arms"]["lexical"].get("p95_ms").is_some());
-        let earlier: Earlier = serde_json::from_str(&text).unwrap();
-        assert_eq!((earlier.set.as_str(), earlier.arms.len()), ("metatool", 1));
-    }
-
-    #[test]
-    fn several_sets_are_an_array() {
-        let text = to_json(&[report("a", "lexical", 0.5), report("b", "lexical", 0.7)]).unwrap();
-        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(json.as_array().map(Vec::len), Some(2));
-    }
-
-    #[test]
-    fn sets_have_equal_weights_in_the_average() {
-        let sets = [report("a", "lexical", 0.5), report("b", "lexical", 0.7)];
-        let average = macro_average(&sets);
-        assert_eq!(average.len(), 1);
-        assert!((average[0].1.value(Metric::new(Measure::Ndcg, 10)).unwrap() - 0.6).abs() < 1e-12);
-        assert!(
-            macro_average(&[report("a", "lexical", 0.5), report("b", "dense", 0.7)]).is_empty()
-        );
-    }
-
-    #[test]
-    fn every_pair_of_arms_is_compared() {
-        let metric = Metric::new(Measure::Ndcg, 10);
-        let scores = |value: f64| Scores {
-            metrics: vec![metric],
-            columns: vec![vec![value; 20]],
-        };
-        let (low, high) = (scores(0.2), scores(0.6));
-        let found = comparisons(&[("lexical", &low), ("dense", &high), ("hybrid", &high)], 1);
-        let pairs: Vec<(&str, &str)> = found.iter().map(|c| (c.a.as_str(), c.b.as_str())).collect();
-        assert_eq!(
-            pairs,
-            [
-                ("lexical", "dense"),
-                ("lexical", "hybrid"),
-                ("dense", "hybrid")
-            ]
-        );
-        assert!((found[0].difference + 0.4).abs() < 1e-12 && found[0].p < 0.001);
-        assert_eq!((found[2].difference, found[2].p), (0.0, 1.0));
-    }
-}
+mod tests;

@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use serde::Serialize;
 use toolscout_index::{Results, Searcher};
 
 use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::Result;
+use crate::printable::counted;
 
 /// Threads that search while quality is measured. Latency is measured separately, on one thread.
 pub const THREADS: usize = 2;
@@ -60,10 +62,14 @@ pub struct ArmRun {
     pub name: String,
     /// The hits of each query, best first. Queries are in the order of the set.
     pub rankings: Vec<Vec<ToolIndex>>,
+    /// The scores of these hits.
+    pub scores: Vec<Vec<f64>>,
     /// Queries with a degraded answer.
     pub degraded: usize,
     /// Queries answered with "no match", which counts as no hits.
     pub abstained: usize,
+    /// What a run file has; `None` for a run of the engine.
+    pub file: Option<RunFacts>,
 }
 
 impl ArmRun {
@@ -86,22 +92,79 @@ impl ArmRun {
         let answers = each_text(&texts, THREADS, |text| {
             let results = engine.answer(text, arm, depth, Detail::Plain)?;
             on_query();
-            let hits: Vec<ToolIndex> = results
+            let hits: (Vec<ToolIndex>, Vec<f64>) = results
                 .hits
                 .iter()
-                .filter_map(|hit| set.position(hit.id.as_str()))
-                .collect();
+                .filter_map(|hit| Some((set.position(hit.id.as_str())?, f64::from(hit.score))))
+                .unzip();
             Ok((hits, results.degraded.is_some(), results.no_match.is_some()))
         })?;
         let degraded = answers.iter().filter(|(_, degraded, _)| *degraded).count();
         let abstained = answers.iter().filter(|(.., abstained)| *abstained).count();
-        let rankings = answers.into_iter().map(|(hits, ..)| hits).collect();
+        let (rankings, scores) = answers.into_iter().map(|(hits, ..)| hits).unzip();
         Ok(ArmRun {
             name: arm.name.clone(),
             rankings,
+            scores,
             degraded,
             abstained,
+            file: None,
         })
+    }
+}
+
+/// What a run file has, and what of it counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RunFacts {
+    /// The most hits of a query.
+    pub deepest: usize,
+    /// The fewest hits of a query that has some.
+    pub shallowest: usize,
+    /// Queries of the set without hits; they count as 0.
+    pub missing_queries: usize,
+    /// Queries that the set does not have; they are left out.
+    pub unknown_queries: usize,
+    /// Hits that a query has twice; the first in the order counts.
+    pub duplicates: usize,
+    /// Hits with the score of another hit of their query.
+    pub ties: usize,
+    /// Queries whose column of ranks has another order than their scores.
+    pub other_ranks: usize,
+}
+
+impl RunFacts {
+    /// What one would want to know, in a line.
+    pub fn line(&self) -> String {
+        let mut parts = vec![if self.deepest == self.shallowest {
+            format!("{} a query", counted(self.deepest, "hit"))
+        } else {
+            format!(
+                "{} to {} a query",
+                self.shallowest,
+                counted(self.deepest, "hit")
+            )
+        }];
+        let kinds = [
+            (self.missing_queries, "query", "without hits count as 0"),
+            (
+                self.unknown_queries,
+                "query",
+                "left out: the set does not have them",
+            ),
+            (self.duplicates, "hit", "left out: the query has them twice"),
+            (self.ties, "hit", "with the score of another"),
+            (
+                self.other_ranks,
+                "query",
+                "with ranks in another order than scores",
+            ),
+        ];
+        for (count, noun, what) in kinds {
+            if count > 0 {
+                parts.push(format!("{} {what}", counted(count, noun)));
+            }
+        }
+        parts.join("; ")
     }
 }
 
@@ -185,6 +248,7 @@ pub(crate) mod testing {
                 score,
                 matched_queries: vec![0],
                 serves: None,
+                companion_of: None,
                 also_on: Vec::new(),
                 explain: None,
             };

@@ -1,5 +1,7 @@
 //! The results as tables for a terminal, or as Markdown.
 
+mod compared;
+
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table};
 
@@ -7,18 +9,20 @@ use super::ablation::Row;
 use super::agent::learning::{Gain, LearningReport};
 use super::agent::report::macro_average as agent_averages;
 use super::agent::{AgentReport, ArmFigures};
-use super::baseline::Change;
-use super::bootstrap::Interval;
+use super::bootstrap::{Interval, macro_interval};
 use super::cost::CostReport;
 use super::embedding::EmbedderFigures;
 use super::latency::Latency;
 use super::metrics::{Measure, Metric};
-use super::report::{ArmReport, Means, Report, macro_average};
+use super::report::{ArmReport, Report, macro_average};
+
+pub use compared::{changes, diff, moved};
 
 /// Below this number of queries one of them moves a mean by more than three points.
 const FEW_QUERIES: usize = 30;
 const OF_SIGNIFICANCE: &str = "\
-a - b: difference of the means; p: how often chance alone makes a difference at least as large";
+a - b: difference of the means; p: how often chance alone makes a difference at least as large;
+p Holm: the same, corrected for the number of pairs";
 const OF_NO_MATCH: &str = "\
 unanswerable: without a relevant tool, once a fifth of the tools is removed
 accuracy, false: share of the unanswerable and of the other queries answered with \"no match\"; with
@@ -27,6 +31,8 @@ signal: coverage is the share of the query's words in the best tool, cosine the 
   embeddings, bm25 and score the best of the hits, confidence that of the answer
 AUC: how well the signal alone separates both kinds of queries; 0.5 is chance";
 
+const OF_CONDENSED: &str = "\
+the same figures without hits that are not judged: what the judgements alone say";
 /// The style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -50,16 +56,20 @@ pub fn quality(reports: &[Report], style: Style) -> String {
     );
     for report in reports {
         for arm in &report.arms {
-            table.add_row(arm_row(report, arm, &metrics));
+            table.add_row(arm_row(report, arm, &metrics, style));
         }
     }
     if reports.len() > 1 {
         for (arm, means) in macro_average(reports) {
             let blanks = [String::new(), String::new()];
+            let figures = metrics.iter().map(|metric| {
+                let interval = macro_interval_of(reports, &arm, *metric);
+                figure(means.value(*metric), interval, style)
+            });
             table.add_row(
-                ["macro average".into(), arm]
+                ["macro average".into(), arm.clone()]
                     .into_iter()
-                    .chain(figures(&means, &metrics))
+                    .chain(figures)
                     .chain(blanks),
             );
         }
@@ -307,7 +317,16 @@ pub fn tokens(reports: &[Report], style: Style) -> String {
 /// The paired comparisons of arms.
 pub fn significance(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
-    table.set_header(["set", "a", "b", "metric", "a - b", "95% interval", "p"]);
+    table.set_header([
+        "set",
+        "a",
+        "b",
+        "metric",
+        "a - b",
+        "95% interval",
+        "p",
+        "p Holm",
+    ]);
     for report in reports {
         for pair in &report.significance {
             let interval = format!("{:+.3} to {:+.3}", pair.ci95[0], pair.ci95[1]);
@@ -316,10 +335,32 @@ pub fn significance(reports: &[Report], style: Style) -> String {
                 format!("{:+.3}", pair.difference),
                 interval,
                 format!("{:.4}", pair.p),
+                format!("{:.4}", pair.p_holm),
             ]));
         }
     }
     captioned(finish(table, 4), OF_SIGNIFICANCE)
+}
+
+/// Figures without hits that are not judged, for sets that judge tools as not relevant.
+pub fn condensed(reports: &[Report], style: Style) -> String {
+    let metrics = shown_metrics(reports);
+    let mut table = new_table(style);
+    let names = metrics.iter().map(Metric::to_string);
+    table.set_header(["set", "arm"].map(String::from).into_iter().chain(names));
+    for report in reports {
+        for arm in &report.arms {
+            let Some(means) = &arm.condensed else {
+                continue;
+            };
+            let figures = metrics
+                .iter()
+                .map(|metric| figure(means.value(*metric), None, style));
+            let first = [report.set.clone(), arm.name.clone()];
+            table.add_row(first.into_iter().chain(figures));
+        }
+    }
+    captioned(finish(table, 2), OF_CONDENSED)
 }
 
 /// A remark on sets with few queries; empty without one.
@@ -444,31 +485,15 @@ pub fn learning(reports: &[LearningReport], style: Style) -> String {
     finish(table, 2)
 }
 
-/// Metrics compared with a baseline.
-pub fn changes(changes: &[Change], max_drop: f64) -> String {
-    let mut table = new_table(Style::Terminal);
-    table.set_header(["set", "arm", "metric", "baseline", "now", "points", ""]);
-    for change in changes {
-        let result = if change.drops_more_than(max_drop) {
-            "DROP"
-        } else {
-            ""
-        };
-        table.add_row([
-            change.set.clone(),
-            change.arm.clone(),
-            change.metric.to_string(),
-            share(change.before),
-            share(change.after),
-            format!("{:+.2}", change.points()),
-            result.into(),
-        ]);
-    }
-    finish(table, 3)
-}
-
 /// The columns of the quality table: the metrics at the deepest cut-offs.
 fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
+    let chosen = reports.iter().map(|report| &report.shown);
+    if let Some(chosen) = chosen
+        .max_by_key(|shown| shown.len())
+        .filter(|shown| !shown.is_empty())
+    {
+        return chosen.clone();
+    }
     // A set with few tools lacks the deeper cut-offs.
     let measured: Vec<Metric> = reports
         .iter()
@@ -478,34 +503,58 @@ fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
         .unwrap_or_default();
     let deepest = measured
         .iter()
-        .map(|metric| metric.depth)
+        .filter_map(|metric| metric.depth)
         .max()
         .unwrap_or(10);
     let wanted = |metric: &Metric| match metric.measure {
-        Measure::Ndcg | Measure::Recall => metric.depth == 5 || metric.depth == deepest,
-        Measure::Precision | Measure::Mrr => true,
-        Measure::Complete => metric.depth == 5,
+        Measure::Ndcg | Measure::Recall => metric.depth == Some(5) || metric.depth == Some(deepest),
+        Measure::Complete => metric.depth == Some(5),
         // The table has no room for it: where one tool is right, it equals recall.
         Measure::Success => false,
+        _ => true,
     };
     measured.into_iter().filter(wanted).collect()
 }
 
-fn arm_row(report: &Report, arm: &ArmReport, metrics: &[Metric]) -> Vec<String> {
+fn arm_row(report: &Report, arm: &ArmReport, metrics: &[Metric], style: Style) -> Vec<String> {
     let first = [report.set.clone(), arm.name.clone()];
     let last = [arm.p50_ms, arm.p95_ms].map(|ms| ms.map_or_else(|| "-".into(), milliseconds));
-    first
-        .into_iter()
-        .chain(figures(&arm.means, metrics))
-        .chain(last)
-        .collect()
+    let figures = metrics.iter().map(|metric| {
+        let interval = arm.figure(*metric).map(|(_, interval)| interval);
+        figure(arm.means.value(*metric), interval, style)
+    });
+    first.into_iter().chain(figures).chain(last).collect()
 }
 
-fn figures(means: &Means, metrics: &[Metric]) -> Vec<String> {
-    metrics
-        .iter()
-        .map(|metric| means.value(*metric).map_or_else(|| "-".into(), share))
-        .collect()
+/// A figure with its interval, which a terminal has below it.
+fn figure(value: Option<f64>, interval: Option<Interval>, style: Style) -> String {
+    let Some(value) = value else {
+        return "-".into();
+    };
+    let Some([low, high]) = interval else {
+        return share(value);
+    };
+    match style {
+        Style::Terminal => format!("{}\n{low:.2}-{high:.2}", share(value)),
+        Style::Markdown => format!("{} ({low:.2} to {high:.2})", share(value)),
+    }
+}
+
+/// The interval of a macro average; `None` where a set has no values by query.
+fn macro_interval_of(reports: &[Report], arm: &str, metric: Metric) -> Option<Interval> {
+    let name = metric.to_string();
+    let mut columns = Vec::new();
+    for report in reports {
+        let values = report.per_query.iter();
+        let values = values.filter_map(|query| *query.arms.get(arm)?.values.get(&name)?);
+        let column: Vec<f64> = values.collect();
+        if column.is_empty() {
+            return None;
+        }
+        columns.push(column);
+    }
+    let seed = reports.first().map_or(0, |report| report.seed);
+    Some(macro_interval(&columns, seed))
 }
 
 fn cost_row(set: String, tools: usize, cost: &CostReport) -> [String; 9] {
@@ -588,21 +637,6 @@ mod tests {
             .collect();
         assert_eq!(last[1..4], ["macro average", "lexical", "0.600"]);
         assert!(!quality(&[report("a", "lexical", 0.5)], Style::Terminal).contains("macro"));
-    }
-
-    #[test]
-    fn a_drop_is_marked() {
-        let metric = Metric::new(Measure::Ndcg, 10);
-        let change = |after| Change {
-            set: "a".into(),
-            arm: "hybrid".into(),
-            metric,
-            before: 0.7,
-            after,
-        };
-        let text = changes(&[change(0.7), change(0.6)], 0.5);
-        assert_eq!(text.matches("DROP").count(), 1);
-        assert!(text.contains("-10.00"), "{text}");
     }
 
     #[test]

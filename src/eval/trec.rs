@@ -1,20 +1,19 @@
-//! TREC run files and qrels, for comparison with other programs.
+//! Writes TREC run files and qrels, for comparison with other programs.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::dataset::{EvalSet, ToolIndex, escape, unescape};
-use super::error::{EvalError, Result, read_text, write};
+use super::dataset::{EvalSet, escape};
+use super::error::{Result, write};
 use super::run::ArmRun;
 
 /// Writes one run file per arm, and the judgements. `runs.trec` becomes `runs.SET.ARM.trec` and
 /// `runs.SET.qrels`. Returns the paths.
 ///
-/// White space and `%` in ids are percent-encoded, so that an id is one column.
+/// White space, control characters and `%` in ids are percent-encoded, so that an id is one column.
 ///
 /// # Errors
-/// [`EvalError::Io`].
+/// [`super::error::EvalError::Io`].
 pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<PathBuf>> {
     let stem = path
         .file_stem()
@@ -30,7 +29,10 @@ pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<Path
     )];
     for run in runs {
         files.push((
-            path.with_file_name(format!("{stem}.{set_name}.{}.{extension}", run.name)),
+            path.with_file_name(format!(
+                "{stem}.{set_name}.{}.{extension}",
+                file_name(&run.name)
+            )),
             run_file(set, run),
         ));
     }
@@ -40,120 +42,49 @@ pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<Path
     Ok(files.into_iter().map(|(file, _)| file).collect())
 }
 
-/// Reads a run file as a further arm with the name of the file.
-///
-/// Hits are ranked by score, ties in the order of the file. Queries outside the set are ignored; a
-/// query of the set without lines has no hits.
-///
-/// # Errors
-/// [`EvalError::Malformed`] for a line that is not a hit or names an unknown tool, [`EvalError::Io`].
-pub fn read_run(path: &Path, set: &EvalSet) -> Result<ArmRun> {
-    let rows: HashMap<&str, usize> = set
-        .queries
-        .iter()
-        .enumerate()
-        .map(|(row, query)| (query.id.as_str(), row))
-        .collect();
-    let mut hits: Vec<Vec<(f64, ToolIndex)>> = vec![Vec::new(); set.queries.len()];
-    for (index, line) in read_text(path)?
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-    {
-        let (query, tool, score) = read_hit(path, index + 1, line)?;
-        let Some(&row) = rows.get(query.as_str()) else {
-            continue;
-        };
-        let tool = set.judged_position(&tool).ok_or_else(|| {
-            EvalError::malformed(
-                path,
-                index + 1,
-                format!(
-                    "the set {} has no tool {tool:?}; is this a run of another set?",
-                    set.name
-                ),
-            )
-        })?;
-        hits[row].push((score, tool));
-    }
-    let name = path
-        .file_stem()
-        .map_or_else(|| "run".into(), |stem| stem.to_string_lossy().into_owned());
-    Ok(ArmRun {
-        name,
-        rankings: hits.into_iter().map(by_score).collect(),
-        degraded: 0,
-        abstained: 0,
-    })
+/// The name of an arm in the name of a file.
+fn file_name(arm: &str) -> String {
+    let fits = |c: char| c.is_alphanumeric() || "-_.=+,".contains(c);
+    arm.chars().map(|c| if fits(c) { c } else { '_' }).collect()
 }
 
-fn read_hit(path: &Path, line: usize, text: &str) -> Result<(String, String, f64)> {
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    let [query, _, tool, _, score, _] = fields.as_slice() else {
-        let reason = format!(
-            "{} columns; a hit of a TREC run has `query Q0 tool rank score name`",
-            fields.len()
-        );
-        return Err(EvalError::malformed(path, line, reason));
-    };
-    match score.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok((unescape(query), unescape(tool), number)),
-        _ => Err(EvalError::malformed(
-            path,
-            line,
-            format!("the score {score:?} is not a number"),
-        )),
-    }
-}
-
-fn by_score(mut hits: Vec<(f64, ToolIndex)>) -> Vec<ToolIndex> {
-    // A stable sort, which keeps ties in the order of the file.
-    hits.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut seen = std::collections::HashSet::new();
-    hits.into_iter()
-        .map(|(_, tool)| tool)
-        .filter(|tool| seen.insert(*tool))
-        .collect()
-}
-
-/// Scores count down with the rank. Programs that read runs sort by score and break ties in their
-/// own ways, and the order of the engine must be kept.
+/// The hits with the scores of the engine. Programs that read runs sort by score and break ties in
+/// their own ways. Where the engine's order does not follow from the scores, as with pins and ties,
+/// a score is lowered just below the one before it.
 fn run_file(set: &EvalSet, run: &ArmRun) -> String {
     let mut text = String::new();
-    for (query, ranking) in set.queries.iter().zip(&run.rankings) {
-        for (index, &tool) in ranking.iter().enumerate() {
-            let (query, tool, score) = (
-                escape(&query.id),
-                escape(set.tool(tool).id.as_str()),
-                ranking.len() - index,
-            );
+    let name = escape(&run.name);
+    let rows = set.queries.iter().zip(&run.rankings).zip(&run.scores);
+    for ((query, ranking), scores) in rows {
+        let query = escape(&query.id);
+        let mut before = f32::INFINITY;
+        for (index, (&tool, score)) in ranking.iter().zip(scores).enumerate() {
+            let score = (*score as f32).min(before.next_down());
+            before = score;
+            let tool = escape(set.tool(tool).id.as_str());
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{query} Q0 {tool} {} {score} {}", index + 1, run.name);
+            let _ = writeln!(text, "{query} Q0 {tool} {} {score} {name}", index + 1);
         }
     }
     text
 }
 
 fn qrels(set: &EvalSet) -> String {
-    let judged = set
-        .queries
-        .iter()
-        .flat_map(|query| query.relevant.iter().map(move |&tool| (query, tool)));
-    judged
-        .map(|(query, tool)| {
-            format!(
-                "{} 0 {} 1\n",
-                escape(&query.id),
-                escape(set.tool(tool).id.as_str())
-            )
-        })
-        .collect()
+    let mut text = String::new();
+    for query in &set.queries {
+        for (&tool, grade) in query.judged.iter().zip(&query.judgements.grades) {
+            let (id, tool) = (escape(&query.id), escape(set.tool(tool).id.as_str()));
+            let _ = writeln!(text, "{id} 0 {tool} {grade}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::eval::dataset::testing::set;
+    use crate::eval::run_file::{RunOrder, read_run};
 
     fn made() -> (EvalSet, ArmRun) {
         let set = set(
@@ -168,14 +99,17 @@ mod tests {
             ArmRun {
                 name: "hybrid".into(),
                 rankings: vec![vec![2, 0, 1], vec![]],
+                // The second is pinned above a higher score, the third ties.
+                scores: vec![vec![0.5, 0.75, 0.5], vec![]],
                 degraded: 0,
                 abstained: 0,
+                file: None,
             },
         )
     }
 
     #[test]
-    fn written_runs_are_read_back() {
+    fn written_runs_are_read_back_in_the_order_of_the_engine() {
         let (set, run) = made();
         let folder = tempfile::tempdir().unwrap();
         let files = write_all(
@@ -191,45 +125,22 @@ mod tests {
         assert_eq!(names, ["out.up.qrels", "out.up.hybrid.trec"]);
         let text = std::fs::read_to_string(&files[1]).unwrap();
         assert_eq!(
+            text.lines().next(),
+            Some("q%201 Q0 c 1 0.5 hybrid"),
+            "the score of the engine"
+        );
+        assert_eq!(
             text.lines().nth(1),
-            Some("q%201 Q0 Trends%20Hub/two%20words 2 2 hybrid")
+            Some("q%201 Q0 Trends%20Hub/two%20words 2 0.49999997 hybrid")
         );
         assert_eq!(
             std::fs::read_to_string(&files[0]).unwrap().lines().count(),
             3
         );
-        let back = read_run(&files[1], &set).unwrap();
+        let back = read_run(&files[1], &set, RunOrder::Score).unwrap();
         assert_eq!(
             (back.rankings, back.name.as_str()),
             (run.rankings, "out.up.hybrid")
         );
-    }
-
-    #[test]
-    fn runs_of_other_programs_are_sorted_by_score() {
-        let (set, _) = made();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("other.run");
-        std::fs::write(
-            &path,
-            "q2 Q0 b 1 .25 x\nq2 Q0 c 2 0.5 x\nelse Q0 nothing 1 1 x\n",
-        )
-        .unwrap();
-        assert_eq!(
-            read_run(&path, &set).unwrap().rankings,
-            [vec![], vec![2, 1]]
-        );
-        for (text, expected) in [
-            ("q2 Q0 nothing 1 1 x", "no tool \"nothing\""),
-            ("q2 b 1", "3 columns"),
-            ("q2 Q0 b 1 high x", "\"high\" is not a number"),
-        ] {
-            std::fs::write(&path, text).unwrap();
-            let message = read_run(&path, &set).unwrap_err().to_string();
-            assert!(
-                message.contains(expected) && message.contains("other.run:1"),
-                "{message}"
-            );
-        }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use toolscout_index::{Fusion, Mode, Parts, Results, Searcher, Settings};
 
-use super::arms::Arm;
+use super::arms::{Arm, Limits};
 use super::bootstrap::{Interval, paired};
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::{EvalError, Result};
@@ -20,7 +20,8 @@ use super::random::Random;
 use super::run::{ArmRun, Detail, Engine};
 
 /// The metric to maximise.
-const TARGET: Metric = Metric::new(Measure::Ndcg, 10);
+const TARGET: Metric = Metric::new(Measure::Ndcg, TARGET_DEPTH);
+const TARGET_DEPTH: usize = 10;
 /// Passes over all knobs. The second rarely changes anything, a third never did.
 const PASSES: usize = 3;
 /// Least queries in each half: with fewer, one query moves the mean by more than two points.
@@ -357,8 +358,10 @@ fn column(set: &EvalSet, engine: &dyn Adjustable, values: &[f32]) -> Result<Vec<
         fusion: Fusion::Convex,
         dense_weight: None,
         parts: Parts::ALL,
+        limits: Limits::default(),
+        is_as_set: false,
     };
-    let depth = TARGET.depth.min(set.tools.len());
+    let depth = TARGET_DEPTH.min(set.tools.len());
     let run = ArmRun::of(set, &*engine.at(values)?, &hybrid, depth, &|| ())?;
     Ok(Scores::strict(set, &run, &[TARGET]).column(TARGET).to_vec())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolscout_index::formats::model_name;
 use toolscout_index::query::MAX_TEXTS;
-use toolscout_index::{Filter, Tool, ToolId};
+use toolscout_index::{CompanionOf, Filter, Tool, ToolId};
 
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest};
@@ -174,12 +174,12 @@ fn hits_by_state(found: &Found, injection: &Injection, style: Style) -> Argument
     for hit in found.hits.iter().filter(|hit| seen.insert(&hit.tool.id)) {
         let id = &hit.tool.id;
         if injection.added.contains(id) {
-            loaded.push(describe_hit(hit, &injection.name_of(id), style));
+            loaded.push(describe_hit(hit, injection, style));
         } else if injection.already.contains(id) {
             visible.push(match style {
                 Style::Inject => injection.name_of(id).into(),
                 // The schemas of earlier turns are no longer in the context.
-                Style::Dispatch => describe_hit(hit, &injection.name_of(id), style),
+                Style::Dispatch => describe_hit(hit, injection, style),
             });
         } else if let Some((_, tokens)) = injection.refused.iter().find(|(other, _)| other == id) {
             refused.push(describe_refused(id, *tokens));
@@ -209,16 +209,28 @@ pub fn missed_notice(ids: &[&ToolId]) -> String {
     )
 }
 
-fn describe_hit(hit: &FoundTool, name: &str, style: Style) -> Value {
+fn describe_hit(hit: &FoundTool, injection: &Injection, style: Style) -> Value {
+    let name = injection.name_of(&hit.tool.id);
     let description = hit.tool.shown_description();
-    match style {
+    let mut described = match style {
         Style::Inject => {
             json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) })
         }
         Style::Dispatch => {
             json!({ "name": name, "description": description, "parameters": hit.tool.shown_input_schema() })
         }
+    };
+    if let Some(CompanionOf {
+        id,
+        parameter,
+        reason,
+    }) = &hit.companion_of
+    {
+        let needing = injection.name_of(id);
+        described["companion_of"] =
+            json!({ "name": needing, "parameter": parameter, "reason": reason });
     }
+    described
 }
 
 fn describe_no_match(no_match: &NoMatch) -> Value {
@@ -408,6 +420,27 @@ mod tests {
         assert_eq!(answer["no_room_for"][0]["tokens"], 900);
         assert_eq!(answer["unloaded"], json!(["w__gone"]));
         assert!(answer["note"].as_str().unwrap().contains("select:NAME"));
+    }
+
+    #[test]
+    fn a_companion_says_for_which_tool_it_is_there() {
+        let mut searched = found(&["m/update", "m/search"]);
+        searched.hits[1].companion_of = Some(CompanionOf {
+            id: ToolId::parse("m/update").unwrap(),
+            parameter: "person_id".into(),
+            reason: "it lists people".into(),
+        });
+        let injection = Injection {
+            added: ids(&["m/update", "m/search"]),
+            ..Injection::default()
+        };
+        let expected =
+            json!({ "name": "m__update", "parameter": "person_id", "reason": "it lists people" });
+        for style in [Style::Inject, Style::Dispatch] {
+            let loaded = answer(&searched, &injection, style)["loaded"].clone();
+            assert_eq!(loaded[1]["companion_of"], expected);
+            assert!(loaded[0].get("companion_of").is_none());
+        }
     }
 
     #[test]

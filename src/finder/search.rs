@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toolscout_index::Version;
 use toolscout_index::memory::Source;
-use toolscout_index::{Filter, Tool, ToolId};
+use toolscout_index::{CompanionOf, Filter, Tool, ToolId};
 
 use crate::finder::model_names;
 
@@ -117,8 +117,11 @@ pub struct FoundTool {
     pub tool: Arc<Tool>,
     /// Its score, comparable within one answer only.
     pub score: f32,
-    /// The position of the query that found it; `None` for a tool that was selected by name.
+    /// The position of the query that found it; `None` for a tool that was selected by name, or is a
+    /// companion of another hit.
     pub query: Option<usize>,
+    /// Set for a tool that is here because another hit needs what it finds.
+    pub companion_of: Option<CompanionOf>,
 }
 
 #[cfg(test)]
@@ -170,6 +173,7 @@ pub(crate) mod doubles {
                 tool: tool(id, "does it"),
                 score: 1.0,
                 query: Some(0),
+                companion_of: None,
             })
             .collect();
         Found {
@@ -198,6 +202,7 @@ pub(crate) mod doubles {
                         tool: tool.clone(),
                         score: 2.0,
                         query: None,
+                        companion_of: None,
                     }),
                     None => missing.push(name.clone()),
                 }
@@ -212,6 +217,7 @@ pub(crate) mod doubles {
                         tool: tool.clone(),
                         score: shared as f32,
                         query: Some(number),
+                        companion_of: None,
                     },
                 ));
             }

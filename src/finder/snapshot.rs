@@ -141,6 +141,7 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
                 tool,
                 score: 1.0,
                 query: None,
+                companion_of: None,
             }),
             None => reasons.push(unknown_name(&searcher, name)),
         }
@@ -161,7 +162,12 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
                 let hits = results.hits.into_iter().map(|hit| FoundTool {
                     tool: hit.tool.shared(),
                     score: hit.score,
-                    query: hit.matched_queries.first().copied(),
+                    // That a companion is called says nothing about the request.
+                    query: match hit.companion_of {
+                        Some(_) => None,
+                        None => hit.matched_queries.first().copied(),
+                    },
+                    companion_of: hit.companion_of,
                 });
                 found.hits.extend(hits);
                 reasons.extend(results.no_match.map(NoMatch::from));

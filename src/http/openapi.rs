@@ -9,6 +9,7 @@ use utoipa::openapi::security::{
 };
 use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, ResponseBuilder};
 
+use super::companions;
 use super::error::ErrorBody;
 use crate::agent::Event;
 
@@ -34,14 +35,15 @@ pub fn complete(mut description: Description) -> Description {
     description
 }
 
-/// OpenAPI has no wildcards: axum's `{*id}`, which may contain slashes, becomes `{id}`.
+/// OpenAPI has no wildcards: axum's `{*id}`, which may contain slashes, becomes `{id}`, with what its
+/// handler reads behind it.
 fn name_wildcards(description: &mut Description) {
     let paths = std::mem::take(&mut description.paths.paths);
     for (path, item) in paths {
         description
             .paths
             .paths
-            .insert(path.replace("{*", "{"), item);
+            .insert(companions::documented(&path), item);
     }
 }
 

@@ -186,6 +186,7 @@ pub fn query_of(request: SearchRequest) -> ApiResult<Query> {
         dense_weight: request.dense_weight,
         min_score: request.min_score,
         min_confidence: request.min_confidence,
+        companions: request.companions,
     };
     // `matched_queries` of the hits are positions in this order.
     let texts = request.query.into_iter().chain(request.queries);

@@ -30,6 +30,8 @@ pub struct CatalogSettings {
     /// Answers `no_match` below this confidence.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub min_confidence: Option<f32>,
+    /// Whether a tool that finds what a hit needs is put behind that hit; true when not set.
+    pub companions: Option<bool>,
     /// From how many vectors on searches use a graph instead of a scan; what was measured for each
     /// embedder when not set.
     #[schema(minimum = 1)]
@@ -68,6 +70,7 @@ impl CatalogSettings {
             dense_weight: self.dense_weight,
             min_score: self.min_score,
             min_confidence: self.min_confidence,
+            companions: self.companions,
         }
     }
 }
@@ -83,6 +86,7 @@ impl From<&Settings> for CatalogSettings {
             dense_weight: search.dense_weight,
             min_score: search.min_score,
             min_confidence: search.min_confidence,
+            companions: search.companions,
             graph_min_vectors: settings.graph_min_vectors,
         }
     }

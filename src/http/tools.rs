@@ -366,7 +366,7 @@ async fn matching(app: &App, catalog: &OpenCatalog, filter: Filter) -> ApiResult
 pub struct ItemPath {
     #[serde(rename = "catalog")]
     _catalog: String,
-    id: String,
+    pub(super) id: String,
 }
 
 /// The ids as strings.

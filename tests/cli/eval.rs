@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use toolscout_index::ranker::Forest;
 
-use super::double::Double;
+use super::double::{Double, Reply};
 use super::run::World;
 
 fn fixtures() -> String {
@@ -30,6 +30,17 @@ fn small(world: &World, queries: &str) -> String {
         .to_owned()
 }
 
+/// One query that the lexical arm answers.
+const MAIL: &str = r#"{"id":"q","query":"send a mail","relevant":["send_mail"]}"#;
+
+/// The report of the only set in a file.
+fn only_set(world: &World, file: &str) -> Value {
+    let report = parsed(&std::fs::read_to_string(world.path(file)).expect("written"));
+    let sets = report["sets"].as_array().expect("an array");
+    assert_eq!(sets.len(), 1, "{report}");
+    sets[0].clone()
+}
+
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
@@ -42,7 +53,7 @@ fn a_table_is_printed_and_the_json_has_the_published_shape() {
         table.contains("ndcg@10") && table.contains("lexical") && table.contains("AUC"),
         "{table}"
     );
-    let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
+    let report = only_set(&world, "out.json");
     assert_eq!(
         (
             report["set"].as_str(),
@@ -103,7 +114,8 @@ fn json_on_stdout_stands_alone_and_is_the_same_every_time() {
         "--json",
         "-",
     ]);
-    assert_ne!(parsed(&first)["fingerprint"], parsed(&other)["fingerprint"]);
+    let fingerprint = |text: &str| parsed(text)["sets"][0]["fingerprint"].clone();
+    assert_ne!(fingerprint(&first), fingerprint(&other));
 }
 
 #[test]
@@ -128,7 +140,7 @@ fn several_sets_give_an_array_and_a_macro_row() {
     ];
     assert!(world.ok(&args).contains("macro average"));
     let sets = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
-    assert_eq!(sets[1]["arms"]["lexical"]["ndcg@2"], 1.0);
+    assert_eq!(sets["sets"][1]["arms"]["lexical"]["ndcg@2"], 1.0);
 }
 
 #[test]
@@ -143,10 +155,8 @@ fn a_baseline_passes_on_the_same_figures_and_fails_on_a_drop() {
     .concat());
 
     let mut better = parsed(&std::fs::read_to_string(world.path("before.json")).expect("written"));
-    let now = better["arms"]["lexical"]["ndcg@10"]
-        .as_f64()
-        .expect("a figure");
-    better["arms"]["lexical"]["ndcg@10"] = json!(now + 0.02);
+    let figure = &mut better["sets"][0]["arms"]["lexical"]["ndcg@10"];
+    *figure = json!(figure.as_f64().expect("a figure") + 0.02);
     world.file("better.json", better.to_string());
     let ended = world.run(
         &[
@@ -266,7 +276,7 @@ fn a_baseline_of_another_set_is_named() {
         "--baseline",
         "small.json",
     ]);
-    assert_eq!(ended.code, 1);
+    assert_eq!((ended.code, ended.stdout.as_str()), (3, ""));
     assert!(
         ended
             .stderr
@@ -279,26 +289,30 @@ fn a_baseline_of_another_set_is_named() {
 #[test]
 fn bad_sets_are_errors_without_output() {
     let world = World::new();
-    for (queries, args, expected) in [
+    for (queries, args, code, expected) in [
         (
             r#"{"id":"q","query":"x","relevant":["nothing"]}"#,
             &[][..],
+            3,
             "\"nothing\"",
         ),
         (
             r#"{"id":"q","query":"x","relevant":[]}"#,
             &[],
+            3,
             "no relevant tools",
         ),
-        ("", &[], "has no queries"),
+        ("", &[], 3, "has no queries"),
         (
             r#"{"id":"q","query":"x","relevant":["weather"]}"#,
             &["--k", "1,10"],
+            2,
             "k = 10",
         ),
         (
             r#"{"id":"q","query":"x","relevant":["weather"]}"#,
             &["--arms", "dense", "--k", "1"],
+            3,
             "embedding model",
         ),
     ] {
@@ -306,7 +320,7 @@ fn bad_sets_are_errors_without_output() {
         let ended = world.run(&[&["eval", &set][..], args].concat());
         assert_eq!(
             (ended.code, ended.stdout.as_str()),
-            (1, ""),
+            (code, ""),
             "{}",
             ended.stderr
         );
@@ -325,7 +339,7 @@ fn a_small_set_is_measured_at_the_depths_that_it_allows() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let note = "small: no metrics at k = 3, 5, 10, since it has 2 tools";
     assert!(ended.stderr.contains(note), "{}", ended.stderr);
-    let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
+    let report = only_set(&world, "out.json");
     let arm = &report["arms"]["lexical"];
     assert_eq!(
         (arm["ndcg@1"].as_f64(), arm.get("ndcg@3")),
@@ -340,7 +354,7 @@ fn a_small_set_is_measured_at_the_depths_that_it_allows() {
 
     let asked = world.run(&["eval", &set, "--k", "1,10"]);
     asked.failed(
-        1,
+        2,
         &["error: set small: metrics at k = 10 mean nothing with 2 tools; use --k"],
     );
 }
@@ -403,7 +417,7 @@ fn an_agent_is_simulated_under_every_policy() {
         table.contains("no eviction") && table.contains("relevant only"),
         "{table}"
     );
-    let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
+    let report = only_set(&world, "out.json");
     assert_eq!(
         (
             report["queries"].as_u64(),
@@ -431,17 +445,17 @@ fn conflicting_options_of_a_simulation_are_errors() {
     for (args, code, expected) in [
         (
             vec!["--agent"],
-            1,
+            3,
             "none of the 1 queries of small needs several tools",
         ),
         (
             vec!["--agent", "--turns", "0"],
-            1,
+            2,
             "--turns \"0\": it must be from 1 to 200",
         ),
         (
             vec!["--agent", "--mode", "dense"],
-            1,
+            2,
             "the agent always uses the embedders it has",
         ),
         (
@@ -468,21 +482,60 @@ fn tuning_without_a_model_is_an_error() {
     assert!(ended.stderr.contains("embedding model"), "{}", ended.stderr);
 }
 
-/// Compares figures with those of ir-measures.
+/// The fixtures' tools with other judgements: grades from -1 to 4, tools judged as not relevant,
+/// groups of alternatives and chains, in turns.
+fn many_judgements(world: &World) -> String {
+    let folder = world.path("mixed/tools");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for file in std::fs::read_dir(Path::new(&fixtures()).join("tools")).expect("tools") {
+        let file = file.expect("a file");
+        std::fs::copy(file.path(), folder.join(file.file_name())).expect("copied");
+    }
+    let text = std::fs::read_to_string(Path::new(&fixtures()).join("queries.jsonl"));
+    let text = text.expect("queries");
+    let queries: Vec<Value> = text.lines().map(parsed).collect();
+    let served = || queries.iter().filter(|query| query["kind"] != "none");
+    let all: Vec<&Value> = served()
+        .flat_map(|query| query["relevant"].as_array().unwrap())
+        .collect();
+    let mut lines = Vec::new();
+    for (number, query) in served().enumerate() {
+        let own = query["relevant"].as_array().expect("tools");
+        let mut query = query.clone();
+        let other = |n: usize| {
+            all[(number * 7 + n * 13) % all.len()]
+                .as_str()
+                .expect("an id")
+        };
+        match number % 4 {
+            0 => {
+                let mut grades = json!({});
+                for n in 0..12 {
+                    grades[other(n)] = json!(n % 3);
+                }
+                for (n, id) in own.iter().enumerate() {
+                    grades[id.as_str().expect("an id")] = json!(1 + (number + n) % 4);
+                }
+                query["relevant"] = grades;
+            }
+            1 => query["groups"] = json!([own, [other(1)]]),
+            2 => {
+                query["relevant"] = json!([own[0], other(1), other(2)]);
+                query["order"] = json!(true);
+            }
+            _ => {}
+        }
+        lines.push(query.to_string());
+    }
+    world.file("mixed/queries.jsonl", lines.join("\n"));
+    "mixed".to_owned()
+}
+
+/// Compares figures, query by query, with those of ir-measures, pytrec_eval, gdeval and ranx.
 #[test]
-#[ignore = "installs ir-measures from PyPI; .ci/run runs it"]
-fn figures_equal_those_of_a_public_implementation() {
+#[ignore = "installs ir-measures and ranx from PyPI; .ci/run runs it"]
+fn figures_equal_those_of_public_implementations() {
     let world = World::new();
-    world.ok(&[
-        "eval",
-        &fixtures(),
-        "--parts",
-        "",
-        "--json",
-        "out.json",
-        "--trec",
-        "out.trec",
-    ]);
     let run = |program: &str, args: &[&str]| {
         let output = Command::new(program)
             .args(args)
@@ -498,16 +551,40 @@ fn figures_equal_those_of_a_public_implementation() {
         text
     };
     run("python3", &["-m", "venv", "venv"]);
+    let packages = [
+        "ir-measures==0.4.3",
+        "pytrec_eval-terrier==0.5.11",
+        "ranx==0.3.21",
+    ];
     run(
         "venv/bin/pip",
-        &["install", "--quiet", "ir-measures==0.4.3"],
+        &[&["install", "--quiet"][..], &packages[..]].concat(),
     );
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/check_metrics.py");
-    let text = run(
-        "venv/bin/python",
-        &[script.to_str().expect("UTF-8"), "out.json", "out.trec"],
-    );
-    assert!(text.contains("18 figures compared, 0 differ"), "{text}");
+    let every = "nDCG@5,nDCG@10,nDCG,nDCG(dcg='exp-log2')@10,nDCG(judged_only=True)@10,AP,AP@10,AP(rel=2),\
+        P@5,P(rel=2)@5,P(judged_only=True)@5,R@10,R(rel=2)@10,RR,RR@10,Rprec,Success@5,ERR@10,Bpref,Judged@10,\
+        unjudged@10,complete@5,RBP(p=0.8),tau@10,prefix";
+    let mixed = many_judgements(&world);
+    for (set, flags) in [
+        (fixtures(), &[][..]),
+        (mixed.clone(), &[]),
+        (mixed.clone(), &["--metrics", every]),
+        (mixed, &["--relevant-from", "2", "--metrics", every]),
+    ] {
+        let outputs = ["--parts", "", "--json", "out.json", "--trec", "out.trec"];
+        world.ok(&[&["eval", &set][..], &outputs[..], flags].concat());
+        let check = [
+            script.to_str().expect("UTF-8"),
+            "out.json",
+            "out.trec",
+            "--ranx",
+        ];
+        let text = run("venv/bin/python", &check);
+        assert!(
+            text.contains(" values compared, 0 differ"),
+            "{set} {flags:?}: {text}"
+        );
+    }
 }
 
 /// Trains on what this program exports and ranks with what that gives; and LightGBM's own
@@ -629,7 +706,7 @@ fn predictions_equal_those_of_lightgbm() {
     ];
     world
         .run(&absent)
-        .failed(1, &["venv/without-fixtures.json"]);
+        .failed(3, &["venv/without-fixtures.json"]);
 }
 
 #[test]
@@ -659,7 +736,7 @@ fn embedders_are_compared_with_time_and_price() {
         "-",
     ];
     let compared = parsed(&world.ok(&args));
-    let compared = compared.as_array().expect("an array");
+    let compared = compared["sets"].as_array().expect("an array");
     let figures = |number: usize, field: &str| compared[number]["embedding"][field].clone();
     let names: Vec<Value> = (0..4).map(|number| figures(number, "embedder")).collect();
     assert_eq!(names, ["table", "table+a", "table+b", "none"]);
@@ -694,7 +771,7 @@ fn embedders_are_compared_with_time_and_price() {
         "{table}"
     );
     world.fails(
-        1,
+        2,
         &[
             "--config",
             config,
@@ -708,7 +785,7 @@ fn embedders_are_compared_with_time_and_price() {
         &["--html", "one embedder only"],
     );
     world.fails(
-        1,
+        3,
         &["--embedder", "minilm,table+minilm", "eval", &set],
         &["table+minilm twice", "part of every embedder"],
     );
@@ -751,7 +828,7 @@ fn a_set_that_the_ranker_was_trained_on_is_marked() {
         ];
         arguments.extend(flags);
         let table = world.ok(&arguments);
-        let report = parsed(&std::fs::read_to_string(world.path("out.json")).unwrap());
+        let report = only_set(&world, "out.json");
         (
             table.contains("the ranker was trained on small"),
             report["trained_on"].as_bool(),
@@ -764,5 +841,610 @@ fn a_set_that_the_ranker_was_trained_on_is_marked() {
     assert_eq!(
         measured("ann", &["--ranker", &file, "--arms", "formula"]).1,
         Some(false)
+    );
+}
+
+/// A set that fails while it is measured: at k = 2 a catalog of one tool has no figures.
+fn of_one_tool(world: &World) -> String {
+    world.file("one/tools.json", r#"[{"name": "weather"}]"#);
+    let query = r#"{"id":"q","query":"weather","relevant":["weather"]}"#;
+    let file = world.file("one/queries.jsonl", query);
+    let folder = file.parent().expect("a folder");
+    folder.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn outputs_are_checked_and_their_folders_made_before_the_work() {
+    let world = World::new();
+    let set = small(&world, MAIL);
+    for flag in ["--json", "--html", "--trec", "--features"] {
+        let args = ["eval", &set, "--parts", "", flag];
+        // A file stands where a folder is needed, and a folder where a file is.
+        world.file("file", "");
+        for bad in ["file/below", "small"] {
+            let ended = world.run(&[&args[..], &[bad]].concat());
+            assert_eq!(ended.stdout, "", "{flag} {bad}");
+            ended.failed(3, &[flag, "cannot be written"]);
+        }
+    }
+    let made = ["eval", &set, "--parts", "", "--json", "new/deep/out.json"];
+    world.ok(&[
+        &made[..],
+        &["--html", "new/page/a.html", "--trec", "new/runs/a.trec"],
+    ]
+    .concat());
+    for file in ["deep/out.json", "page/a.html", "runs/a.small.lexical.trec"] {
+        assert!(world.path("new").join(file).is_file(), "{file}");
+    }
+    // An earlier report stays as it is until there is one to replace it.
+    let before = std::fs::read(world.path("new/deep/out.json")).expect("written");
+    world.fails(2, &[&made[..], &["--k", "9"]].concat(), &["k = 9"]);
+    assert_eq!(
+        std::fs::read(world.path("new/deep/out.json")).unwrap(),
+        before
+    );
+}
+
+#[test]
+fn what_was_measured_is_kept_if_a_later_set_fails() {
+    let world = World::new();
+    let (first, second) = (small(&world, MAIL), of_one_tool(&world));
+    for outputs in [
+        &["--json", "out.json"][..],
+        &["--json", "out.json", "--html", "page.html"],
+        &["--json", "out.json", "--trec", "run.trec"],
+    ] {
+        let args = ["eval", &first, &second, "--parts", "", "--k", "1,2"];
+        let ended = world.run(&[&args[..], outputs].concat());
+        ended.failed(2, &["error: set one: metrics at k = 2"]);
+        assert!(ended.stdout.contains("small"), "{}", ended.stdout);
+        let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
+        assert!(report.to_string().contains("\"small\""), "{report}");
+    }
+    assert!(world.path("page.html").is_file() && world.path("run.small.qrels").is_file());
+}
+
+#[test]
+fn a_baseline_is_compared_before_the_work_and_exit_codes_tell_why() {
+    let world = World::new();
+    let set = small(&world, MAIL);
+    let args = [
+        "eval", &set, "--parts", "", "--k", "1,2", "--gate", "ndcg@2",
+    ];
+    let with = |baseline: &str, more: &[&str]| {
+        world.run(&[&args[..], &["--baseline", baseline], more].concat())
+    };
+    world.ok(&[&args[..6], &["--json", "a.json"]].concat());
+    assert_eq!(with("a.json", &[]).code, 0);
+    let text = std::fs::read_to_string(world.path("a.json")).expect("written");
+    for (from, to) in [
+        ("\"set\": \"small\"", "\"set\": \"other\""),
+        ("\"embedder\": \"none\"", "\"embedder\": \"other\""),
+        ("\"fingerprint\": \"", "\"fingerprint\": \"0"),
+        ("\"queries\": 1", "\"queries\": 7"),
+        ("\"lexical\": {", "\"dense\": {"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        world.file("other.json", text.replace(from, to));
+        let ended = with("other.json", &[]);
+        // Nothing was measured, so nothing is printed.
+        assert_eq!(ended.stdout, "", "{from}");
+        ended.failed(3, &["cannot be compared"]);
+    }
+    let better = text.replace("\"ndcg@2\": 1.0", "\"ndcg@2\": 2.0");
+    world.file("better.json", better);
+    let dropped = with("better.json", &[]);
+    assert_eq!(dropped.code, 1, "{}", dropped.stderr);
+    assert!(dropped.stderr.contains("DROP"), "{}", dropped.stderr);
+    with("absent.json", &[]).failed(3, &["absent.json"]);
+    with("a.json", &["--max-drop=-1"]).failed(2, &["--max-drop"]);
+}
+
+/// A set with grades, groups, a chain, a query judged with 0 only, and one that nobody judged.
+fn judged(world: &World) -> String {
+    let tools = ["send_mail", "read_mail", "weather", "translate"];
+    let tools: Vec<Value> = tools
+        .iter()
+        .map(|name| json!({"name": name, "description": name.replace('_', " ")}))
+        .collect();
+    world.file("judged/tools.json", json!(tools).to_string());
+    let queries = [
+        json!({"id": "g", "query": "send mail", "relevant": {"send_mail": 2, "read_mail": 1, "weather": 0}}),
+        json!({"id": "a", "query": "read mail", "relevant": ["send_mail", "read_mail"], "groups": [["send_mail", "read_mail"]]}),
+        json!({"id": "o", "query": "translate weather", "relevant": ["translate", "weather"], "order": true}),
+        json!({"id": "z", "query": "knit", "relevant": {"weather": 0}}),
+        json!({"id": "u", "query": "nobody judged this"}),
+    ];
+    let lines: Vec<String> = queries.iter().map(Value::to_string).collect();
+    let file = world.file("judged/queries.jsonl", lines.join("\n"));
+    let folder = file.parent().expect("a folder");
+    folder.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn judgements_of_every_kind_are_measured_and_what_is_left_out_is_said() {
+    let world = World::new();
+    let set = judged(&world);
+    let args = [
+        "eval", &set, "--parts", "", "--k", "1,2", "--json", "out.json",
+    ];
+    let ended = world.run(&args);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    for line in [
+        "judged: 1 query left out: nothing is judged about them",
+        "judged: 1 query judged with 0 only",
+    ] {
+        assert!(ended.stderr.contains(line), "{}", ended.stderr);
+    }
+    for column in [
+        "ndcg@1",
+        "ndcg@2",
+        "recall@1",
+        "unjudged@2",
+        "tau@2",
+        "prefix",
+        "judgements alone say",
+    ] {
+        assert!(ended.stdout.contains(column), "{column}: {}", ended.stdout);
+    }
+    let report = only_set(&world, "out.json");
+    assert_eq!(
+        (&report["queries"], &report["graded"]),
+        (&json!(3), &json!(true))
+    );
+    assert_eq!(report["left_out"]["unjudged_queries"], 1);
+    assert!(report["arms"]["lexical"]["condensed"]["ndcg@2"].is_number());
+    let query = |id: &str| -> Value {
+        let queries = report["per_query"].as_array().expect("queries");
+        let query = queries.iter().find(|query| query["id"] == id);
+        query.expect("a query").clone()
+    };
+    let value = |id: &str, metric: &str| query(id)["arms"]["lexical"]["values"][metric].clone();
+    // One of the alternatives is enough; a chain has an order, other queries have none.
+    assert_eq!(value("a", "recall@1"), 1.0);
+    assert_eq!(
+        (value("o", "tau@2").is_number(), value("a", "tau@2")),
+        (true, Value::Null)
+    );
+    assert_eq!(query("g")["judged"]["send_mail"], 2.0);
+    assert!(query("g")["arms"]["lexical"]["hits"][0]["score"].is_number());
+
+    let strict = [&args[..], &["--relevant-from", "2"]].concat();
+    world.ok(&strict);
+    let of_two = only_set(&world, "out.json");
+    let recall = |report: &Value| report["arms"]["lexical"]["recall@2"].as_f64().unwrap();
+    assert!(recall(&of_two) < recall(&report), "{of_two}");
+    world.fails(
+        2,
+        &[&args[..], &["--relevant-from", "0"]].concat(),
+        &["--relevant-from"],
+    );
+}
+
+#[test]
+fn unknown_tools_are_an_error_or_counted() {
+    let world = World::new();
+    for (queries, left_out, code) in [
+        (
+            r#"{"id":"q","query":"send a mail","relevant":["send_mail","gone"]}"#,
+            1,
+            3,
+        ),
+        (
+            r#"{"id":"q","query":"send a mail","relevant":{"send_mail":1,"gone":2}}"#,
+            1,
+            3,
+        ),
+        (
+            r#"{"id":"q","query":"send a mail","relevant":{"send_mail":1,"gone":0}}"#,
+            1,
+            0,
+        ),
+    ] {
+        let set = small(&world, queries);
+        let args = [
+            "eval", &set, "--parts", "", "--k", "1", "--json", "out.json",
+        ];
+        assert_eq!(world.run(&args).code, code, "{queries}");
+        let ended = world.run(&[&args[..], &["--skip-unknown"]].concat());
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("the set has no such tools"),
+            "{}",
+            ended.stderr
+        );
+        let report = only_set(&world, "out.json");
+        assert_eq!(report["left_out"]["unknown_tools"], left_out);
+    }
+    let none_left = "{\"id\":\"a\",\"query\":\"x\",\"relevant\":[\"gone\"]}\n".to_owned() + MAIL;
+    let set = small(&world, &none_left);
+    let ended = world.run(&["eval", &set, "--parts", "", "--k", "1", "--skip-unknown"]);
+    assert!(
+        ended
+            .stderr
+            .contains("1 query left out: the set has none of their"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn metrics_have_the_names_of_ir_measures_and_every_cut_off_is_printed() {
+    let world = World::new();
+    let args = ["eval", &fixtures(), "--queries", "40", "--parts", ""];
+    let metrics =
+        "nDCG@10,AP,nDCG(dcg='exp-log2')@5,P(rel=1)@5,RBP(p=0.8),ERR@10,Bpref,Rprec,RR@10";
+    let table = world.ok(&[&args[..], &["--metrics", metrics, "--json", "out.json"]].concat());
+    let report = only_set(&world, "out.json");
+    for name in [
+        "ndcg@10",
+        "ap",
+        "ndcg(dcg='exp-log2')@5",
+        "precision(rel=1)@5",
+        "rbp(p=0.8)",
+        "err@10",
+        "bpref",
+        "rprec",
+        "mrr@10",
+    ] {
+        assert!(table.contains(name), "{name}: {table}");
+        assert!(report["arms"]["lexical"][name].is_number(), "{name}");
+    }
+    let several = world.ok(&[&args[..], &["--k", "10,50"]].concat());
+    for name in [
+        "ndcg@10",
+        "ndcg@50",
+        "recall@10",
+        "recall@50",
+        "complete@50",
+        "mrr@50",
+    ] {
+        assert!(several.contains(name), "{name}: {several}");
+    }
+    world.fails(
+        2,
+        &[&args[..], &["--metrics", "nothing@3"]].concat(),
+        &["nothing@3"],
+    );
+    world.fails(
+        2,
+        &[&args[..], &["--metrics", "ndcg@51"]].concat(),
+        &["1 to 50"],
+    );
+}
+
+#[test]
+fn two_reports_are_compared_query_by_query() {
+    let world = World::new();
+    let args = [
+        "eval",
+        &fixtures(),
+        "--queries",
+        "60",
+        "--parts",
+        "",
+        "--json",
+    ];
+    world.ok(&[&args[..], &["words.json"]].concat());
+    world.ok(&[
+        &["--embedder", "table"],
+        &args[..],
+        &["table.json", "--arms", "lexical,hybrid"],
+    ]
+    .concat());
+    let table = world.ok(&[
+        "eval",
+        "diff",
+        "words.json",
+        "table.json",
+        "--arms",
+        "lexical:hybrid",
+    ]);
+    for text in ["b - a", "p Holm", "smallest", "better", "first hits of a"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    let same = world.ok(&["eval", "diff", "words.json", "words.json", "--json", "-"]);
+    let same = &parsed(&same)["sets"][0];
+    assert_eq!((&same["queries"], &same["moved"]), (&json!(60), &json!([])));
+    for compared in same["comparisons"].as_array().expect("rows") {
+        assert_eq!(
+            (&compared["difference"], &compared["p"]),
+            (&json!(0.0), &json!(1.0))
+        );
+    }
+    world.ok(&[
+        "eval",
+        "diff",
+        "words.json",
+        "table.json",
+        "--arms",
+        "lexical:hybrid",
+        "--metrics",
+        "ndcg@10,mrr@10",
+        "--json",
+        "diff.json",
+    ]);
+    let found = parsed(&std::fs::read_to_string(world.path("diff.json")).expect("written"));
+    let rows = found["sets"][0]["comparisons"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let figure = |name: &str| row[name].as_f64().expect("a figure");
+        assert!(
+            (figure("b") - figure("a") - figure("difference")).abs() < 1e-9,
+            "{row}"
+        );
+        assert!(
+            figure("p_holm") >= figure("p") && figure("smallest_difference") > 0.0,
+            "{row}"
+        );
+    }
+    let other = small(&world, MAIL);
+    world.ok(&[
+        "eval",
+        &other,
+        "--parts",
+        "",
+        "--k",
+        "1",
+        "--json",
+        "other.json",
+    ]);
+    for (args, code, expected) in [
+        (
+            vec!["words.json", "other.json"],
+            3,
+            "compare reports of one set",
+        ),
+        (vec!["words.json", "absent.json"], 3, "absent.json"),
+        (
+            vec!["words.json", "table.json", "--arms", "dense"],
+            3,
+            "no arm dense",
+        ),
+        (
+            vec!["words.json", "table.json", "--arms", ":x"],
+            2,
+            "ARM:ARM",
+        ),
+        (
+            vec!["words.json", "table.json", "--metrics", "AP"],
+            3,
+            "it has no ap",
+        ),
+    ] {
+        world.fails(
+            code,
+            &[&["eval", "diff"][..], &args[..]].concat(),
+            &[expected],
+        );
+    }
+    let baseline = format!("{}/baseline.json", fixtures());
+    let without = world.run(&["eval", "diff", &baseline, "words.json"]);
+    without.failed(3, &["no values by query"]);
+}
+
+#[test]
+fn folders_of_beir_and_mteb_are_read_in_every_format() {
+    let world = World::new();
+    let corpus = "{\"_id\":\"send mail\",\"text\":\"Sends a mail\"}\n{\"_id\":\"weather\",\"text\":\"Tells the weather\"}\n";
+    let queries =
+        "{\"_id\":\"q 1\",\"text\":\"send a mail\"}\n{\"_id\":\"q2\",\"text\":\"train\"}\n";
+    for (number, (corpus_at, queries_at, qrels_at, qrels)) in [
+        (
+            "corpus.jsonl",
+            "queries.jsonl",
+            "qrels/test.tsv",
+            "query-id\tcorpus-id\tscore\nq 1\tsend mail\t1\n",
+        ),
+        (
+            "corpus/test.jsonl",
+            "queries/test.jsonl",
+            "qrels/test.jsonl",
+            "{\"query-id\":\"q 1\",\"corpus-id\":\"send mail\",\"score\":1}\n",
+        ),
+        (
+            "corpus.jsonl",
+            "queries.jsonl",
+            "qrels.csv",
+            "query,tool,grade\n\"q 1\",send mail,1\n",
+        ),
+        (
+            "corpus.jsonl",
+            "queries.jsonl",
+            "qrels.txt",
+            "q%201 0 send%20mail 1\n",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let at = |file: &str| format!("set{number}/{file}");
+        world.file(&at(corpus_at), format!("\u{feff}{corpus}"));
+        world.file(&at(queries_at), format!("\u{feff}{queries}"));
+        world.file(&at(qrels_at), format!("\u{feff}{qrels}"));
+        let set = format!("set{number}");
+        let ended = world.run(&[
+            "eval", &set, "--parts", "", "--k", "1", "--json", "out.json", "--trec", "run.trec",
+        ]);
+        assert_eq!(ended.code, 0, "{qrels_at}: {}", ended.stderr);
+        assert_eq!(
+            only_set(&world, "out.json")["arms"]["lexical"]["ndcg@1"],
+            1.0,
+            "{qrels_at}"
+        );
+        // What was written is read back, with its judgements.
+        let run = format!("run.set{number}.lexical.trec");
+        let again = world.run(&[
+            "eval", &set, "--parts", "", "--k", "1", "--run", &run, "--json", "out.json",
+        ]);
+        assert!(again.stderr.contains("a query"), "{}", again.stderr);
+        let arms = only_set(&world, "out.json")["arms"].clone();
+        let name = run.trim_end_matches(".trec");
+        assert_eq!(arms[name]["ndcg@1"], 1.0, "{arms}");
+        assert_eq!(arms[name]["run_file"]["missing_queries"], 0);
+    }
+    world.file("parquet/corpus/a.parquet", "PAR1");
+    world.fails(3, &["eval", "parquet"], &["a.parquet is not JSONL"]);
+}
+
+#[test]
+fn a_catalog_is_measured_as_it_is_in_use() {
+    let world = World::with_tools(&[
+        json!({"name": "send_mail", "description": "Sends a mail", "server": "post"}),
+        json!({"name": "weather", "description": "Tells the weather", "server": "sky"}),
+    ]);
+    let queries = "{\"id\":\"a\",\"query\":\"qwxzt\",\"relevant\":[\"post/send_mail\"]}\n";
+    world.file("queries.jsonl", queries);
+    let args = [
+        "--catalog",
+        "default",
+        "eval",
+        "queries.jsonl",
+        "--parts",
+        "",
+        "--k",
+        "1",
+        "--json",
+        "out.json",
+    ];
+    let figure = |flags: &[&str]| {
+        world.ok(&[&args[..], flags].concat());
+        only_set(&world, "out.json")["arms"]["in use"]["ndcg@1"].as_f64()
+    };
+    assert_eq!(figure(&[]), Some(0.0));
+    world.ok(&["words", "add", "synonym", "qwxzt", "mail"]);
+    assert_eq!(figure(&[]), Some(1.0), "its words count");
+    assert_eq!(figure(&["--server", "sky"]), Some(0.0), "filters count");
+    for (flags, code, expected) in [
+        (
+            vec!["--catalog", "absent", "eval", "queries.jsonl"],
+            3,
+            "absent",
+        ),
+        (
+            vec!["--catalog", "default", "eval"],
+            2,
+            "one file of judged queries",
+        ),
+        (
+            vec!["--catalog", "default", "eval", "queries.jsonl", "--ablate"],
+            2,
+            "--ablate",
+        ),
+        (vec!["eval"], 2, "name the folder of a set"),
+    ] {
+        world.fails(code, &flags, &[expected]);
+    }
+}
+
+#[test]
+fn settings_are_compared_in_one_report() {
+    let world = World::new();
+    let args = ["eval", &fixtures(), "--queries", "40", "--parts", ""];
+    let settings = [
+        "--compare",
+        "embedder=none",
+        "--compare",
+        "embedder=table",
+        "--compare",
+        "embedder=table,ranker=off,name=formula",
+    ];
+    let outputs = [
+        "--json",
+        "out.json",
+        "--html",
+        "page.html",
+        "--trec",
+        "run.trec",
+    ];
+    let table = world.ok(&[&args[..], &settings, &outputs].concat());
+    assert!(
+        table.contains("p Holm") && table.contains("embedder=none"),
+        "{table}"
+    );
+    let report = only_set(&world, "out.json");
+    let arms: Vec<&String> = report["arms"].as_object().expect("arms").keys().collect();
+    assert_eq!(arms.len(), 3, "{arms:?}");
+    assert_eq!(report["significance"].as_array().map(Vec::len), Some(3));
+    assert!(report["per_query"][0]["arms"]["formula"]["values"]["ndcg@10"].is_number());
+    assert!(world.path("page.html").is_file());
+    assert!(world.path("run.fixtures.embedder=none.trec").is_file());
+    for (setting, expected) in [
+        ("table", "KEY=VALUE"),
+        ("embeder=table", "embeder"),
+        ("mode=sparse", "sparse"),
+    ] {
+        world.fails(
+            2,
+            &[&args[..], &["--compare", setting]].concat(),
+            &[expected],
+        );
+    }
+    let twice = ["--compare", "embedder=none", "--compare", "embedder=none"];
+    world.fails(
+        2,
+        &[&args[..], &twice].concat(),
+        &["two settings have this name"],
+    );
+}
+
+#[test]
+fn json_output_is_json() {
+    let world = World::new();
+    let set = small(&world, MAIL);
+    let args = ["eval", &set, "--parts", "", "--k", "1"];
+    for flags in [&["--output", "json"][..], &["--json", "-"]] {
+        let json = parsed(&world.ok(&[&args[..], flags].concat()));
+        assert_eq!(json["sets"][0]["set"], "small", "{flags:?}");
+    }
+    let json = parsed(&world.ok(&[&args[..], &[set.as_str(), "--output", "json"]].concat()));
+    assert_eq!(json["sets"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn an_endpoint_that_goes_away_ends_the_run_with_what_was_measured() {
+    let world = World::new();
+    let query = |n: usize| {
+        json!({"id": format!("q{n}"), "query": format!("send mail {n}"), "relevant": ["send_mail"]})
+            .to_string()
+            + "\n"
+    };
+    let set = small(&world, &(0..20).map(query).collect::<String>());
+    // It embeds the tools and a request, and then answers no more.
+    let double = Double::start(|number, request| {
+        if number < 4 {
+            Reply::vectors(request, 16)
+        } else {
+            Reply::status(400, "gone")
+        }
+    });
+    let config = format!("[embedders.a]\nurl = \"{}\"\nmodel = \"a\"\n", double.url);
+    let config = world.file("c.toml", config);
+    let config = config.to_str().expect("UTF-8");
+    let args = [
+        "--config",
+        config,
+        "--embedder",
+        "a",
+        "eval",
+        &set,
+        "--k",
+        "1",
+        "--json",
+        "out.json",
+    ];
+    let started = std::time::Instant::now();
+    let ended = world.run(&args);
+    assert!(started.elapsed().as_secs() < 60);
+    ended.failed(3, &["in a row failed, so the measurement ends"]);
+    assert!(ended.stdout.contains("lexical"), "{}", ended.stdout);
+    let report = only_set(&world, "out.json");
+    assert_eq!(report["arms"]["lexical"]["ndcg@1"], 1.0);
+    assert!(report["arms"].get("hybrid").is_none());
+    assert!(
+        report["unfinished"]
+            .as_str()
+            .is_some_and(|text| text.contains("arm dense")),
+        "{report}"
     );
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::run::{Ended, World, four_tools, text};
+use super::run::{Ended, World, four_tools, text, tool};
 
 #[test]
 fn hits_are_tab_separated_where_there_is_no_terminal() {
@@ -315,4 +315,37 @@ fn tools_cannot_send_escape_sequences_to_the_terminal() {
     ] {
         assert!(!world.ok(args).contains('\u{1b}'), "{args:?}");
     }
+}
+
+#[test]
+fn a_companion_says_for_which_hit_it_is_there() {
+    let mut update = tool("crm", "update_person", "Changes a person.");
+    update["inputSchema"] = json!({
+        "type": "object",
+        "properties": { "person_id": { "type": "string" } },
+        "required": ["person_id"],
+    });
+    let fetch = tool("crm", "fetch_people", "Lists people.");
+    let world = World::with_tools(&[update, fetch]);
+    let search = ["search", "update_person"];
+    let rows = world.ok(&search);
+    let row = "Lists people. (for `person_id` of crm/update_person)";
+    assert!(rows.contains(row), "{rows}");
+    let reason = "`person_id` identifies \"person\", which this tool lists";
+    let expected = json!({ "id": "crm/update_person", "parameter": "person_id", "reason": reason });
+    assert_eq!(world.json(&search)["hits"][1]["companion_of"], expected);
+    let explained = world.ok(&[&search[..], &["--explain"]].concat());
+    assert!(explained.contains(reason), "{explained}");
+    let card = world.ok(&["show", "crm/update_person"]);
+    assert!(
+        card.contains(&format!("companion: crm/fetch_people ({reason})")),
+        "{card}"
+    );
+    let off = world.ok(&[&search[..], &["--companions", "false"]].concat());
+    assert!(!off.contains("crm/fetch_people"), "{off}");
+    world.ok(&["catalogs", "settings", "--companions", "false"]);
+    assert!(!world.ok(&search).contains("crm/fetch_people"));
+    let shown = world.json(&["catalogs", "settings", "--reset", "companions"]);
+    assert_eq!(shown["companions"], json!(null));
+    assert!(world.ok(&search).contains("crm/fetch_people"));
 }

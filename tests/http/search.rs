@@ -407,3 +407,94 @@ async fn a_catalogs_settings_are_the_defaults_of_its_searches() {
         2
     );
 }
+
+/// A tool that needs a person, the one that finds people, and others.
+fn crm() -> Vec<Value> {
+    let mut update = tool("crm", "update_person", "Changes a person.");
+    update["inputSchema"] = json!({
+        "type": "object",
+        "properties": { "person_id": { "type": "string" }, "name": { "type": "string" } },
+        "required": ["person_id"],
+    });
+    let parts = ["photo", "phone", "team", "mail", "role"];
+    let parts =
+        parts.map(|part| tool("crm", &format!("update_person_{part}"), "Changes a person."));
+    let finds = tool("crm", "fetch_people", "Lists people.");
+    [update, finds].into_iter().chain(parts).collect()
+}
+
+#[tokio::test]
+async fn a_companion_is_marked_by_every_route_and_can_be_switched_off() {
+    let server = Server::start_with(|settings| {
+        settings.catalog_options = Options::new(vec![StaticTable::bundled().unwrap()])
+    })
+    .await;
+    server
+        .post("/v1/catalogs/default/tools", &json!(crm()))
+        .await;
+    let marks = |answer: &Value| -> Vec<Value> {
+        let hits = answer["hits"].as_array().unwrap();
+        hits.iter()
+            .filter_map(|hit| hit.get("companion_of").cloned())
+            .collect()
+    };
+    let expected = json!({
+        "id": "crm/update_person", "parameter": "person_id",
+        "reason": "`person_id` identifies \"person\", which this tool lists",
+    });
+    let body = json!({ "query": "update_person", "k": 5, "format": "openai" });
+    let posted = server.post("/v1/search", &body).await.body;
+    assert_eq!(marks(&posted), std::slice::from_ref(&expected), "{posted}");
+    assert_eq!(posted["hits"][2]["id"], "crm/fetch_people");
+    assert_eq!(
+        posted["tool_names"][2]["id"], "crm/fetch_people",
+        "the format has it too"
+    );
+    let path = "/v1/catalogs/default/search?q=update_person&k=5";
+    assert_eq!(marks(&server.get(path).await.body), [expected]);
+    let off = server.get(&format!("{path}&companions=false")).await.body;
+    assert!(marks(&off).is_empty(), "{off}");
+    let body = json!({ "query": "update_person", "k": 5, "companions": false });
+    assert!(marks(&server.post("/v1/search", &body).await.body).is_empty());
+    let settings = json!({ "companions": false });
+    server.put("/v1/catalogs/default/settings", &settings).await;
+    assert!(marks(&server.get(path).await.body).is_empty());
+    let on = server.get(&format!("{path}&companions=true")).await.body;
+    assert_eq!(marks(&on).len(), 1, "a request overrides the catalog");
+}
+
+#[tokio::test]
+async fn the_companions_of_a_tool_are_listed() {
+    let server = Server::with_tools(&crm()).await;
+    let expected = json!({ "companions": [{
+        "id": "crm/fetch_people", "parameter": "person_id",
+        "reason": "`person_id` identifies \"person\", which this tool lists",
+    }] });
+    for path in [
+        "/v1/tools/crm/update_person/companions",
+        "/v1/tools/crm%2Fupdate_person/companions",
+        "/v1/catalogs/default/companions/crm/update_person",
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body),
+            (200, &expected),
+            "{path}"
+        );
+    }
+    let none = server.get("/v1/tools/crm/fetch_people/companions").await;
+    assert_eq!(none.body, json!({ "companions": [] }));
+    for (path, code) in [
+        ("/v1/tools/crm/update_persons/companions", "unknown_tool"),
+        ("/v1/catalogs/default/companions/x", "unknown_tool"),
+        ("/v1/catalogs/nowhere/companions/x", "unknown_catalog"),
+        ("/v1/tools/crm/update_person", "not_found"),
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.error_code()),
+            (404, code),
+            "{path}"
+        );
+    }
+}

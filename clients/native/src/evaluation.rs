@@ -52,7 +52,8 @@ pub fn evaluate(
         }
         let results = searcher.search(&query)?;
         timings.push(results.timings);
-        let answer = Answer::of_results(&results, asked.relevant.as_deref());
+        let answer =
+            Answer::of_results(&results, asked.relevant.as_deref()).judged_by(&asked.worth);
         queries.push(AnsweredQuery::new(asked, vec![answer]));
     }
     let (depths, _) = default_depths(ids.len());

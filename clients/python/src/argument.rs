@@ -26,7 +26,7 @@ macro_rules! arguments {
 arguments! {
     "a str": embedder format fusion id metric mode name server;
     "a str or os.PathLike": config path;
-    "a bool": create destructive embed explain fold_duplicates ranker read_only skip_invalid whole;
+    "a bool": companions create destructive embed explain fold_duplicates ranker read_only skip_invalid whole;
     "an int": limit max_tokens;
     "a float": budget_ms dense_weight min_confidence min_score;
 }

@@ -238,7 +238,7 @@ impl Catalog {
     #[pyo3(signature = (
         query, *, limit=None, mode=None, servers=None, tags=None, ids=None, read_only=None, destructive=None,
         explain=false, fold_duplicates=false, whole=false, ranker=true, budget_ms=None, min_confidence=None,
-        min_score=None, fusion=None, dense_weight=None,
+        min_score=None, fusion=None, dense_weight=None, companions=None,
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -264,6 +264,7 @@ impl Catalog {
         #[pyo3(from_py_with = argument::min_score)] min_score: Option<f32>,
         #[pyo3(from_py_with = argument::fusion)] fusion: Option<String>,
         #[pyo3(from_py_with = argument::dense_weight)] dense_weight: Option<f32>,
+        #[pyo3(from_py_with = argument::companions)] companions: Option<bool>,
     ) -> PyResult<Results> {
         let options = SearchOptions {
             k: limit.map(|limit| checked_limit(py, limit)).transpose()?,
@@ -272,6 +273,7 @@ impl Catalog {
             dense_weight,
             min_score,
             min_confidence,
+            companions,
         };
         let filter = Filter {
             servers: set("servers", servers)?,

@@ -78,6 +78,13 @@ impl Hit {
         self.hit.also_on.iter().map(ToolId::as_str).collect()
     }
 
+    /// For a tool that is here because another hit needs what it finds: `id` and `parameter` of that
+    /// hit, and the `reason`.
+    #[getter]
+    fn companion_of<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, &self.hit.companion_of)
+    }
+
     /// How it got its score, with `explain`.
     #[getter]
     fn explain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

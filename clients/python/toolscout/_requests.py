@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         filter: api_types.SearchFilter
         min_score: float
         min_confidence: float
+        companions: bool
         ranker: bool
         budget_ms: float
         fold_duplicates: bool

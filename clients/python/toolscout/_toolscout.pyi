@@ -126,6 +126,8 @@ class Hit:
     @property
     def also_on(self) -> list[str]: ...
     @property
+    def companion_of(self) -> dict[str, str] | None: ...
+    @property
     def explain(self) -> dict[str, Any] | None: ...
     @property
     def tool(self) -> Tool: ...
@@ -303,6 +305,7 @@ class Catalog:
         min_score: float | None = None,
         fusion: Fusion | None = None,
         dense_weight: float | None = None,
+        companions: bool | None = None,
     ) -> Results: ...
     def eval(
         self,

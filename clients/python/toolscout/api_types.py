@@ -235,6 +235,22 @@ Class: TypeAlias = Literal["read_only", "state_changing", "destructive"]
 CompactionReason: TypeAlias = Literal["limit", "refused"]
 
 
+class CompanionOf(TypedDict):
+    id: str
+    parameter: str
+    reason: str
+
+
+class CompanionTool(TypedDict):
+    id: str
+    parameter: str
+    reason: str
+
+
+class CompanionsAnswer(TypedDict):
+    companions: list[CompanionTool]
+
+
 ConnectionState: TypeAlias = Literal["connecting", "connected", "reconnecting", "needs_login"]
 
 
@@ -452,6 +468,7 @@ SearchFusion: TypeAlias = Literal["convex", "rrf"]
 
 class SearchHit(TypedDict):
     also_on: NotRequired[list[str]]
+    companion_of: NotRequired[CompanionOf | None]
     description: str
     explain: NotRequired[dict[str, Any]]
     id: str
@@ -698,6 +715,7 @@ class ApiKey(TypedDict):
 
 class ArmSettings(TypedDict):
     budget_ms: NotRequired[float | None]
+    companions: NotRequired[bool | None]
     dense_weight: NotRequired[float | None]
     filter: NotRequired[SearchFilter]
     fusion: NotRequired[SearchFusion | None]
@@ -728,6 +746,7 @@ class CallResult(TypedDict):
 
 
 class CatalogSettings(TypedDict):
+    companions: NotRequired[bool | None]
     dense_weight: NotRequired[float | None]
     description: NotRequired[str]
     fusion: NotRequired[SearchFusion | None]
@@ -885,6 +904,7 @@ class SearchAnswer(TypedDict):
 class SearchRequest(TypedDict):
     budget_ms: NotRequired[float | None]
     call_id: NotRequired[str | None]
+    companions: NotRequired[bool | None]
     dense_weight: NotRequired[float | None]
     explain: NotRequired[bool]
     filter: NotRequired[SearchFilter]

@@ -53,6 +53,8 @@ pub struct SearchRequest {
     pub min_score: Option<f64>,
     /// The least confidence.
     pub min_confidence: Option<f64>,
+    /// Whether tools that find what a hit needs are put behind it.
+    pub companions: Option<bool>,
     /// Only of these servers.
     pub servers: Option<Vec<String>>,
     /// Only with one of these tags.
@@ -338,6 +340,7 @@ impl SearchRequest {
             dense_weight: self.dense_weight.map(|weight| weight as f32),
             min_score: self.min_score.map(|score| score as f32),
             min_confidence: self.min_confidence.map(|confidence| confidence as f32),
+            companions: self.companions,
         };
         let filter = Filter {
             servers: set(self.servers),

@@ -335,6 +335,11 @@ export interface components {
              */
             budget_ms?: number | null;
             /**
+             * @description Whether a tool that finds what a hit needs is put behind that hit.
+             * @default null
+             */
+            companions?: boolean | null;
+            /**
              * Format: float
              * @description The share of the dense legs in the score.
              * @default null
@@ -616,6 +621,11 @@ export interface components {
          */
         CatalogSettings: {
             /**
+             * @description Whether a tool that finds what a hit needs is put behind that hit; true when not set.
+             * @default null
+             */
+            companions?: boolean | null;
+            /**
              * Format: float
              * @description The share of the dense legs in the score; the engine's default when not set.
              * @default null
@@ -806,6 +816,38 @@ export interface components {
          * @enum {string}
          */
         CompactionReason: "limit" | "refused";
+        /** @description The hit that a tool finds something for. */
+        CompanionOf: {
+            /** @description The id of the hit. */
+            id: string;
+            /**
+             * @description The parameter of the hit that the tool finds a value for.
+             * @example person_id
+             */
+            parameter: string;
+            /** @description Why it is thought to. */
+            reason: string;
+        };
+        /** @description The tools that find what a tool needs. */
+        CompanionsAnswer: {
+            /** @description The most needed first; empty where the tool needs nothing that another tool of its server finds. */
+            companions: components["schemas"]["CompanionTool"][];
+        };
+        /** @description A tool that finds what another tool needs. */
+        CompanionTool: {
+            /**
+             * @description The id of the tool that finds it.
+             * @example crm/search_people
+             */
+            id: string;
+            /**
+             * @description The parameter of the other tool that it finds a value for.
+             * @example person_id
+             */
+            parameter: string;
+            /** @description Why it is thought to. */
+            reason: string;
+        };
         /**
          * @description How a server is connected.
          * @enum {string}
@@ -1582,6 +1624,7 @@ export interface components {
         SearchHit: {
             /** @description The ids of its near-duplicates on other servers, with `fold_duplicates`. */
             also_on?: string[];
+            companion_of?: components["schemas"]["CompanionOf"] | null;
             /** @description What it does. */
             description: string;
             /** @description The explanation of its score. */
@@ -1622,6 +1665,12 @@ export interface components {
              * @default null
              */
             call_id?: string | null;
+            /**
+             * @description Whether a tool that finds what a hit needs is put behind that hit; `companion_of` marks it.
+             *     True by default.
+             * @default null
+             */
+            companions?: boolean | null;
             /**
              * Format: float
              * @description The share of the dense legs in the score.

@@ -144,6 +144,8 @@ export interface SearchRequest {
   minScore?: number
   /** The least confidence. */
   minConfidence?: number
+  /** Whether tools that find what a hit needs are put behind it. */
+  companions?: boolean
   /** Only of these servers. */
   servers?: Array<string>
   /** Only with one of these tags. */

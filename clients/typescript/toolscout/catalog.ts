@@ -57,6 +57,8 @@ export interface SearchOptions {
   minScore?: number;
   fusion?: "convex" | "rrf";
   denseWeight?: number;
+  /** Whether tools that find what a hit needs are put behind it; true if not given. */
+  companions?: boolean;
 }
 
 /** The effect of a write: ids, sorted, and counts. */
@@ -98,6 +100,7 @@ const SEARCH = {
   minScore: "number",
   fusion: "string",
   denseWeight: "number",
+  companions: "boolean",
 };
 /** Tools that are read at a time. */
 const PAGE = 256;

@@ -18,6 +18,15 @@ export interface NoMatch {
   nearest: string[];
 }
 
+/** The hit that a tool finds something for. */
+export interface CompanionOf {
+  /** The hit. */
+  id: string;
+  /** The parameter of the hit that the tool finds a value for. */
+  parameter: string;
+  reason: string;
+}
+
 interface HitFields {
   id: string;
   name: string;
@@ -28,6 +37,7 @@ interface HitFields {
   matched_queries: number[];
   serves?: string;
   also_on?: string[];
+  companion_of?: CompanionOf;
   explain?: JsonObject;
 }
 
@@ -65,6 +75,8 @@ export class Hit {
   readonly serves: string | undefined;
   /** The ids of its near-duplicates on other servers, with `foldDuplicates`. */
   readonly alsoOn: string[];
+  /** Set for a tool that is here because another hit needs what it finds. */
+  readonly companionOf: CompanionOf | undefined;
   /** How it got its score, with `explain`; as the HTTP API writes it. */
   readonly explain: JsonObject | undefined;
   readonly #tool: () => Tool;
@@ -80,6 +92,7 @@ export class Hit {
     this.matchedQueries = fields.matched_queries;
     this.serves = fields.serves;
     this.alsoOn = fields.also_on ?? [];
+    this.companionOf = fields.companion_of;
     this.explain = fields.explain;
     this.#tool = tool;
   }

@@ -46,11 +46,25 @@ impl Encoder {
             // A test compares the checksum.
             let network = toolscout_encoder::Encoder::trusted(BUNDLED)
                 .map_err(|unreadable| unusable_part(NAME, unreadable))?;
-            Ok(Encoder {
-                id: super::id_with_checksum(NAME, network.checksum().as_bytes()),
-                network,
-            })
+            Ok(Encoder::new(network))
         })
+    }
+
+    /// An encoder of a file that `scripts/encoder` wrote.
+    ///
+    /// # Errors
+    /// [`crate::Error::Embedder`] when the file is no encoder, or damaged.
+    pub fn read(bytes: Vec<u8>) -> Result<Self> {
+        let network = toolscout_encoder::Encoder::read(bytes)
+            .map_err(|unreadable| unusable_part(NAME, unreadable))?;
+        Ok(Encoder::new(network))
+    }
+
+    fn new(network: toolscout_encoder::Encoder) -> Self {
+        Encoder {
+            id: super::id_with_checksum(NAME, network.checksum().as_bytes()),
+            network,
+        }
     }
 }
 

@@ -130,6 +130,7 @@ impl Search<'_> {
                 tool: pinned.tool,
                 score: by_content,
                 found_by: vec![number],
+                companion_of: None,
             });
             placed.push((pinned.place, own));
         }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::legs::LegResult;
 use super::{RequestScores, RequestTexts, Search, explain, needs};
 use crate::embed::Languages;
-use crate::hit::{Hit, HitTool, NoMatch, Signals, ranked};
+use crate::hit::{CompanionOf, Hit, HitTool, NoMatch, Signals, ranked};
 use crate::language::Language;
 use crate::top_k::TopK;
 
@@ -16,6 +16,8 @@ pub(super) struct Found {
     pub(super) score: f32,
     /// The requests that found it, by number; the one with the best score first.
     pub(super) found_by: Vec<usize>,
+    /// Set for a tool that is here for another hit.
+    pub(super) companion_of: Option<CompanionOf>,
 }
 
 impl Search<'_> {
@@ -36,6 +38,7 @@ impl Search<'_> {
         });
         self.place_pinned(&mut found, all_scores);
         found.truncate(self.parameters.k);
+        self.place_companions(&mut found, requests, all_scores);
         let hits: Vec<Hit> = found
             .into_iter()
             .map(|found| self.hit(found, requests, all_scores))
@@ -56,6 +59,7 @@ impl Search<'_> {
                     tool,
                     score,
                     found_by: Vec::new(),
+                    companion_of: None,
                 });
                 if score > found.score {
                     found.score = score;
@@ -76,6 +80,7 @@ impl Search<'_> {
             tool,
             score,
             found_by,
+            companion_of,
         } = found;
         let row = &self.searcher.rows[tool];
         let best = found_by.first().copied().unwrap_or(0);
@@ -102,6 +107,7 @@ impl Search<'_> {
             matched_queries,
             serves,
             also_on,
+            companion_of,
             explain,
         }
     }
@@ -241,7 +247,7 @@ impl Search<'_> {
     }
 
     /// False for tools that the filter or a pin leaves out.
-    fn is_shown(&self, scores: &RequestScores, tool: usize) -> bool {
+    pub(super) fn is_shown(&self, scores: &RequestScores, tool: usize) -> bool {
         self.is_allowed(tool) && !scores.hidden.contains(&tool)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::companions;
 use crate::hit::Definition;
 use crate::language::Language;
 use crate::ranker::ToolProfile;
@@ -18,6 +19,7 @@ pub(crate) struct Row {
     /// Set where the tool was parsed before.
     parsed: Option<Arc<Tool>>,
     profile: OnceLock<Box<ToolProfile>>,
+    companion_profile: OnceLock<Box<companions::Profile>>,
     language: OnceLock<Language>,
     labels: OnceLock<Box<Labels>>,
 }
@@ -28,6 +30,7 @@ impl Row {
             stored,
             parsed: None,
             profile: OnceLock::new(),
+            companion_profile: OnceLock::new(),
             language: OnceLock::new(),
             labels: OnceLock::new(),
         }
@@ -54,6 +57,12 @@ impl Row {
             let profile = tool.as_deref().map(ToolProfile::new);
             Box::new(profile.unwrap_or_default())
         })
+    }
+
+    /// What the tool needs and gives; computed on first use, in some 20 microseconds.
+    pub(super) fn companion_profile(&self) -> &companions::Profile {
+        self.companion_profile
+            .get_or_init(|| Box::new(companions::Profile::new(&self.read())))
     }
 
     /// The language of the tool's description, or of its name where that is empty; English where the

@@ -43,6 +43,9 @@ const MEMORY_WEIGHT: f32 = 1.2;
 /// read.
 const LIKELY: usize = 256;
 const LIKELY_BY_LEG: usize = 64;
+/// The worst tools of each leg by rough scores, which are scored again exactly too: all scores are
+/// scaled from that of the worst.
+const FARTHEST: usize = 32;
 
 /// Everything known about one request before its hits are chosen.
 #[derive(Default)]
@@ -244,7 +247,7 @@ impl Search<'_> {
     }
 
     /// The tools that may become hits by these scores: the best of the formula and of each dense
-    /// leg.
+    /// leg. With them the worst of each leg, which the scores are scaled by.
     fn likely(&self, fused: &[f32], results: &[LegResult]) -> Vec<usize> {
         let mut likely = Vec::new();
         let mut add_best = |scores: &[f32], count: usize| {
@@ -256,6 +259,11 @@ impl Search<'_> {
         for result in results {
             add_best(result.scores.raw(), LIKELY_BY_LEG);
         }
+        likely.extend(
+            results
+                .iter()
+                .flat_map(|result| farthest(result.scores.raw())),
+        );
         likely.sort_unstable();
         likely.dedup();
         likely
@@ -458,6 +466,16 @@ impl Search<'_> {
         ];
         fuse::reciprocal_rank(&lists, 0.0, lexical.len())
     }
+}
+
+/// The tools with the lowest known scores.
+fn farthest(scores: &[f32]) -> impl Iterator<Item = usize> {
+    let distances: Vec<f32> = scores
+        .iter()
+        .map(|score| if score.is_finite() { -score } else { UNKNOWN })
+        .collect();
+    let farthest = top_k::unordered_above(UNKNOWN, &distances, FARTHEST, |_| true);
+    farthest.into_iter().map(|(tool, _)| tool)
 }
 
 /// How many legs score a tool, and their joint score by their shares; `None` where no leg does.

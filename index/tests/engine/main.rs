@@ -7,6 +7,7 @@
 mod child;
 mod world;
 
+mod companions;
 mod damage;
 mod durability;
 mod enrichment;

@@ -1,27 +1,28 @@
 //! `toolscout eval --agent`: simulates conversations without a model.
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use toolscout_index::{Fusion, Mode};
 
 use super::super::Outcome;
 use super::super::context::Context;
-use super::{Args, Bar, joined, print, workspace, write};
+use super::super::exit::error_message;
+use super::{Args, Bar, joined, outputs, workspace};
+use crate::eval::agent::learning::LearningReport;
 use crate::eval::agent::{
-    AgentPlan, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, learning, simulate,
+    AgentPlan, AgentReport, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, learning, simulate,
 };
 use crate::eval::error::EvalError;
 use crate::eval::table::{self, Style};
-use crate::eval::{Arm, report};
+use crate::eval::{Arm, EvalSet};
 
 /// Options of retrieval measurements, which a simulation does not have.
-const RETRIEVAL_OPTIONS: [&str; 13] = [
+const RETRIEVAL_OPTIONS: [&str; 14] = [
     "arms",
     "fusion",
     "dense_weight",
     "k",
+    "metrics",
     "parts",
     "duplicates",
     "scale",
@@ -63,33 +64,22 @@ impl Args {
         let workspace = workspace(context, self.index_dir.as_deref(), &arms);
         let progress = Bar::new();
         if let Some(conversations) = self.agent.remember {
-            let mut reports = Vec::new();
-            for set in sets {
-                let name = set.name.clone();
-                progress.begin(&name);
-                let plan = (&plan, conversations as usize);
-                let report = learning::learn(set, plan, &arms[0], &workspace, &progress);
-                reports.push(report.with_context(|| format!("set {name}"))?);
-            }
-            progress.bar.finish_and_clear();
-            self.write_simulation(&reports, table::learning, |report| {
-                (report.set.as_str(), report.trained_on)
-            })?;
+            let plan = (&plan, conversations as usize);
+            let learn = |set| learning::learn(set, plan, &arms[0], &workspace, &progress);
+            let (reports, failure) = each_set(sets, &progress, learn);
+            let seen = |report: &LearningReport| (report.set.clone(), report.trained_on);
+            let unfinished = failure.as_ref().map(error_message);
+            let printed =
+                self.print_simulation(context, (&reports, unfinished), table::learning, seen);
+            outputs::all(printed.into_iter().chain(failure.map(Err)).collect())?;
             return Ok(Outcome::Success);
         }
-        let mut reports = Vec::new();
-        for set in sets {
-            let name = set.name.clone();
-            progress.begin(&name);
-            reports.push(
-                simulate(set, &plan, &workspace, &progress)
-                    .with_context(|| format!("set {name}"))?,
-            );
-        }
-        progress.bar.finish_and_clear();
-        self.write_simulation(&reports, table::agent, |report| {
-            (report.set.as_str(), report.trained_on)
-        })?;
+        let play = |set| simulate(set, &plan, &workspace, &progress);
+        let (reports, failure) = each_set(sets, &progress, play);
+        let seen = |report: &AgentReport| (report.set.clone(), report.trained_on);
+        let unfinished = failure.as_ref().map(error_message);
+        let printed = self.print_simulation(context, (&reports, unfinished), table::agent, seen);
+        outputs::all(printed.into_iter().chain(failure.map(Err)).collect())?;
         Ok(Outcome::Success)
     }
 
@@ -129,23 +119,46 @@ impl Args {
         })
     }
 
-    fn write_simulation<T: Serialize>(
+    /// The results of printing and writing what was simulated.
+    fn print_simulation<T: Serialize>(
         &self,
-        reports: &[T],
+        context: &Context,
+        (reports, unfinished): (&[T], Option<String>),
         in_table: impl Fn(&[T], Style) -> String,
-        seen: impl Fn(&T) -> (&str, bool),
-    ) -> Result<()> {
-        match self.json.as_deref() {
-            Some("-") => return print(&report::to_json(reports)?),
-            Some(path) => write(Path::new(path), &format!("{}\n", report::to_json(reports)?))?,
-            None => {}
+        seen: impl Fn(&T) -> (String, bool),
+    ) -> Vec<Result<()>> {
+        if reports.is_empty() {
+            return Vec::new();
         }
-        let style = if self.markdown {
-            Style::Markdown
-        } else {
-            Style::Terminal
+        let table = || {
+            let seen: Vec<(String, bool)> = reports.iter().map(seen).collect();
+            let seen = seen.iter().map(|(set, is_seen)| (set.as_str(), *is_seen));
+            let remark = table::trained_on(seen);
+            joined([in_table(reports, self.style()), remark])
         };
-        let remark = table::trained_on(reports.iter().map(seen));
-        print(&joined([in_table(reports, style), remark]))
+        self.print_report(context, reports, unfinished, table)
     }
+}
+
+/// The reports of the sets, up to the first that fails, and its error.
+fn each_set<T>(
+    sets: Vec<EvalSet>,
+    progress: &Bar,
+    measure: impl Fn(EvalSet) -> Result<T, EvalError>,
+) -> (Vec<T>, Option<anyhow::Error>) {
+    let mut reports = Vec::new();
+    let mut failure = None;
+    for set in sets {
+        let name = set.name.clone();
+        progress.begin(&name);
+        match measure(set).with_context(|| format!("set {name}")) {
+            Ok(report) => reports.push(report),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    progress.bar.finish_and_clear();
+    (reports, failure)
 }

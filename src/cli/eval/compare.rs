@@ -5,13 +5,17 @@ use serde_json::json;
 
 use super::super::Outcome;
 use super::super::context::Context;
-use super::{Args, Bar, index_dir, print, write};
+use super::super::exit::error_message;
+use super::{Args, Bar, index_dir, outputs};
 use crate::config::EmbedderKind;
 use crate::eval::embedding::{EmbedderFigures, Spent};
 use crate::eval::error::EvalError;
-use crate::eval::{Evaluation, Ranking, Workspace};
-use crate::eval::{evaluate, report, table};
+use crate::eval::{EvalSet, Evaluation, Plan, Ranking, Workspace};
+use crate::eval::{evaluate, table};
 use crate::models::{self, Embedders, Patience};
+
+/// By set, then by embedder: its name, and what it gives and costs.
+type MeasuredSets = Vec<Vec<(String, Evaluation, Spent)>>;
 
 impl Args {
     /// Measures every set with each of the embedders, and prints them side by side.
@@ -24,43 +28,83 @@ impl Args {
         let labels: Vec<String> = kinds.iter().map(EmbedderKind::label).collect();
         refuse_twins(&labels)?;
         let sets = self.load_sets()?;
-        let mut plan = self.plan(context)?;
+        let plan = self.plan(context)?;
         let progress = Bar::new();
-        // By set, then by embedder.
-        let mut evaluations: Vec<Vec<(String, Evaluation, Spent)>> = Vec::new();
-        evaluations.resize_with(sets.len(), Vec::new);
+        let mut measured = MeasuredSets::new();
+        measured.resize_with(sets.len(), Vec::new);
+        let mut failure = None;
         for (kind, label) in kinds.iter().zip(&labels) {
-            kind.check(&context.settings.embedders)?;
-            let embedders = models::embedders_of(kind, &context.settings, Patience::of_measuring());
-            if let Some(problem) = embedders
-                .without_model
-                .as_ref()
-                .filter(|one| one.is_problem())
-            {
-                bail!("{label} cannot be measured: {problem}");
-            }
-            plan.arms = self.arms_with(!embedders.found.is_empty())?;
-            let workspace = Workspace::new(
-                index_dir(context, self.index_dir.as_deref()),
-                embedders.found.clone(),
-            )
-            .ranked_by(Ranking::load(self.ranker.as_deref())?);
-            for (number, set) in sets.iter().enumerate() {
-                let before = spent(&embedders);
-                plan.depths = self.depths(set);
-                progress.begin(&format!("{}, {label}", set.name));
-                let evaluation = evaluate(set.clone(), &plan, &workspace, &progress)
-                    .with_context(|| format!("set {}, embedder {label}", set.name))?;
-                let spent = since(spent(&embedders), before);
-                evaluations[number].push((label.clone(), evaluation, spent));
+            let embedder = (kind, label.as_str());
+            let result =
+                self.measure_embedder(context, embedder, &sets, &plan, &progress, &mut measured);
+            if let Err(error) = result {
+                failure = Some(error);
+                break;
             }
         }
         progress.bar.finish_and_clear();
-        self.show(&evaluations)?;
+        measured.retain(|of_set| !of_set.is_empty());
+        let mut results = Vec::new();
+        if !measured.is_empty() {
+            let unfinished = failure.as_ref().map(error_message);
+            results.extend(self.show(context, &measured, unfinished));
+        }
+        results.push(failure.map_or(Ok(()), Err));
+        outputs::all(results)?;
         Ok(Outcome::Success)
     }
 
-    fn show(&self, evaluations: &[Vec<(String, Evaluation, Spent)>]) -> Result<()> {
+    /// Adds what one embedder gives on each set, up to the first that fails.
+    fn measure_embedder(
+        &self,
+        context: &Context,
+        (kind, label): (&EmbedderKind, &str),
+        sets: &[EvalSet],
+        plan: &Plan,
+        progress: &Bar,
+        measured: &mut MeasuredSets,
+    ) -> Result<()> {
+        kind.check(&context.settings.embedders)?;
+        let embedders = models::embedders_of(kind, &context.settings, Patience::of_measuring());
+        if let Some(problem) = embedders
+            .without_model
+            .as_ref()
+            .filter(|one| one.is_problem())
+        {
+            bail!("{label} cannot be measured: {problem}");
+        }
+        let plan = Plan {
+            arms: self.named_arms(!embedders.found.is_empty())?,
+            ..plan.clone()
+        };
+        let workspace = Workspace::new(
+            index_dir(context, self.index_dir.as_deref()),
+            embedders.found.clone(),
+        )
+        .ranked_by(Ranking::load(self.ranker.as_deref())?);
+        for (number, set) in sets.iter().enumerate() {
+            let before = spent(&embedders);
+            let plan = self.plan_for(&plan, set);
+            progress.begin(&format!("{}, {label}", set.name));
+            let evaluation = evaluate(set.clone(), &plan, &workspace, progress)
+                .with_context(|| format!("set {}, embedder {label}", set.name))?;
+            let spent = since(spent(&embedders), before);
+            let unfinished = evaluation.report.unfinished.clone();
+            measured[number].push((label.to_owned(), evaluation, spent));
+            if let Some(reason) = unfinished {
+                bail!("set {}, embedder {label}: {reason}", set.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// The results of printing and writing what was measured.
+    fn show(
+        &self,
+        context: &Context,
+        evaluations: &MeasuredSets,
+        unfinished: Option<String>,
+    ) -> Vec<Result<()>> {
         let mut rows = Vec::new();
         let mut reports = Vec::new();
         for of_set in evaluations {
@@ -74,12 +118,9 @@ impl Args {
                 rows.push((evaluation.set.name.clone(), figures));
             }
         }
-        match self.json.as_deref() {
-            Some("-") => return print(&report::to_json(&reports)?),
-            Some(path) => write(path.as_ref(), &format!("{}\n", report::to_json(&reports)?))?,
-            None => {}
-        }
-        print(&table::embedders(&rows, self.style()))
+        self.print_report(context, &reports, unfinished, || {
+            table::embedders(&rows, self.style())
+        })
     }
 
     /// Outputs that have a place for one embedder only.
@@ -92,6 +133,7 @@ impl Args {
             ("--table", self.table.is_some()),
             ("--ablate", self.ablate),
             ("--run", !self.run.is_empty()),
+            ("--compare", !self.compare.is_empty()),
         ];
         match named.into_iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) => {

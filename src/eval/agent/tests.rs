@@ -147,15 +147,12 @@ fn eviction_succeeds_where_a_full_budget_fails() {
 #[test]
 fn a_seed_gives_the_same_figures_each_time() {
     let run = |seed| {
-        crate::eval::report::to_json(&[simulated(
-            pairs(),
-            &AgentPlan {
-                seed,
-                ..plan(&[250])
-            },
-        )
-        .unwrap()])
-        .unwrap()
+        let plan = AgentPlan {
+            seed,
+            ..plan(&[250])
+        };
+        let report = simulated(pairs(), &plan).unwrap();
+        crate::eval::report::to_json(&[report], None).unwrap()
     };
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));

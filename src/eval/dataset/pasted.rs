@@ -5,7 +5,8 @@
 //! - plain text, with the ids of its relevant tools after tabs, if there are any: what a
 //!   spreadsheet copies.
 //!
-//! A query without an id has its text as id. Judgements may also come as qrels.
+//! A query without an id has its text as id. Judgements may also come as qrels. Tools with a grade
+//! of 0 are left out; a query with no others is one that no tool can serve.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,10 +14,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use toolscout_index::ToolId;
 
-use super::files::{Judgement, judgement_of, read_query, text_of};
-use super::qrels::{self, Judgements};
-use super::{RawQuery, of_same_name, unescape};
+use super::RawQuery;
+use super::columns::unescape;
+use super::qrels::Qrels;
+use super::queries::{Judgement, judgement_of, read_query};
+use super::reading::text_of;
+use super::resolve::of_same_name;
 use crate::eval::error::{EvalError, Result};
+use crate::eval::judgements::Worth;
 
 /// The name of the text in messages.
 const NAME: &str = "queries";
@@ -24,7 +29,7 @@ const NAME: &str = "queries";
 const MAX_RELEVANT: usize = 1000;
 
 /// A query and what is known of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PastedQuery {
     /// Unique within its text.
     pub id: String,
@@ -33,6 +38,8 @@ pub struct PastedQuery {
     /// The ids of its relevant tools, in the order of the text; empty if no tool can serve it,
     /// `None` without a judgement.
     pub relevant: Option<Vec<String>>,
+    /// What these tools are worth.
+    pub worth: Worth,
 }
 
 /// Reads queries, with their judgements in the same text or in `qrels`, over a catalog with these
@@ -41,9 +48,9 @@ pub struct PastedQuery {
 /// # Errors
 /// An [`EvalError`] that names the line and the value, as for a file.
 pub fn read(text: &str, qrels: Option<&str>, tools: &[ToolId]) -> Result<Vec<PastedQuery>> {
-    let mut judgements = Judgements::new();
+    let mut judgements = Qrels::default();
     if let Some(qrels) = qrels {
-        qrels::read_text_into(&mut judgements, Path::new("qrels"), qrels)?;
+        judgements.read_text(Path::new("qrels"), qrels)?;
     }
     let known = KnownTools {
         ids: tools.iter().map(ToolId::as_str).collect(),
@@ -66,10 +73,10 @@ pub fn read(text: &str, qrels: Option<&str>, tools: &[ToolId]) -> Result<Vec<Pas
             });
         }
         if query.judgement == Judgement::Absent
-            && let Some(relevant) = judgements.remove(&query.raw.id)
+            && let Some(judged) = judgements.take(&query.raw.id)
         {
             query.judgement = Judgement::Listed;
-            query.raw.relevant = relevant;
+            query.raw.judged = judged;
         }
         queries.push(known.resolve(query)?);
     }
@@ -124,11 +131,11 @@ fn read_plain(number: usize, line: &str) -> Result<Line> {
         let reason = "the text of the query is empty; write it before the first tab";
         return Err(EvalError::malformed(NAME, number, reason));
     }
-    let relevant: Vec<String> = fields
+    let judged: Vec<(String, f64)> = fields
         .filter(|id| !id.is_empty())
-        .map(str::to_owned)
+        .map(|id| (id.to_owned(), 1.0))
         .collect();
-    let judgement = if relevant.is_empty() {
+    let judgement = if judged.is_empty() {
         Judgement::Absent
     } else {
         Judgement::Listed
@@ -136,8 +143,9 @@ fn read_plain(number: usize, line: &str) -> Result<Line> {
     let raw = RawQuery {
         id: text.to_owned(),
         text: text.to_owned(),
-        relevant,
+        judged,
         groups: Vec::new(),
+        order: Vec::new(),
         judged_in: place(number),
     };
     Ok(Line { raw, judgement })
@@ -155,39 +163,61 @@ struct KnownTools<'a> {
 
 impl KnownTools<'_> {
     fn resolve(&self, query: Line) -> Result<PastedQuery> {
-        let relevant = match query.judgement {
-            Judgement::Absent => None,
-            Judgement::NoTool => Some(Vec::new()),
-            Judgement::Listed if query.raw.relevant.is_empty() => {
+        let (relevant, worth) = match query.judgement {
+            Judgement::Absent => (None, Worth::default()),
+            Judgement::NoTool => (Some(Vec::new()), Worth::default()),
+            Judgement::Listed if query.raw.judged.is_empty() => {
                 return Err(EvalError::EmptyRelevance {
                     path: query.raw.judged_in,
                     id: query.raw.id,
                 });
             }
-            Judgement::Listed => Some(self.all_of(&query.raw)?),
+            Judgement::Listed => {
+                let (ids, worth) = self.judged(&query.raw)?;
+                (Some(ids), worth)
+            }
         };
         Ok(PastedQuery {
             id: query.raw.id,
             text: query.raw.text,
             relevant,
+            worth,
         })
     }
 
-    /// The ids of the tools, each once.
-    fn all_of(&self, query: &RawQuery) -> Result<Vec<String>> {
-        let count = query.relevant.len();
+    /// The ids of the tools with a grade above 0, each once, and what they are worth.
+    fn judged(&self, query: &RawQuery) -> Result<(Vec<String>, Worth)> {
+        let count = query.judged.len() + query.groups.iter().flatten().count();
         if count > MAX_RELEVANT {
             let reason = format!("{count} relevant tools; a query may have {MAX_RELEVANT}");
             return Err(EvalError::malformed(&query.judged_in, 1, reason));
         }
         let mut found: Vec<String> = Vec::new();
-        for id in &query.relevant {
+        let mut grades = Vec::new();
+        let listed = query.judged.iter().filter(|(_, grade)| *grade > 0.0);
+        let grouped = query.groups.iter().flatten().map(|id| (id, 1.0));
+        for (id, grade) in listed.map(|(id, grade)| (id, *grade)).chain(grouped) {
             let known = self.find(id).ok_or_else(|| self.unknown(query, id))?;
             if !found.contains(&known) {
                 found.push(known);
+                grades.push(grade);
             }
         }
-        Ok(found)
+        let position = |id: &String| {
+            let known = self.find(id)?;
+            found.iter().position(|other| *other == known)
+        };
+        let groups = query.groups.iter();
+        let groups = groups.map(|group| group.iter().filter_map(position).collect());
+        let worth = Worth {
+            groups: groups.collect(),
+            grades: if grades.iter().all(|grade| *grade == 1.0) {
+                Vec::new()
+            } else {
+                grades
+            },
+        };
+        Ok((found, worth))
     }
 
     fn find(&self, id: &str) -> Option<String> {
@@ -262,6 +292,24 @@ mod tests {
             Some(&["two words/x".to_owned()][..])
         );
         assert_eq!(queries[1].relevant, None);
+    }
+
+    #[test]
+    fn grades_and_groups_are_kept_and_zeros_left_out() {
+        let text = "{\"query\":\"a\",\"relevant\":{\"post/send\":2,\"sky/weather\":1,\"two words/x\":0}}\n\
+            {\"query\":\"b\",\"relevant\":[\"post/send\"],\"groups\":[[\"post/send\",\"sky/weather\"]]}\n\
+            {\"query\":\"c\",\"relevant\":{\"post/send\":0}}\n{\"query\":\"d\",\"relevant\":[\"post/send\"]}";
+        let queries = read_all(text).unwrap();
+        let worth: Vec<&Worth> = queries.iter().map(|query| &query.worth).collect();
+        let relevant: Vec<usize> = queries
+            .iter()
+            .map(|query| query.relevant.as_ref().unwrap().len())
+            .collect();
+        assert_eq!(relevant, [2, 2, 0, 1]);
+        // An object has its ids in the order of the text, or sorted.
+        assert_eq!(worth[0].grades, [2.0, 1.0]);
+        assert_eq!(worth[1].groups, [vec![0, 1]]);
+        assert!(worth[2].is_equal() && worth[3].is_equal());
     }
 
     #[test]

@@ -89,7 +89,8 @@ pub async fn run(app: App, catalog: Arc<OpenCatalog>, plan: Plan, task: &Task) -
             }
             require_catalog(&app, &catalog)?;
             let results = search(&app, &plan, arm, query).await?;
-            answers[arm] = Answer::of_results(&results, query.relevant.as_deref());
+            answers[arm] =
+                Answer::of_results(&results, query.relevant.as_deref()).judged_by(&query.worth);
             timings[arm].push(results.timings);
             task.update(|body| body.done += 1);
         }

@@ -73,6 +73,9 @@ pub struct ArmSettings {
     #[schema(minimum = 0.0, maximum = 1.0)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_confidence: Option<f32>,
+    /// Whether a tool that finds what a hit needs is put behind that hit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub companions: Option<bool>,
     /// Whether the learned ranker reorders the hits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranker: Option<bool>,
@@ -110,6 +113,7 @@ impl ArmSettings {
             filter: self.filter.clone(),
             min_score: self.min_score,
             min_confidence: self.min_confidence,
+            companions: self.companions,
             ranker: self.ranker,
             budget_ms: self.budget_ms,
             ..SearchRequest::default()

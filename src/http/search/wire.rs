@@ -43,6 +43,9 @@ pub struct SearchRequest {
     /// Answers `no_match` below this confidence; 0, the default, never does.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub min_confidence: Option<f32>,
+    /// Whether a tool that finds what a hit needs is put behind that hit; `companion_of` marks it.
+    /// True by default.
+    pub companions: Option<bool>,
     /// Whether the learned ranker reorders the hits.
     #[schema(default = true)]
     pub ranker: Option<bool>,
@@ -139,6 +142,8 @@ pub struct SearchParams {
     /// Answers `no_match` below this confidence; 0, the default, never does.
     #[param(minimum = 0.0, maximum = 1.0)]
     min_confidence: Option<f32>,
+    /// Whether a tool that finds what a hit needs is put behind that hit; true by default.
+    companions: Option<bool>,
     /// Whether the learned ranker reorders the hits; true by default.
     ranker: Option<bool>,
     /// Runs as much of the pipeline as fits into about this many milliseconds; `variant` of the
@@ -178,6 +183,7 @@ impl From<SearchParams> for SearchRequest {
             filter,
             min_score: params.min_score,
             min_confidence: params.min_confidence,
+            companions: params.companions,
             ranker: params.ranker,
             budget_ms: params.budget_ms,
             fold_duplicates: params.fold_duplicates.unwrap_or_default(),
@@ -277,10 +283,25 @@ pub struct SearchHit {
     /// The ids of its near-duplicates on other servers, with `fold_duplicates`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also_on: Vec<String>,
+    /// Set for a tool that is here because another hit needs what it finds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub companion_of: Option<CompanionOf>,
     /// The explanation of its score.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub explain: Option<toolscout_index::Explain>,
+}
+
+/// The hit that a tool finds something for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CompanionOf {
+    /// The id of the hit.
+    pub id: String,
+    /// The parameter of the hit that the tool finds a value for.
+    #[schema(example = "person_id")]
+    pub parameter: String,
+    /// Why it is thought to.
+    pub reason: String,
 }
 
 /// How the tools were fitted into a token budget.
@@ -360,7 +381,18 @@ impl From<&Hit> for SearchHit {
             matched_queries: hit.matched_queries.clone(),
             serves: hit.serves.clone(),
             also_on: hit.also_on.iter().map(ToString::to_string).collect(),
+            companion_of: hit.companion_of.as_ref().map(CompanionOf::from),
             explain: hit.explain.clone(),
+        }
+    }
+}
+
+impl From<&toolscout_index::CompanionOf> for CompanionOf {
+    fn from(companion_of: &toolscout_index::CompanionOf) -> Self {
+        CompanionOf {
+            id: companion_of.id.to_string(),
+            parameter: companion_of.parameter.clone(),
+            reason: companion_of.reason.clone(),
         }
     }
 }

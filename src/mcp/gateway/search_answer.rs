@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use toolscout_index::formats::{Emit, model_name, model_names};
-use toolscout_index::{Tool, ToolId};
+use toolscout_index::{CompanionOf, Tool, ToolId};
 
 use crate::budget;
 use crate::finder::meta_tools;
@@ -80,6 +80,10 @@ pub fn describe(
         Detail::Signature => signatures(&tools, max_tokens, unavailable),
         Detail::Schema => definitions(&tools, max_tokens, unavailable),
     };
+    let companions = companions(found);
+    if !companions.is_empty() {
+        answer.insert("companions".into(), companions.into());
+    }
     if let Some(injection) = injection {
         let names =
             |ids: &[ToolId]| -> Value { ids.iter().map(|id| injection.name_of(id)).collect() };
@@ -146,6 +150,20 @@ pub fn definitions(
     answer
 }
 
+/// Which of the found tools are there because another one needs what they find, by their ids.
+fn companions(found: &Found) -> Map<String, Value> {
+    let companions = found.hits.iter().filter_map(|hit| {
+        let CompanionOf {
+            id,
+            parameter,
+            reason,
+        } = hit.companion_of.as_ref()?;
+        let of = json!({ "companion_of": id, "parameter": parameter, "reason": reason });
+        Some((hit.tool.id.to_string(), of))
+    });
+    companions.collect()
+}
+
 fn insert_omitted(answer: &mut Map<String, Value>, omitted: &[ToolId]) {
     if !omitted.is_empty() {
         let names: Vec<String> = omitted.iter().map(model_name).collect();
@@ -189,6 +207,25 @@ mod tests {
                 .contains("not connected")
         );
         assert!(answer["tools"][0]["input_schema"].is_object());
+    }
+
+    #[test]
+    fn a_companion_says_for_which_tool_it_is_there() {
+        let mut searched = found(&["crm/update_person", "crm/search_people"]);
+        searched.hits[1].companion_of = Some(CompanionOf {
+            id: ToolId::parse("crm/update_person").unwrap(),
+            parameter: "person_id".into(),
+            reason: "it lists people".into(),
+        });
+        for detail in Detail::ALL {
+            let answer = describe(&searched, None, detail, 1000, &|_| None);
+            let expected = json!({ "crm/search_people": {
+                "companion_of": "crm/update_person", "parameter": "person_id", "reason": "it lists people",
+            } });
+            assert_eq!(answer["companions"], expected);
+        }
+        let without = describe(&found(&["a"]), None, Detail::Schema, 1000, &|_| None);
+        assert!(without.get("companions").is_none());
     }
 
     #[test]

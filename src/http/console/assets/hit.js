@@ -37,6 +37,7 @@ function badges(hit, explain, clauses) {
   const moved = explain.memory_moved;
   return [
     explain.name_match && h("span", { class: "badge accent" }, `name: ${explain.name_match}`),
+    hit.companion_of && h("span", { class: "badge accent", title: hit.companion_of.reason }, `companion for ${hit.companion_of.parameter} of `, foreign(hit.companion_of.id)),
     hit.serves && h("span", { class: "badge", title: hit.serves }, `need ${clauses.indexOf(hit.serves) + 1 || "?"}`),
     ...(explain.owner_words ?? []).map(ownerEffect).filter(Boolean).map((text) => h("span", { class: "badge", title: "the owner's words" }, foreign(text))),
     moved && moved.before !== moved.after && h("span", { class: "badge" }, `memory ${moved.before} → ${moved.after}`),

@@ -13,6 +13,7 @@ const SETTINGS = {
   tag: { usual: "", write: (body, value) => { filter(body).tags = value.split(",").map((tag) => tag.trim()).filter(Boolean); } },
   class: { usual: "", write: (body, value) => { Object.assign(filter(body), CLASSES[value]?.filter); } },
   ranker: { usual: "yes", write: (body, value) => { body.ranker = value === "yes"; } },
+  companions: { usual: "yes", write: (body, value) => { body.companions = value === "yes"; } },
   split: { usual: "yes", write: (body, value) => { body.whole = value !== "yes"; } },
   fold: { usual: "no", write: (body, value) => { body.fold_duplicates = value === "yes"; } },
   fusion: { usual: "", write: (body, value) => { body.fusion = value; } },
@@ -59,12 +60,12 @@ export function searchBody(query, settings) {
 }
 
 /** The settings of the body of a search, as far as there are fields for them. */
-export function settingsOf({ mode, filter = {}, ranker, whole, fusion, dense_weight: weight, min_score: score, min_confidence: confidence, budget_ms: budget }) {
+export function settingsOf({ mode, filter = {}, ranker, companions, whole, fusion, dense_weight: weight, min_score: score, min_confidence: confidence, budget_ms: budget }) {
   const hints = ({ read_only: reads, destructive: destroys }) => `${reads} ${destroys}`;
   const ofHints = Object.keys(CLASSES).find((name) => hints(CLASSES[name].filter) === hints(filter)) ?? "";
   const given = {
     mode, weight, score, confidence, budget, fusion, class: ofHints, server: filter.servers?.[0], tag: filter.tags?.join(","),
-    ranker: ranker === false ? "no" : undefined, split: whole ? "no" : undefined,
+    ranker: ranker === false ? "no" : undefined, companions: companions === false ? "no" : undefined, split: whole ? "no" : undefined,
   };
   return Object.fromEntries(Object.entries(SETTINGS).map(([name, { usual }]) => [name, String(given[name] ?? usual)]));
 }
@@ -91,6 +92,7 @@ export function settingsFields(side, settings, servers, changed, without = []) {
     h("summary", {}, "More"),
     h("div", { class: "fields" },
       checkbox(make, "ranker", "Ranker"),
+      checkbox(make, "companions", "Companions"),
       checkbox(make, "split", "Split into needs"),
       !without.includes("fold") && checkbox(make, "fold", "Fold duplicates"),
       choice(make, "fusion", "Fusion", [["", "Usual"], ["convex", "Convex"], ["rrf", "RRF"]]),
@@ -98,7 +100,7 @@ export function settingsFields(side, settings, servers, changed, without = []) {
       number(make, "score", "Least score", { min: 0, step: 0.05 }),
       number(make, "confidence", "Least confidence", { min: 0, max: 1, step: 0.05 }),
       number(make, "budget", "Budget, ms", { min: 0.1, step: 0.1 })));
-  more.open = ["ranker", "split", "fold", "fusion", "weight", "score", "confidence", "budget"].some(
+  more.open = ["ranker", "companions", "split", "fold", "fusion", "weight", "score", "confidence", "budget"].some(
     (name) => settings[name] !== SETTINGS[name].usual);
   return h("div", { class: "settings", role: "group", "aria-label": `Settings ${side}` },
     h("div", { class: "fields" },

@@ -1,0 +1,111 @@
+//! `toolscout eval diff`: two reports compared query by query.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+use super::super::Outcome;
+use super::super::context::Context;
+use super::super::exit::UsageError;
+use super::joined;
+use super::outputs::{all, check_output, print, write};
+use crate::eval::diff::{DiffPlan, SetDiff, diff};
+use crate::eval::metrics::read_list;
+use crate::eval::table::{self, Style};
+
+/// Compare two JSON reports query by query, with significance and the queries that moved most
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout eval diff before.json after.json\n  toolscout eval diff a.json b.json --arms hybrid:hybrid-rrf --metrics ndcg@10,AP --json diff.json"
+)]
+pub struct DiffArgs {
+    /// JSON report of `toolscout eval --json`
+    #[arg(value_name = "A")]
+    a: PathBuf,
+    /// The report to compare with it
+    #[arg(value_name = "B")]
+    b: PathBuf,
+    /// Arms to compare; X:Y compares X of the first report with Y of the second [default: those
+    /// that both have]
+    #[arg(long, value_delimiter = ',', value_name = "ARMS")]
+    arms: Vec<String>,
+    /// Metrics to compare [default: each at its deepest cut-off]
+    #[arg(long, value_name = "METRICS")]
+    metrics: Option<String>,
+    /// Seed of the tests
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// Write the comparison as JSON, `-` for stdout
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+    /// Print the tables as Markdown
+    #[arg(long)]
+    markdown: bool,
+}
+
+impl DiffArgs {
+    /// Compares, prints and writes.
+    pub(super) fn run(&self, context: &Context) -> Result<Outcome> {
+        let is_printed =
+            self.json.as_deref() == Some("-") || self.json.is_none() && context.printer.is_json();
+        let file = self.json.as_deref().filter(|path| *path != "-");
+        if let Some(path) = file {
+            check_output(path.as_ref())
+                .with_context(|| format!("--json {path} cannot be written"))?;
+        }
+        let metrics = self.metrics.as_deref().map(read_list).transpose()?;
+        let plan = DiffPlan {
+            arms: self
+                .arms
+                .iter()
+                .map(|text| pair(text))
+                .collect::<Result<_>>()?,
+            metrics: metrics.unwrap_or_default(),
+            seed: self.seed,
+        };
+        let found = diff(&self.a, &self.b, &plan)?;
+        let json = serde_json::to_string_pretty(&found)?;
+        if is_printed {
+            print(&json)?;
+            return Ok(Outcome::Success);
+        }
+        let written = file.map_or(Ok(()), |path| write(path.as_ref(), &format!("{json}\n")));
+        all(vec![print(&self.tables(&found.sets)), written])?;
+        Ok(Outcome::Success)
+    }
+
+    fn tables(&self, sets: &[SetDiff]) -> String {
+        let style = if self.markdown {
+            Style::Markdown
+        } else {
+            Style::Terminal
+        };
+        let remark = |set: &SetDiff| {
+            let left_out = (set.left_out > 0).then(|| {
+                format!(
+                    "{} queries left out, which only one report has or which differ",
+                    set.left_out
+                )
+            });
+            let remarks = set.remarks.iter().cloned().chain(left_out);
+            let remarks: Vec<String> = remarks.collect();
+            (!remarks.is_empty()).then(|| format!("{}: {}", set.set, remarks.join("; ")))
+        };
+        let remarks: Vec<String> = sets.iter().filter_map(remark).collect();
+        joined([
+            table::diff(sets, style),
+            remarks.join("\n"),
+            table::moved(sets, style),
+        ])
+    }
+}
+
+/// The arms of `X:Y`, or of `X` in both reports.
+fn pair(text: &str) -> Result<(String, String)> {
+    let (a, b) = text.split_once(':').unwrap_or((text, text));
+    if a.is_empty() || b.is_empty() {
+        let message = format!("--arms {text:?}: write ARM, or ARM:ARM for arms of other names");
+        return Err(UsageError(message).into());
+    }
+    Ok((a.to_owned(), b.to_owned()))
+}

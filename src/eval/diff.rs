@@ -1,0 +1,423 @@
+//! Compares two reports query by query.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::bootstrap::Interval;
+use super::error::{EvalError, Result};
+use super::metrics::{Metric, mean};
+use super::per_query::{QueryReport, ScoredHit};
+use super::report::{Earlier, headline, read_reports};
+use super::significance::{Significance, holm};
+
+/// Queries that are listed for each direction.
+const LISTED: usize = 10;
+/// Hits of a listed query.
+const LISTED_HITS: usize = 3;
+
+/// What to compare.
+#[derive(Clone, Debug, Default)]
+pub struct DiffPlan {
+    /// Pairs of arms; without any those that both reports have, or the only ones.
+    pub arms: Vec<(String, String)>,
+    /// The metrics; without any the main one at its deepest cut-off and others at theirs.
+    pub metrics: Vec<Metric>,
+    /// The seed of the tests.
+    pub seed: u64,
+}
+
+/// Two reports compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diff {
+    /// The file of the first report.
+    pub a: PathBuf,
+    /// The file of the second report.
+    pub b: PathBuf,
+    /// By set.
+    pub sets: Vec<SetDiff>,
+}
+
+/// One set in two reports.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SetDiff {
+    /// The name of the set.
+    pub set: String,
+    /// Queries that both have, with the same text and judgement.
+    pub queries: usize,
+    /// Queries that are left out: only one report has them, or their texts or judgements differ.
+    pub left_out: usize,
+    /// What differs besides the figures.
+    pub remarks: Vec<String>,
+    /// By arm and metric.
+    pub comparisons: Vec<Compared>,
+    /// Queries whose first metric rose or fell most, by pair of arms.
+    pub moved: Vec<Moved>,
+}
+
+/// One metric of one pair of arms.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// The arm of the first report.
+    pub arm_a: String,
+    /// The arm of the second report.
+    pub arm_b: String,
+    /// The metric.
+    pub metric: String,
+    /// Queries with a value in both.
+    pub queries: usize,
+    /// The mean in the first report.
+    pub a: f64,
+    /// The mean in the second report.
+    pub b: f64,
+    /// Mean of b less a.
+    pub difference: f64,
+    /// Its 95% bootstrap interval.
+    pub ci95: Interval,
+    /// Two-sided p-value of the randomisation test.
+    pub p: f64,
+    /// The same, corrected by Holm for all comparisons of this table.
+    pub p_holm: f64,
+    /// Two-sided p-value of the bootstrap test.
+    pub p_bootstrap: f64,
+    /// The difference in standard deviations of the differences by query.
+    pub effect_size: f64,
+    /// The smallest difference that these queries would show in four of five cases.
+    pub smallest_difference: f64,
+    /// Queries whose value rose.
+    pub better: usize,
+    /// Queries whose value fell.
+    pub worse: usize,
+}
+
+/// A query whose value changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Moved {
+    /// The arm of the first report.
+    pub arm_a: String,
+    /// The arm of the second report.
+    pub arm_b: String,
+    /// The metric.
+    pub metric: String,
+    /// The id of the query.
+    pub id: String,
+    /// Its text.
+    pub query: String,
+    /// The value in the first report.
+    pub a: f64,
+    /// The value in the second report.
+    pub b: f64,
+    /// The first hits in the first report.
+    pub hits_a: Vec<ScoredHit>,
+    /// The first hits in the second report.
+    pub hits_b: Vec<ScoredHit>,
+}
+
+/// Compares two files of reports.
+///
+/// # Errors
+/// [`EvalError::Baseline`] for files that are no reports with values by query, or have no set, arm,
+/// metric or query in common.
+pub fn diff(a: &Path, b: &Path, plan: &DiffPlan) -> Result<Diff> {
+    let (of_a, of_b) = (read_reports(a)?, read_reports(b)?);
+    let mut sets = Vec::new();
+    for earlier in &of_a {
+        let same = of_b.iter().find(|later| later.set == earlier.set);
+        if let Some(later) = same {
+            let pair = Pair {
+                a: (a, earlier),
+                b: (b, later),
+            };
+            sets.push(pair.diff(plan)?);
+        }
+    }
+    if sets.is_empty() {
+        let names = |reports: &[Earlier]| {
+            let names: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
+            names.join(", ")
+        };
+        let reason = format!(
+            "it is of the set {} and {} of {}; compare reports of one set",
+            names(&of_b),
+            a.display(),
+            names(&of_a)
+        );
+        return Err(differs(b, reason));
+    }
+    correct(&mut sets);
+    Ok(Diff {
+        a: a.to_owned(),
+        b: b.to_owned(),
+        sets,
+    })
+}
+
+/// Corrects the p-values for the number of all comparisons.
+fn correct(sets: &mut [SetDiff]) {
+    let all = || sets.iter().flat_map(|set| &set.comparisons);
+    let p_values: Vec<f64> = all().map(|compared| compared.p).collect();
+    let comparisons = sets.iter_mut().flat_map(|set| &mut set.comparisons);
+    for (compared, p) in comparisons.zip(holm(&p_values)) {
+        compared.p_holm = p;
+    }
+}
+
+fn differs(path: &Path, reason: String) -> EvalError {
+    EvalError::Baseline {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+/// Two reports of a set, with their files.
+struct Pair<'a> {
+    a: (&'a Path, &'a Earlier),
+    b: (&'a Path, &'a Earlier),
+}
+
+/// A query in both reports.
+type Both<'a> = (&'a QueryReport, &'a QueryReport);
+
+impl Pair<'_> {
+    fn diff(&self, plan: &DiffPlan) -> Result<SetDiff> {
+        let queries = self.common()?;
+        let arms = self.arms(plan)?;
+        let mut comparisons = Vec::new();
+        let mut moved = Vec::new();
+        for pair in &arms {
+            let metrics = self.metrics(plan, pair)?;
+            for metric in &metrics {
+                comparisons.push(compared(&queries, pair, *metric, plan.seed));
+            }
+            if let Some(first) = metrics.first() {
+                moved.extend(moved_most(&queries, pair, *first));
+            }
+        }
+        let (of_a, of_b) = (self.a.1, self.b.1);
+        Ok(SetDiff {
+            set: of_a.set.clone(),
+            queries: queries.len(),
+            left_out: of_a.per_query.len() + of_b.per_query.len() - 2 * queries.len(),
+            remarks: self.remarks(),
+            comparisons,
+            moved,
+        })
+    }
+
+    /// The queries that both have, with the same text and judgement.
+    fn common(&self) -> Result<Vec<Both<'_>>> {
+        for (path, report) in [self.a, self.b] {
+            if report.per_query.is_empty() {
+                let reason = format!(
+                    "its report of {} has no values by query; write a new one with --json",
+                    report.set
+                );
+                return Err(differs(path, reason));
+            }
+        }
+        let by_id: HashMap<&str, &QueryReport> = self
+            .b
+            .1
+            .per_query
+            .iter()
+            .map(|query| (query.id.as_str(), query))
+            .collect();
+        let is_same = |(one, other): &Both<'_>| {
+            let judgement = |query: &'_ QueryReport| {
+                (
+                    query.judged.clone(),
+                    query.groups.clone(),
+                    query.order.clone(),
+                )
+            };
+            one.query == other.query && judgement(one) == judgement(other)
+        };
+        let queries: Vec<Both<'_>> = self
+            .a
+            .1
+            .per_query
+            .iter()
+            .filter_map(|query| Some((query, *by_id.get(query.id.as_str())?)))
+            .filter(is_same)
+            .collect();
+        if queries.is_empty() {
+            let reason = format!(
+                "no query of {} has the same id, text and judgement as in {}",
+                self.a.1.set,
+                self.a.0.display()
+            );
+            return Err(differs(self.b.0, reason));
+        }
+        Ok(queries)
+    }
+
+    fn arms(&self, plan: &DiffPlan) -> Result<Vec<(String, String)>> {
+        let (of_a, of_b) = (&self.a.1.arms, &self.b.1.arms);
+        let names = |arms: &BTreeMap<String, _>| arms.keys().cloned().collect::<Vec<_>>();
+        let (of_a, of_b) = (names(of_a), names(of_b));
+        for (one, other) in &plan.arms {
+            for (name, known, path) in [(one, &of_a, self.a.0), (other, &of_b, self.b.0)] {
+                if !known.contains(name) {
+                    let reason = format!("it has no arm {name}; it has {}", known.join(", "));
+                    return Err(differs(path, reason));
+                }
+            }
+        }
+        if !plan.arms.is_empty() {
+            return Ok(plan.arms.clone());
+        }
+        let shared = of_a.iter().filter(|name| of_b.contains(name));
+        let shared: Vec<(String, String)> = shared.map(|arm| (arm.clone(), arm.clone())).collect();
+        if !shared.is_empty() {
+            return Ok(shared);
+        }
+        if let ([one], [other]) = (of_a.as_slice(), of_b.as_slice()) {
+            return Ok(vec![(one.clone(), other.clone())]);
+        }
+        let reason = format!(
+            "it has the arms {} and {} the arms {}; name pairs with --arms A:B",
+            of_b.join(", "),
+            self.a.0.display(),
+            of_a.join(", ")
+        );
+        Err(differs(self.b.0, reason))
+    }
+
+    /// The metrics of the plan, or those that tell most of both arms.
+    fn metrics(&self, plan: &DiffPlan, (arm_a, arm_b): &(String, String)) -> Result<Vec<Metric>> {
+        let measured = |report: &Earlier, arm: &String| -> Vec<Metric> {
+            let names = report.arms.get(arm).into_iter().flat_map(BTreeMap::keys);
+            names.filter_map(|name| name.parse().ok()).collect()
+        };
+        let (of_a, of_b) = (measured(self.a.1, arm_a), measured(self.b.1, arm_b));
+        for (path, known) in [(self.a.0, &of_a), (self.b.0, &of_b)] {
+            if let Some(metric) = plan.metrics.iter().find(|metric| !known.contains(metric)) {
+                let reason = format!(
+                    "it has no {metric}; name it with --metrics when you measure, or compare another"
+                );
+                return Err(differs(path, reason));
+            }
+        }
+        if !plan.metrics.is_empty() {
+            return Ok(plan.metrics.clone());
+        }
+        let shared: Vec<Metric> = of_a
+            .into_iter()
+            .filter(|metric| of_b.contains(metric))
+            .collect();
+        if shared.is_empty() {
+            let reason = format!(
+                "its arm {arm_b} has no metric of the arm {arm_a} of {}",
+                self.a.0.display()
+            );
+            return Err(differs(self.b.0, reason));
+        }
+        let main = headline(&shared);
+        let mut chosen = vec![main];
+        for metric in &shared {
+            let is_deepest =
+                |other: &Metric| other.measure != metric.measure || other.depth <= metric.depth;
+            if metric.measure != main.measure && shared.iter().all(is_deepest) {
+                chosen.push(*metric);
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let (of_a, of_b) = (self.a.1, self.b.1);
+        let mut remarks = Vec::new();
+        if of_a.embedder != of_b.embedder {
+            remarks.push(format!(
+                "embedders: {} and {}",
+                of_a.embedder, of_b.embedder
+            ));
+        }
+        if of_a.fingerprint != of_b.fingerprint {
+            remarks.push("tools, queries or judgements are not the same".to_owned());
+        }
+        remarks
+    }
+}
+
+/// The value of a metric of an arm; `NaN` where it has none.
+fn value(query: &QueryReport, arm: &str, metric: Metric) -> f64 {
+    let of_arm = query.arms.get(arm);
+    let value = of_arm.and_then(|arm| arm.values.get(&metric.to_string()).copied());
+    value.flatten().unwrap_or(f64::NAN)
+}
+
+fn compared(
+    queries: &[Both<'_>],
+    (arm_a, arm_b): &(String, String),
+    metric: Metric,
+    seed: u64,
+) -> Compared {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for (one, other) in queries {
+        let (one, other) = (value(one, arm_a, metric), value(other, arm_b, metric));
+        if !(one.is_nan() || other.is_nan()) {
+            a.push(one);
+            b.push(other);
+        }
+    }
+    let found = Significance::of(&a, &b, seed);
+    let count = |is_so: fn(f64, f64) -> bool| {
+        let pairs = a.iter().zip(&b);
+        pairs.filter(|(a, b)| is_so(**a, **b)).count()
+    };
+    Compared {
+        arm_a: arm_a.clone(),
+        arm_b: arm_b.clone(),
+        metric: metric.to_string(),
+        queries: found.queries,
+        a: mean(&a),
+        b: mean(&b),
+        difference: found.difference,
+        ci95: found.interval,
+        p: found.p,
+        p_holm: found.p,
+        p_bootstrap: found.p_bootstrap,
+        effect_size: found.effect_size,
+        smallest_difference: found.smallest_difference,
+        better: count(|a, b| b > a),
+        worse: count(|a, b| b < a),
+    }
+}
+
+/// The queries that fell most, then those that rose most; ties in the order of the report.
+fn moved_most(
+    queries: &[Both<'_>],
+    (arm_a, arm_b): &(String, String),
+    metric: Metric,
+) -> Vec<Moved> {
+    let mut moved = Vec::new();
+    for (one, other) in queries {
+        let (a, b) = (value(one, arm_a, metric), value(other, arm_b, metric));
+        let hits = |query: &QueryReport, arm: &str| {
+            let hits = query.arms.get(arm).map(|arm| arm.hits.as_slice());
+            let hits = hits.unwrap_or_default();
+            hits[..hits.len().min(LISTED_HITS)].to_vec()
+        };
+        // Not a value does not compare.
+        if (b - a).abs() > 0.0 {
+            moved.push(Moved {
+                arm_a: arm_a.clone(),
+                arm_b: arm_b.clone(),
+                metric: metric.to_string(),
+                id: one.id.clone(),
+                query: one.query.clone(),
+                a,
+                b,
+                hits_a: hits(one, arm_a),
+                hits_b: hits(other, arm_b),
+            });
+        }
+    }
+    moved.sort_by(|one, other| (one.b - one.a).total_cmp(&(other.b - other.a)));
+    let rose = moved.split_off(moved.partition_point(|query| query.b < query.a));
+    moved.truncate(LISTED);
+    moved.extend(rose.into_iter().rev().take(LISTED));
+    moved
+}
