@@ -180,9 +180,22 @@ impl MultilingualTable {
         self.pieces.words(text)
     }
 
+    /// A Chinese request without the phrases of asking at its beginning. In a request of a few characters
+    /// they weigh as much as its subject: 我想看下时间 ("I would like to have a look at the time").
+    pub(crate) fn subject_of(request: &str) -> &str {
+        let mut subject = request.trim_start();
+        while let Some(rest) = without_phrase_of_asking(subject) {
+            subject = rest.trim_start();
+        }
+        if subject.is_empty() {
+            return request;
+        }
+        subject
+    }
+
     /// The words of a request's subject, without Chinese function characters that stand alone.
     pub(crate) fn words_of_subject(&self, request: &str) -> Vec<String> {
-        let mut words = self.words(subject_of(request));
+        let mut words = self.words(Self::subject_of(request));
         words.retain(|word| !is_chinese_function_character(word));
         words
     }
@@ -237,26 +250,13 @@ impl Embedder for MultilingualTable {
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         Ok(texts
             .iter()
-            .map(|text| self.embed(subject_of(text)))
+            .map(|text| self.embed(Self::subject_of(text)))
             .collect())
     }
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         Ok(texts.iter().map(|text| self.embed(text)).collect())
     }
-}
-
-/// A Chinese request without the phrases of asking at its beginning. In a request of a few characters
-/// they weigh as much as its subject: 我想看下时间 ("I would like to have a look at the time").
-fn subject_of(request: &str) -> &str {
-    let mut subject = request.trim_start();
-    while let Some(rest) = without_phrase_of_asking(subject) {
-        subject = rest.trim_start();
-    }
-    if subject.is_empty() {
-        return request;
-    }
-    subject
 }
 
 fn without_phrase_of_asking(request: &str) -> Option<&str> {
@@ -359,7 +359,7 @@ mod tests {
             ("weather in Beijing", "weather in Beijing"),
             ("看看", "看看"),
         ] {
-            assert_eq!(subject_of(request), subject);
+            assert_eq!(MultilingualTable::subject_of(request), subject);
         }
     }
 

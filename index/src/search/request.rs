@@ -142,8 +142,7 @@ impl RequestTexts {
         translator: &Translator,
         resolve: impl Fn(&[Term], &[Term], &[FoundSynonyms]) -> QueryTerms,
     ) {
-        let texts = self.texts.iter();
-        self.rewritten = texts.map(|text| translator.translate(text)).collect();
+        self.rewritten = translator.translate(&self.texts, self.language);
         let translated = self.texts.iter().zip(&self.rewritten).enumerate();
         self.terms = translated
             .map(|(number, (text, translated))| {
