@@ -24,7 +24,7 @@ if (!module || !target) throw new Error("usage: node make_packages.mjs MODULE FO
 const read = (file) => readFile(new URL(file, import.meta.url), "utf8");
 const { devDependencies: _, scripts: __, napi: ___, ...manifest } = JSON.parse(await read("package.json"));
 const { version, license, engines } = manifest;
-const licenses = ["LICENSE-APACHE", "LICENSE-MIT"];
+const licenses = ["LICENSE-APACHE", "LICENSE-DICTIONARY", "LICENSE-MIT"];
 
 async function write(folder, contents) {
   await mkdir(folder, { recursive: true });
