@@ -21,7 +21,10 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// What a browser's request is for; `empty` for a script that reads the answer.
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// For browsers without fetch metadata, and for frames of the server's own pages.
-const NO_FRAMES: &str = "frame-ancestors 'none'";
+const NO_FRAMES: HeaderValue = HeaderValue::from_static("frame-ancestors 'none'");
+/// What a provider, a tool or a client wrote may be in any answer. If a browser shows the answer as a page, the page
+/// loads nothing, runs no scripts and has no origin.
+const NO_PAGE: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 
 /// The layer that refuses foreign hosts, origins and pages.
 ///
@@ -43,11 +46,11 @@ pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Resp
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    // Added to the policy of the route, if it has one: browsers enforce all of them.
-    headers.append(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(NO_FRAMES),
-    );
+    // Only the server's own pages have a policy already. Browsers enforce all policies of an answer.
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(NO_PAGE);
+    headers.append(header::CONTENT_SECURITY_POLICY, NO_FRAMES);
     response
 }
 

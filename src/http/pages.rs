@@ -5,7 +5,8 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 
 /// Only files of this server, no inline scripts and no inline style sheets. Swagger UI draws its
-/// icons from `data:` URLs. `guard` forbids frames on every answer.
+/// icons from `data:` URLs. `guard` forbids frames on
+/// every answer, and scripts on every answer that is no page.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      base-uri 'none'; form-action 'none'",

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
 use tokio::time::timeout;
 
@@ -325,7 +325,26 @@ impl Upstream {
 
 /// The headers of the provider's answer that the client gets.
 pub fn response_headers(given: &HeaderMap) -> HeaderMap {
-    passed(given, &RESPONSE_HEADERS)
+    let mut headers = passed(given, &RESPONSE_HEADERS);
+    if let Some(content_type) = headers.get(CONTENT_TYPE) {
+        let content_type = content_type_of_an_api(content_type);
+        headers.insert(CONTENT_TYPE, content_type);
+    }
+    headers
+}
+
+/// The content type, if APIs answer with it. A browser would show other types as pages of this server, so they become
+/// plain text.
+fn content_type_of_an_api(given: &HeaderValue) -> HeaderValue {
+    let text = given.to_str().unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    match essence.to_ascii_lowercase().as_str() {
+        "application/json" | "text/event-stream" | "text/plain" => given.clone(),
+        other if other.starts_with("application/") && other.ends_with("+json") => {
+            HeaderValue::from_static("application/json")
+        }
+        _ => HeaderValue::from_static("text/plain; charset=utf-8"),
+    }
 }
 
 fn passed(given: &HeaderMap, names: &[&str]) -> HeaderMap {
@@ -408,6 +427,33 @@ mod tests {
         let names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
         assert_eq!(names.len(), 2, "{names:?}");
         assert!(passed.contains_key("anthropic-version"));
+    }
+
+    #[test]
+    fn only_content_types_of_apis_pass() {
+        for (given, passed) in [
+            (
+                "application/json; charset=utf-8",
+                "application/json; charset=utf-8",
+            ),
+            ("Text/Event-Stream", "Text/Event-Stream"),
+            ("text/plain", "text/plain"),
+            ("application/problem+json", "application/json"),
+            ("text/html", "text/plain; charset=utf-8"),
+            ("text/html;application/json", "text/plain; charset=utf-8"),
+            ("application/xhtml+xml", "text/plain; charset=utf-8"),
+            ("image/svg+xml", "text/plain; charset=utf-8"),
+            ("application/jsonp", "text/plain; charset=utf-8"),
+            ("", "text/plain; charset=utf-8"),
+        ] {
+            let mut headers = HeaderMap::new();
+            // The first would be read by one browser, and the last by another.
+            headers.append(CONTENT_TYPE, HeaderValue::from_static(given));
+            headers.append(CONTENT_TYPE, HeaderValue::from_static("text/html"));
+            let headers = response_headers(&headers);
+            let found: Vec<_> = headers.get_all(CONTENT_TYPE).iter().collect();
+            assert_eq!(found, [passed], "{given}");
+        }
     }
 
     #[test]

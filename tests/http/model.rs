@@ -44,6 +44,8 @@ struct Script {
 pub enum Scripted {
     /// A status and a body.
     Json(u16, Value),
+    /// A content type and a body.
+    Typed(&'static str, &'static str),
     /// Server-sent events, as they are written.
     Events(String),
     /// Events, and then the connection breaks.
@@ -125,6 +127,11 @@ async fn play(State(played): State<Arc<Script>>, request: Request) -> Response {
             .header("content-type", "application/json")
             .header("x-request-id", "req_provider")
             .body(Body::from(body.to_string()))
+            .unwrap(),
+        Scripted::Typed(content_type, body) => Response::builder()
+            .header("content-type", content_type)
+            .header("content-security-policy", "script-src *")
+            .body(Body::from(body))
             .unwrap(),
         Scripted::Events(text) => events(Body::from(text)),
         Scripted::Cut(text) => {
@@ -920,6 +927,42 @@ async fn errors_of_the_provider_pass_and_faults_are_told_in_the_dialect() {
         let text = answer.body.as_str().unwrap();
         assert!(text.contains("One m"), "{text}");
         assert!(text.contains("answered 500: broken"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_provider_sends_is_no_page_of_this_server() {
+    let (server, provider) = start(|_| {}).await;
+    let page = "<script>fetch('/v1/catalogs')</script>";
+    let plain = json!({ "model": "m", "messages": [Api::question("q")] });
+    for content_type in [
+        "text/html",
+        "image/svg+xml",
+        "application/xhtml+xml",
+        "text/xml",
+    ] {
+        for request in [
+            server.request(Method::GET, "/v1/models"),
+            server
+                .request(Method::POST, "/v1/chat/completions")
+                .json(&plain),
+        ] {
+            provider.reply(Scripted::Typed(content_type, page));
+            let answer = request.send().await.unwrap();
+            let of = |name| -> Vec<&str> {
+                let values = answer.headers().get_all(name).iter();
+                values.map(|value| value.to_str().unwrap()).collect()
+            };
+            assert_eq!(
+                of("content-type"),
+                ["text/plain; charset=utf-8"],
+                "{content_type}"
+            );
+            assert_eq!(of("x-content-type-options"), ["nosniff"]);
+            let policy = ["default-src 'none'; sandbox", "frame-ancestors 'none'"];
+            assert_eq!(of("content-security-policy"), policy);
+            assert_eq!(answer.text().await.unwrap(), page);
+        }
     }
 }
 

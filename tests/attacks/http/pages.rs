@@ -31,6 +31,11 @@ pub const SECTION: Section = Section {
             test: "what_a_person_opens_is_shown_but_not_in_a_frame",
         },
         Attack {
+            tried: "A provider answers with a page (`text/html`, SVG, XML) that a browser would show at the address of this server",
+            happens: "It is handed on as plain text. Every answer but the server's own pages has the policy `default-src 'none'; sandbox`, under which no script runs",
+            test: "what_a_provider_sends_is_no_page_of_this_server",
+        },
+        Attack {
             tried: "Chromium loads a page of another port and of another site with an iframe, an image, a form, a fetch, an EventSource and a navigation to the agent",
             happens: "Nothing runs",
             test: "a_real_browser_runs_nothing_for_other_sites",
