@@ -118,6 +118,7 @@ pub use toolscout_macros::tool;
 
 pub mod allocator;
 pub mod printable;
+pub mod regular_file;
 pub mod tls;
 
 pub mod known_models;

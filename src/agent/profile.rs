@@ -12,6 +12,7 @@ use crate::agent::{AgentConfig, Protocol};
 use crate::config::{AgentSettings, Limits, ModelParameters};
 use crate::finder::Style;
 use crate::gate::Policies;
+use crate::regular_file;
 use crate::tools::CallTimes;
 use crate::tools::builtin::BuiltinConfig;
 use crate::tools::builtin::shell::ShellConfig;
@@ -128,7 +129,7 @@ impl Profile {
                 name: name.to_owned(),
             });
         }
-        let text = std::fs::read_to_string(path);
+        let text = regular_file::read_to_string(path);
         let text = text.map_err(|source| ProfileError::Io {
             path: name.to_owned(),
             source,

@@ -24,6 +24,7 @@ use serde_json::Value;
 use toolscout_index::{Catalog, Tool, ToolId};
 
 use crate::printable::counted;
+use crate::regular_file;
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
 /// The server name of skills in a catalog.
@@ -246,7 +247,7 @@ fn read_text(path: &Path) -> Result<String, SkillError> {
             bytes,
         });
     }
-    std::fs::read_to_string(path).map_err(io)
+    regular_file::read_to_string(path).map_err(io)
 }
 
 /// Splits the front matter from the text after it.

@@ -31,6 +31,7 @@ use crate::eval::run_file::RunOrder;
 use crate::eval::table::{self, Style};
 use crate::eval::{Arm, EvalSet, Evaluation, Plan, Progress, Ranking, Report, Workspace, evaluate};
 use crate::models::Patience;
+use crate::regular_file;
 
 const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 
@@ -529,7 +530,7 @@ impl Progress for Bar {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("read {}", path.display()))
+    regular_file::read(path).with_context(|| format!("read {}", path.display()))
 }
 
 /// Reads a table of either kind.

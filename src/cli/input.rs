@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -17,6 +16,7 @@ use super::calling::Service;
 use super::exit::error_message;
 use crate::config::Fetch;
 use crate::printable;
+use crate::regular_file::{self, bounded};
 
 /// Largest file or stream accepted, in bytes. The largest public set has 19,000 tools in 40 MB.
 const MAX_BYTES: u64 = 1 << 30;
@@ -330,7 +330,7 @@ impl Location {
             Location::Stdin => bounded(io::stdin().lock(), max_bytes).context("it cannot be read"),
             Location::Url(url) => download(url, fetch, max_bytes).context("it cannot be fetched"),
             Location::File(path) if !path.exists() => bail!("no such file or folder"),
-            Location::File(path) | Location::Member(path) => File::open(path)
+            Location::File(path) | Location::Member(path) => regular_file::open(path)
                 .and_then(|file| bounded(file, max_bytes))
                 .context("it cannot be read"),
         }
@@ -397,7 +397,7 @@ fn file_below(folder: &Path, name: &str) -> Result<Vec<u8>> {
     if !real.starts_with(folder.canonicalize()?) {
         bail!("it is a link to a file outside the folder of the document");
     }
-    Ok(bounded(File::open(real)?, MAX_DOCUMENT_BYTES)?)
+    Ok(bounded(regular_file::open(&real)?, MAX_DOCUMENT_BYTES)?)
 }
 
 /// The content below the folder of a document's URL.
@@ -409,20 +409,6 @@ fn url_below(document: &str, name: &str, fetch: &Fetch) -> Result<Vec<u8>> {
         bail!("its URL is not below that of the document");
     }
     download(url.as_str(), fetch, MAX_DOCUMENT_BYTES)
-}
-
-/// Reads to the end, or fails after `max_bytes`.
-fn bounded(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // One byte more, to tell an input of exactly the limit from a longer one.
-    from.take(max_bytes + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max_bytes {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("more than {} MiB", max_bytes >> 20),
-        ));
-    }
-    Ok(bytes)
 }
 
 fn download(url: &str, fetch: &Fetch, max_bytes: u64) -> Result<Vec<u8>> {

@@ -18,6 +18,7 @@ use super::context::{Context, Legs};
 use super::suggest::did_you_mean;
 use crate::clock::unix_ms;
 use crate::printable::counted;
+use crate::regular_file;
 
 /// Remembers requests and the tools that were called for them, so that similar requests find these
 /// tools again.
@@ -253,7 +254,7 @@ fn read_entries(file: &Path) -> Result<Vec<Entry>> {
             .map(|_| text)
             .context("read stdin")?
     } else {
-        std::fs::read_to_string(file).with_context(|| format!("read {name}"))?
+        regular_file::read_to_string(file).with_context(|| format!("read {name}"))?
     };
     let mut entries = Vec::new();
     for (index, line) in text.lines().enumerate() {

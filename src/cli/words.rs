@@ -16,6 +16,7 @@ use super::exit::UsageError;
 use super::interrupt::Interrupt;
 use crate::models::Patience;
 use crate::printable::{self, counted};
+use crate::regular_file;
 
 /// Says what tools are also called: aliases, synonyms, tools pinned to the first places of a query or
 /// hidden from it, boosts, and descriptions in place of those of servers.
@@ -152,7 +153,7 @@ fn read(file: &Path) -> Result<OwnerWords> {
             .read_to_end(&mut json)
             .context("read stdin")?;
     } else {
-        json = std::fs::read(file).with_context(|| format!("read {}", file.display()))?;
+        json = regular_file::read(file).with_context(|| format!("read {}", file.display()))?;
     }
     OwnerWords::read(&json).with_context(|| file.display().to_string())
 }

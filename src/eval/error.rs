@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::printable::counted;
+use crate::regular_file;
 
 /// A result whose error is [`EvalError`].
 pub type Result<T, E = EvalError> = std::result::Result<T, E>;
@@ -230,13 +231,13 @@ impl EvalError {
 
 /// Reads a file whole.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|source| EvalError::io("read", path, source))
+    regular_file::read(path).map_err(|source| EvalError::io("read", path, source))
 }
 
 /// Reads a file of text whole.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
     let text =
-        std::fs::read_to_string(path).map_err(|source| EvalError::io("read", path, source))?;
+        regular_file::read_to_string(path).map_err(|source| EvalError::io("read", path, source))?;
     // A mark of the byte order, as some editors and spreadsheets write it.
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),

@@ -25,6 +25,7 @@ use crate::llm::openai::deltas_of;
 use crate::llm::{
     CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Purpose, Usage,
 };
+use crate::regular_file;
 
 /// A parsed script: the model's replies and the outcomes of tools.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,7 @@ impl Script {
     /// # Errors
     /// [`LlmError::Script`] naming the line.
     pub fn load(path: &Path) -> Result<Self, LlmError> {
-        let text = std::fs::read_to_string(path).map_err(|error| LlmError::Script {
+        let text = regular_file::read_to_string(path).map_err(|error| LlmError::Script {
             path: path.display().to_string(),
             line: None,
             reason: format!("{error}; give the path of a JSON lines script"),

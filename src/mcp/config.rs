@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::mcp::Limits;
 use crate::printable::is_hidden;
+use crate::regular_file;
 use crate::tools::{CallTimeSettings, Seconds};
 
 /// Longest name of a server, in bytes.
@@ -224,7 +225,7 @@ pub enum ConfigError {
 /// # Errors
 /// [`ConfigError`] naming the file.
 pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfig>, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+    let text = regular_file::read_to_string(path).map_err(|source| ConfigError::Read {
         path: path.to_owned(),
         source,
     })?;

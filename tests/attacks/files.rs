@@ -47,6 +47,11 @@ pub const SECTION: Section = Section {
             happens: "They are gone from every file, the database's log included",
             test: "a_catalog_deleted_over_http_leaves_no_query_behind",
         },
+        Attack {
+            tried: "Giving a named pipe, a link to one or a device to `add`, `sync`, `eval`, `memory import`, `words set`, `sync --mcp`, `--profile` or `--llm`, or a folder with one in it",
+            happens: "Only regular files and standard input are read; a pipe that nobody writes to and `/dev/zero` end at once with an error that names the path",
+            test: "commands_read_regular_files_alone",
+        },
     ],
 };
 
@@ -337,4 +342,38 @@ fn a_catalog_deleted_over_http_leaves_no_query_behind() {
         .unwrap();
     assert_eq!(deleted.status(), 204, "{}", deleted.text().unwrap());
     only_the_other_is_left(&world.path("data"));
+}
+
+#[test]
+fn commands_read_regular_files_alone() {
+    let world = World::new();
+    world.file("set/tools.jsonl", r#"{"name":"a","description":"A tool"}"#);
+    world.ok(&["add", "set/tools.jsonl"]);
+    world.file(
+        "folder/tools.json",
+        r#"[{"name":"b","description":"Another tool"}]"#,
+    );
+    for pipe in ["pipe", "set/queries.jsonl", "folder/pipe.json"] {
+        let made = Command::new("mkfifo").arg(world.path(pipe)).status();
+        assert!(made.unwrap().success());
+    }
+    std::os::unix::fs::symlink(world.path("pipe"), world.path("link.json")).unwrap();
+    for path in ["pipe", "link.json", "/dev/zero"] {
+        for command in [
+            ["add"].as_slice(),
+            &["sync", "--server", "s"],
+            &["sync", "--mcp"],
+            &["memory", "import"],
+            &["words", "set"],
+            &["agent", "a question", "--profile"],
+            &["agent", "a question", "--llm"],
+        ] {
+            let ended = world.run(&[command, &[path]].concat());
+            assert_ne!(ended.code, 0, "{command:?} {path}");
+            assert!(ended.stderr.contains(path), "{command:?}: {}", ended.stderr);
+        }
+    }
+    world.fails(3, &["eval", "set"], &["queries.jsonl"]);
+    // Beside others in a folder it is passed over.
+    world.ok(&["add", "folder"]);
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::agent::profile::Profile;
+use crate::regular_file;
 
 /// Something other than a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl Command {
 pub fn allow_in_profile(file: &Path, tool: &str) -> Result<()> {
     const RULES: &str = "[[gate.rules]]";
     let shown = file.display();
-    let text = std::fs::read_to_string(file).with_context(|| format!("read {shown}"))?;
+    let text = regular_file::read_to_string(file).with_context(|| format!("read {shown}"))?;
     let tool = toml::Value::String(tool.to_owned());
     let rule = format!("{RULES}\ntool = {tool}\ndecision = \"allow\"\n");
     let mut lines: Vec<&str> = text.lines().collect();
