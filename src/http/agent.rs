@@ -30,6 +30,7 @@ use crate::agent::{Agent, Agents, Event, Question, QuestionTools, StartError};
 use crate::finder::{Style, ToolSearch};
 use crate::gate::OpenApproval;
 use crate::keys::Scope;
+use crate::media_type::is_json;
 use crate::printable::excerpt;
 use crate::session::{
     ConversationId, DEFAULT_AGENT, SessionError, Sessions, Summary, Turn, TurnEvents,
@@ -333,7 +334,7 @@ pub async fn chat(
     RawBody(body): RawBody,
 ) -> ApiResult<Response> {
     // A form on a page of another site cannot send this type.
-    if !extract::is_json(&extract::media_type(&headers)?) {
+    if !is_json(&extract::media_type(&headers)?) {
         return Err(extract::unsupported("application/json"));
     }
     let (request, run_id) = match params.protocol {

@@ -15,6 +15,7 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::{ApiError, ApiResult};
+use crate::media_type::{is_json, without_parameters};
 
 /// A JSON body of a request or an answer.
 #[derive(Debug)]
@@ -108,18 +109,7 @@ pub fn media_type(headers: &HeaderMap) -> ApiResult<String> {
     let text = value
         .to_str()
         .map_err(|_| unsupported("application/json"))?;
-    Ok(text
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase())
-}
-
-/// Whether this is JSON or a `+json` type.
-pub fn is_json(media_type: &str) -> bool {
-    media_type == "application/json"
-        || (media_type.starts_with("application/") && media_type.ends_with("+json"))
+    Ok(without_parameters(text).to_ascii_lowercase())
 }
 
 /// The error for a body of another type than one of these.

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::clock::millis;
 use crate::llm::LlmError;
+use crate::media_type::{is_json, without_parameters};
 use crate::proxy::ProxyRequest;
 use crate::proxy::dialect::Dialect;
 use crate::proxy::failure::Failure;
@@ -337,12 +338,9 @@ pub fn response_headers(given: &HeaderMap) -> HeaderMap {
 /// plain text.
 fn content_type_of_an_api(given: &HeaderValue) -> HeaderValue {
     let text = given.to_str().unwrap_or_default();
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    match essence.to_ascii_lowercase().as_str() {
+    match without_parameters(text).to_ascii_lowercase().as_str() {
         "application/json" | "text/event-stream" | "text/plain" => given.clone(),
-        other if other.starts_with("application/") && other.ends_with("+json") => {
-            HeaderValue::from_static("application/json")
-        }
+        other if is_json(other) => HeaderValue::from_static("application/json"),
         _ => HeaderValue::from_static("text/plain; charset=utf-8"),
     }
 }

@@ -9,6 +9,7 @@ use super::super::App;
 use super::super::error::{ApiError, ApiResult};
 use super::super::extract::{self, RawBody};
 use super::super::wire::{ItemResult, failed_item};
+use crate::media_type::is_json;
 
 /// Reads the tools of a body. A bounded number of bodies is read at one time, since they may be
 /// large.
@@ -19,7 +20,7 @@ use super::super::wire::{ItemResult, failed_item};
 pub async fn read_tools(app: &App, request: Request, options: ReadOptions) -> ApiResult<Parsed> {
     let media_type = extract::media_type(request.headers())?;
     let yaml = ["application/yaml", "application/x-yaml", "text/yaml"];
-    if !extract::is_json(&media_type) && !yaml.contains(&media_type.as_str()) {
+    if !is_json(&media_type) && !yaml.contains(&media_type.as_str()) {
         return Err(extract::unsupported(
             "application/json, application/yaml or application/x-ndjson",
         ));

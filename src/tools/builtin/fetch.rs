@@ -12,6 +12,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use toolscout_index::Tool;
 
+use crate::media_type::without_parameters;
 use crate::tools::builtin::html;
 use crate::tools::builtin::{BuiltinError, definition, number, text};
 use crate::tools::net::{GuardedClient, Lookup, PrivateHosts, SystemLookup, body, parse_url};
@@ -129,13 +130,7 @@ impl WebFetch {
             .headers()
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
-        let kind = kind
-            .unwrap_or("text/plain")
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_lowercase();
+        let kind = without_parameters(kind.unwrap_or("text/plain")).to_lowercase();
         if !is_text(&kind) {
             return Err(ToolFailure::new(format!(
                 "{url} is {kind}, and only text can be read"

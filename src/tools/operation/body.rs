@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use toolscout_index::formats::BodyKind;
 use uuid::Uuid;
 
+use crate::media_type::without_parameters;
 use crate::printable::excerpt;
 use crate::tools::operation::files::{FileArgument, FileReader};
 use crate::tools::operation::styles::{Pair, Style, joined};
@@ -94,7 +95,7 @@ fn content(declared: &Value, arguments: &Arguments) -> Option<Value> {
 
 /// The media type that is sent for JSON: a range stands for plain JSON.
 fn json_type(content_type: &str) -> String {
-    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    let kind = without_parameters(content_type);
     match kind {
         "" => "application/json".to_owned(),
         kind if kind.contains('*') => "application/json".to_owned(),
@@ -103,7 +104,7 @@ fn json_type(content_type: &str) -> String {
 }
 
 fn plain(declared: &Value, content_type: &str, content: Value) -> Result<Body, String> {
-    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    let kind = without_parameters(content_type);
     if declared.get("file").is_some() {
         let argument = declared.get("argument").and_then(Value::as_str);
         let file = FileArgument::of(argument.unwrap_or("body"), &content)?;
