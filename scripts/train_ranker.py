@@ -36,6 +36,16 @@ FIRST_PLACE = np.float32(1 / 5)
 FOLD_OF = {name: f"fold-{number}" for number, names in enumerate(FOLDS, 1) for name in names}
 
 
+def catalog_of(name):
+    """The catalog that was measured; with texts of its tools the name has an addition."""
+    return name.partition("+")[0]
+
+
+def group_of(name):
+    """What is left out together."""
+    return FOLD_OF.get(catalog_of(name), catalog_of(name))
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """What training depends on."""
@@ -80,7 +90,7 @@ class Request:
     @property
     def group(self):
         """What is left out together."""
-        return FOLD_OF.get(self.set, self.set)
+        return group_of(self.set)
 
 
 @dataclasses.dataclass(eq=False)
@@ -339,7 +349,7 @@ def rankers_without(export, plan):
     # Each fit has one thread, so that it says the same twice.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         of_group = dict(zip(groups, pool.map(fit_without, groups)))
-    return by_set, {name: of_group[FOLD_OF.get(name, name)] for name in by_set}
+    return by_set, {name: of_group[group_of(name)] for name in by_set}
 
 
 def out_of_sample(export, plan):
@@ -367,9 +377,17 @@ def evaluate(export, plan):
         table[name] = [100 * np.mean(of(mix)) for mix in mixes]
         print(f"| {name} | {len(whole)} |" + "".join(f" {value:.1f} |" for value in table[name]))
     people = [name for name in by_set if name in FOLD_OF]
-    open_sets = [name for name in by_set if name not in FOLD_OF]
+    with_texts = [name for name in by_set if name != catalog_of(name)]
+    same_without = [name for name in people if any(catalog_of(other) == name for other in with_texts)]
+    open_sets = [name for name in by_set if group_of(name) == name]
     without_aws = [name for name in open_sets if name != "aws_ops"]
-    rows = [("mean", open_sets), ("mean without aws_ops", without_aws), ("mean of people's catalogs", people)]
+    rows = [
+        ("mean", open_sets),
+        ("mean without aws_ops", without_aws),
+        ("mean of people's catalogs", people),
+        ("mean with texts", with_texts),
+        ("mean of the same without texts", same_without),
+    ]
     for label, chosen in rows:
         if not chosen:
             continue
@@ -386,7 +404,6 @@ def evaluate_confidence(export, by_set, ranked, plan):
     rows = {n: np.array([signals(export, r, ranker(r), plan.mix) for r in by_set[n]]) for n in names}
     right = {n: np.array([found(export, r, ranker(r), plan.mix) for r in by_set[n]]) for n in names}
     told = {}
-    group_of = lambda name: FOLD_OF.get(name, name)
     for group in sorted(set(map(group_of, names))):
         rest = [request for other in names if group_of(other) != group for request in by_set[other]]
         without = fit_confidence(export, rest, ranker, plan)
@@ -437,7 +454,7 @@ def calibration_error(told, right, bins=10):
 
 def train(export, left_out, plan):
     """The model for one combination of legs."""
-    requests = [request for request in export.requests if request.set not in left_out]
+    requests = [request for request in export.requests if catalog_of(request.set) not in left_out]
     whole = [request for request in requests if request.is_judged]
     booster = fit_ranker(export, whole, plan)
     # Confidence learns from scores of rankers that had not seen the set, as it will meet them.
@@ -457,7 +474,7 @@ def model(export, plan, booster, confidence):
 def write_each_left_out(folder, exports, plan):
     """Writes `without-SET.json` for each set: rankers that have not seen it, for `toolscout eval --ranker`."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for name in rankers_without(exports[0], plan)[0]:
+    for name in sorted({catalog_of(name) for name in rankers_without(exports[0], plan)[0]}):
         models = [model(export, plan, rankers_without(export, plan)[1][name], []) for export in exports]
         write(Path(folder) / f"without-{name}.json", exports, models)
 

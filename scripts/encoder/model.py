@@ -45,15 +45,15 @@ class Layer(nn.Module):
 class Batch:
     """Where each token of the texts, laid end to end, stands in a padded matrix."""
 
-    def __init__(self, ids):
+    def __init__(self, ids, device="cpu"):
         lengths = torch.tensor([len(one) for one in ids])
         self.shape = (len(ids), int(lengths.max()))
-        self.ids = torch.tensor([token for one in ids for token in one])
-        self.row = torch.repeat_interleave(torch.arange(len(ids)), lengths)
-        self.position = torch.cat([torch.arange(length) for length in lengths])
+        row = torch.repeat_interleave(torch.arange(len(ids)), lengths)
+        position = torch.cat([torch.arange(length) for length in lengths])
+        self.ids = torch.tensor([token for one in ids for token in one]).to(device)
+        self.row, self.position, self.lengths = row.to(device), position.to(device), lengths.to(device)
         self.place = self.row * self.shape[1] + self.position
-        self.lengths = lengths
-        self.mask = (torch.arange(self.shape[1]) < lengths[:, None])[:, None, None, :]
+        self.mask = (torch.arange(self.shape[1]) < lengths[:, None])[:, None, None, :].to(device)
 
     def pad(self, states):
         padded = states.new_zeros(self.shape[0] * self.shape[1], states.shape[1])
@@ -100,8 +100,12 @@ class Encoder(nn.Module):
             take(f"{to}.output_norm", f"{name}.output.LayerNorm")
         self.load_state_dict(own, strict=False)
 
+    @property
+    def device(self):
+        return self.positions.weight.device
+
     def forward(self, ids):
-        batch = Batch(ids)
+        batch = Batch(ids, self.device)
         states = self.norm(self.words(batch.ids) + self.positions(batch.position))
         for layer in self.layers:
             states = layer(states, batch)
@@ -128,10 +132,14 @@ def of_similar_length(ids, batch_tokens=4096):
 
 
 @torch.inference_mode()
-def embed(encoder, tokenizer, texts, most=POSITIONS):
-    """Unit vectors of texts; those of similar length are computed together."""
-    ids = tokens(tokenizer, texts, most)
+def embed_tokens(encoder, ids):
+    """Unit vectors of texts as token ids; those of similar length are computed together."""
     vectors = torch.zeros(len(ids), HIDDEN)
     for chosen in of_similar_length(ids):
-        vectors[chosen] = encoder([ids[i] for i in chosen])
+        vectors[chosen] = encoder([ids[i] for i in chosen]).cpu()
     return vectors
+
+
+def embed(encoder, tokenizer, texts, most=POSITIONS):
+    """Unit vectors of texts."""
+    return embed_tokens(encoder, tokens(tokenizer, texts, most))

@@ -10,13 +10,18 @@ from model import tokens
 
 SCALE, RATE, WARM_UP, DECAY = 20.0, 2e-5, 50, 0.01
 REQUEST_TOKENS, TOOL_TOKENS = 64, 64
-# Products in bfloat16 take half the time on processors that have it, at the same result, and many times as long on others.
+# Processors that have products in bfloat16 take half the time at the same result, and others many times as long.
 HAS_BFLOAT16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def products(device):
+    """Matrix products in bfloat16 where the device has them."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type != "cpu" or HAS_BFLOAT16)
 
 
 def loss_of(requests, tools, joined, needs):
     """Symmetric InfoNCE, and for requests with two needs the mean over both. Tensors of unit vectors."""
-    own = torch.arange(PAIRS)
+    own = torch.arange(PAIRS, device=requests.device)
     scores = SCALE * requests @ tools.T
     both = -functional.log_softmax(SCALE * joined @ tools.T, dim=1).gather(1, needs).mean()
     found = (scores.argmax(1) == own).float().mean()
@@ -29,10 +34,10 @@ def documentation_loss(encoder, tokenizer, batch):
     texts = tokens(tokenizer, batch.requests + batch.joined, REQUEST_TOKENS) + tokens(
         tokenizer, batch.tools, TOOL_TOKENS
     )
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=HAS_BFLOAT16):
+    with products(encoder.device):
         vectors = encoder(texts)
     requests, joined, tools = vectors.float().split([PAIRS, len(batch.joined), PAIRS])
-    return loss_of(requests, tools, joined, torch.tensor(batch.needs))
+    return loss_of(requests, tools, joined, torch.tensor(batch.needs, device=encoder.device))
 
 
 def rate(step, schedule):
