@@ -641,7 +641,7 @@ fn vectors_left_in_file(
 fn vectors_of_file(path: &Path, embedder: &dyn Embedder, rows: &[Arc<Row>]) -> Vectors {
     let texts = texts_of(rows, embedder);
     match vector_file(path, embedder).map(|file| file.into_vectors_of(texts)) {
-        Some(Ok(vectors)) => return vectors,
+        Some(Ok(vectors)) => return with_written_texts(vectors, embedder, rows),
         Some(Err(_)) => {}
         // A damaged file looks good until it is read; without one the next opening writes it.
         None => drop(std::fs::remove_file(path)),
@@ -654,6 +654,13 @@ fn vectors_of_file(path: &Path, embedder: &dyn Embedder, rows: &[Arc<Row>]) -> V
         }
         vectors.end_tool();
     }
+    with_written_texts(vectors, embedder, rows)
+}
+
+/// Vectors of these rows that know which of them are of texts that a language model wrote.
+fn with_written_texts(mut vectors: Vectors, embedder: &dyn Embedder, rows: &[Arc<Row>]) -> Vectors {
+    let counts = rows.iter().map(|row| row.stored.written_texts());
+    vectors.set_written_texts(embedder.views().len(), counts);
     vectors
 }
 
@@ -727,7 +734,10 @@ fn leg_without_graph(
         .count();
     DenseLeg {
         pending,
-        ..DenseLeg::new(embedder, vectors)
+        ..DenseLeg::new(
+            embedder,
+            with_written_texts(vectors, embedder.as_ref(), rows),
+        )
     }
 }
 
@@ -765,7 +775,10 @@ fn instant_leg(
     }
     Ok(DenseLeg {
         unsaved,
-        ..DenseLeg::new(embedder, vectors)
+        ..DenseLeg::new(
+            embedder,
+            with_written_texts(vectors, embedder.as_ref(), rows),
+        )
     })
 }
 
@@ -929,8 +942,8 @@ fn slow_vectors(
     })
 }
 
-/// Adds a row's vectors, as far as there are any. Those of texts beside its views come last, and only
-/// after those of all views, so that a view is found by its number.
+/// Adds a row's vectors, as far as there are any. Those of texts beside its views come last, up to the
+/// first that is missing, and only after those of all views: each is known by its number.
 fn push_row<'a>(
     vectors: &mut Vectors,
     embedder: &dyn Embedder,
@@ -945,9 +958,10 @@ fn push_row<'a>(
         }
     }
     for hash in row.stored.further_hashes().filter(|_| has_all_views) {
-        if let Some(vector) = vector_of(&hash)? {
-            vectors.push(embedder.id(), hash, &vector)?;
-        }
+        let Some(vector) = vector_of(&hash)? else {
+            break;
+        };
+        vectors.push(embedder.id(), hash, &vector)?;
     }
     vectors.end_tool();
     Ok(())

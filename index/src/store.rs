@@ -964,6 +964,12 @@ impl StoredTool {
         written.iter().copied().chain(aliases)
     }
 
+    /// How many of [`StoredTool::further_texts`] a language model wrote; they are the first ones.
+    pub fn written_texts(&self) -> usize {
+        let (enrichment, _) = self.embedded_beside_views();
+        enrichment.map_or(0, |stored| stored.hashes.len())
+    }
+
     fn embedded_beside_views(&self) -> (Option<&StoredEnrichment>, &[String]) {
         match self.texts.len() {
             VIEWS => (self.enrichment.as_deref(), self.owner_texts.aliases()),

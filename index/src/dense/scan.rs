@@ -123,9 +123,9 @@ pub(super) fn refine(
             add_dots(&rests, rest, &mut products);
             let mut products = products.iter();
             for &tool in tools {
-                let cosines = rows_of(tool)
-                    .zip(&mut products)
-                    .map(|(row, &product)| query.cosine(product, vectors.scales[row]));
+                let cosines = rows_of(tool).zip(&mut products).map(|(row, &product)| {
+                    query.cosine(product, vectors.scales[row]) - vectors.discount(tool, row)
+                });
                 scores[tool] = nearest_of(UNKNOWN, cosines);
             }
         }
@@ -141,7 +141,8 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
             .starts
             .partition_point(|&start| start as usize <= row)
             - 1;
-        scores[tool] = scores[tool].max(cosine(vectors, query, row));
+        let cosine = cosine(vectors, query, row) - vectors.discount(tool, row);
+        scores[tool] = scores[tool].max(cosine);
     }
     // What the graph left out is farther than all it returned. It gets the lowest score and not
     // `UNKNOWN`, for which fusion takes the score of the words. Where the graph returned nothing,
@@ -219,6 +220,7 @@ impl Scan<'_> {
         cosines.clear();
         cosines.resize(rows.len(), 0.0);
         scale(products, &vectors.scales[rows.clone()], query, cosines);
+        vectors.discount_all(first, scores.len(), cosines);
         let starts = &vectors.starts[first..=first + scores.len()];
         // Mostly all tools have equally many rows, a number that the compiler then knows.
         match rows_of_each(starts).filter(|&rows| rows <= self.views) {
