@@ -15,7 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use toolscout_index::embed::{Encoder, MultilingualTable, StaticTable};
-use toolscout_index::{Embedder, Fusion, Mode};
+use toolscout_index::{Embedder, Fusion, MAX_ENRICHMENT_TEXTS, Mode};
 
 use super::Outcome;
 use super::context::Context;
@@ -25,13 +25,22 @@ use super::output::print_stderr;
 use super::progress::bar;
 use crate::eval::ablation::{self, Embedding, Step};
 use crate::eval::baseline::Baseline;
-use crate::eval::dataset::Load;
+use crate::eval::dataset::{Load, TextsPlan};
 use crate::eval::features::FeaturesFile;
 use crate::eval::run_file::RunOrder;
 use crate::eval::table::{self, Style};
 use crate::eval::{Arm, EvalSet, Evaluation, Plan, Progress, Ranking, Report, Workspace, evaluate};
 use crate::models::Patience;
 use crate::regular_file;
+
+/// Parses a share, from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text
+        .parse()
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("{text} is no share; give a number from 0 to 1"))
+}
 
 const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 
@@ -66,6 +75,17 @@ pub struct Args {
     /// Leave out judgements about tools that the set does not have, and say how many
     #[arg(long)]
     skip_unknown: bool,
+    /// Measure with texts that were written about the tools: lines {"id","texts":[..]}, as
+    /// `enrich --export` writes them. Looked for in the folder of each set first
+    #[arg(long, value_name = "FILE", conflicts_with = "agent")]
+    texts: Option<PathBuf>,
+    /// Share of these tools that get their texts, 0 to 1; --seed chooses them
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = share, requires = "texts")]
+    texts_share: f64,
+    /// Most texts of a tool
+    #[arg(long, value_name = "N", default_value_t = MAX_ENRICHMENT_TEXTS as u16, requires = "texts",
+          value_parser = clap::value_parser!(u16).range(1..=MAX_ENRICHMENT_TEXTS as i64))]
+    texts_each: u16,
     /// Search modes to compare: lexical, dense, hybrid, auto [default: lexical,dense,hybrid]
     #[arg(long, value_delimiter = ',', value_name = "ARMS")]
     arms: Vec<String>,
@@ -332,6 +352,7 @@ impl Args {
             for line in set.left_out.lines() {
                 print_stderr(format_args!("{}: {line}", set.name));
             }
+            let set = self.add_texts(set)?;
             if let Some(ids) = set.relevant_ids {
                 print_stderr(format_args!("{}: relevant ids are {ids}", set.name));
             }
@@ -343,6 +364,26 @@ impl Args {
             });
         }
         Ok(sets)
+    }
+
+    /// The set with the texts of the flags, if there are any.
+    fn add_texts(&self, set: EvalSet) -> Result<EvalSet> {
+        let Some(file) = &self.texts else {
+            return Ok(set);
+        };
+        let set = set.with_texts(&TextsPlan {
+            file: file.clone(),
+            share: self.texts_share,
+            most: self.texts_each.into(),
+            seed: self.seed,
+            skip_unknown: self.skip_unknown,
+        })?;
+        let (with, all) = (set.texts.len(), set.tools.len());
+        print_stderr(format_args!(
+            "{}: {with} of {all} tools have texts",
+            set.name
+        ));
+        Ok(set)
     }
 
     /// How sets are read.

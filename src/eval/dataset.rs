@@ -22,14 +22,16 @@ mod qrels;
 mod files;
 mod queries;
 mod resolve;
+mod texts;
 pub mod pasted;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use toolscout_index::Tool;
+use toolscout_index::{Enrichment, Tool};
 
 use super::error::{EvalError, Result};
 use super::judgements::{JudgedHits, Judgements};
@@ -37,6 +39,7 @@ use super::random::Random;
 
 pub(crate) use columns::{Separator, escape, unescape};
 pub use left_out::LeftOut;
+pub use texts::TextsPlan;
 
 use resolve::{Resolved, Resolver, ToolIds};
 
@@ -125,6 +128,8 @@ pub struct EvalSet {
     pub left_out: LeftOut,
     /// The least grade of a relevant tool; 0 for every grade above 0.
     pub relevant_from: f64,
+    /// What was written about tools, with which the set is measured.
+    pub texts: BTreeMap<ToolIndex, Enrichment>,
     ids: ToolIds,
 }
 
@@ -241,6 +246,7 @@ impl EvalSet {
             relevant_ids,
             left_out,
             relevant_from: load.relevant_from,
+            texts: BTreeMap::new(),
             ids,
         })
     }
@@ -305,7 +311,8 @@ impl EvalSet {
         &self.tools[position as usize]
     }
 
-    /// A digest of everything that figures depend on: tools, measured queries, judgements. It does
+    /// A digest of everything that figures depend on: tools and their texts, measured queries,
+    /// judgements. It does
     /// not depend on the path of the set.
     pub fn fingerprint(&self) -> String {
         let mut digest = Fingerprint::default();
@@ -325,6 +332,10 @@ impl EvalSet {
         for query in &self.unanswerable {
             digest.0.update(&query.id);
             digest.0.update(&query.text);
+        }
+        // Nothing is added without texts, so that the digests are those of earlier versions.
+        for (&tool, texts) in &self.texts {
+            digest.feed(&format!("{}: {:?}", self.tool(tool).id, texts.texts()));
         }
         digest.finish()
     }

@@ -7,6 +7,7 @@
 //!
 //! [`nomatch`]: super::nomatch
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ struct Column {
 /// The line of one query.
 #[derive(Serialize)]
 struct FeatureLine<'a> {
-    set: &'a str,
+    set: Cow<'a, str>,
     query: &'a str,
     held_out: bool,
     /// False where all its relevant tools were removed.
@@ -213,6 +214,14 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// The name of a set; with the number of tools that have texts, where it is measured with some.
+fn measured_name(set: &EvalSet) -> Cow<'_, str> {
+    match set.texts.len() {
+        0 => Cow::Borrowed(&set.name),
+        count => Cow::Owned(format!("{}+{count}", set.name)),
+    }
+}
+
 impl<'a> FeatureLine<'a> {
     fn new(
         set: &'a EvalSet,
@@ -230,7 +239,7 @@ impl<'a> FeatureLine<'a> {
         };
         let relevant = asked.relevant.iter().filter(|tool| !is_out(tool)).count();
         FeatureLine {
-            set: &set.name,
+            set: measured_name(set),
             query: asked.id,
             held_out: part.held_out.is_some(),
             answerable: relevant > 0,

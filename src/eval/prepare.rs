@@ -9,10 +9,12 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toolscout_index::{Catalog, DataDir, EmbedProgress, Embedder, Options, Ranker, Tool, ToolId};
+use toolscout_index::{
+    Catalog, DataDir, EmbedProgress, Embedder, Enrichment, Options, Ranker, Tool, ToolId, Writer,
+};
 
 use super::cost::Build;
-use super::dataset::EvalSet;
+use super::dataset::{EvalSet, ToolIndex};
 use super::error::{EvalError, Result};
 use crate::embed_cache::{CacheCounters, CachedEmbedder};
 
@@ -149,7 +151,8 @@ impl Workspace {
         // Timed on a catalog of its own: the stored one may be up to date already.
         let index_s = self.time_indexing(&name, &set.tools)?;
         let catalog = self.open(&name)?;
-        let embedding = fill(&catalog, &set.tools, embedded)?;
+        let texts = |tool: usize| set.texts.get(&(tool as ToolIndex));
+        let embedding = fill(&catalog, &set.tools, texts, embedded)?;
         self.set_ranker(&catalog, &set.name)?;
         let pending = catalog.searcher().pending_embeddings();
         if pending > 0 && !self.embedders.is_empty() {
@@ -226,7 +229,7 @@ impl Workspace {
         let index_s = self.time_indexing(&name, tools)?;
         self.discard(&name)?;
         let temporary = self.temporary(name.clone())?;
-        let embedding = fill(&temporary.catalog, tools, embedded)?;
+        let embedding = fill(&temporary.catalog, tools, |_| None, embedded)?;
         let disk_bytes = temporary.catalog.stats()?.disk_bytes;
         let start = Instant::now();
         let opened = self.open(&name)?;
@@ -355,11 +358,12 @@ struct Embedding {
     seconds: f64,
 }
 
-/// Makes the catalog hold exactly these tools, and embeds those without vectors. Returns `None`
-/// when nothing was embedded.
-fn fill(
+/// Makes the catalog hold exactly these tools, each with the texts of its number, and embeds what has
+/// no vectors. Returns `None` when nothing was embedded.
+fn fill<'a>(
     catalog: &Catalog,
     tools: &[Tool],
+    texts: impl Fn(usize) -> Option<&'a Enrichment>,
     embedded: &mut dyn FnMut(EmbedProgress),
 ) -> Result<Option<Embedding>> {
     let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
@@ -373,6 +377,9 @@ fn fill(
     writer.remove(&strangers)?;
     writer.upsert(tools)?;
     writer.commit()?;
+    if set_texts(catalog, &mut writer, tools, texts)? {
+        writer.commit()?;
+    }
     // Counted before the pass, since the seconds are for these tools.
     let pending = catalog.searcher().pending_embeddings();
     let start = Instant::now();
@@ -388,11 +395,36 @@ fn fill(
     }))
 }
 
-/// The name of a set's catalog: the name of the set as a folder name, with a digest of its path, so
-/// that two sets with one name have two catalogs.
+/// Gives each tool the texts of its number, or none. True if any changed.
+fn set_texts<'a>(
+    catalog: &Catalog,
+    writer: &mut Writer,
+    tools: &[Tool],
+    texts: impl Fn(usize) -> Option<&'a Enrichment>,
+) -> Result<bool> {
+    let searcher = catalog.searcher();
+    let mut is_changed = false;
+    for (number, tool) in tools.iter().enumerate() {
+        match (texts(number), searcher.enrichment(&tool.id)) {
+            (wanted, has) if wanted == has => continue,
+            (Some(wanted), _) => drop(writer.set_enrichment(tool, wanted)?),
+            (None, _) => drop(writer.clear_enrichments(std::slice::from_ref(&tool.id))?),
+        }
+        is_changed = true;
+    }
+    Ok(is_changed)
+}
+
+/// The name of a set's catalog: the name of the set as a folder name, with a digest of its path and its
+/// texts, so that two sets with one name have two catalogs.
 fn catalog_name(set: &EvalSet) -> String {
     let path = set.path.canonicalize().unwrap_or_else(|_| set.path.clone());
-    let digest = Sha256::digest(path.to_string_lossy().as_bytes());
+    let mut digest = Sha256::new();
+    digest.update(path.to_string_lossy().as_bytes());
+    for (tool, texts) in &set.texts {
+        digest.update(format!("{tool}: {:?}", texts.texts()));
+    }
+    let digest = digest.finalize();
     let fit = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') {
             c

@@ -1069,6 +1069,59 @@ fn unknown_tools_are_an_error_or_counted() {
 }
 
 #[test]
+fn a_set_is_measured_with_texts_of_its_tools() {
+    let world = World::new();
+    let set = small(
+        &world,
+        r#"{"id":"q","query":"will I get wet on the way home","relevant":["weather"]}"#,
+    );
+    let text = json!({"id": "weather", "texts": ["will I get wet on the way home", "rain?"]});
+    world.file("small/texts.jsonl", text.to_string());
+    let args = [
+        "eval",
+        &set,
+        "--embedder",
+        "table",
+        "--mode",
+        "dense",
+        "--parts",
+        "",
+        "--k",
+        "1",
+        "--json",
+        "out.json",
+    ];
+    assert_eq!(world.run(&args).code, 0);
+    let without = only_set(&world, "out.json");
+    let texts = ["--texts", "texts.jsonl"];
+    let ended = world.run(&[&args[..], &texts].concat());
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("small: 1 of 2 tools have texts"),
+        "{}",
+        ended.stderr
+    );
+    let with = only_set(&world, "out.json");
+    assert_ne!(with["fingerprint"], without["fingerprint"], "{with}");
+    // Texts of no tool are the set without texts, and nothing is left of an earlier run.
+    let none = [&texts[..], &["--texts-share", "0"]].concat();
+    assert_eq!(world.run(&[&args[..], &none].concat()).code, 0);
+    let again = only_set(&world, "out.json");
+    assert_eq!(again["fingerprint"], without["fingerprint"]);
+    for (flags, told) in [
+        (&["--texts-share", "1.5"][..], "from 0 to 1"),
+        (&["--texts-share", "x"], "from 0 to 1"),
+        (&["--texts", "nowhere.jsonl"], "nowhere.jsonl"),
+        (&["--texts-each", "0"], "texts"),
+    ] {
+        let file: &[&str] = if flags[0] == "--texts" { &[] } else { &texts };
+        let ended = world.run(&[&args[..], file, flags].concat());
+        assert_ne!(ended.code, 0, "{flags:?}");
+        assert!(ended.stderr.contains(told), "{flags:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn metrics_have_the_names_of_ir_measures_and_every_cut_off_is_printed() {
     let world = World::new();
     let args = ["eval", &fixtures(), "--queries", "40", "--parts", ""];
