@@ -7,7 +7,7 @@ use super::Vectors;
 
 /// What texts lose while many tools have none. Tools without texts then keep their places: nDCG@10 of
 /// requests for them is within .01 of that without any texts, whatever the share.
-const DISCOUNT_OF_SOME: f32 = 0.12;
+const DISCOUNT_OF_SOME: f32 = 0.15;
 /// What they lose where every tool has some: a definition says more surely what a tool does.
 const DISCOUNT_OF_ALL: f32 = 0.03;
 /// The share of tools without texts from which on the discount is the full one.
