@@ -34,6 +34,7 @@ mod feedback;
 mod guard;
 mod keys;
 mod limits;
+mod mask;
 mod mcp;
 mod memory;
 mod model_routes;
@@ -90,6 +91,7 @@ pub fn router(app: App) -> Router {
             app.clone(),
             envelope::envelope,
         ))
+        .layer(middleware::map_response(mask::mask_secrets))
         .with_state(app)
 }
 
