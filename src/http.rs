@@ -32,6 +32,7 @@ mod evaluations;
 mod extract;
 mod feedback;
 mod guard;
+mod key_watch;
 mod keys;
 mod limits;
 mod mask;
@@ -85,6 +86,10 @@ pub fn router(app: App) -> Router {
     routes
         .layer(DefaultBodyLimit::max(limits.body_bytes))
         .layer(RequestBodyTimeoutLayer::new(limits.body_stall))
+        .layer(middleware::from_fn_with_state(
+            app.clone(),
+            key_watch::end_with_key,
+        ))
         .layer(cors(&app.allowed_origins))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .layer(middleware::from_fn_with_state(
