@@ -14,6 +14,8 @@ use regex::bytes::{Regex, RegexBuilder};
 
 /// Shorter secrets would mask words.
 const MIN_BYTES: usize = 8;
+/// A longer secret of small letters alone is no word.
+const MAX_WORD_BYTES: usize = 20;
 /// Most secrets that are known; renewed tokens add to them.
 const MAX_SECRETS: usize = 1_000;
 /// The beginning of a mask.
@@ -35,7 +37,8 @@ struct Known {
 pub fn add(value: &str) {
     let secret = value.split_whitespace().next_back().unwrap_or_default();
     let is_known = |known: &Known| known.secrets.contains(secret);
-    if secret.len() < MIN_BYTES || is_known(&KNOWN.read().unwrap_or_else(PoisonError::into_inner)) {
+    let is_short = secret.len() < MIN_BYTES || is_word(secret);
+    if is_short || is_known(&KNOWN.read().unwrap_or_else(PoisonError::into_inner)) {
         return;
     }
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
@@ -61,6 +64,11 @@ pub fn add(value: &str) {
         Ok(search) => known.search = Some(search),
         Err(error) => tracing::error!(%error, "new secrets are not masked"),
     }
+}
+
+/// Whether this may be a word, as `password`, which would be masked wherever it is written.
+fn is_word(secret: &str) -> bool {
+    secret.len() <= MAX_WORD_BYTES && secret.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
 /// Whether any secret is known.
@@ -227,8 +235,11 @@ mod tests {
 
     #[test]
     fn short_values_are_no_secrets_and_nothing_waits_that_begins_none() {
-        add("short");
-        assert_eq!(mask("a short text"), "a short text");
+        for value in ["short", "password", "postgres", "Bearer toolscout", ""] {
+            add(value);
+        }
+        let text = "a short text with password, postgres and toolscout";
+        assert_eq!(mask(text), text);
         let mut mask = StreamMask::default();
         assert_eq!(mask.next(b"data: {}\n\n"), b"data: {}\n\n");
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use futures_util::stream::{self, StreamExt as _};
 
@@ -12,7 +13,7 @@ use crate::known_secrets::{self, StreamMask, mask_bytes};
 
 /// Masks secrets in headers and body. Lengths stay.
 pub async fn mask_secrets(response: Response) -> Response {
-    if known_secrets::is_empty() {
+    if known_secrets::is_empty() || is_own_page(&response) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
@@ -34,6 +35,15 @@ pub async fn mask_secrets(response: Response) -> Response {
         masked_stream(body)
     };
     Response::from_parts(parts, body)
+}
+
+/// Whether this is a page or a script of the server itself. What others send has none of these types.
+fn is_own_page(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    ["text/html", "text/css", "text/javascript", "image/"]
+        .iter()
+        .any(|own| kind.starts_with(own))
 }
 
 fn masked_stream(body: Body) -> Body {

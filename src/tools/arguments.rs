@@ -65,7 +65,38 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Whether the schema of a tool is too large to check arguments by the whole of it.
 pub fn is_unchecked(tool: &Tool) -> bool {
-    is_too_large(&Value::Object(tool.checked_schema()))
+    let schema = tool.input_schema.iter();
+    let mut left = MAX_SCHEMA_COST / 4;
+    let mut may_grow =
+        schema.map(|(name, value)| GROWING.contains(&name.as_str()) || grows(value, &mut left));
+    // Most schemas stand for no more than they say.
+    may_grow.any(|grows| grows) && is_too_large(&Value::Object(tool.checked_schema()))
+}
+
+/// Keywords by which a short schema may stand for a large one.
+const GROWING: [&str; 7] = [
+    "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "pattern",
+    "patternProperties",
+];
+
+/// Whether there is such a keyword, or more values than are left.
+fn grows(value: &Value, left: &mut u64) -> bool {
+    let Some(rest) = left.checked_sub(1) else {
+        return true;
+    };
+    *left = rest;
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, value)| GROWING.contains(&name.as_str()) || grows(value, left)),
+        Value::Array(items) => items.iter().any(|item| grows(item, left)),
+        _ => false,
+    }
 }
 
 fn is_too_large(schema: &Value) -> bool {

@@ -231,7 +231,7 @@ fn own_cost(fields: &Map<String, Value>, value: Option<&Value>) -> u64 {
         total = total.saturating_add(pattern_cost(pattern, text));
     }
     for (pattern, _) in entries(fields, "patternProperties") {
-        let names = value.map(|value| names_length(value));
+        let names = value.map(names_length);
         total = total.saturating_add(pattern_cost(pattern, names));
     }
     if let Some(value) = value
