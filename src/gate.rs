@@ -667,7 +667,7 @@ impl Gate {
         let arguments = pending.checked.arguments.clone();
         let result = execute(callable, arguments, context.call_timeout).await;
         open.close(&result);
-        result
+        result.without_secrets()
     }
 
     fn refuse(

@@ -32,8 +32,10 @@ mod evaluations;
 mod extract;
 mod feedback;
 mod guard;
+mod key_watch;
 mod keys;
 mod limits;
+mod mask;
 mod mcp;
 mod memory;
 mod model_routes;
@@ -84,12 +86,17 @@ pub fn router(app: App) -> Router {
     routes
         .layer(DefaultBodyLimit::max(limits.body_bytes))
         .layer(RequestBodyTimeoutLayer::new(limits.body_stall))
+        .layer(middleware::from_fn_with_state(
+            app.clone(),
+            key_watch::end_with_key,
+        ))
         .layer(cors(&app.allowed_origins))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .layer(middleware::from_fn_with_state(
             app.clone(),
             envelope::envelope,
         ))
+        .layer(middleware::map_response(mask::mask_secrets))
         .with_state(app)
 }
 

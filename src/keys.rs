@@ -636,6 +636,22 @@ impl KeyStore {
         Ok(Some(check(found, secret, seconds(now))))
     }
 
+    /// Whether the key with this id is no longer valid: it has expired, was revoked, or is none.
+    ///
+    /// # Errors
+    /// [`KeyError::Database`], [`KeyError::Unavailable`].
+    pub fn is_ended(&self, id: &str, now: SystemTime) -> Result<bool, KeyError> {
+        let copied = match &self.copy {
+            Some(copy) => copy.find(id)?,
+            None => None,
+        };
+        let found = match copied {
+            None => self.table.find(id)?,
+            found => found,
+        };
+        Ok(found.is_none_or(|stored| !stored.key.is_valid(now)))
+    }
+
     /// Lets this node refuse a revoked key before it has followed the store.
     fn forget_copy(&self, id: &str) -> Result<(), KeyError> {
         match &self.copy {

@@ -118,6 +118,7 @@ pub use toolscout_macros::tool;
 
 pub mod allocator;
 pub mod printable;
+pub mod known_secrets;
 pub mod media_type;
 pub mod regular_file;
 pub mod tls;

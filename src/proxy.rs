@@ -10,6 +10,7 @@
 //! - `memory`: what clients do not see of their conversations, and providers must see again.
 
 mod agent_model;
+mod answer_bounds;
 mod catalogs;
 mod client_search;
 mod conversation;
@@ -47,6 +48,7 @@ use toolscout_index::Options;
 pub use self::agent_model::{
     AGENT_MODEL, AgentAnswer, AgentQuestion, add_agents, agents_alone, model_of, requested_model,
 };
+pub use self::answer_bounds::AnswerLimits;
 pub use self::catalogs::CatalogLimits;
 pub use self::conversation::HEADER as CONVERSATION_HEADER;
 pub use self::counting::counted_here;
@@ -57,6 +59,7 @@ pub use self::figures::header_names;
 pub use self::memory::ConversationKey;
 pub use self::upstream::{ProviderKey, Upstream, UpstreamConfig};
 
+use self::answer_bounds::AnswerMemory;
 use self::catalogs::RequestCatalogs;
 use self::exchange::{Exchange, First};
 use self::figures::{Figures, Report};
@@ -72,8 +75,8 @@ use crate::telemetry::Metrics;
 pub const CATALOGS_FOLDER: &str = "request-catalogs";
 /// Bodies from this size on are read off the async threads.
 const LARGE_BODY_BYTES: usize = 512 << 10;
-/// The longest answer that is read as a whole.
-const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// The longest list of models and the longest count of tokens.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// The settings of a proxy.
 #[derive(Clone, Debug)]
@@ -88,6 +91,8 @@ pub struct ProxyConfig {
     pub pins: Vec<String>,
     /// Most tools of a request that are searched; one with more is refused.
     pub max_request_tools: usize,
+    /// Bounds of an answer whose tools are deferred.
+    pub answers: AnswerLimits,
     /// Most rounds that are hidden in one answer.
     pub max_hidden_rounds: u32,
     /// Most tokens of the found tools that a model sees.
@@ -113,7 +118,8 @@ impl ProxyConfig {
             own_tools_tokens: 16_000,
             pins: Vec::new(),
             max_request_tools: 20_000,
-            max_hidden_rounds: 8,
+            answers: AnswerLimits::default(),
+            max_hidden_rounds: 10,
             tool_budget_tokens: 8_000,
             remembered_entries: NonZeroUsize::new(20_000).unwrap_or(NonZeroUsize::MIN),
             remembered_bytes: 64 << 20,
@@ -192,6 +198,8 @@ struct ProxyState {
     upstream: Upstream,
     catalogs: RequestCatalogs,
     memory: Memory,
+    /// The memory for the answers that are being read.
+    answers: AnswerMemory,
     /// What the log was told already.
     said: SaidOnce,
     metrics: Arc<Metrics>,
@@ -213,6 +221,7 @@ impl Proxy {
         Ok(Proxy(Arc::new(ProxyState {
             upstream: Upstream::new(config.upstream.clone())?,
             catalogs: RequestCatalogs::new(folder, options, config.catalogs),
+            answers: AnswerMemory::new(config.answers),
             memory: Memory::new(config.remembered_entries, config.remembered_bytes),
             said: SaidOnce::default(),
             metrics,

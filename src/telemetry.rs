@@ -23,6 +23,7 @@ use self::latencies::Latencies;
 use self::series::Series;
 use self::traces::Traces;
 use crate::embed_cache::CacheCounters;
+use crate::known_secrets;
 use crate::printable;
 
 /// The format of log lines, which go to stderr.
@@ -91,7 +92,7 @@ pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
 }
 
-/// Stderr, with control characters escaped: a text in a log line cannot control the terminal.
+/// Stderr, with secrets masked and control characters escaped: a text in a log line cannot control the terminal.
 pub fn stderr() -> impl Write {
     PrintableStderr
 }
@@ -101,7 +102,9 @@ struct PrintableStderr;
 impl Write for PrintableStderr {
     /// Takes a whole line, which is what `tracing` writes.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::stderr().write_all(printable::log(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        let line = String::from_utf8_lossy(bytes);
+        let line = printable::log(&known_secrets::mask(&line));
+        io::stderr().write_all(line.as_bytes())?;
         Ok(bytes.len())
     }
 

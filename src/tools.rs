@@ -9,10 +9,13 @@ pub mod execute;
 pub mod json;
 pub mod net;
 pub mod operation;
+mod percent;
 pub mod registry;
+mod schema_cost;
 pub mod scripted;
 pub mod typed;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -20,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolscout_index::{Tool, ToolId};
 use utoipa::ToSchema;
+
+use crate::known_secrets;
 
 pub use attribute::Parameters;
 pub use call_times::{CallTimeSettings, CallTimes, Seconds};
@@ -30,6 +35,19 @@ pub use typed::typed;
 
 /// The arguments of a call: always an object.
 pub type Arguments = Map<String, Value>;
+
+fn mask_value(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(masked) = known_secrets::mask(text) {
+                *text = masked;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(mask_value),
+        Value::Object(fields) => fields.values_mut().for_each(mask_value),
+        _ => {}
+    }
+}
 
 /// Something that can be called.
 ///
@@ -141,6 +159,15 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
+    /// The result with masks in place of the secrets that the process knows.
+    pub fn without_secrets(mut self) -> Self {
+        mask_value(&mut self.data);
+        self.error_message = self
+            .error_message
+            .map(|message| known_secrets::mask(&message).into_owned());
+        self
+    }
+
     /// A successful result.
     pub fn ok(data: Value) -> Self {
         ToolResult {

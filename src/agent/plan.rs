@@ -5,6 +5,7 @@
 //! field `order` of the result of step 1. A string that is only a reference takes the type of the
 //! value.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -18,12 +19,16 @@ use crate::agent::prompt::without_trailing_commas;
 use crate::agent::written_call::WrittenCall;
 use crate::gate::{Caller, Change, CheckedCall, Class, Decision, Gate};
 use crate::printable::excerpt;
-use crate::tools::arguments::{self, Violation};
+use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES, Violation};
 use crate::tools::json::{self, Unique};
 use crate::tools::{Arguments, ErrorCode, Status, ToolResult};
 
 /// Maximum number of steps. A person should be able to read a plan before it runs.
 pub const MAX_STEPS: usize = 32;
+/// Longest arguments of all steps of a plan together, in bytes, with results in them.
+const MAX_PLAN_BYTES: usize = 4 * MAX_ARGUMENT_BYTES;
+/// What a reference into JSON within a text of a result counts as, because that is parsed each time.
+const PARSED_BYTES: usize = 32 << 10;
 /// Number of `{` in a text that are tried as the start of a plan.
 const MAX_CANDIDATES: usize = 64;
 /// Characters of a text that an error message quotes.
@@ -169,9 +174,8 @@ fn read_at_start(text: &str) -> Option<Reading> {
         Ok(object) => (text, object),
         Err(_) => {
             // Each candidate copies its text, so the length is bounded.
-            repaired = without_trailing_commas(
-                &text[..text.floor_char_boundary(arguments::MAX_ARGUMENT_BYTES)],
-            );
+            repaired =
+                without_trailing_commas(&text[..text.floor_char_boundary(MAX_ARGUMENT_BYTES)]);
             let object = parse_prefix(&repaired).ok()?;
             (repaired.as_str(), object)
         }
@@ -488,6 +492,8 @@ pub struct Execution {
     steps: Vec<ExecutableStep>,
     /// The results so far, by the position of their step.
     results: BTreeMap<usize, ToolResult>,
+    /// Results that are JSON in a text, as many MCP servers give them, parsed.
+    parsed: BTreeMap<usize, Value>,
     final_answer: Option<String>,
 }
 
@@ -569,7 +575,7 @@ impl Execution {
             position,
             key: step.key.clone(),
             tool: step.tool.clone()?,
-            arguments: self.arguments_of(step),
+            arguments: self.arguments_of(position, step),
         })
     }
 
@@ -577,7 +583,11 @@ impl Execution {
     ///
     /// # Errors
     /// The result of a step that cannot run.
-    fn arguments_of(&self, step: &ExecutableStep) -> Result<Arguments, Box<ToolResult>> {
+    fn arguments_of(
+        &self,
+        position: usize,
+        step: &ExecutableStep,
+    ) -> Result<Arguments, Box<ToolResult>> {
         for need in &step.needs {
             if self
                 .result(need)
@@ -587,12 +597,79 @@ impl Execution {
                 return Err(Box::new(ToolResult::error(ErrorCode::Skipped, message)));
             }
         }
-        self.substitute_fields(&step.arguments)
+        self.check_lengths(position)
+            .and_then(|()| self.substitute_fields(&step.arguments))
             .map_err(|message| Box::new(ToolResult::error(ErrorCode::InvalidArguments, message)))
+    }
+
+    /// Checks how long the arguments of a step become when results are filled in, and those of the plan
+    /// up to it: one result may stand in many places.
+    ///
+    /// # Errors
+    /// What is too long, and what to do.
+    fn check_lengths(&self, position: usize) -> Result<(), String> {
+        let mut left = MAX_PLAN_BYTES;
+        for step in &self.steps[..position] {
+            let mut rest = left.min(MAX_ARGUMENT_BYTES);
+            // One that was too long was not made.
+            if self.measure_fields(&step.arguments, &mut rest).is_some() {
+                left = left.saturating_sub(MAX_ARGUMENT_BYTES.min(left) - rest);
+            }
+        }
+        let most = left.min(MAX_ARGUMENT_BYTES);
+        let arguments = &self.steps[position].arguments;
+        match self.measure_fields(arguments, &mut { most }) {
+            Some(()) => Ok(()),
+            None if most == MAX_ARGUMENT_BYTES => Err(format!(
+                "its arguments have more than {MAX_ARGUMENT_BYTES} bytes with the results in them; refer to parts of results"
+            )),
+            None => Err(format!(
+                "the arguments of the plan's steps have more than {MAX_PLAN_BYTES} bytes with the results in them; make a \
+                 shorter plan"
+            )),
+        }
+    }
+
+    /// Takes the length that a value has once its references are filled in; `None` where less is left.
+    fn measure(&self, value: &Value, left: &mut usize) -> Option<()> {
+        match value {
+            Value::String(text) => {
+                take(text.len() + 3, left)?;
+                for expression in expressions(text) {
+                    let found = self.found(&expression);
+                    if matches!(found, Some(Cow::Owned(_))) {
+                        take(PARSED_BYTES, left)?;
+                    }
+                    found.map_or(Some(()), |value| length_of(&value, left))?;
+                }
+                Some(())
+            }
+            Value::Array(items) => {
+                take(2, left)?;
+                items.iter().map(|item| self.measure(item, left)).collect()
+            }
+            Value::Object(fields) => self.measure_fields(fields, left),
+            other => length_of(other, left),
+        }
+    }
+
+    fn measure_fields(&self, fields: &Map<String, Value>, left: &mut usize) -> Option<()> {
+        take(2, left)?;
+        for (name, value) in fields {
+            take(name.len() + 4, left)?;
+            self.measure(value, left)?;
+        }
+        Some(())
     }
 
     /// Records the result of a step.
     pub fn record(&mut self, position: usize, result: ToolResult) {
+        if let Value::String(text) = &result.data
+            && text.trim_start().starts_with(['{', '['])
+            && let Ok(parsed) = serde_json::from_str(text)
+        {
+            self.parsed.insert(position, parsed);
+        }
         self.results.insert(position, result);
     }
 
@@ -635,7 +712,9 @@ impl Execution {
             return None;
         }
         // If it refers to something that no result has, the model is asked for another answer.
-        let answer = self.substitute_text(answer).ok()?;
+        let answer = Value::from(answer.as_str());
+        self.measure(&answer, &mut { MAX_ARGUMENT_BYTES })?;
+        let answer = self.substitute(&answer).ok()?;
         Some(text_of(&answer))
     }
 
@@ -695,31 +774,77 @@ impl Execution {
     }
 
     fn value_of(&self, expression: &Expression) -> Result<Value, String> {
+        if let Some(value) = self.found(expression) {
+            return Ok(value.into_owned());
+        }
         let Expression { step, path, .. } = expression;
+        Err(match self.referred(step) {
+            Some(_) => format!("the result of step {step} has no {}", path.join(".")),
+            None => format!("step {step} has no result"),
+        })
+    }
+
+    /// What an expression stands for, if there is a result and it has that.
+    fn found(&self, expression: &Expression) -> Option<Cow<'_, Value>> {
+        let position = self.referred(&expression.step)?;
+        let data = &self.results.get(&position)?.data;
+        match self
+            .parsed
+            .get(&position)
+            .filter(|_| !expression.path.is_empty())
+        {
+            Some(parsed) => value_at(parsed, &expression.path),
+            None => value_at(data, &expression.path),
+        }
+    }
+
+    /// The position of the step that a reference names, if it has a result.
+    fn referred(&self, step: &str) -> Option<usize> {
         let keys: Vec<&str> = self.results().map(|step| step.key).collect();
-        let result = key_of(step, &keys).and_then(|key| self.result(key));
-        let Some(result) = result else {
-            return Err(format!("step {step} has no result"));
-        };
-        value_at(&result.data, path)
-            .ok_or_else(|| format!("the result of step {step} has no {}", path.join(".")))
+        let key = key_of(step, &keys)?;
+        self.steps.iter().position(|step| step.key == key)
     }
 }
 
 /// The value at a path. The path may lead into JSON inside a string.
-fn value_at(data: &Value, path: &[String]) -> Option<Value> {
+fn value_at<'d>(data: &'d Value, path: &[String]) -> Option<Cow<'d, Value>> {
     let Some((first, rest)) = path.split_first() else {
-        return Some(data.clone());
+        return Some(Cow::Borrowed(data));
     };
     match data {
         Value::Object(fields) => value_at(fields.get(first)?, rest),
         Value::Array(items) => value_at(items.get(first.parse::<usize>().ok()?)?, rest),
-        // Many MCP servers give their result as JSON in a text.
         Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
-            value_at(&serde_json::from_str(text).ok()?, path)
+            let inner: Value = serde_json::from_str(text).ok()?;
+            value_at(&inner, path).map(|value| Cow::Owned(value.into_owned()))
         }
         _ => None,
     }
+}
+
+/// Takes the length of a value as JSON; `None` where less is left.
+fn length_of(value: &Value, left: &mut usize) -> Option<()> {
+    match value {
+        Value::String(text) => take(text.len() + 3, left),
+        Value::Array(items) => {
+            take(2, left)?;
+            items.iter().map(|item| length_of(item, left)).collect()
+        }
+        Value::Object(fields) => {
+            take(2, left)?;
+            for (name, value) in fields {
+                take(name.len() + 4, left)?;
+                length_of(value, left)?;
+            }
+            Some(())
+        }
+        _ => take(8, left),
+    }
+}
+
+fn take(length: usize, left: &mut usize) -> Option<()> {
+    *left = left.checked_sub(length)?;
+    Some(())
 }
 
 /// A reference to a step's result in an argument.

@@ -147,6 +147,7 @@ impl Service {
             Some(format!("server = {:?}", self.server)),
             base.then(|| "base_url = \"https://HOST/PATH\"".to_owned()),
             auth.map(|auth| format!("auth = {auth}")),
+            (auth.is_some() && !base).then(|| format!("auth_for = {:?}", self.base_urls)),
         ];
         lines.into_iter().flatten()
     }

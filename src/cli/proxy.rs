@@ -48,8 +48,15 @@ pub struct ProxyArgs {
     #[arg(long, value_parser = size::bytes, value_name = "BYTES")]
     proxy_memory: Option<u64>,
     /// Most rounds of the model for searches in one answer
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     proxy_rounds: u32,
+    /// Longest answer of the provider whose tools are searched, over all rounds, such as 16M [default:
+    /// 16M]
+    #[arg(long, value_parser = size::bytes, value_name = "BYTES")]
+    max_answer: Option<u64>,
+    /// Most calls of the model in such an answer
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    max_answer_calls: u32,
 }
 
 impl ProxyArgs {
@@ -79,6 +86,10 @@ impl ProxyArgs {
             config.remembered_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
         config.max_hidden_rounds = self.proxy_rounds;
+        if let Some(bytes) = self.max_answer {
+            config.answers.bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        }
+        config.answers.calls = self.max_answer_calls as usize;
         config.calls_tools = self.call_tools;
         config.key_from_client = self.llm_key_from_client;
         // Open catalogs hold files; the server's own come first.

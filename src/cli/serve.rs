@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use toolscout_index::Options;
@@ -25,6 +26,9 @@ use crate::shutdown::Shutdown;
 use crate::store::SharedStore;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
+
+/// How long threads may go on when the server has ended.
+const LAST_WORK: Duration = Duration::from_secs(2);
 
 /// Serves tool search over HTTP until SIGTERM or SIGINT. Open requests and accepted changes finish
 /// first.
@@ -81,6 +85,13 @@ pub struct ServerArgs {
     /// least recently are closed [default: a quarter of the memory]
     #[arg(long, value_parser = bytes, value_name = "BYTES")]
     max_open_bytes: Option<u64>,
+    /// Most MCP sessions at one time, at least 2; a sixteenth is kept for admin keys for all catalogs
+    #[arg(long, default_value = "1024", value_parser = clap::value_parser!(u32).range(2..=1_000_000), value_name = "N")]
+    max_mcp_sessions: u32,
+    /// Most MCP sessions of one key; one more ends its own that is idle longest [default: an eighth of
+    /// --max-mcp-sessions]
+    #[arg(long, value_name = "N")]
+    mcp_sessions_per_key: Option<NonZero<usize>>,
     #[command(flatten)]
     store: StoreArgs,
     /// With a store, catalogs of more tools than this are not copied to nodes: their tools are looked
@@ -192,7 +203,10 @@ impl ServerArgs {
             .transpose()?;
         let store = store::open(&store, runtime.handle())?;
         let settings = self.settings(admission, context, store)?;
-        runtime.block_on(serve(address, settings, context, listening))?;
+        let served = runtime.block_on(serve(address, settings, context, listening));
+        // Changes are written by now. Whatever else still computes does not keep the process.
+        runtime.shutdown_timeout(LAST_WORK);
+        served?;
         Ok(Outcome::Success)
     }
 
@@ -218,6 +232,10 @@ impl ServerArgs {
             // The default one is always open, and another has to be.
             .map_or(limits.max_open_catalogs, |most| most.get().max(2));
         limits.max_open_bytes = self.max_open_bytes.unwrap_or(limits.max_open_bytes);
+        limits = limits.with_mcp_sessions(
+            self.max_mcp_sessions as usize,
+            self.mcp_sessions_per_key.map(NonZero::get),
+        );
         self.agent.refuse_tool_profile(&context.settings)?;
         let upstream = self.agent.pool(context)?;
         let default = GatewayConfig::default();

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{Environment, masked};
 use crate::known_models::{KnownModel, check_revision};
+use crate::known_secrets;
 
 /// The name of the endpoint that the table `[embedder]` describes.
 const UNNAMED_ENDPOINT: &str = "endpoint";
@@ -427,6 +428,7 @@ impl ApiKey {
 
 impl From<&str> for ApiKey {
     fn from(key: &str) -> Self {
+        known_secrets::add(key);
         ApiKey(key.to_owned())
     }
 }

@@ -9,6 +9,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::masked;
+use crate::known_secrets;
 
 /// The schema that holds the tables, unless a setting names another.
 pub const DEFAULT_SCHEMA: &str = "toolscout";
@@ -63,6 +64,9 @@ impl StoreAddress {
 
     /// The URL with its password, for the connection alone.
     pub fn secret(&self) -> &str {
+        for server in self.servers().into_iter().flatten() {
+            known_secrets::add(server.url.password().unwrap_or_default());
+        }
         &self.0
     }
 

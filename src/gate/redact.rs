@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::gate::normalize::Change;
 use crate::gate::pattern::Pattern;
+use crate::known_secrets;
 use crate::printable::excerpt;
 
 /// Replaces a secret.
@@ -62,6 +63,7 @@ impl Redaction {
     /// JSON, or whose end is missing, what follows the name of a secret is left out: the rest of its
     /// line, or of the whole text where lines do not separate values.
     pub fn excerpt(&self, text: &str, max_chars: usize) -> String {
+        let text = &*known_secrets::mask(text);
         if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text) {
             return excerpt(&self.value(&value).to_string(), max_chars);
         }
@@ -155,15 +157,19 @@ impl Redaction {
     }
 
     fn is_secret(&self, name: &str) -> bool {
-        // `API-Key`, `api_key` and `apiKey` are one name here.
-        let normalized: String = name
-            .chars()
-            .filter(|c| c.is_alphanumeric())
-            .flat_map(char::to_lowercase)
-            .collect();
-        SECRET_PARTS.iter().any(|part| normalized.contains(part))
-            || self.patterns.iter().any(|pattern| pattern.matches(name))
+        names_secret(name) || self.patterns.iter().any(|pattern| pattern.matches(name))
     }
+}
+
+/// Whether the value of this name is a secret, whatever the settings say.
+pub fn names_secret(name: &str) -> bool {
+    // `API-Key`, `api_key` and `apiKey` are one name here.
+    let normalized: String = name
+        .chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .collect();
+    SECRET_PARTS.iter().any(|part| normalized.contains(part))
 }
 
 /// The name at the end of a text, without quotes: `API key` in `"API key"`.
@@ -182,6 +188,7 @@ fn name_before(text: &str) -> &str {
 
 /// The text, or its beginning followed by length and hash of the whole text.
 fn cut(text: &str) -> String {
+    let text = &*known_secrets::mask(text);
     if text.len() <= MAX_TEXT_BYTES {
         return text.to_owned();
     }

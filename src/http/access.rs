@@ -17,6 +17,7 @@ use toolscout_index::memory::Source;
 use super::App;
 use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::Path;
+use super::key_watch::RequestKey;
 use super::registry::OpenCatalog;
 use super::threads::blocking;
 use crate::keys::{Catalogs, Key, KeyError, KeyRefusal, Scope, Scopes};
@@ -172,6 +173,9 @@ impl Grant {
         }
         let grant = Grant::of(&parts.headers, app).await?;
         app.require_ready()?;
+        if let (Some(key), Some(of_request)) = (grant.key(), parts.extensions.get::<RequestKey>()) {
+            of_request.set(app.key_watch.begin(key));
+        }
         parts.extensions.insert(grant.clone());
         Ok(grant)
     }

@@ -24,6 +24,12 @@ pub struct Limits {
     /// Agent runs of one key at one time: enough for a person with a few windows, and an eighth of
     /// the server.
     pub max_runs_per_key: usize,
+    /// MCP sessions at one time, and requests without a session.
+    pub max_mcp_sessions: usize,
+    /// MCP sessions of one key; one more ends its own that is idle longest.
+    pub mcp_sessions_per_key: usize,
+    /// Of all MCP sessions, those that only admin keys for all catalogs may have.
+    pub mcp_sessions_for_operators: usize,
     /// Threads for searches and other CPU work. Twice the cores, since some wait for a shared
     /// embedding.
     pub search_threads: usize,
@@ -78,6 +84,9 @@ impl Default for Limits {
             descriptors: None,
             max_runs: 64,
             max_runs_per_key: 8,
+            max_mcp_sessions: 1024,
+            mcp_sessions_per_key: 1024 / MCP_SESSIONS_SHARE,
+            mcp_sessions_for_operators: 1024 / MCP_SESSIONS_RESERVE,
             search_threads: 2 * cores,
             search_queue: 128 * cores,
             write_queue: 64,
@@ -109,6 +118,10 @@ const OTHER_DESCRIPTORS: u64 = 160;
 const DESCRIPTORS_PER_CATALOG: u64 = 3;
 /// Most open catalogs, however many descriptors there are: each is asked for news once a second.
 const MOST_OPEN_CATALOGS: usize = 16_384;
+/// The share of all MCP sessions that one key may have.
+const MCP_SESSIONS_SHARE: usize = 8;
+/// The share of all MCP sessions that is kept for operators.
+const MCP_SESSIONS_RESERVE: usize = 16;
 /// The share of memory for open catalogs.
 const MEMORY_SHARE: u64 = 4;
 /// The share of memory for bodies of requests to a model's provider.
@@ -129,6 +142,17 @@ fn memory_for_model_bodies(memory: Option<u64>) -> u64 {
 }
 
 impl Limits {
+    /// These limits with as many MCP sessions at one time, and as many of one key; a share of all
+    /// where it is not given.
+    pub fn with_mcp_sessions(mut self, all: usize, per_key: Option<usize>) -> Self {
+        self.max_mcp_sessions = all;
+        self.mcp_sessions_per_key = per_key.unwrap_or((all / MCP_SESSIONS_SHARE).max(1));
+        self.mcp_sessions_for_operators = (all / MCP_SESSIONS_RESERVE)
+            .max(1)
+            .min(all.saturating_sub(1));
+        self
+    }
+
     /// The default limits of a process that may open this many descriptors, `None` for no limit.
     /// After a reserve, half of the descriptors are for connections and half for catalogs.
     pub fn within(descriptors: Option<u64>) -> Self {

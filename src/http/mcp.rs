@@ -2,7 +2,7 @@
 //! `/mcp/p/NAME` for those of a profile.
 
 mod messages;
-mod owners;
+mod places;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,30 +11,32 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::any;
+use futures_util::StreamExt as _;
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use toolscout_index::{Changes, Searcher, Tool};
 
-use self::owners::SessionOwners;
-use super::App;
+use self::places::{Place, PlaceLimits, Sender, SessionPlaces};
 use super::access::ProfileGrant;
 use super::error::not_ready;
 use super::error::{ApiError, ApiResult};
 use super::extract::Path;
 use super::profiles::OpenProfile;
 use super::registry::OpenCatalog;
+use super::{App, Limits, MCP_SESSION_ID};
 use crate::finder::ToolSearch;
 use crate::keys::Scope;
 use crate::mcp::approved::ApprovedPlace;
-use crate::mcp::gateway::Session;
+use crate::mcp::gateway::{Session, SessionPlace};
 use crate::mcp::{CatalogSink, Gateway, Principal};
 
 /// The route of the MCP gateway, of all methods.
@@ -50,6 +52,7 @@ const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
 /// used. Each has sessions of its own, so that a session of one profile is unknown to another.
 pub struct McpServices {
     gateway: Gateway,
+    places: Arc<SessionPlaces>,
     max_body_bytes: usize,
     stop: CancellationToken,
     whole: Arc<McpService>,
@@ -59,7 +62,12 @@ pub struct McpServices {
 /// An MCP server with its sessions.
 struct McpService {
     protocol: StreamableHttpService<Session, LocalSessionManager>,
-    owners: SessionOwners,
+    sessions: Arc<LocalSessionManager>,
+}
+
+tokio::task_local! {
+    /// The place of the request that is being handled, which a session that it begins takes over.
+    static PLACE: Option<Arc<Place>>;
 }
 
 /// Marks an answer whose body must not be replaced: errors of the protocol have their own.
@@ -69,6 +77,7 @@ pub struct HasOwnErrorBody;
 /// A request that may use the tools of a profile, or of the default catalog.
 pub struct AuthorizedCaller {
     principal: Principal,
+    sender: Sender,
     profile: Option<OpenProfile>,
 }
 
@@ -99,6 +108,7 @@ impl FromRequestParts<App> for AuthorizedCaller {
                 who: grant.sender(),
                 may_change: grant.allows(Scope::Call).is_ok(),
             },
+            sender: Sender::from(&grant),
             profile,
         })
     }
@@ -122,7 +132,11 @@ pub fn contains(route: &str) -> bool {
 
 /// Answers a request of the MCP protocol.
 async fn serve(
-    AuthorizedCaller { principal, profile }: AuthorizedCaller,
+    AuthorizedCaller {
+        principal,
+        sender,
+        profile,
+    }: AuthorizedCaller,
     State(app): State<App>,
     request: Request,
 ) -> ApiResult<Response> {
@@ -133,18 +147,48 @@ async fn serve(
         Err(refused) => return Ok(with_own_error_body(refused)),
     };
     let ends_session = request.method() == Method::DELETE;
-    // The sender of a request owns the session that it starts.
-    let owner = principal.who.clone();
+    let places = &services.places;
+    let in_use = places.enter(&principal.who, request.headers_mut());
+    let begins =
+        request.method() == Method::POST && !request.headers().contains_key(MCP_SESSION_ID);
+    let place = if begins {
+        match places.take(&sender).await {
+            Ok(place) => Some(Arc::new(place)),
+            Err(reason) => {
+                return Ok(with_own_error_body(messages::too_many_sessions(
+                    asked, reason,
+                )));
+            }
+        }
+    } else {
+        None
+    };
     request.extensions_mut().insert(principal);
-    service.owners.hide_foreign(&owner, request.headers_mut());
-    let response = service.protocol.handle(request).await.map(Body::new);
+    let handled = PLACE.scope(place.clone(), service.protocol.handle(request));
+    let response = handled.await.map(Body::new);
     let mut response = messages::answer(response, asked).await;
-    service.owners.record(&owner, response.headers()).await;
+    if let Some(place) = place
+        && let Some(session) = places.record(&place, &service.sessions, response.headers())
+    {
+        let sessions = Arc::clone(&service.sessions);
+        let close = async move { drop(sessions.close_session(&session).await) };
+        app.key_watch.at_end(sender.key(), place.over(), close);
+    }
+    let is_stream = response.body().size_hint().exact().is_none();
+    if let Some(in_use) = in_use.filter(|_| is_stream) {
+        response = response.map(|body| holding(body, in_use));
+    }
     if ends_session && response.status() == StatusCode::ACCEPTED {
         // The SDK answers 202, but the session has ended, and clients expect 200 or 204.
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
     Ok(with_own_error_body(response))
+}
+
+/// A body that holds this until it has been sent, or its client has left.
+fn holding(body: Body, held: impl Send + 'static) -> Body {
+    let frames = body.into_data_stream();
+    Body::from_stream(frames.inspect(move |_| _ = &held))
 }
 
 fn with_own_error_body(mut response: Response) -> Response {
@@ -154,10 +198,17 @@ fn with_own_error_body(mut response: Response) -> Response {
 
 impl McpServices {
     /// The services of this gateway, whose catalog is the default one.
-    pub fn new(gateway: Gateway, max_body_bytes: usize, stop: CancellationToken) -> Self {
+    pub fn new(gateway: Gateway, limits: &Limits, stop: CancellationToken) -> Self {
+        let max_body_bytes = limits.body_bytes;
+        let places = SessionPlaces::new(PlaceLimits {
+            all: limits.max_mcp_sessions,
+            per_key: limits.mcp_sessions_per_key,
+            for_operators: limits.mcp_sessions_for_operators,
+        });
         let whole = McpService::new(gateway.clone(), max_body_bytes, stop.clone());
         McpServices {
             gateway,
+            places,
             max_body_bytes,
             stop,
             whole: Arc::new(whole),
@@ -192,7 +243,6 @@ impl McpServices {
 
 impl McpService {
     fn new(gateway: Gateway, max_body_bytes: usize, stop: CancellationToken) -> Self {
-        let max_sessions = gateway.max_sessions();
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(SESSION_IDLE);
         // The guard checks hosts and origins, as for every route.
@@ -202,10 +252,13 @@ impl McpService {
             .with_max_request_body_bytes(max_body_bytes)
             .with_cancellation_token(stop);
         let sessions = Arc::new(sessions);
-        let owners = SessionOwners::new(Arc::clone(&sessions), max_sessions);
+        let begin = move || {
+            let place = PLACE.try_with(Clone::clone).ok().flatten();
+            Ok(gateway.session(place.map(|place| place as SessionPlace)))
+        };
         McpService {
-            protocol: StreamableHttpService::new(move || gateway.session(), sessions, config),
-            owners,
+            protocol: StreamableHttpService::new(begin, Arc::clone(&sessions), config),
+            sessions,
         }
     }
 }

@@ -18,6 +18,7 @@ use super::embedders::{EmbedderSource, EmbeddersOf};
 use super::error::{self, ApiResult};
 use super::evaluations::Evaluations;
 use super::feedback::RateLimit;
+use super::key_watch::KeyWatch;
 use super::limits::Limits;
 use super::mcp::McpServices;
 use super::profiles::{self, Profiles};
@@ -143,6 +144,8 @@ pub struct AppState {
     pub(super) audit_check: AuditCheck,
     pub(super) token_savings: TokenSavings,
     pub(super) keys: KeyStore,
+    /// What goes on for each key.
+    pub(super) key_watch: KeyWatch,
     /// One permit for each key that the store is asked for.
     pub(super) key_lookups: Semaphore,
     pub(super) feedback: FeedbackStore,
@@ -219,6 +222,7 @@ impl App {
         let proxy = proxy.map(start_proxy).transpose()?;
         Ok(App(Arc::new(AppState {
             keys: open_keys(&data, store.as_ref())?,
+            key_watch: KeyWatch::default(),
             key_lookups: Semaphore::new(MAX_KEY_LOOKUPS),
             feedback: open_feedback(&data, store.as_ref())?,
             feedback_rate: RateLimit::default(),
@@ -297,10 +301,17 @@ impl App {
         model_api::warn_of_missing_keys(self).await;
         self.ready.store(true, Ordering::Release);
         tokio::spawn(self.clone().look_at_profiles());
+        tokio::spawn(self.clone().look_at_keys());
         if self.store.is_some() {
             tokio::spawn(self.clone().sweep());
         }
         Ok(())
+    }
+
+    /// Ends what keys have begun that are no longer valid, until the shutdown.
+    async fn look_at_keys(self) {
+        let looking = self.key_watch.look(&self);
+        self.shutdown.token().run_until_cancelled(looking).await;
     }
 
     /// Gives up what the store no longer has, until the shutdown.
@@ -364,7 +375,7 @@ impl App {
             Some(Arc::clone(&self.client_approvals)),
             self.gateway.clone(),
         );
-        let services = McpServices::new(gateway, self.limits.body_bytes, self.shutdown.token());
+        let services = McpServices::new(gateway, &self.limits, self.shutdown.token());
         // The catalogs are opened once, so nothing is set yet.
         let _ = self.mcp.set(services);
         Ok(())

@@ -22,6 +22,7 @@ use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{Json, Path};
+use super::key_watch::Begun;
 use super::wire::{ChangeCounts, ItemError, ItemResult, ToolWarning};
 use crate::store::{SharedStore, StoredTask};
 
@@ -284,7 +285,12 @@ pub async fn accepted(app: &App, task: &Task) -> Response {
             tracing::warn!(task = id, %error, "other nodes do not know of a task yet");
         }
     }
-    with_location(&id, task.lock().clone())
+    let mut answer = with_location(&id, task.lock().clone());
+    answer.extensions_mut().insert(Begun {
+        over: task.ended.clone(),
+        stop: task.cancel.clone(),
+    });
+    answer
 }
 
 fn with_location(id: &str, body: impl Serialize) -> Response {

@@ -6,6 +6,8 @@ use toolscout_index::formats::{Emit, Skipped, Warning};
 use toolscout_index::{Changes, Fusion, Mode, Tool, ToolId, Variant};
 use utoipa::ToSchema;
 
+use crate::tools::arguments::is_unchecked;
+
 /// The retrieval legs of a search. `auto` is hybrid where the catalog has vectors, else lexical.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -147,6 +149,9 @@ pub struct ToolBody {
     /// The JSON Schema of its arguments.
     #[schema(value_type = Object)]
     pub input_schema: Map<String, Value>,
+    /// Whether the schema stands for so many schemas that arguments are checked at the top alone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unchecked_schema: bool,
     /// The JSON Schema of its structured result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
@@ -176,6 +181,7 @@ impl From<&Tool> for ToolBody {
             title: tool.title.clone(),
             description: tool.description.clone(),
             input_schema: tool.input_schema.clone(),
+            unchecked_schema: is_unchecked(tool),
             output_schema: tool.output_schema.clone(),
             annotations: tool.annotations,
             tags: tool.tags.clone(),

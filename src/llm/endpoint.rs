@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
 
 use crate::clock::millis;
+use crate::known_secrets;
 use crate::llm::provider::{OLLAMA_PORT, WORDS};
 use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder};
 use crate::llm::{
@@ -24,6 +25,8 @@ use crate::tls::{is_loopback, root_cause};
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
 /// Bytes of an error body that are read.
 const MAX_ERROR_BODY_BYTES: usize = 4 << 10;
+/// The longest answer in events.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// The endpoint of a model, and its timeouts.
 #[derive(Clone)]
@@ -100,6 +103,10 @@ impl Endpoint {
                 "start it with http:// or https://, or name {WORDS}"
             )));
         }
+        config
+            .api_key
+            .iter()
+            .for_each(|key| known_secrets::add(key));
         let text = config.api.address(&config.base_url);
         let url = Url::parse(&text).map_err(|error| invalid(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -272,6 +279,7 @@ struct FailedRequest {
 struct DeltaReader {
     url: Url,
     response: Response,
+    bytes_read: usize,
     decoder: ReplyDecoder,
     ready: VecDeque<Delta>,
     ended: bool,
@@ -284,6 +292,7 @@ impl DeltaReader {
         DeltaReader {
             url: model.url.clone(),
             response,
+            bytes_read: 0,
             decoder: ReplyDecoder::new(model.config.api),
             ready: VecDeque::new(),
             ended: false,
@@ -305,7 +314,14 @@ impl DeltaReader {
         let deltas = match chunk.map_err(|error| LlmError::CutOff {
             reason: root_cause(&error),
         })? {
-            Some(bytes) => self.decoder.push(&bytes)?,
+            Some(bytes) => {
+                self.bytes_read += bytes.len();
+                if self.bytes_read > MAX_ANSWER_BYTES {
+                    let reason = format!("it has more than {MAX_ANSWER_BYTES} bytes");
+                    return Err(LlmError::CutOff { reason });
+                }
+                self.decoder.push(&bytes)?
+            }
             None => {
                 self.ended = true;
                 self.decoder.finish()?

@@ -12,6 +12,8 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::gate::redact;
+use crate::known_secrets;
 use crate::mcp::Limits;
 use crate::printable::is_hidden;
 use crate::regular_file;
@@ -437,6 +439,9 @@ impl OAuthEntry {
         };
         let client_id = expanded(&self.client_id)?;
         let client_secret = expanded(&self.client_secret)?;
+        client_secret
+            .iter()
+            .for_each(|secret| known_secrets::add(secret));
         if client_secret.is_some() && client_id.is_none() {
             return Err("its `oauth` has a `client_secret` and no `client_id`; give both".into());
         }
@@ -497,7 +502,15 @@ impl Entry {
                 .iter()
                 .map(|arg| expand(arg, environment))
                 .collect::<Result<_, EntryError>>()?,
-            env: env.collect::<Result<_, EntryError>>()?,
+            env: env
+                .inspect(|set| {
+                    if let Ok((name, value)) = set
+                        && redact::names_secret(name)
+                    {
+                        known_secrets::add(value);
+                    }
+                })
+                .collect::<Result<_, EntryError>>()?,
             cwd: self
                 .cwd
                 .as_deref()
@@ -571,6 +584,9 @@ fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), S
     let mut value = HeaderValue::from_str(value.trim()).map_err(|_| bad("value"))?;
     // Keeps the value out of debug output.
     value.set_sensitive(true);
+    if redact::names_secret(name) {
+        known_secrets::add(value.to_str().unwrap_or_default());
+    }
     Ok((header, value))
 }
 

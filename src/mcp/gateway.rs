@@ -18,7 +18,7 @@ mod servers;
 mod upstream_call;
 mod waiting_calls;
 
-use std::io;
+use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -94,8 +94,6 @@ pub struct GatewayConfig {
     pub toolbox: ToolboxConfig,
     /// How long a search waits for servers that have not been connected yet.
     pub settle: Duration,
-    /// Concurrent sessions, and requests without a session.
-    pub max_sessions: usize,
     /// Most time of a call whose tool has no limit of its own. Those of MCP servers are in
     /// [`Limits`](crate::mcp::Limits).
     pub call_timeout: Duration,
@@ -117,7 +115,6 @@ impl Default for GatewayConfig {
             pins: Vec::new(),
             toolbox: ToolboxConfig::default(),
             settle: Duration::from_secs(10),
-            max_sessions: 1024,
             call_timeout: CallTimes::default().idle,
             identity: None,
             approval_patience: Duration::from_secs(30),
@@ -161,7 +158,6 @@ struct GatewayState {
     waiting: Option<Arc<WaitingCalls>>,
     overview: Overview,
     config: GatewayConfig,
-    session_permits: Arc<Semaphore>,
     /// What the searches of clients found, where that teaches a usage memory.
     trails: SearchTrails,
 }
@@ -236,7 +232,6 @@ impl Gateway {
         config: GatewayConfig,
     ) -> Self {
         let waiting = approvals.map(|approvals| Arc::new(WaitingCalls::new(approvals)));
-        let session_permits = Arc::new(Semaphore::new(config.max_sessions));
         Gateway {
             shared: Arc::new(GatewayState {
                 catalog: Arc::clone(&search),
@@ -251,14 +246,13 @@ impl Gateway {
                 waiting,
                 overview: Overview::default(),
                 config,
-                session_permits,
                 trails: SearchTrails::default(),
             }),
         }
     }
 
     /// A gateway whose clients see and call the tools of a profile alone: of this gateway's catalog,
-    /// or of another one. Sessions and limits of calls are counted together with this one's.
+    /// or of another one. Limits of calls are counted together with this one's.
     ///
     /// Of another catalog those tools can be called that have the same definition in this one, which
     /// has the servers' tools.
@@ -289,39 +283,23 @@ impl Gateway {
                 questions: Arc::clone(&shared.questions),
                 waiting: shared.waiting.clone(),
                 overview: Overview::default(),
-                session_permits: Arc::clone(&shared.session_permits),
                 trails: SearchTrails::default(),
             }),
         }
     }
 
-    /// Most concurrent sessions, those with a profile included.
-    pub fn max_sessions(&self) -> usize {
-        self.shared.config.max_sessions
-    }
-
-    /// The handler of one session.
-    ///
-    /// # Errors
-    /// When there are as many sessions as there may be.
-    pub fn session(&self) -> io::Result<Session> {
-        let permit = Arc::clone(&self.shared.session_permits).try_acquire_owned();
-        let permit = permit.map_err(|_| {
-            let max = self.shared.config.max_sessions;
-            io::Error::other(format!(
-                "there are {max} MCP sessions, the maximum; end one first"
-            ))
-        })?;
+    /// The handler of one session, which holds this place to its end.
+    pub fn session(&self, place: Option<SessionPlace>) -> Session {
         let toolbox = Toolbox::new(self.shared.config.toolbox, o200k);
         let (list_version, _) = watch::channel(0);
         let id = Uuid::new_v4().to_string();
-        Ok(Session {
+        Session {
             shared: Arc::clone(&self.shared),
             id,
             toolbox: Mutex::new(toolbox),
             list_version,
-            _permit: permit,
-        })
+            _place: place,
+        }
     }
 
     /// Serves one client until it closes its end or the token is cancelled.
@@ -342,7 +320,7 @@ impl Gateway {
         use rmcp::transport::async_rw::AsyncRwTransport;
         let transport =
             AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
-        match self.session()?.serve_with_ct(transport, stop).await {
+        match self.session(None).serve_with_ct(transport, stop).await {
             Ok(running) => {
                 running.waiting().await?;
                 Ok(())
@@ -359,6 +337,9 @@ impl Gateway {
     }
 }
 
+/// What a session holds from its beginning to its end, and is dropped with it.
+pub type SessionPlace = Arc<dyn Any + Send + Sync>;
+
 /// One client's view of the catalog.
 pub struct Session {
     shared: Arc<GatewayState>,
@@ -368,7 +349,7 @@ pub struct Session {
     toolbox: Mutex<Toolbox>,
     /// Incremented whenever the list of tools changes.
     list_version: watch::Sender<u64>,
-    _permit: OwnedSemaphorePermit,
+    _place: Option<SessionPlace>,
 }
 
 impl Session {

@@ -152,6 +152,9 @@ pub(super) struct View {
     pub is_stored: bool,
 }
 
+/// Most parts of a round that is streamed: blocks or items of any kind.
+pub(super) const MAX_PARTS: usize = 4_096;
+
 /// The names of tools whose calls the client does not see: the search tool, and those that it found
 /// and that are called here. Clones share the names.
 #[derive(Clone, Debug, Default)]
@@ -301,6 +304,12 @@ pub(super) trait StreamedAnswer: Send {
 
     /// Whether the provider has said that the round has ended.
     fn is_ended(&self) -> bool;
+
+    /// How many blocks or items of the round have begun.
+    fn parts(&self) -> usize;
+
+    /// How many of them are calls.
+    fn calls(&self) -> usize;
 
     /// Ends the round once the provider's stream has ended.
     fn end_round(&mut self) -> Result<Round, Failure>;

@@ -14,6 +14,7 @@ use crate::finder::model_names;
 use crate::finder::search::{self, SearchRequest, UsedTool};
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::finder::{SearchTrail, ToolSearch as _, trail};
+use crate::proxy::answer_bounds::HeldAnswer;
 use crate::proxy::conversation::ConversationNames;
 use crate::proxy::dialect::{CallResult, HiddenTools, Item, ModelCall, Protocol, Round, View};
 use crate::proxy::extra::ExtraCatalog;
@@ -26,8 +27,7 @@ use crate::proxy::search_tool::{self, Answer};
 use crate::proxy::shown::ShownTools;
 use crate::proxy::tool_list::{ToolList, estimated_tokens};
 use crate::proxy::{
-    AnswerBody, MAX_ANSWER_BYTES, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, passing,
-    upstream,
+    AnswerBody, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, passing, upstream,
 };
 use crate::tools::Arguments;
 
@@ -59,6 +59,8 @@ pub struct Exchange {
     hidden: Vec<Bytes>,
     /// The text that the client got.
     text: String,
+    /// The memory that the provider's answer takes.
+    pub held: HeldAnswer,
     pub report: Report,
 }
 
@@ -126,6 +128,7 @@ impl Exchange {
             names,
             hidden: Vec::new(),
             text: String::new(),
+            held: proxy.0.answers.begin(),
             report: Report::begin(&request, &proxy.0.metrics, Figures::begin(list.len())),
             proxy,
             request,
@@ -166,9 +169,10 @@ impl Exchange {
         loop {
             let begun = Instant::now();
             let upstream = &self.proxy.0.upstream;
-            let body = upstream.whole(&mut response, MAX_ANSWER_BYTES).await;
+            let body = upstream.held(&mut response, &mut self.held).await;
             self.report.figures.model += begun.elapsed();
-            let round = match body.and_then(|body| answer.take(body)) {
+            let taken = body.and_then(|body| answer.take(body));
+            let round = match taken.and_then(|round| self.counted_calls(round)) {
                 Ok(round) => round,
                 Err(failure) => return Err(self.failed(failure)),
             };
@@ -262,6 +266,16 @@ impl Exchange {
             fields.set("tool_choice", self.protocol.no_calls());
         }
         fields.to_json()
+    }
+
+    /// A round whose calls were counted.
+    ///
+    /// # Errors
+    /// When the answer has too many.
+    pub fn counted_calls(&mut self, round: Round) -> Result<Round, Failure> {
+        self.held
+            .add_calls(round.hidden.len() + round.calls.len())?;
+        Ok(round)
     }
 
     /// Decides what follows a round, and searches if the model has. `client_id` is the id under

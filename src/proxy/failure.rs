@@ -64,6 +64,20 @@ impl Failure {
         Failure::new(502, "upstream_malformed", message)
     }
 
+    /// The provider's answer is longer than answers may be.
+    pub fn too_long(what: &str) -> Self {
+        let message =
+            format!("the answer of the model's provider is too long ({what}); ask for less");
+        Failure::new(502, "answer_too_long", message)
+    }
+
+    /// The provider's answer has more calls than answers may have.
+    pub fn too_many_calls(most: usize) -> Self {
+        Failure::too_long(&format!(
+            "it has more than {most} calls; --max-answer-calls sets the bound"
+        ))
+    }
+
     /// An error that the provider reported in the stream.
     pub fn reported(event: Bytes, message: &str) -> Self {
         Failure {

@@ -12,10 +12,12 @@ use crate::proxy::dialect::StreamedAnswer;
 use crate::proxy::exchange::{Exchange, Next};
 use crate::proxy::failure::Failure;
 use crate::proxy::sse::{Frames, Overlong};
-use crate::proxy::{AnswerBody, MAX_ANSWER_BYTES, ProxyAnswer, is_event_stream, upstream};
+use crate::proxy::{AnswerBody, ProxyAnswer, is_event_stream, upstream};
 
 /// How long a connection whose answer has ended may take to say so.
 const DRAIN: Duration = Duration::from_secs(1);
+/// The longest refusal of a later round whose reason is told.
+const MAX_REFUSAL_BYTES: usize = 1 << 20;
 
 /// Answers with the rounds of a stream. Waits for the first thing that the client sees: what fails
 /// before has a status of its own.
@@ -118,6 +120,7 @@ impl Rounds {
         self.exchange.report.figures.model += begun.elapsed();
         match chunk? {
             Some(bytes) => {
+                self.exchange.held.add(&bytes)?;
                 self.frames.push(&bytes);
                 self.take_frames()?;
                 self.is_round_over = self.answer.is_ended();
@@ -143,7 +146,13 @@ impl Rounds {
                 Failure::malformed("one event has more bytes than any model sends", "")
             })?;
             let Some(frame) = frame else { return Ok(()) };
+            let (sent, bytes) = (self.out.len(), frame.bytes.clone());
             self.answer.take(frame, &mut self.out)?;
+            if self.out.len() > sent {
+                self.exchange.held.pass_on(&bytes);
+            }
+            let (parts, calls) = (self.answer.parts(), self.answer.calls());
+            self.exchange.held.allow(parts, calls)?;
         }
     }
 
@@ -153,6 +162,7 @@ impl Rounds {
             drain(response);
         }
         let round = self.answer.end_round()?;
+        let round = self.exchange.counted_calls(round)?;
         let client_id = self.answer.id_for_client();
         match self.exchange.after(round, client_id).await {
             Next::Done => {
@@ -183,7 +193,7 @@ impl Rounds {
     async fn reported(&mut self, mut response: Response) -> Failure {
         let status = response.status().as_u16();
         let upstream = &self.exchange.proxy.0.upstream;
-        let body = upstream.whole(&mut response, MAX_ANSWER_BYTES).await;
+        let body = upstream.whole(&mut response, MAX_REFUSAL_BYTES).await;
         let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
         let message = body.pointer("/error/message").and_then(Value::as_str);
         let message = message.unwrap_or("it gave no reason");

@@ -10,9 +10,11 @@ use reqwest::{Client, Method, Response, Url};
 use tokio::time::timeout;
 
 use crate::clock::millis;
+use crate::known_secrets;
 use crate::llm::LlmError;
 use crate::media_type::{is_json, without_parameters};
 use crate::proxy::ProxyRequest;
+use crate::proxy::answer_bounds::HeldAnswer;
 use crate::proxy::dialect::Dialect;
 use crate::proxy::failure::Failure;
 use crate::tls::{is_loopback, root_cause};
@@ -124,6 +126,8 @@ impl Upstream {
     /// # Errors
     /// For a base URL that cannot be used.
     pub fn new(config: UpstreamConfig) -> Result<Self, LlmError> {
+        let keys = config.key.iter().chain(&config.messages_key);
+        keys.for_each(|key| known_secrets::add(key));
         let base = base_of(&config.base_url)?;
         let messages = match &config.messages_url {
             Some(url) => base_of(url)?,
@@ -254,6 +258,23 @@ impl Upstream {
                     "",
                 ));
             }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.into())
+    }
+
+    /// A whole answer, held until its exchange ends.
+    ///
+    /// # Errors
+    /// As [`Upstream::chunk`], and for one that is too long.
+    pub(super) async fn held(
+        &self,
+        response: &mut Response,
+        held: &mut HeldAnswer,
+    ) -> Result<Bytes, Failure> {
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk(response).await? {
+            held.add(&chunk)?;
             body.extend_from_slice(&chunk);
         }
         Ok(body.into())

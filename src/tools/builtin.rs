@@ -51,7 +51,7 @@ pub enum BuiltinError {
     },
     /// An entry of the shell's allow-list that allows any program.
     #[error(
-        "the shell's entry {entry:?} lets a model run anything, since the program runs its arguments; make the script part of the entry, as in `sh report.sh *`"
+        "the shell's entry {entry:?} lets a model run anything, since the program runs its arguments or has commands; make the script or the command part of the entry, as in `sh report.sh *` or `git log *`"
     )]
     OpenInterpreter {
         /// The entry.

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolscout_index::{Tool, ToolId};
 
+use crate::known_secrets;
 use crate::printable::excerpt;
 use crate::tools::builtin::files::Root;
 use crate::tools::net::{GuardedClient, Lookup, PrivateHosts, SystemLookup, body, parse_url};
@@ -40,6 +41,10 @@ pub struct ServiceConfig {
     /// Authentication.
     #[serde(default)]
     pub auth: Option<Auth>,
+    /// The addresses to which the secret of `auth` is sent, and all paths below them; `base_url` if
+    /// there is none. A document may name any other address.
+    #[serde(default)]
+    pub auth_for: Vec<String>,
     /// Time limit of a request in seconds.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u64,
@@ -196,6 +201,8 @@ struct Service {
     base: Option<Url>,
     client: GuardedClient,
     secret: Option<Secret>,
+    /// Where the secret may be sent.
+    secret_for: Vec<Url>,
 }
 
 /// A secret as it is sent.
@@ -231,12 +238,31 @@ impl Service {
             .as_ref()
             .map(|auth| secret(&config.server, auth, environment))
             .transpose()?;
+        let listed = config.auth_for.iter().map(|address| parse_url(address));
+        let listed = listed.collect::<Result<Vec<_>, _>>();
+        let mut secret_for = listed.map_err(|error| ServiceError::BadBase {
+            server: config.server.clone(),
+            reason: format!("auth_for: {error}"),
+        })?;
+        if secret_for.is_empty() {
+            secret_for.extend(base.clone());
+        }
         Ok(Service {
             config: config.clone(),
             base,
             client,
             secret,
+            secret_for,
         })
+    }
+
+    /// The secret, where it may be sent to this address.
+    fn secret_for(&self, url: &Url) -> Option<&Secret> {
+        let secret = self.secret.as_ref()?;
+        self.secret_for
+            .iter()
+            .any(|allowed| is_below(url, allowed))
+            .then_some(secret)
     }
 
     /// The base URL of requests.
@@ -257,6 +283,14 @@ impl Service {
     }
 }
 
+/// Whether an address has the same origin as another one, and a path below that one's.
+fn is_below(url: &Url, above: &Url) -> bool {
+    let prefix = above.path().trim_end_matches('/');
+    let below = url.path().strip_prefix(prefix);
+    url.origin() == above.origin()
+        && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 fn secret(
     server: &str,
     auth: &Auth,
@@ -269,6 +303,7 @@ fn secret(
         };
         environment(variable)
             .filter(|value| !value.is_empty())
+            .inspect(|value| known_secrets::add(value))
             .ok_or_else(missing)
     };
     let bad = || ServiceError::BadSecret {
@@ -309,7 +344,9 @@ impl Callable for Operation {
         let base = self.service.base(call)?;
         let mut parts = request::parts(call, &base, &arguments).map_err(ToolFailure::new)?;
         // After the arguments are in place: a header with the secret replaces one of the same name.
-        match &self.service.secret {
+        let secret = self.service.secret_for(&parts.url);
+        let is_withheld = secret.is_none() && self.service.secret.is_some();
+        match secret {
             Some(Secret::Header(name, value)) => {
                 drop(parts.headers.insert(name.clone(), value.clone()))
             }
@@ -317,6 +354,14 @@ impl Callable for Operation {
                 parts.url.query_pairs_mut().append_pair(name, value);
             }
             None => {}
+        }
+        if is_withheld {
+            let server = &self.service.config.server;
+            tracing::warn!(
+                server,
+                host = parts.url.host_str(),
+                "the secret of a service is not sent to this address"
+            );
         }
         let mut building = self
             .service
@@ -334,7 +379,11 @@ impl Callable for Operation {
             // Without the URL, whose query may hold the secret.
             .map_err(|error| ToolFailure::new(error.without_url().to_string()))?;
         let response = self.service.client.send(built).await.map_err(failure)?;
-        answer(response, self.service.config.max_bytes).await
+        let answered = answer(response, self.service.config.max_bytes).await;
+        answered.map_err(|failure| match is_withheld {
+            true => self.without_secret(failure),
+            false => failure,
+        })
     }
 
     /// By its own `timeout_s`.
@@ -345,6 +394,18 @@ impl Callable for Operation {
 
 /// The body of a successful response, parsed if it is JSON. Any other response is a failure with
 /// the beginning of its body.
+impl Operation {
+    /// A failure that may come from the secret that was not sent.
+    fn without_secret(&self, failure: ToolFailure) -> ToolFailure {
+        let server = &self.service.config.server;
+        ToolFailure::new(format!(
+            "{}; the secret of {server} was not sent, because the address is not below base_url or auth_for of its \
+             [[operations]]",
+            failure.message
+        ))
+    }
+}
+
 async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailure> {
     let status = response.status();
     if status.is_redirection() {

@@ -49,6 +49,31 @@ pub const SECTION: Section = Section {
             test: "a_server_url_whose_variables_multiply_is_not_filled_in",
         },
         Attack {
+            tried: "A provider sends text, one event, or nothing that the client sees, without end, or 64 KiB too much in one piece, in each API",
+            happens: "The answer ends at 16 MiB (`--max-answer`) with an error in the form of the API; all answers that are being read share memory for four of these",
+            test: "an_answer_without_end_ends_with_an_error_of_the_api",
+        },
+        Attack {
+            tried: "A model makes more calls than anyone reads: of the client's tools, of the search, in one round or in several",
+            happens: "The answer ends with an error in the form of the API after 512 calls (`--max-answer-calls`), and after ten rounds it has to do without searching (`--proxy-rounds`)",
+            test: "calls_and_hidden_rounds_of_an_answer_are_bounded",
+        },
+        Attack {
+            tried: "A plan puts one large result into many arguments: in a text, in lists, in objects, from JSON within a text, in many steps",
+            happens: "The bound of arguments (1 MiB) holds for what is sent, and the arguments of a whole plan have at most 4 MiB",
+            test: "results_in_arguments_count_towards_their_length",
+        },
+        Attack {
+            tried: "A schema of 2 KB whose parts refer to each other twice, 24 levels deep: `$ref` in `allOf`, `anyOf`, `oneOf`, `not`, `if`, `unevaluatedProperties`",
+            happens: "What it stands for is counted, not followed. Beyond 10,000 the tool is kept, marked `uncheckedSchema`, and its arguments are checked at the top alone",
+            test: "schemas_that_grow_are_checked_at_the_top_alone_and_at_once",
+        },
+        Attack {
+            tried: "Arguments that make a check grow: nested ones for a schema that refers to itself, 100,000 items with `uniqueItems` and `minContains`, texts for patterns that go back, numbers with large exponents",
+            happens: "The steps of a check are counted before it, and beyond a million the arguments are checked at the top alone. A long check runs beside the threads that answer",
+            test: "checks_that_grow_with_the_arguments_end",
+        },
+        Attack {
             tried: "Descriptions of 4 MiB, so that ranking takes seconds",
             happens: "The ranker reads the first 4 KiB of each text",
             test: "only_the_beginning_of_long_texts_is_read",

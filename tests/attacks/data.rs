@@ -22,6 +22,16 @@ pub const SECTION: Section = Section {
             test: "results_are_fenced_and_marked_by_source_in_every_protocol",
         },
         Attack {
+            tried: "Whoever may write a catalog defines an operation with a host of their own, or with a host or path like that of the service, to get the operator's secret",
+            happens: "The secret goes only to `base_url`, or to the addresses that the operator lists (`auth_for`), compared by origin and by segments of the path. A failure says that it was not sent",
+            test: "a_secret_goes_only_where_the_operator_says",
+        },
+        Attack {
+            tried: "A path of an operation that leaves the base: `/../v1-admin`, `/a/../../x`, `@host/`, encoded once or more, with backslashes, tabs or `;`, or by an argument",
+            happens: "Refused, or sent below the base as it is",
+            test: "no_path_leaves_the_base",
+        },
+        Attack {
             tried: "A result or a description that ends the fence with the marker, which a model has let slip",
             happens: "The marker is taken out of it",
             test: "a_fence_cannot_be_forged_from_inside",

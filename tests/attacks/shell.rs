@@ -15,14 +15,19 @@ pub const SECTION: Section = Section {
             test: "the_example_of_the_readme_writes_no_file",
         },
         Attack {
-            tried: "Options that write or run something (`--output`, `-o`, `--exec`, `-exec`, `-c`, `-i` …) where a `*` allows more arguments",
-            happens: "Refused by a table for each program, abbreviated, joined or in a group of letters too",
+            tried: "Options that write or run something (`--output`, `-o`, `--exec`, `-exec`, `-c`, `-i` …) where a `*` allows more arguments, after `--` too",
+            happens: "Refused: `*` stands for arguments that are no options; those that are allowed are named after it one by one",
             test: "known_writing_options_are_refused_even_with_a_star",
         },
         Attack {
-            tried: "A profile that allows `sh *`, `env *` or `awk *`, which is every program there is",
-            happens: "The profile is refused; the script has to be part of the entry",
+            tried: "A profile that allows `sh *`, `env *`, `python -I *`, `git *` or `tar *`, which is every program or command there is",
+            happens: "The profile is refused; the script or the command has to be part of the entry",
             test: "an_interpreter_with_any_arguments_is_no_entry",
+        },
+        Attack {
+            tried: "`git` finds programs in the settings of its user: hooks, `core.fsmonitor`, an alias",
+            happens: "Nothing runs: the environment has none of the user's variables, no files of settings but the repository's are read, and hooks are off",
+            test: "git_runs_no_programs_of_its_settings",
         },
     ],
 };
@@ -106,10 +111,11 @@ fn known_writing_options_are_refused_even_with_a_star() {
     std::fs::write(folder.path().join("in"), "b\na\n").unwrap();
     let tool = shell(
         &[
-            "git log *",
-            "git *",
+            "git log * --oneline --since=",
+            "git fetch *",
+            "git grep *",
             "find *",
-            "sort *",
+            "sort * -r",
             "tar -t *",
             "sed -n 1p *",
         ],
@@ -120,8 +126,13 @@ fn known_writing_options_are_refused_even_with_a_star() {
         (&["git", "log", "--output=x"], "--output=x"),
         (&["git", "log", "--outp", "x"], "--outp"),
         (&["git", "log", "-ox"], "-ox"),
-        (&["git", "-c", "core.pager=touch x", "log"], "-c"),
-        (&["git", "--exec-path=.", "log"], "--exec-path=."),
+        (&["git", "log", "-c", "core.pager=touch x"], "-c"),
+        (
+            &["git", "log", "--oneline", "--", "--output=x"],
+            "--output=x",
+        ),
+        (&["git", "log", "--onelin"], "--onelin"),
+        (&["git", "log", "--since"], "--since"),
         (&["git", "log", "--ext-diff"], "--ext-diff"),
         (
             &["git", "fetch", "--upload-pack=touch x", "."],
@@ -179,7 +190,19 @@ fn known_writing_options_are_refused_even_with_a_star() {
 
 #[test]
 fn an_interpreter_with_any_arguments_is_no_entry() {
-    for entry in ["sh *", "env *", "awk *", "xargs *", "/bin/sh *", "sed *"] {
+    for entry in [
+        "sh *",
+        "env *",
+        "awk *",
+        "xargs *",
+        "/bin/sh *",
+        "sed *",
+        "sed -n *",
+        "git *",
+        "git --no-pager *",
+        "tar *",
+        "tar * -t",
+    ] {
         let config = ShellConfig {
             allow: vec![entry.to_owned()],
             ..serde_json::from_value(json!({ "allow": [] })).unwrap()
@@ -189,5 +212,42 @@ fn an_interpreter_with_any_arguments_is_no_entry() {
             refused.contains(entry) && refused.contains("script"),
             "{refused}"
         );
+    }
+}
+
+#[test]
+fn git_runs_no_programs_of_its_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    std::fs::write(&program, "#!/bin/sh\ntouch ran\n").unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let settings = |args: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(args).current_dir(folder.path());
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null");
+        assert!(command.output().unwrap().status.success(), "{args:?}");
+    };
+    settings(&["init", "-q"]);
+    let hooks = folder.path().join(".git/hooks");
+    std::fs::create_dir_all(&hooks).unwrap();
+    for hook in ["pre-commit", "post-checkout", "post-index-change"] {
+        std::fs::copy(&program, hooks.join(hook)).unwrap();
+    }
+    settings(&["config", "core.fsmonitor", program.to_str().unwrap()]);
+    let tool = shell(
+        &["git status *", "git add *", "git checkout *"],
+        folder.path(),
+    );
+    for words in [
+        &["git", "status", "."][..],
+        &["git", "add", "program"],
+        &["git", "checkout", "program"],
+    ] {
+        let _ = call(&tool, words);
+        assert!(!folder.path().join("ran").exists(), "{words:?}");
     }
 }

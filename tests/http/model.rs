@@ -2,11 +2,12 @@
 //! get of it. `scripts/check_dropin.sh` has the SDKs that others wrote.
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -50,6 +51,8 @@ pub enum Scripted {
     Events(String),
     /// Events, and then the connection breaks.
     Cut(String),
+    /// The same events, again and again.
+    Endless(String),
     /// Events, and then nothing more.
     Hang(String),
 }
@@ -144,6 +147,12 @@ async fn play(State(played): State<Arc<Script>>, request: Request) -> Response {
                 Some((part, None))
             });
             events(Body::from_stream(parts))
+        }
+        Scripted::Endless(text) => {
+            let text = Bytes::from(text);
+            events(Body::from_stream(stream::iter(std::iter::repeat_with(
+                move || Ok::<_, Infallible>(text.clone()),
+            ))))
         }
         Scripted::Hang(text) => {
             let guard = Dropped(Arc::clone(&played));

@@ -123,3 +123,81 @@ async fn bodies_share_their_memory_and_give_it_back() {
         .await
         .expect("the memory of the one that went away is free");
 }
+
+/// The middle of a text's events, without their beginning and end.
+fn text_events(api: Api) -> String {
+    let Scripted::Events(events) = api.reply(1, &"word ".repeat(2_000), &[], true) else {
+        panic!("a stream is made of events");
+    };
+    let parts: Vec<&str> = events.split_inclusive("\n\n").collect();
+    let is_text = |part: &&&str| part.contains("word word") && !part.contains("completed");
+    let text = parts.iter().find(is_text).expect("a part of the text");
+    (*text).to_owned()
+}
+
+#[tokio::test]
+async fn an_answer_without_end_ends_with_an_error_of_the_api() {
+    let (server, provider) = start(|config| config.answers.bytes = 256 << 10).await;
+    for api in APIS {
+        let request = api.request(&json!([Api::question("q")]), true);
+        // Text without end, an event without end, and what a client sees nothing of.
+        for endless in [
+            text_events(api),
+            "data: xxxxxxxxxxxxxxxx".to_owned(),
+            ": nothing\n\n".to_owned(),
+        ] {
+            provider.reply(Scripted::Endless(endless.clone()));
+            let sending = server.request(Method::POST, api.path()).json(&request);
+            let answer = sending.send().await.expect("an answer");
+            let text = answer.text().await.expect("a whole answer");
+            let head = endless.get(..20).unwrap_or(&endless);
+            assert!(
+                text.contains("answer_too_long") || text.contains("too long"),
+                "{api:?} {head}"
+            );
+            assert!(text.contains("--max-answer"), "{api:?} {head}");
+        }
+        // The same in one piece.
+        provider.reply(api.reply(1, &"word ".repeat(64 << 10), &[], false));
+        let request = api.request(&json!([Api::question("q")]), false);
+        let refused = server.post(api.path(), &request).await;
+        assert_eq!(refused.status, 502, "{api:?}");
+        assert!(refused.message().contains("--max-answer"), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_and_hidden_rounds_of_an_answer_are_bounded() {
+    let (server, provider) = start(|config| {
+        config.answers.calls = 4;
+        config.max_hidden_rounds = 3;
+    })
+    .await;
+    let ids: Vec<String> = (0..5).map(|number| format!("c{number}")).collect();
+    for (api, streams) in APIS.into_iter().flat_map(|api| [(api, false), (api, true)]) {
+        for name in ["mail_send", "tool_search"] {
+            let calls: Vec<_> = ids
+                .iter()
+                .map(|id| (id.as_str(), name, find("mail")))
+                .collect();
+            provider.reply(api.reply(1, "", &calls, streams));
+            let request = api.request(&json!([Api::question("q")]), streams);
+            let sending = server.request(Method::POST, api.path()).json(&request);
+            let text = sending.send().await.expect("an answer").text().await;
+            let text = text.expect("a whole answer");
+            assert!(text.contains("more than 4 calls"), "{api:?} {name}: {text}");
+        }
+        // Searches of several rounds count together.
+        for number in 1..=2 {
+            let calls: Vec<_> = ids[..3]
+                .iter()
+                .map(|id| (id.as_str(), "tool_search", find("mail")))
+                .collect();
+            provider.reply(api.reply(number, "", &calls, streams));
+        }
+        let request = api.request(&json!([Api::question("q")]), streams);
+        let sending = server.request(Method::POST, api.path()).json(&request);
+        let text = sending.send().await.expect("an answer").text().await;
+        assert!(text.expect("a whole answer").contains("more than 4 calls"));
+    }
+}

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -360,5 +362,40 @@ async fn a_provider_that_would_be_asked_without_a_key_is_warned_about() {
         let is_told =
             log.contains("http://models.invalid") && log.contains("--llm-key-from-client");
         assert_eq!(is_told, warns, "{arguments:?}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_repeats_our_key_is_masked() {
+    let key = "sk-ours/0123456789";
+    let (server, provider) = start(|config| config.upstream.key = Some(key.to_owned())).await;
+    let base64 = STANDARD.encode(format!("user:{key}"));
+    for echoed in [key, &base64, "sk-ours%2F0123456789"] {
+        let message = format!("bad key Bearer {echoed}");
+        let body = json!({ "error": { "message": message } });
+        for api in APIS {
+            for status in [200, 401, 500] {
+                provider.reply(Scripted::Json(status, body.clone()));
+                let request = api.request(&json!([Api::question("q")]), false);
+                let answer = server.post(api.path(), &request).await;
+                let text = answer.body.to_string();
+                assert!(
+                    !text.contains(echoed) && !text.contains(key),
+                    "{api:?}: {text}"
+                );
+            }
+            provider.reply(Scripted::Events(format!("data: {body}\n\n")));
+            let request = api.request(&json!([Api::question("q")]), true);
+            let sending = server.request(Method::POST, api.path()).json(&request);
+            let text = sending.send().await.expect("an answer").text().await;
+            let text = text.expect("a whole answer");
+            assert!(
+                !text.contains(echoed) && !text.contains(key),
+                "{api:?}: {text}"
+            );
+        }
+        provider.reply(Scripted::Json(200, body));
+        let models = server.get("/v1/models").await;
+        assert!(!models.body.to_string().contains(echoed), "{models:?}");
     }
 }

@@ -430,23 +430,6 @@ async fn unknown_methods_garbage_and_messages_beyond_the_limit_leave_the_session
 }
 
 #[tokio::test]
-async fn there_are_no_more_sessions_than_allowed() {
-    let upstream = Upstream::start(Vec::new()).await;
-    let gateway = gateway(
-        &upstream,
-        GatewayConfig {
-            max_sessions: 1,
-            ..GatewayConfig::default()
-        },
-    );
-    let first = gateway.session().unwrap();
-    let message = gateway.session().err().unwrap().to_string();
-    assert!(message.contains("there are 1 MCP sessions"), "{message}");
-    drop(first);
-    assert!(gateway.session().is_ok());
-}
-
-#[tokio::test]
 async fn a_definition_is_given_whole_on_request_and_after_wrong_arguments() {
     let upstream = Upstream::start(vec![double("a", &[]), double("b", &[])]).await;
     let client = client(&gateway(&upstream, GatewayConfig::default())).await;

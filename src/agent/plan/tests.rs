@@ -381,3 +381,60 @@ fn a_plan_may_come_as_the_arguments_of_a_call() {
     let thousand = given(json!(vec![json!({ "tool": "a" }); 1_000]));
     assert!(of_arguments(&thousand).unwrap_err()[0].contains("1000 actions, 32 are allowed"));
 }
+
+#[test]
+fn results_in_arguments_count_towards_their_length() {
+    let long = "x".repeat(200 << 10);
+    let nested = json!({ "text": json!({ "a": long }).to_string() });
+    for (result, argument) in [
+        (Value::from(long.as_str()), json!("${1}".repeat(6))),
+        (json!({ "a": [long] }), json!(vec!["${1.a}"; 6])),
+        (
+            json!({ "a": { "b": long } }),
+            json!({ "deep": vec![json!({ "c": "${1.a.b}" }); 6] }),
+        ),
+        (
+            json!({ "a": long }).to_string().into(),
+            json!("${1.a} ".repeat(6)),
+        ),
+        // Each of these parses a text again.
+        (nested, json!("${1.text.b}${1.text.a}".repeat(40))),
+    ] {
+        let steps = json!({ "actions": [
+            { "action": "a", "arguments": { "n": 1 } },
+            { "action": "b", "arguments": { "n": 2, "m": argument } },
+            { "action": "c", "arguments": { "n": 3, "m": "${1}" } },
+        ] });
+        let mut execution = checked_with(&steps.to_string(), OnInvalidStep::Skip)
+            .execution
+            .unwrap();
+        execution.record(0, ToolResult::ok(result));
+        let refused = execution.step(1).unwrap().arguments.unwrap_err();
+        assert_eq!(refused.error_code, Some(ErrorCode::InvalidArguments));
+        let message = refused.error_message.unwrap();
+        assert!(message.contains("more than 1048576 bytes"), "{message}");
+        // The others go on.
+        assert!(execution.step(2).unwrap().arguments.is_ok());
+    }
+}
+
+#[test]
+fn results_in_the_arguments_of_a_whole_plan_are_bounded() {
+    let long = "x".repeat(900 << 10);
+    let mut actions = vec![json!({ "action": "a", "arguments": { "n": 1 } })];
+    actions.resize(
+        8,
+        json!({ "action": "b", "arguments": { "n": 1, "m": "${1}" } }),
+    );
+    let text = json!({ "actions": actions, "final_answer": "${1}${1}" }).to_string();
+    let mut execution = checked(&text).execution.unwrap();
+    execution.record(0, ToolResult::ok(long.into()));
+    // Whether they run one after the other or all at once.
+    let ready = execution.ready(&BTreeSet::new());
+    let made = ready.iter().filter(|step| step.arguments.is_ok()).count();
+    assert_eq!((ready.len(), made), (7, 4));
+    let refused = ready[6].arguments.as_ref().unwrap_err();
+    let message = refused.error_message.as_deref().unwrap();
+    assert!(message.contains("of the plan's steps"), "{message}");
+    assert_eq!(execution.final_answer(), None);
+}

@@ -1,6 +1,7 @@
 //! Starting a run for a request, whichever API it comes by, and reading its events.
 
 use axum::http::StatusCode;
+use tokio_util::sync::CancellationToken;
 
 use super::agents::{chosen, of_conversation};
 use super::{configured_agents, unknown, with_sessions};
@@ -39,12 +40,17 @@ pub async fn start(
         .runs
         .admit(grant.key())
         .inspect_err(|_| app.metrics.rejected("runs"))?;
+    let over = CancellationToken::new();
     let run = agent
-        .start_with_guard(question, permit)
+        .start_with_guard(question, (permit, over.clone().drop_guard()))
         .map_err(|error| match error {
             StartError::NotOwned(conversation) => not_owned(grant, conversation.as_str()),
             error => error.into(),
         })?;
+    let (stopped, id) = (agent.clone(), run.conversation().clone());
+    app.key_watch.at_end(grant.key(), over, async move {
+        stopped.stop(&OwnerScope::All, &id);
+    });
     Ok(StartedRun {
         run,
         agent,

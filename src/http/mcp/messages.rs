@@ -3,7 +3,7 @@
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
-use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::TryStreamExt;
@@ -29,6 +29,7 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const INTERNAL_ERROR: i32 = -32603;
 const NO_SESSION: i32 = -32001;
+const TOO_MANY_SESSIONS: i32 = -32000;
 
 /// What is known of a request when it is answered.
 pub struct Asked {
@@ -85,6 +86,19 @@ pub async fn answer(response: Response, asked: Asked) -> Response {
     let events = body.into_data_stream();
     let events = events.try_filter(|event| std::future::ready(!is_without_message(event)));
     Response::from_parts(parts, Body::from_stream(events))
+}
+
+/// The answer to a request for which there is no place.
+pub fn too_many_sessions(asked: Asked, reason: String) -> Response {
+    let refusal = Refusal {
+        status: StatusCode::TOO_MANY_REQUESTS,
+        ..Refusal::of(TOO_MANY_SESSIONS, asked.id, reason)
+    };
+    let mut answer = refusal.into_response();
+    answer
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
 }
 
 fn version_of(headers: &HeaderMap) -> Option<&str> {

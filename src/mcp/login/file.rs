@@ -14,6 +14,7 @@ use tempfile::NamedTempFile;
 use tokio::time::{Instant, sleep};
 
 use super::LoginError;
+use crate::known_secrets;
 
 /// The folder in the data directory.
 const FOLDER: &str = "mcp-logins";
@@ -293,6 +294,8 @@ pub struct Credentials {
 impl CredentialStore for Credentials {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         let login = self.file.read().map_err(of_store)?;
+        let known = login.as_ref().map(Login::secrets).unwrap_or_default();
+        known.into_iter().for_each(known_secrets::add);
         Ok(login.map(|login| login.credentials))
     }
 

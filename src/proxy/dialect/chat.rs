@@ -7,20 +7,18 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{
-    CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
-    StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
-    malformed_body, take_deferral, text_field, whole_value,
+    CallResult, Failure, Fields, Frame, HiddenTools, Item, MAX_PARTS, ModelCall, OfferedTool,
+    Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text,
+    malformed, malformed_body, take_deferral, text_field, whole_value,
 };
 use crate::llm::calls::{CallAssembler, RawCall};
 use crate::llm::{CallFragment, ToolSpec, call_fragment};
-use crate::proxy::{MAX_ANSWER_BYTES, json, sse};
+use crate::proxy::{json, sse};
 
 /// Between the texts of two rounds, which are one text for the client.
 const BETWEEN_TEXTS: &str = "\n\n";
 /// Chunks without content that wait for the first with some.
 const MAX_HELD: usize = 16;
-/// Most calls of one round.
-const MAX_CALLS: usize = 4_096;
 /// Fields of an answer that are the same in all its chunks.
 const HEAD: [&str; 3] = ["id", "created", "model"];
 
@@ -232,7 +230,7 @@ impl Default for StreamedRound {
     fn default() -> Self {
         StreamedRound {
             message: Map::new(),
-            calls: CallAssembler::new(MAX_CALLS, MAX_ANSWER_BYTES),
+            calls: CallAssembler::new(MAX_PARTS, usize::MAX),
             details: Vec::new(),
             held: Vec::new(),
             closing: Vec::new(),
@@ -389,8 +387,7 @@ impl Streamed {
     fn take_fragment(&mut self, fragment: &Value) -> Result<Vec<Value>, Failure> {
         let round = &mut self.round;
         let Some(position) = round.calls.push(call_fragment(fragment)) else {
-            let problem = format!("it has more than {MAX_CALLS} calls");
-            return Err(malformed(&problem, &fragment.to_string()));
+            return Err(Failure::too_many_calls(MAX_PARTS));
         };
         if position == round.details.len() {
             round.details.push(CallDetails::default());
@@ -532,6 +529,14 @@ impl StreamedAnswer for Streamed {
 
     fn is_ended(&self) -> bool {
         self.round.is_done
+    }
+
+    fn parts(&self) -> usize {
+        self.round.calls.calls().len()
+    }
+
+    fn calls(&self) -> usize {
+        self.round.calls.calls().len()
     }
 
     fn end_round(&mut self) -> Result<Round, Failure> {

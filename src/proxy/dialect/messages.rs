@@ -276,6 +276,8 @@ struct StreamedRound {
     start: Option<Bytes>,
     /// In the order in which they began.
     blocks: Vec<Block>,
+    /// How many of them are calls.
+    calls: usize,
     /// The last events.
     closing: Vec<(Value, Bytes)>,
     stop_reason: Option<String>,
@@ -300,7 +302,11 @@ impl Block {
     /// Adds what an event says of it.
     fn add(&mut self, delta: &Value) {
         let mut continue_text = |field: &str| {
-            let text = text_field(&self.value, field) + &text_field(delta, field);
+            let mut text = match self.value[field].take() {
+                Value::String(text) => text,
+                _ => String::new(),
+            };
+            text.push_str(delta.get(field).and_then(Value::as_str).unwrap_or_default());
             self.value[field] = text.into();
         };
         match delta.get("type").and_then(Value::as_str) {
@@ -373,6 +379,7 @@ impl Streamed {
             self.begin(out);
             out.push_back(with_index(event, place, bytes));
         }
+        self.round.calls += usize::from(is_call(&block.value));
         self.round.blocks.push(block);
     }
 
@@ -578,6 +585,14 @@ impl StreamedAnswer for Streamed {
 
     fn is_ended(&self) -> bool {
         self.round.is_stopped
+    }
+
+    fn parts(&self) -> usize {
+        self.round.blocks.len()
+    }
+
+    fn calls(&self) -> usize {
+        self.round.calls
     }
 
     fn end_round(&mut self) -> Result<Round, Failure> {

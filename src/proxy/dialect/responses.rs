@@ -320,6 +320,8 @@ struct Streamed {
 struct StreamedRound {
     /// In the order in which they began.
     items: Vec<ItemInProgress>,
+    /// How many of them are known to be calls.
+    calls: usize,
     /// The answer as the first event has it.
     begun: Option<Value>,
     /// The last event.
@@ -444,6 +446,7 @@ impl Streamed {
             true => Place::Hidden,
             false => Place::Sent((self.sent.len() + sent_before) as u64),
         };
+        self.round.calls += usize::from(is_call(&item.value));
         self.round.items[position].place = place;
     }
 
@@ -629,6 +632,14 @@ impl StreamedAnswer for Streamed {
 
     fn is_ended(&self) -> bool {
         self.round.closing.is_some()
+    }
+
+    fn parts(&self) -> usize {
+        self.round.items.len()
+    }
+
+    fn calls(&self) -> usize {
+        self.round.calls
     }
 
     fn end_round(&mut self) -> Result<Round, Failure> {

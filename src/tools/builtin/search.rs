@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolscout_index::Tool;
 
+use crate::known_secrets;
 use crate::printable::excerpt;
 use crate::tls::root_cause;
 use crate::tools::builtin::{BuiltinError, definition, number, text};
@@ -91,6 +92,7 @@ impl WebSearch {
     ) -> Result<Option<Self>, BuiltinError> {
         let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
         let key = variable(&config.key_env);
+        key.iter().for_each(|key| known_secrets::add(key));
         let searxng = variable(SEARXNG_URL);
         let Some(provider) = config.provider.or_else(|| provider_of(&key, &searxng)) else {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! `shell`: runs programs of an allow-list. No shell is involved: a program gets its arguments
 //! unchanged.
 
-mod options;
+mod programs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,16 +26,33 @@ const MAX_ARGUMENTS: usize = 256;
 const MAX_ARGUMENT_BYTES: usize = 128 << 10;
 /// Characters of a call that its refusal quotes.
 const QUOTED_CHARS: usize = 100;
-/// The last word of an entry that allows further arguments.
+/// The word of an entry that allows further arguments.
 const ANY_ARGUMENTS: &str = "*";
+
+/// What every program gets, besides `PATH`: `git` reads no files of settings but those of the
+/// repository, and runs no hooks and no monitor of these.
+const ENVIRONMENT: [(&str, &str); 11] = [
+    ("LANG", "C.UTF-8"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_CONFIG_COUNT", "3"),
+    ("GIT_CONFIG_KEY_0", "core.hooksPath"),
+    ("GIT_CONFIG_VALUE_0", "/dev/null"),
+    ("GIT_CONFIG_KEY_1", "core.fsmonitor"),
+    ("GIT_CONFIG_VALUE_1", "false"),
+    ("GIT_CONFIG_KEY_2", "protocol.ext.allow"),
+    ("GIT_CONFIG_VALUE_2", "never"),
+];
 
 /// The settings of the shell: what may run, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellConfig {
     /// The allowed calls: a program by name or path, with its arguments. `ls` allows only `ls`
-    /// without arguments. A final `*` allows further arguments, except those by which the program
-    /// is known to write a file or start another program.
+    /// without arguments. A `*` allows further arguments that are not options. The options that are
+    /// allowed among them follow it: `git log * --oneline --since=` allows these two, the second with
+    /// any value.
     pub allow: Vec<String>,
     /// The working directory of programs.
     #[serde(default = "default_dir")]
@@ -81,6 +98,8 @@ struct Allowed {
     words: Vec<String>,
     /// Further arguments are allowed.
     is_open: bool,
+    /// The options that are allowed among them; one that ends in `=` with any value.
+    options: Vec<String>,
     path: PathBuf,
 }
 
@@ -96,10 +115,10 @@ impl Shell {
             allowed.push(Allowed::parse(entry)?);
         }
         let inherited = config.env.iter().map(String::as_str).chain(["PATH"]);
-        let mut environment: BTreeMap<String, String> = inherited
-            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
-            .collect();
-        environment.insert("LANG".into(), "C.UTF-8".into());
+        let inherited =
+            inherited.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
+        let fixed = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment: BTreeMap<String, String> = fixed.into_iter().chain(inherited).collect();
         Ok(Shell {
             config: config.clone(),
             allowed,
@@ -115,15 +134,15 @@ impl Shell {
                 continue;
             };
             // Another entry may allow the whole call, so a refused argument does not end the loop.
-            match options::find_writing(&allowed.path, further) {
+            match further.iter().find(|argument| !allowed.allows(argument)) {
                 None => return Ok(&allowed.path),
                 Some(argument) => refused = refused.or(Some(argument)),
             }
         }
         Err(ToolFailure::new(match refused {
             Some(argument) => format!(
-                "{:?} is not allowed for {}: it may write a file or start a program; leave it out, give its value \
-                 as a separate argument, or ask the user to allow the whole call",
+                "{:?} is an option, and not allowed for {}: `*` stands for arguments that are no options, and the \
+                 allowed ones follow it; leave it out, or ask the user to allow it",
                 excerpt(argument, QUOTED_CHARS),
                 words[0],
             ),
@@ -209,7 +228,7 @@ impl UserTool for Shell {
     fn definition(&self) -> Tool {
         let description = format!(
             "Runs a program. There is no shell: no pipes, no redirection, no variables. Allowed are exactly: {}. \
-            A `*` at the end stands for further arguments.",
+            A `*` stands for further arguments that are no options; the options after it may be among them.",
             self.entries()
         );
         let properties = json!({
@@ -332,14 +351,18 @@ fn words(arguments: &Arguments) -> Result<Vec<String>, ToolFailure> {
 impl Allowed {
     fn parse(entry: &str) -> Result<Self, BuiltinError> {
         let mut words: Vec<String> = entry.split_whitespace().map(str::to_owned).collect();
-        let is_open = words.len() > 1 && words.last().is_some_and(|last| last == ANY_ARGUMENTS);
-        if is_open {
-            words.pop();
+        let star = words.iter().skip(1).position(|word| word == ANY_ARGUMENTS);
+        let options = star.map(|before| words[before + 2..].to_vec());
+        // Elsewhere a `*` is an argument as any other.
+        let options = options.filter(|options| options.iter().all(|option| is_option(option)));
+        let is_open = options.is_some();
+        if let (Some(before), true) = (star, is_open) {
+            words.truncate(before + 1);
         }
         let program = words.first().cloned().unwrap_or_default();
         let path = find_program(&program).ok_or(BuiltinError::NoProgram { program })?;
-        // An interpreter is safe only with its script as part of the entry.
-        if is_open && words.len() == 1 && options::is_interpreter(&path) {
+        // An interpreter is safe only with its script as part of the entry, and others with the command.
+        if is_open && programs::is_too_open(&path, &words[1..]) {
             return Err(BuiltinError::OpenInterpreter {
                 entry: entry.to_owned(),
             });
@@ -348,8 +371,18 @@ impl Allowed {
             entry: entry.to_owned(),
             words,
             is_open,
+            options: options.unwrap_or_default(),
             path,
         })
+    }
+
+    /// Whether a further argument is no option, or one that the entry names.
+    fn allows(&self, argument: &str) -> bool {
+        let is_named = |option: &String| match option.ends_with('=') {
+            true => argument.starts_with(option.as_str()),
+            false => argument == option,
+        };
+        !is_option(argument) || self.options.iter().any(is_named)
     }
 
     /// The arguments of a call beyond those of the entry; `None` if the entry does not match.
@@ -358,6 +391,11 @@ impl Allowed {
             .strip_prefix(self.words.as_slice())
             .filter(|further| self.is_open || further.is_empty())
     }
+}
+
+/// Whether a program may take an argument as an option.
+fn is_option(argument: &str) -> bool {
+    argument.starts_with('-') && !matches!(argument, "-" | "--")
 }
 
 /// The program's file: the given path, else the first match in `PATH`.

@@ -11,6 +11,7 @@ use crate::printable::excerpt;
 use crate::tools::Arguments;
 use crate::tools::operation::body::{Body, Field, body};
 use crate::tools::operation::styles::{Pair, Style, encoded};
+use crate::tools::percent::decoded;
 
 /// Headers that only the client may set, since they change the meaning of a request.
 const FORBIDDEN_HEADERS: [&str; 9] = [
@@ -24,6 +25,9 @@ const FORBIDDEN_HEADERS: [&str; 9] = [
     "upgrade",
     "accept-encoding",
 ];
+
+/// How often a path may be percent-encoded on top of itself.
+const MAX_DECODINGS: usize = 3;
 
 /// The parts of a request.
 #[derive(Debug)]
@@ -257,11 +261,19 @@ fn not_a_segment(argument: &str, text: &str) -> String {
 /// The base URL with this path below its own, and this query after its own.
 fn joined(base: &Url, path: &str, query: &str) -> Result<Url, String> {
     let mut url = base.clone();
-    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
-    // `set_path` resolves `..` in the document's own path too.
-    if !url.path().starts_with(base.path().trim_end_matches('/')) {
-        return Err("the arguments lead out of the service's own paths".into());
+    if path.split('/').any(leads_elsewhere) {
+        return Err(format!(
+            "the path {:?} leads out of the service's own paths",
+            excerpt(path, 80)
+        ));
     }
+    let slash = if path.is_empty() || path.starts_with('/') {
+        ""
+    } else {
+        "/"
+    };
+    let own = base.path().trim_end_matches('/');
+    url.set_path(&format!("{own}{slash}{path}"));
     let own = base.query().filter(|own| !own.is_empty());
     let queries: Vec<&str> = own
         .into_iter()
@@ -271,6 +283,20 @@ fn joined(base: &Url, path: &str, query: &str) -> Result<Url, String> {
         url.set_query(Some(&queries.join("&")));
     }
     Ok(url)
+}
+
+/// Whether a segment may be read as one that leads to another folder. Servers decode in many ways.
+fn leads_elsewhere(segment: &str) -> bool {
+    let mut text = segment.to_owned();
+    for _ in 0..MAX_DECODINGS {
+        text = decoded(&text);
+    }
+    let mut parts = text.split(['/', '\\']);
+    let is_step = |part: &str| {
+        let name = part.split(';').next().unwrap_or_default();
+        matches!(name.trim(), "." | "..")
+    };
+    text.contains(char::is_control) || parts.any(is_step)
 }
 
 fn add_header(
@@ -351,8 +377,7 @@ mod tests {
             );
         }
         for (id, expected) in [
-            ("../admin", "/v1/users/..%2Fadmin"),
-            ("%2e%2e", "/v1/users/%252e%252e"),
+            ("a/b", "/v1/users/a%2Fb"),
             ("a?b#c", "/v1/users/a%3Fb%23c"),
             ("//evil.test/x", "/v1/users/%2F%2Fevil.test%2Fx"),
         ] {
@@ -360,6 +385,11 @@ mod tests {
                 url(call(), json!({ "id": id })),
                 format!("https://api.test{expected}")
             );
+        }
+        // Servers decode in many ways.
+        for id in ["../admin", "%2e%2e", "a\\..\\b"] {
+            let refused = made(call(), json!({ "id": id })).unwrap_err();
+            assert!(refused.contains("leads out of"), "{id}: {refused}");
         }
         assert!(made(call(), json!({})).unwrap_err().contains("{id}"));
     }

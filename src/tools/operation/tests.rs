@@ -576,3 +576,96 @@ fn what_cannot_be_built_is_said_when_the_document_is_read() {
         }
     }
 }
+
+#[test]
+fn no_path_leaves_the_base() {
+    let base = Url::parse("https://api.test/v1").unwrap();
+    for path in [
+        "/../v1-admin",
+        "/a/../../x",
+        "/./x",
+        "/%2e%2e/admin",
+        "/a/%252e%252e/admin",
+        "/..;x=1/admin",
+        "/a\\..\\..\\admin",
+        "/.\t./admin",
+        "/a%2f..%2f..%2fadmin",
+    ] {
+        let refused = parts(&json!({ "path": path }), &base, &Arguments::new()).unwrap_err();
+        assert!(refused.contains("leads out of"), "{path}: {refused}");
+    }
+    let filled = json!({ "path": "/files/{name}", "parameters": { "name": { "in": "path", "name": "name" } } });
+    for name in ["../admin", "%2e%2e", "..\\x", "a/../../b"] {
+        let given = json!({ "name": name });
+        assert!(
+            parts(&filled, &base, given.as_object().unwrap()).is_err(),
+            "{name}"
+        );
+    }
+    for (path, expected) in [
+        ("@evil.test/x", "https://api.test/v1/@evil.test/x"),
+        ("//evil.test/x", "https://api.test/v1//evil.test/x"),
+        (":8080/x", "https://api.test/v1/:8080/x"),
+        ("/a..b/...", "https://api.test/v1/a..b/..."),
+        ("", "https://api.test/v1"),
+    ] {
+        let made = parts(&json!({ "path": path }), &base, &Arguments::new()).unwrap();
+        assert_eq!(made.url.as_str(), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_secret_goes_only_where_the_operator_says() {
+    let both = r#"["https://a.test/v1", "https://b.test"]"#;
+    for (settings, address, is_sent) in [
+        ("", "https://evil.test/v1/x", false),
+        (
+            "base_url = 'https://a.test/v1'",
+            "https://a.test/v1/x",
+            true,
+        ),
+        ("base_url = 'https://a.test/v1'", "https://a.test/v1", true),
+        (
+            "base_url = 'https://a.test/v1'",
+            "https://a.test/v1-admin",
+            false,
+        ),
+        (
+            "base_url = 'https://a.test/v1'",
+            "https://a.test:8443/v1/x",
+            false,
+        ),
+        (
+            "base_url = 'https://a.test/v1'",
+            "http://a.test/v1/x",
+            false,
+        ),
+        (
+            "base_url = 'https://a.test/v1'",
+            "https://a.test.evil.test/v1/x",
+            false,
+        ),
+        (
+            format!("auth_for = {both}").as_str(),
+            "https://a.test/v1/x",
+            true,
+        ),
+        (
+            format!("auth_for = {both}").as_str(),
+            "https://b.test/any",
+            true,
+        ),
+        (
+            format!("auth_for = {both}").as_str(),
+            "https://a.test/v2",
+            false,
+        ),
+    ] {
+        let text = format!("server = 's'\nauth = {{ bearer_env = 'T' }}\n{settings}");
+        let config: ServiceConfig = toml::from_str(&text).unwrap();
+        let service = Service::new(&config, &|_| Some("token".into()), Arc::new(SystemLookup));
+        let address = Url::parse(address).unwrap();
+        let sent = service.unwrap().secret_for(&address).is_some();
+        assert_eq!(sent, is_sent, "{settings} {address}");
+    }
+}

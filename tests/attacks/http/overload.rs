@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-use reqwest::Method;
-use serde_json::json;
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -33,6 +33,16 @@ pub const SECTION: Section = Section {
             tried: "A detached run whose model never answers is left alone",
             happens: "It ends at its time to live, and gives its place back",
             test: "a_detached_run_ends_at_its_time_to_live",
+        },
+        Attack {
+            tried: "A key begins MCP sessions without end: idle ones, and ones with an open stream",
+            happens: "It has an eighth of all (`--mcp-sessions-per-key`). For one more, its own session that is idle longest ends; if all are in use, the answer is a JSON-RPC error with 429. Other keys lose nothing",
+            test: "one_key_takes_not_all_mcp_sessions",
+        },
+        Attack {
+            tried: "Many keys begin MCP sessions together until there are as many as the server takes",
+            happens: "429; a sixteenth is kept for admin keys for all catalogs",
+            test: "operators_have_mcp_sessions_of_their_own",
         },
         Attack {
             tried: "1,500 connections without a key send half a request and wait",
@@ -106,6 +116,110 @@ async fn runs_of_one_key_are_bounded() {
             .status(),
         200
     );
+}
+
+/// The answer to a client that begins a session.
+async fn begin_session(server: &Server, key: &str, path: &str) -> Response {
+    let client = json!({ "name": "raw", "version": "1" });
+    let params =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    server
+        .request(Method::POST, path)
+        .bearer_auth(key)
+        .json(&json!({ "jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params }))
+        .send()
+        .await
+        .expect("an answer")
+}
+
+/// The id of a session that was begun.
+pub async fn begun(server: &Server, key: &str) -> String {
+    let answer = begin_session(server, key, "/mcp").await;
+    assert_eq!(answer.status(), 200);
+    let id = answer.headers()["mcp-session-id"]
+        .to_str()
+        .expect("text")
+        .to_owned();
+    let _ = answer.text().await;
+    id
+}
+
+/// The stream of a session, or the answer to a client whose session has ended.
+async fn listen(server: &Server, key: &str, session: &str) -> Response {
+    server
+        .request(Method::GET, "/mcp")
+        .bearer_auth(key)
+        .header("accept", "text/event-stream")
+        .header("mcp-session-id", session)
+        .send()
+        .await
+        .expect("an answer")
+}
+
+async fn refused_session(answer: Response) {
+    assert_eq!(answer.status(), 429);
+    assert!(answer.headers().contains_key("retry-after"));
+    let body: Value = answer.json().await.expect("JSON");
+    assert_eq!((&body["jsonrpc"], &body["id"]), (&json!("2.0"), &json!(7)));
+    assert_eq!(body["error"]["code"], -32000, "{body}");
+}
+
+#[tokio::test]
+async fn one_key_takes_not_all_mcp_sessions() {
+    let server = Server::start_with(|settings| {
+        settings.limits = settings.limits.clone().with_mcp_sessions(16, None);
+    })
+    .await;
+    let greedy = server.key(Scope::Search, "default");
+    // Those that are idle end for new ones, the one that is idle longest first.
+    let mut sessions = Vec::new();
+    for _ in 0..20 {
+        sessions.push(begun(&server, &greedy).await);
+    }
+    for session in &sessions[..18] {
+        assert_eq!(listen(&server, &greedy, session).await.status(), 404);
+    }
+    // Those with a stream are in use.
+    let mut streams = Vec::new();
+    for session in &sessions[18..] {
+        let stream = listen(&server, &greedy, session).await;
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+    }
+    for path in ["/mcp", "/mcp/", "/mcp"] {
+        refused_session(begin_session(&server, &greedy, path).await).await;
+    }
+    let modest = server.key(Scope::Search, "default");
+    begun(&server, &modest).await;
+    drop(streams);
+    let admitted = async {
+        while begin_session(&server, &greedy, "/mcp").await.status() != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, admitted)
+        .await
+        .expect("a session that its client left makes room");
+}
+
+#[tokio::test]
+async fn operators_have_mcp_sessions_of_their_own() {
+    let server = Server::start_with(|settings| {
+        settings.limits = settings.limits.clone().with_mcp_sessions(16, None);
+    })
+    .await;
+    for _ in 0..7 {
+        let key = server.key(Scope::Search, "default");
+        begun(&server, &key).await;
+        begun(&server, &key).await;
+    }
+    begun(&server, &server.key(Scope::Search, "default")).await;
+    for scope in [Scope::Search, Scope::Call, Scope::Admin] {
+        // An admin of one catalog is no operator.
+        let late = server.key(scope, "default");
+        refused_session(begin_session(&server, &late, "/mcp").await).await;
+    }
+    begun(&server, &server.key(Scope::Admin, "*")).await;
 }
 
 #[tokio::test]

@@ -1,10 +1,15 @@
 //! Keys that are not the owner's: conversations, approvals and sessions of others.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use toolscout::keys::{Scope, Scopes};
+use tokio::time::timeout;
+use toolscout::keys::{Catalogs, NewKey, Scope, Scopes};
 
 use super::agent::{Manner, Model, chat, event};
+use super::overload::begun;
 use crate::attacks::server::{Answer, Server, read};
 use crate::attacks::table::{Attack, Section};
 
@@ -45,6 +50,16 @@ pub const SECTION: Section = Section {
             tried: "A key uses, listens to or ends the MCP session of another key, by its id",
             happens: "404 as for a session that is not there; the session goes on",
             test: "an_mcp_session_is_its_keys_alone",
+        },
+        Attack {
+            tried: "A provider repeats the server's key in an error or in its answer: as it is, in Base64, percent-encoded, in a stream",
+            happens: "Secrets that the process knows are masked in every answer, result of a call, log line and audit entry",
+            test: "a_provider_that_repeats_our_key_is_masked",
+        },
+        Attack {
+            tried: "A key that is revoked or expires goes on reading a stream, holding an MCP session, or running a detached question",
+            happens: "All of it ends within a second: streams break off, sessions are closed, runs are stopped, and loads and evaluations are cancelled",
+            test: "what_a_key_has_begun_ends_with_it",
         },
         Attack {
             tried: "An admin key that is limited to catalogs lists, creates or revokes keys, or reads the audit log or the figures of the server",
@@ -373,4 +388,60 @@ async fn an_mcp_session_is_its_keys_alone() {
         .expect("an answer");
     assert_eq!(listed.status(), 200);
     assert!(listed.text().await.expect("a body").contains("tool_search"));
+}
+
+/// Waits until a request with the key is refused, and its stream has ended.
+async fn ends_soon(mut stream: reqwest::Response, what: &str) {
+    let ended = async { while let Ok(Some(_)) = stream.chunk().await {} };
+    timeout(Duration::from_secs(2), ended)
+        .await
+        .unwrap_or_else(|_| panic!("{what} goes on"));
+}
+
+#[tokio::test]
+async fn what_a_key_has_begun_ends_with_it() {
+    let server = Model::new(Manner::Hangs).serve(|_| {}).await;
+    let operator = server.key(Scope::Admin, "*");
+    for expires in [false, true] {
+        let new = NewKey {
+            scopes: Scope::Call.into(),
+            catalogs: Catalogs::All,
+            profiles: BTreeSet::new(),
+            lifetime: expires.then(|| Duration::from_secs(3)),
+        };
+        let own = server.add_key(&new);
+        let attached = chat(&server, &own, json!({ "query": "go" })).await;
+        let detached = chat(&server, &own, json!({ "query": "go", "detached": true })).await;
+        let conversation = detached.headers()["x-conversation-id"].clone();
+        let session = begun(&server, &own).await;
+        let listening = mcp(&server, &own, Method::GET, Some(&session))
+            .send()
+            .await
+            .expect("a stream");
+        assert_eq!(listening.status(), 200);
+        drop(detached);
+        if expires {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        } else {
+            server.revoke(&own);
+        }
+        ends_soon(attached, "an answer of the agent").await;
+        ends_soon(listening, "a stream of MCP").await;
+        let path = format!(
+            "/v1/agent/conversations/{}",
+            conversation.to_str().expect("an id")
+        );
+        let stopped = async {
+            loop {
+                let shown = read(ask(&server, &operator, Method::GET, &path)).await;
+                if shown.body["turns"][0]["status"] == "stopped" {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(Duration::from_secs(2), stopped)
+            .await
+            .expect("the detached run ends");
+    }
 }
