@@ -78,6 +78,11 @@ const LIST: [Excused; 38] = [
         "needs a model",
     ),
     excused(
+        "toolscout enrich --answers",
+        Instead::Help,
+        "needs somebody who answers",
+    ),
+    excused(
         "toolscout sync --mcp-server",
         Instead::Help,
         "fetches servers of others",
