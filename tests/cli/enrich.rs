@@ -281,7 +281,7 @@ fn any_chat_answers_the_questions_in_a_file() {
     let answers: Vec<String> = (0..)
         .zip(&questions)
         .map(|(n, question)| {
-            answer(question, &[&format!("please do thing {n}"), "now"]).to_string()
+            answer(question, &[&format!("please do thing {n}"), &format!("now {n}")]).to_string()
         })
         .collect();
     let prose = format!("Sure!\n```json\n{}\n```\nDone.", answers[..3].join("\n"));
@@ -370,7 +370,10 @@ fn answers_that_fit_no_tool_are_said_and_not_stored() {
             text(&world.file("a", with("definition", json!("0")).to_string())),
         ],
     );
-    table.failed(1, &["changed since it was asked about", "--ask FILE"]);
+    assert_eq!(table.code, 1, "{}", table.stderr);
+    for said in ["changed since it was asked about", "--ask FILE"] {
+        assert!(table.stderr.contains(said), "{said}: {}", table.stderr);
+    }
     answered(&world, "I cannot help with that.")
         .failed(1, &["has no texts of tools", "--ask FILE"]);
     run(&world, &["enrich", "--answers", "missing.txt"]).failed(1, &["read missing.txt"]);
