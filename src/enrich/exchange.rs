@@ -120,10 +120,8 @@ impl Answers {
     fn collect(&mut self, key: &str, value: &Value) {
         match value {
             Value::Object(fields) => self.collect_fields(key, fields),
-            Value::Array(items) if items.iter().any(Value::is_string) => {
-                if !key.is_empty() {
-                    self.push(key, &Map::new(), value);
-                }
+            Value::Array(items) if !key.is_empty() && items.iter().any(Value::is_string) => {
+                self.push(key, &Map::new(), value);
             }
             Value::Array(items) => {
                 for item in items {
