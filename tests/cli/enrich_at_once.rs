@@ -15,6 +15,8 @@ use super::run::{Ended, World, text, tool};
 #[derive(Clone, Copy)]
 enum Conduct {
     Answer(&'static str),
+    /// An answer after a second and a half.
+    Late(&'static str),
     /// Status 429 with this many seconds to wait.
     Limit(u64),
 }
@@ -61,15 +63,16 @@ fn serve(
     let conduct = {
         let mut seen = seen.lock().expect("a lock");
         let conduct = conduct(seen.requests.len());
-        let is_answered = matches!(conduct, Conduct::Answer(_));
+        let is_answered = !matches!(conduct, Conduct::Limit(_));
         seen.requests.push((Instant::now(), is_answered));
         seen.running += 1;
         seen.most_at_once = seen.most_at_once.max(seen.running);
         conduct
     };
     let (status, header, body) = match conduct {
-        Conduct::Answer(answer) => {
-            thread::sleep(pause);
+        Conduct::Answer(answer) | Conduct::Late(answer) => {
+            let is_late = matches!(conduct, Conduct::Late(_));
+            thread::sleep(if is_late { LATE } else { pause });
             let message = json!({
                 "choices": [{ "message": { "content": answer }, "finish_reason": "stop" }],
                 "usage": { "prompt_tokens": 100, "completion_tokens": 20 },
@@ -104,7 +107,9 @@ fn read_request(socket: &mut TcpStream) {
     reader.read_exact(&mut body).expect("a body");
 }
 
-const FINE: Conduct = Conduct::Answer(r#"["hand that over", "do it for me", "my usual thing"]"#);
+const TEXTS: &str = r#"["hand that over", "do it for me", "my usual thing"]"#;
+const FINE: Conduct = Conduct::Answer(TEXTS);
+const LATE: Duration = Duration::from_millis(1_500);
 
 /// A world of so many tools.
 fn world(tools: usize) -> World {
@@ -201,4 +206,29 @@ fn bad_answers_cost_their_own_tools_only_and_are_asked_for_again() {
     let second = enrich(&world, &provider, "4");
     assert_eq!(second.json()["left"], 0, "{}", second.stderr);
     assert_eq!(provider.seen.lock().expect("a lock").requests.len(), 8 + 3);
+}
+
+#[test]
+fn an_answer_under_way_is_kept_where_the_run_ends_early() {
+    for late in [0, 1, 2] {
+        let world = world(9);
+        let conduct: fn(usize) -> Conduct = match late {
+            0 => |request| choose(request == 0),
+            1 => |request| choose(request == 1),
+            _ => |request| choose(request < 2),
+        };
+        let provider = Provider::start(Duration::from_millis(10), conduct);
+        let ended = enrich(&world, &provider, "4");
+        ended.failed(1, &["5 requests in a row gave nothing"]);
+        let kept = if late == 2 { 2 } else { 1 };
+        assert_eq!(ended.json()["enriched"], kept, "{}", ended.stderr);
+    }
+}
+
+fn choose(is_late: bool) -> Conduct {
+    if is_late {
+        Conduct::Late(TEXTS)
+    } else {
+        Conduct::Answer("no")
+    }
 }
