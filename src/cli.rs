@@ -47,6 +47,7 @@ mod search;
 mod search_options;
 mod serve;
 mod show;
+mod skill;
 mod stats;
 mod store;
 mod sync;
@@ -161,6 +162,8 @@ enum Verb {
     Completions(completions::Args),
     /// Print the manual page
     Man(man::Args),
+    /// Print instructions for coding agents
+    Skill(skill::Args),
 }
 
 impl Verb {
@@ -195,7 +198,8 @@ impl Verb {
             | Verb::Doctor(_)
             | Verb::Eval(_)
             | Verb::Completions(_)
-            | Verb::Man(_) => false,
+            | Verb::Man(_)
+            | Verb::Skill(_) => false,
         }
     }
 }
@@ -267,6 +271,7 @@ impl Cli {
             Verb::Tune(args) => args.run(&context()?),
             Verb::Completions(args) => args.run(),
             Verb::Man(args) => args.run(),
+            Verb::Skill(args) => args.run(),
         }
     }
 }
@@ -323,6 +328,22 @@ mod tests {
                 examples += 1;
             }
             assert!(examples >= 2, "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn the_commands_of_every_skill_parse() {
+        let skill = include_str!("cli/skill/enrich.md");
+        assert!(skill.starts_with("---\nname: toolscout-enrich\ndescription: "));
+        let commands = skill.lines().map(str::trim);
+        let commands: Vec<&str> = commands
+            .filter(|line| line.starts_with("toolscout "))
+            .collect();
+        assert!(commands.len() >= 3, "{commands:?}");
+        for command in commands {
+            if let Err(error) = Cli::try_parse_from(words(command)) {
+                panic!("{command}: {error}");
+            }
         }
     }
 }

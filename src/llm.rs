@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::time::Duration;
 
 pub use api::Api;
 pub use endpoint::{Endpoint, EndpointConfig};
@@ -289,6 +290,8 @@ pub enum LlmError {
         attempts: u32,
         /// The beginning of the body's text.
         body: String,
+        /// How long to wait before the next request, if the server says so.
+        retry_after: Option<Duration>,
     },
     /// The prompt is longer than the model's context.
     #[error(
@@ -492,6 +495,7 @@ mod tests {
                 status,
                 attempts: 1,
                 body: String::new(),
+                retry_after: None,
             };
             assert!(error.to_string().contains(flag), "{error}");
         }
@@ -505,6 +509,7 @@ mod tests {
                 status: 400,
                 attempts: 1,
                 body: body.into(),
+                retry_after: None,
             }
             .to_string();
             assert!(message.contains("use --mode manual"), "{message}");

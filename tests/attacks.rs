@@ -25,6 +25,7 @@ mod attacks {
     #[cfg(unix)]
     pub mod builtins;
     pub mod data;
+    pub mod enrichment;
     #[cfg(unix)]
     pub mod files;
     pub mod gate;

@@ -13,6 +13,7 @@ mod cli {
     pub mod embed;
     pub mod endpoint;
     pub mod enrich;
+    pub mod enrich_at_once;
     pub mod eval;
     pub mod hub;
     pub mod install;

@@ -11,8 +11,8 @@ use anyhow::Result;
 use reqwest::Url;
 use reqwest::blocking::Client;
 use serde::Serialize;
-use toolscout_index::Embedder;
 use toolscout_index::embed::{MultilingualTable, StaticTable};
+use toolscout_index::{Embedder, Searcher, ToolId};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -276,16 +276,16 @@ fn catalog(context: &Context, name: &str) -> Check {
     let is_readable = opened.is_ok();
     let stats = opened.and_then(|catalog| {
         catalog.verify()?;
-        Ok(catalog.stats()?)
+        Ok((catalog.stats()?, enriched(&catalog.searcher())))
     });
     match stats {
-        Ok(stats) => {
+        Ok((stats, enriched)) => {
             let vectors: usize = stats.vectors.iter().map(|(_, count)| count).sum();
             let megabytes = stats.disk_bytes as f64 / 1e6;
             Check::ok(
                 title,
                 format!(
-                    "{}, {}, generation {}, {megabytes:.1} MB",
+                    "{}, {}, {enriched} with texts of `enrich`, generation {}, {megabytes:.1} MB",
                     counted(stats.tools, "tool"),
                     counted(vectors, "vector"),
                     stats.generation
@@ -304,6 +304,13 @@ fn catalog(context: &Context, name: &str) -> Check {
             Check::broken(title, error_message(&error), remedy)
         }
     }
+}
+
+/// The share of tools with texts, as `40 of 425`.
+fn enriched(searcher: &Searcher) -> String {
+    let has_texts = |id: &&ToolId| searcher.enrichment(id).is_some();
+    let enriched = searcher.ids_after(None).filter(has_texts).count();
+    format!("{enriched} of {}", searcher.len())
 }
 
 fn embedding(context: &Context) -> Vec<Check> {

@@ -1,53 +1,44 @@
 //! `toolscout enrich`: lets a language model write when to use each tool, for dense search.
 
-use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod files;
+mod keep;
+mod pace;
+mod run;
 
-use anyhow::{Context as _, Result, bail};
-use indicatif::ProgressBar;
-use serde_json::{Value, json};
-use tokio::runtime::{Builder, Runtime};
-use tokio::time::{sleep, timeout};
-use toolscout_index::{Enrichment, Error, MAX_ENRICHMENT_TEXTS, Searcher, Tool, ToolId, Writer};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use serde_json::json;
+use toolscout_index::{MAX_ENRICHMENT_TEXTS, Searcher, ToolId};
 
 use super::Outcome;
 use super::context::{Context, Legs};
-use super::embed::{self, Embedded};
-use super::exit::{UsageError, error_message};
+use super::exit::UsageError;
 use super::interrupt::Interrupt;
 use super::llm::LlmArgs;
 use super::output::print_stderr;
-use super::progress::{ITEMS, bar};
 use super::store::{Place, StoreArgs};
 use super::suggest::did_you_mean;
-use crate::agent::reply::{Reply, complete};
 use crate::config::ModelParameters;
 use crate::enrich::{self, Batch, DEFAULT_BATCH, DEFAULT_TEXTS, Tokens};
-use crate::llm::{ChatModel, ChatRequest, LlmError, Usage};
 use crate::printable::{self, counted};
+use keep::embed_pending;
+use run::Run;
 
-/// Longest wait for one answer. The model's client also bounds the silence before and between
-/// tokens.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
-/// How often a wait looks whether Ctrl-C was pressed.
-const INTERRUPT_POLL: Duration = Duration::from_millis(100);
-/// Requests in a row without a usable answer that end the run: more would cost money for nothing.
-const MAX_FAILURES_IN_A_ROW: usize = 5;
-/// How long an answer waits for another process that writes to the catalog, and how often it looks.
-const WRITER_PATIENCE: Duration = Duration::from_secs(60);
-const WRITER_PAUSE: Duration = Duration::from_secs(1);
-/// Skipped tools that are named.
-const MAX_NAMED: usize = 20;
-/// Why what a model wrote about a tool is not stored.
-const CHANGED: &str = "it was changed or removed meanwhile";
+/// The model's name for answers where none is given.
+const ANSWERING_MODEL: &str = "assistant";
 
 /// Lets a language model of your own write for each tool what people say when they need it. Dense
 /// search then finds the tool by these texts too; nothing else uses or shows them. The definitions
 /// are sent to the model. Ctrl-C keeps what was written; the next run goes on with the rest.
+///
+/// Without a model behind an API, --ask writes the questions as a file for any chat or coding agent,
+/// and --answers reads what it answered.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout enrich --dry-run --price-in 0.15 --price-out 0.60\n  toolscout enrich --llm http://127.0.0.1:11434/v1 --model qwen3:8b --yes\n  toolscout enrich --show github/create_issue"
+    after_help = "Examples:\n  toolscout enrich --dry-run --price-in 0.15 --price-out 0.60\n  toolscout enrich --llm http://127.0.0.1:11434/v1 --model qwen3:8b --yes\n  toolscout enrich --show github/create_issue\n  toolscout enrich --ask questions.md\n  toolscout enrich --answers answers.jsonl\n  toolscout enrich --export texts.jsonl"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -66,6 +57,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_BATCH as u16,
           value_parser = clap::value_parser!(u16).range(1..=20))]
     batch: u16,
+    /// Most requests at once; fewer where the provider's limits want it, and one after another for a script
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u16).range(1..=16))]
+    parallel: u16,
     /// Price of a million tokens sent, for the estimate
     #[arg(long, value_name = "PRICE", value_parser = price)]
     price_in: Option<f64>,
@@ -73,17 +68,29 @@ pub struct Args {
     #[arg(long, value_name = "PRICE", value_parser = price)]
     price_out: Option<f64>,
     /// Print what would be sent and what it would cost, and send nothing
-    #[arg(long)]
+    #[arg(long, group = "action")]
     dry_run: bool,
     /// Do not ask before sending or deleting
     #[arg(long)]
     yes: bool,
     /// Print what was written for this tool
-    #[arg(long, value_name = "ID", conflicts_with_all = ["forget", "dry_run"])]
+    #[arg(long, value_name = "ID", group = "action")]
     show: Option<String>,
     /// Delete what was written for this tool, or for all tools where none is named
-    #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with = "dry_run")]
+    #[arg(long, value_name = "ID", num_args = 0..=1, group = "action")]
     forget: Option<Option<String>>,
+    /// Write the questions into a new file, or - for stdout, for any chat or coding agent to answer
+    #[arg(long, value_name = "FILE|-", group = "action")]
+    ask: Option<PathBuf>,
+    /// Read what was answered to --ask, from a file or - for stdin
+    #[arg(long, value_name = "FILE|-", group = "action")]
+    answers: Option<PathBuf>,
+    /// Write all texts into a new file, or - for stdout, as --import reads them
+    #[arg(long, value_name = "FILE|-", group = "action")]
+    export: Option<PathBuf>,
+    /// Read texts that another catalog exported, for tools with the same definition
+    #[arg(long, value_name = "FILE|-", group = "action")]
+    import: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -96,6 +103,19 @@ impl Args {
         }
         if let Some(id) = &self.forget {
             return self.forget(context, id.as_deref());
+        }
+        if let Some(file) = &self.ask {
+            return self.ask(context, file);
+        }
+        if let Some(file) = &self.export {
+            let searcher = self.place(context, Legs::Lexical)?.catalog().searcher();
+            context.warn_of_unknown_servers(&searcher, &self.server);
+            return files::export(context, &searcher, &self.server, file);
+        }
+        if let Some(file) = self.answers.as_ref().or(self.import.as_ref()) {
+            let place = self.place(context, Legs::All)?;
+            let model = self.llm.chosen_model().unwrap_or(ANSWERING_MODEL);
+            return files::take(context, &place, &self.server, file, model);
         }
         let legs = if self.dry_run {
             Legs::Lexical
@@ -112,14 +132,19 @@ impl Args {
             return Ok(Outcome::Failure);
         }
         self.llm.check()?;
-        let (model, _) = self.llm.model(&ModelParameters::default())?;
+        let model = self.llm.unwaiting_model(&ModelParameters::default())?;
+        // A script gives its answers in order.
+        let parallel = match self.llm.script() {
+            Some(_) => 1,
+            None => self.parallel,
+        };
         let interrupt = Interrupt::listen()?;
         if self.yes && plan.tools > 0 {
             print_stderr(self.announcement(&plan));
         }
         let start = Instant::now();
         let mut run = Run::new(&place, model, interrupt.clone())?;
-        let ended = run.all(&plan.batches);
+        let ended = run.all(&plan.batches, parallel.into(), &self.prices());
         let embedded = embed_pending(context, &place, &interrupt)?;
         let left = enrich::missing(&place.catalog().searcher(), &self.server).len();
         run.report(context, left, start.elapsed(), embedded)?;
@@ -147,14 +172,18 @@ impl Args {
         tools.truncate(self.limit.unwrap_or(usize::MAX));
         let batches = enrich::batches(&tools, self.batch.into(), self.texts.into());
         let tokens = enrich::estimate(&batches);
-        let cost = |count: usize, price: Option<f64>| count as f64 * price.unwrap_or(0.0) / 1e6;
-        let has_price = self.price_in.is_some() || self.price_out.is_some();
         Plan {
             tools: tools.len(),
-            price: has_price
-                .then(|| cost(tokens.input, self.price_in) + cost(tokens.output, self.price_out)),
+            price: self.prices().of(tokens.input as f64, tokens.output as f64),
             tokens,
             batches,
+        }
+    }
+
+    fn prices(&self) -> Prices {
+        Prices {
+            input: self.price_in,
+            output: self.price_out,
         }
     }
 
@@ -178,6 +207,12 @@ impl Args {
             "this sends {plan} to {}",
             printable::line(self.llm.base_url().unwrap_or(self.llm.named()))
         )
+    }
+
+    fn ask(&self, context: &Context, file: &Path) -> Result<Outcome> {
+        let searcher = self.place(context, Legs::Lexical)?.catalog().searcher();
+        let plan = self.plan(context, &searcher);
+        files::ask(context, &plan.batches, file)
     }
 
     fn forget(&self, context: &Context, id: Option<&str>) -> Result<Outcome> {
@@ -246,6 +281,23 @@ fn known(searcher: &Searcher, id: &str) -> Result<ToolId> {
     Ok(id)
 }
 
+/// Prices of a million tokens, as far as they are given.
+struct Prices {
+    input: Option<f64>,
+    output: Option<f64>,
+}
+
+impl Prices {
+    /// The price of so many tokens; `None` where no price is given.
+    fn of(&self, input: f64, output: f64) -> Option<f64> {
+        if self.input.is_none() && self.output.is_none() {
+            return None;
+        }
+        let (price_in, price_out) = (self.input.unwrap_or(0.0), self.output.unwrap_or(0.0));
+        Some((input * price_in + output * price_out) / 1e6)
+    }
+}
+
 /// The requests of a run, and their expected size.
 struct Plan {
     tools: usize,
@@ -289,237 +341,6 @@ impl std::fmt::Display for Plan {
             Some(price) => write!(f, ", at a price of about {price:.4}"),
             None => Ok(()),
         }
-    }
-}
-
-/// Asks a model batch by batch, and stores what can be used of each answer before the next request.
-struct Run<'a> {
-    place: &'a Place,
-    model: Arc<dyn ChatModel>,
-    interrupt: Interrupt,
-    runtime: Runtime,
-    enriched: usize,
-    /// Tools without a usable text, each with the reason.
-    skipped: Vec<(ToolId, String)>,
-    /// As the model's server counted them.
-    usage: Usage,
-}
-
-impl<'a> Run<'a> {
-    fn new(place: &'a Place, model: Arc<dyn ChatModel>, interrupt: Interrupt) -> Result<Self> {
-        Ok(Run {
-            place,
-            model,
-            interrupt,
-            runtime: Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .context("start the runtime")?,
-            enriched: 0,
-            skipped: Vec::new(),
-            usage: Usage::default(),
-        })
-    }
-
-    /// Asks until every batch was asked about, Ctrl-C is pressed, or too many requests in a row gave
-    /// nothing.
-    fn all(&mut self, batches: &[Batch]) -> Result<()> {
-        let bar = bar("enriching", ITEMS);
-        bar.set_length(batches.iter().map(|batch| batch.tools.len() as u64).sum());
-        let ended = self.each(batches, &bar);
-        bar.finish_and_clear();
-        ended
-    }
-
-    fn each(&mut self, batches: &[Batch], bar: &ProgressBar) -> Result<()> {
-        let mut failures = 0;
-        for batch in batches {
-            let written = match self.ask(batch.request()) {
-                Ok(None) => return Ok(()),
-                Ok(Some(reply)) => self.store(batch, &reply)?,
-                Err(error) => {
-                    let reason = error.to_string();
-                    let ids = batch.tools.iter().map(|tool| tool.id.clone());
-                    self.skipped.extend(ids.map(|id| (id, reason.clone())));
-                    0
-                }
-            };
-            bar.inc(batch.tools.len() as u64);
-            failures = if written > 0 { 0 } else { failures + 1 };
-            if failures == MAX_FAILURES_IN_A_ROW {
-                let last = self.skipped.last().map_or("", |(_, reason)| reason);
-                bail!(
-                    "{failures} requests in a row gave nothing that can be used, the last: {last}"
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// The model's answer; `None` once Ctrl-C was pressed.
-    fn ask(&self, request: ChatRequest) -> Result<Option<Reply>, LlmError> {
-        self.runtime.block_on(async {
-            tokio::select! {
-                biased;
-                () = pressed(&self.interrupt) => Ok(None),
-                reply = timeout(ANSWER_TIMEOUT, complete(&*self.model, request)) => match reply {
-                    Ok(reply) => reply.map(Some),
-                    Err(_) => Err(LlmError::Timeout {
-                        stage: "until the end of the answer",
-                        waited_ms: ANSWER_TIMEOUT.as_millis() as u64,
-                    }),
-                },
-            }
-        })
-    }
-
-    /// Stores what an answer says about its tools. Returns about how many of them.
-    fn store(&mut self, batch: &Batch, reply: &Reply) -> Result<usize> {
-        let usage = reply.usage.unwrap_or_default();
-        self.usage.input += usage.input;
-        self.usage.output += usage.output;
-        let mut usable: Vec<(&Tool, Enrichment)> = Vec::new();
-        for (tool, read) in batch.read(&reply.text, self.model.name()) {
-            match read {
-                Ok(enrichment) => usable.push((tool, enrichment)),
-                Err(reason) => self.skipped.push((tool.id.clone(), reason)),
-            }
-        }
-        if usable.is_empty() {
-            return Ok(0);
-        }
-        if let Place::Shared(copy) = self.place {
-            let pairs: Vec<(&Tool, &Enrichment)> = usable
-                .iter()
-                .map(|(tool, enrichment)| (*tool, enrichment))
-                .collect();
-            let mut are_stored = copy.enrich(&pairs)?.into_iter();
-            usable.retain(|(tool, _)| {
-                let is_stored = are_stored.next() == Some(true);
-                if !is_stored {
-                    self.skipped.push((tool.id.clone(), CHANGED.to_owned()));
-                }
-                is_stored
-            });
-        }
-        let mut writer = self.writer()?;
-        let before = self.enriched;
-        for (tool, enrichment) in usable {
-            if writer.set_enrichment(tool, &enrichment)? {
-                self.enriched += 1;
-            } else {
-                self.skipped.push((tool.id.clone(), CHANGED.to_owned()));
-            }
-        }
-        writer.commit()?;
-        Ok(self.enriched - before)
-    }
-
-    /// The catalog's writer. An answer is paid for, so it waits longer than others for a process that
-    /// writes.
-    fn writer(&self) -> Result<Writer> {
-        let give_up = Instant::now() + WRITER_PATIENCE;
-        loop {
-            match self.place.catalog().writer() {
-                Err(Error::Locked { .. })
-                    if Instant::now() < give_up && !self.interrupt.is_raised() =>
-                {
-                    std::thread::sleep(WRITER_PAUSE);
-                }
-                writer => return Ok(writer?),
-            }
-        }
-    }
-
-    fn report(
-        &self,
-        context: &Context,
-        left: usize,
-        took: Duration,
-        embedded: Option<Embedded>,
-    ) -> Result<()> {
-        if context.printer.is_json() {
-            let skipped: Vec<Value> = self
-                .skipped
-                .iter()
-                .map(|(id, reason)| json!({ "id": id, "reason": reason }))
-                .collect();
-            return context.printer.json(&json!({
-                "catalog": context.settings.catalog,
-                "model": self.model.name(),
-                "enriched": self.enriched,
-                "skipped": skipped,
-                "left": left,
-                "embedded": embedded.map_or(0, |embedded| embedded.texts),
-                "tokens_in": self.usage.input,
-                "tokens_out": self.usage.output,
-                "took_ms": took.as_secs_f64() * 1e3,
-            }));
-        }
-        for (id, reason) in self.skipped.iter().take(MAX_NAMED) {
-            context.warn(format_args!("nothing was written for {id}: {reason}"));
-        }
-        if let Some(more @ 1..) = self.skipped.len().checked_sub(MAX_NAMED) {
-            context.warn(format_args!("nor for {more} more"));
-        }
-        let rest = match left {
-            0 => String::new(),
-            left => format!(", {left} left; `toolscout enrich` goes on with them"),
-        };
-        context.printer.text(format_args!(
-            "{}: {} enriched in {:.1} s{rest}",
-            context.settings.catalog,
-            counted(self.enriched, "tool"),
-            took.as_secs_f64(),
-        ))?;
-        if self.enriched > 0 && embedded.is_none_or(|embedded| embedded.left > 0) {
-            let embeds = match self.place {
-                Place::Local(_) => "`toolscout embed` has",
-                Place::Shared(_) => "the servers have",
-            };
-            context.printer.note(format_args!(
-                "dense search does not use the texts before {embeds} embedded them"
-            ))?;
-        }
-        Ok(())
-    }
-}
-
-/// Embeds what was written; that of a store is embedded by the servers. A model that fails leaves it
-/// to `toolscout embed`, and is no reason to lose the report.
-fn embed_pending(
-    context: &Context,
-    place: &Place,
-    interrupt: &Interrupt,
-) -> Result<Option<Embedded>> {
-    let Place::Local(catalog) = place else {
-        return Ok(None);
-    };
-    if context.embedders().is_empty() || interrupt.is_raised() {
-        return Ok(None);
-    }
-    let embedded = catalog
-        .writer()
-        .map_err(Into::into)
-        .and_then(|mut writer| embed::pending(&mut writer, interrupt));
-    match embedded {
-        Ok(embedded) => {
-            if let Some(problem) = &embedded.problem {
-                context.warn(problem);
-            }
-            Ok(Some(embedded))
-        }
-        Err(error) => {
-            context.warn(error_message(&error));
-            Ok(None)
-        }
-    }
-}
-
-/// Ends once Ctrl-C was pressed.
-async fn pressed(interrupt: &Interrupt) {
-    while !interrupt.is_raised() {
-        sleep(INTERRUPT_POLL).await;
     }
 }
 

@@ -129,6 +129,24 @@ impl LlmArgs {
                 ScriptedTools::new(tools),
             ));
         }
+        let config = self.endpoint(parameters)?;
+        Ok((Arc::new(Endpoint::new(config)?), ScriptedTools::default()))
+    }
+
+    /// The model for one who sends many requests at once, and waits for its limits with all of them.
+    ///
+    /// # Errors
+    /// As [`LlmArgs::model`].
+    pub fn unwaiting_model(&self, parameters: &ModelParameters) -> Result<Arc<dyn ChatModel>> {
+        if self.script().is_some() {
+            return Ok(self.model(parameters)?.0);
+        }
+        let mut config = self.endpoint(parameters)?;
+        config.waits_for_limits = false;
+        Ok(Arc::new(Endpoint::new(config)?))
+    }
+
+    fn endpoint(&self, parameters: &ModelParameters) -> Result<EndpointConfig> {
         let mut config = EndpointConfig::new(
             self.base_url().unwrap_or_default(),
             self.model.as_deref().unwrap_or(DEFAULT_MODEL),
@@ -140,7 +158,7 @@ impl LlmArgs {
             config.first_token_timeout = wait;
             config.idle_timeout = wait;
         }
-        Ok((Arc::new(Endpoint::new(config)?), ScriptedTools::default()))
+        Ok(config)
     }
 
     /// The longest silence that was set.

@@ -52,6 +52,9 @@ pub struct EndpointConfig {
     pub max_attempts: u32,
     /// Wait before the second attempt; it doubles each time.
     pub backoff: Duration,
+    /// Whether a status 429 is waited for here. One who sends many requests at once waits with all of
+    /// them.
+    pub waits_for_limits: bool,
 }
 
 impl EndpointConfig {
@@ -69,6 +72,7 @@ impl EndpointConfig {
             // With this backoff the waits are 0.5 s and 1 s.
             max_attempts: 3,
             backoff: Duration::from_millis(500),
+            waits_for_limits: true,
         }
     }
 }
@@ -225,8 +229,10 @@ impl Endpoint {
                 status: status.as_u16(),
                 attempts,
                 body: message,
+                retry_after,
             },
-            may_retry: status.as_u16() == 429 || status.is_server_error(),
+            may_retry: status.is_server_error()
+                || (status.as_u16() == 429 && self.config.waits_for_limits),
             retry_after,
         }
     }
@@ -455,6 +461,25 @@ mod tests {
             "{message}"
         );
         assert_eq!(served.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn a_limit_is_reported_at_once_to_one_who_waits_with_all_requests() {
+        for (header, expected) in [
+            ("retry-after: 7\r\n", Some(Duration::from_secs(7))),
+            ("retry-after: soon\r\n", None),
+            ("", None),
+        ] {
+            let busy = format!("HTTP/1.1 429 Busy\r\n{header}content-length: 4\r\n\r\nbusy");
+            let (mut config, served) = server(&[&busy]).await;
+            config.waits_for_limits = false;
+            let error = ask(config).await.unwrap_err();
+            let LlmError::Status { retry_after, .. } = error else {
+                panic!("{error}");
+            };
+            assert_eq!(retry_after, expected);
+            assert_eq!(served.load(Ordering::SeqCst), 1);
+        }
     }
 
     #[tokio::test]

@@ -33,6 +33,7 @@ const SECTIONS: &[&Section] = &[
     &super::terminal::SECTION,
     &super::shell::SECTION,
     &super::data::SECTION,
+    &super::enrichment::SECTION,
     #[cfg(unix)]
     &super::files::SECTION,
     &super::memory::SECTION,

@@ -251,3 +251,214 @@ fn what_was_written_is_forgotten_for_one_tool_or_all() {
     run(&world, &["enrich", "--show", first]).failed(1, &["nothing was written"]);
     run(&world, &["enrich", "--forget", "no/such"]).failed(1, &["no tool"]);
 }
+
+/// The questions that `--ask -` writes, one for each tool.
+fn questions(world: &World, more: &[&str]) -> Vec<Value> {
+    let asked = run(world, &[&["enrich", "--ask", "-"], more].concat());
+    assert_eq!(asked.code, 0, "{}", asked.stderr);
+    let lines = asked.stdout.lines().map(serde_json::from_str::<Value>);
+    lines
+        .flatten()
+        .filter(|line| line.get("description").is_some())
+        .collect()
+}
+
+fn answer(question: &Value, texts: &[&str]) -> Value {
+    json!({ "id": question["id"], "definition": question["definition"], "texts": texts })
+}
+
+/// Reads these answers, and returns how that ended.
+fn answered(world: &World, answers: &str) -> Ended {
+    let file = world.file("answers.txt", answers);
+    run(world, &["enrich", "--answers", text(&file), "--json"])
+}
+
+#[test]
+fn any_chat_answers_the_questions_in_a_file() {
+    let world = world();
+    let questions = questions(&world, &[]);
+    assert_eq!(questions.len(), 4);
+    let answers: Vec<String> = (0..)
+        .zip(&questions)
+        .map(|(n, question)| {
+            answer(question, &[&format!("please do thing {n}"), &format!("now {n}")]).to_string()
+        })
+        .collect();
+    let prose = format!("Sure!\n```json\n{}\n```\nDone.", answers[..3].join("\n"));
+    let first = answered(&world, &prose);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let report = json_of(&first);
+    let of = |key: &str| report[key].clone();
+    assert_eq!(
+        (of("answers"), of("enriched"), of("left")),
+        (json!(3), json!(3), json!(1))
+    );
+    assert_eq!(of("embedded"), 6);
+    let found = ["search", "please do thing 1", "--mode", "dense", "--json"];
+    assert_eq!(
+        json_of(&run(&world, &found))["hits"][0]["id"],
+        questions[1]["id"]
+    );
+    // The next questions are about the rest, and answers that are stored stay.
+    assert_eq!(self::questions(&world, &[]), questions[3..]);
+    let again = json_of(&answered(&world, &format!("[{}]", answers.join(","))));
+    assert_eq!((&again["enriched"], &again["left"]), (&json!(1), &json!(0)));
+    assert_eq!(again["kept"].as_array().map(Vec::len), Some(3));
+    let nothing = run(&world, &["enrich", "--ask", "-"]);
+    assert!(
+        nothing.stdout.contains("every tool has texts"),
+        "{}",
+        nothing.stdout
+    );
+}
+
+#[test]
+fn answers_that_fit_no_tool_are_said_and_not_stored() {
+    let world = world();
+    let questions = questions(&world, &["--limit", "4", "--batch", "1", "--texts", "2"]);
+    let with = |field: &str, value: Value| {
+        let mut answer = answer(&questions[0], &["do it"]);
+        answer[field] = value;
+        answer
+    };
+    let name = questions[1]["id"]
+        .as_str()
+        .expect("an id")
+        .rsplit('/')
+        .next();
+    for (answer, place, why) in [
+        (with("definition", json!("0000000000000000")), "stale", ""),
+        (
+            json!({"id": "no/such", "definition": "00", "texts": ["x"]}),
+            "unknown",
+            "",
+        ),
+        (json!({"no/such": ["x"]}), "unknown", ""),
+        (
+            with("definition", Value::Null),
+            "refused",
+            "no `definition`",
+        ),
+        (with("texts", json!("do it")), "refused", "not a list"),
+        (with("texts", json!([])), "refused", "empty"),
+        (with("texts", json!(["..."])), "refused", "says nothing"),
+        (
+            answer(&questions[1], &[name.expect("a name")]),
+            "refused",
+            "repeats the tool's name",
+        ),
+    ] {
+        let ended = answered(&world, &answer.to_string());
+        assert_eq!(ended.code, 1, "{answer}: {}", ended.stdout);
+        let report = json_of(&ended);
+        assert_eq!(report["enriched"], 0, "{answer}");
+        assert_eq!(
+            report[place].as_array().map(Vec::len),
+            Some(1),
+            "{answer}: {report}"
+        );
+        assert!(
+            report[place].to_string().contains(why),
+            "{answer}: {report}"
+        );
+    }
+    let table = run(
+        &world,
+        &[
+            "enrich",
+            "--answers",
+            text(&world.file("a", with("definition", json!("0")).to_string())),
+        ],
+    );
+    assert_eq!(table.code, 1, "{}", table.stderr);
+    for said in ["changed since it was asked about", "--ask FILE"] {
+        assert!(table.stderr.contains(said), "{said}: {}", table.stderr);
+    }
+    answered(&world, "I cannot help with that.")
+        .failed(1, &["has no texts of tools", "--ask FILE"]);
+    run(&world, &["enrich", "--answers", "missing.txt"]).failed(1, &["read missing.txt"]);
+}
+
+#[test]
+fn a_file_of_questions_is_not_written_over() {
+    let world = world();
+    let args = ["enrich", "--ask", "q.md", "--json"];
+    let report = json_of(&run(&world, &args));
+    assert_eq!(
+        (&report["tools"], &report["file"]),
+        (&json!(4), &json!("q.md"))
+    );
+    run(&world, &args).failed(1, &["q.md exists already"]);
+    run(&world, &["enrich", "--export", "q.md"]).failed(1, &["q.md exists already"]);
+    run(&world, &["enrich", "--export", "x", "--import", "y"]).failed(2, &["cannot be used with"]);
+    run(&world, &["enrich", "--ask", "x", "--dry-run"]).failed(2, &["cannot be used with"]);
+    run(&world, &["enrich", "--answers", "x", "--show", "y"]).failed(2, &["cannot be used with"]);
+}
+
+#[test]
+fn a_team_writes_texts_once_whatever_its_servers_are_called() {
+    let first = world();
+    enrich(&first, &replies(4), &[]);
+    let lines = run(&first, &["enrich", "--export", "-"]).stdout;
+    assert_eq!(lines.lines().count(), 4, "{lines}");
+    let mail = run(&first, &["enrich", "--export", "-", "--server", "mail"]).stdout;
+    assert_eq!(mail.lines().count(), 2, "{mail}");
+    let second = World::new();
+    let mut tools = four_tools();
+    for (tool, server) in tools.iter_mut().zip(["a", "b", "c"]) {
+        tool["server"] = json!(server);
+    }
+    tools[2]["description"] = json!("Does something else now.");
+    let file = second.file("t.json", json!(tools).to_string());
+    assert_eq!(run(&second, &["add", text(&file)]).code, 0);
+    let texts = second.file("texts.jsonl", &lines);
+    let ended = run(&second, &["enrich", "--import", text(&texts), "--json"]);
+    assert_eq!(ended.code, 1);
+    let report = json_of(&ended);
+    assert_eq!(
+        (&report["enriched"], &report["left"]),
+        (&json!(3), &json!(1)),
+        "{report}"
+    );
+    assert_eq!(report["unknown"].as_array().map(Vec::len), Some(1));
+    let exported = run(&second, &["enrich", "--export", "-"]).stdout;
+    let model = |lines: &str| {
+        serde_json::from_str::<Value>(lines.lines().next().expect("a line")).expect("JSON")["model"]
+            .clone()
+    };
+    assert_eq!(
+        model(&exported),
+        model(&lines),
+        "the model's name goes along"
+    );
+}
+
+#[test]
+fn skills_are_listed_and_printed() {
+    let world = World::new();
+    assert!(run(&world, &["skill"]).stdout.starts_with("enrich\t"));
+    let skill = run(&world, &["skill", "enrich"]).stdout;
+    for part in [
+        "---\nname: toolscout-enrich\n",
+        "enrich --ask",
+        "enrich --answers",
+    ] {
+        assert!(skill.contains(part), "{part}: {skill}");
+    }
+    run(&world, &["skill", "enrcih"]).failed(1, &["no skill", "enrich"]);
+}
+
+#[test]
+fn doctor_says_the_share_of_tools_with_texts() {
+    let world = world();
+    let share = || run(&world, &["doctor"]).stdout;
+    assert!(share().contains(" 0 of 4 with texts"), "{}", share());
+    for (limit, expected) in [
+        ("1", " 1 of 4 with"),
+        ("2", " 3 of 4 with"),
+        ("9", " 4 of 4 with"),
+    ] {
+        enrich(&world, &replies(4), &["--limit", limit]);
+        assert!(share().contains(expected), "{}", share());
+    }
+}

@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 38] = [
+const LIST: [Excused; 39] = [
     excused(
         "make ",
         Instead::Target,
@@ -76,6 +76,11 @@ const LIST: [Excused; 38] = [
         "toolscout enrich --llm http:",
         Instead::Help,
         "needs a model",
+    ),
+    excused(
+        "toolscout enrich --answers",
+        Instead::Help,
+        "needs somebody who answers",
     ),
     excused(
         "toolscout sync --mcp-server",

@@ -1,0 +1,261 @@
+//! Texts in files: questions for any chat or agent, their answers, and texts of another catalog.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use toolscout_index::{MAX_ENRICHMENT_TEXTS, Searcher};
+
+use super::keep::{CHANGED, embed_pending, note_unembedded, store, warn_of_each};
+use crate::cli::Outcome;
+use crate::cli::context::Context;
+use crate::cli::embed::Embedded;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::store::Place;
+use crate::enrich::exchange::{Answers, Matched, Refused, exported, questions};
+use crate::enrich::{self, Batch};
+use crate::printable::{self, counted};
+use crate::regular_file::{self, MAX_BYTES};
+
+/// The name that stands for stdin and stdout.
+const STREAM: &str = "-";
+/// Ids that one line names.
+const MAX_NAMED: usize = 5;
+
+/// Writes the questions about the tools of these requests.
+pub fn ask(context: &Context, batches: &[Batch], file: &Path) -> Result<Outcome> {
+    let tools: usize = batches.iter().map(|batch| batch.tools.len()).sum();
+    if tools == 0 {
+        let message = "every tool has texts already: nothing is left to ask";
+        if context.printer.is_json() {
+            context.printer.json(&json!({ "tools": 0, "batches": 0 }))?;
+        } else {
+            context.printer.text(message)?;
+        }
+        return Ok(Outcome::Success);
+    }
+    write(file, &questions(batches))?;
+    let summary = json!({ "tools": tools, "batches": batches.len(), "file": file });
+    let words = format!(
+        "{} asks about {} in {}; let any chat or agent answer it into a file, then run `toolscout enrich --answers FILE`",
+        printable::line(&file.to_string_lossy()),
+        counted(tools, "tool"),
+        counted(batches.len(), "batch"),
+    );
+    say_unless_stream(context, file, &summary, &words)
+}
+
+/// Writes the texts of these servers, or of all where none is named.
+pub fn export(
+    context: &Context,
+    searcher: &Searcher,
+    servers: &[String],
+    file: &Path,
+) -> Result<Outcome> {
+    let mut lines = String::new();
+    let mut tools = 0;
+    for tool in searcher.tools() {
+        let is_wanted = servers.is_empty() || servers.iter().any(|name| name == tool.id.server());
+        let enrichment = is_wanted.then(|| searcher.enrichment(&tool.id)).flatten();
+        if let Some(enrichment) = enrichment {
+            lines += &printable::json(&exported(&tool, enrichment).to_string());
+            lines.push('\n');
+            tools += 1;
+        }
+    }
+    write(file, &lines)?;
+    let summary = json!({ "tools": tools, "file": file });
+    let words = format!(
+        "{} has the texts of {}; `toolscout enrich --import FILE` reads it into another catalog",
+        printable::line(&file.to_string_lossy()),
+        counted(tools, "tool"),
+    );
+    say_unless_stream(context, file, &summary, &words)
+}
+
+/// Stores the texts of answers or of another catalog's export, and embeds them.
+pub fn take(
+    context: &Context,
+    place: &Place,
+    servers: &[String],
+    file: &Path,
+    model: &str,
+) -> Result<Outcome> {
+    let name = printable::line(&file.to_string_lossy());
+    let answers = Answers::read(&read(file)?);
+    let searcher = place.catalog().searcher();
+    let mut matched = answers.matched(&searcher, model, MAX_ENRICHMENT_TEXTS);
+    if matched.answers == 0 {
+        bail!(
+            "{name} has no texts of tools; they are lines like {{\"id\": \"server/name\", \"definition\": \"…\", \
+             \"texts\": [\"…\"]}}, and `toolscout enrich --ask FILE` writes the questions for them"
+        );
+    }
+    let interrupt = Interrupt::listen()?;
+    let start = Instant::now();
+    let usable = std::mem::take(&mut matched.usable);
+    let usable_count = usable.len();
+    let changed = store(place, &interrupt, usable)?;
+    let enriched = usable_count - changed.len();
+    let changed = changed.iter();
+    matched
+        .refused
+        .extend(changed.map(|id| Refused::new(id.as_str(), CHANGED)));
+    let embedded = embed_pending(context, place, &interrupt)?;
+    let report = Report {
+        matched,
+        enriched,
+        problem: answers.problem.map(|problem| format!("{name}: {problem}")),
+        left: enrich::missing(&place.catalog().searcher(), servers).len(),
+        took_ms: start.elapsed().as_secs_f64() * 1e3,
+    };
+    report.print(context, place, embedded.as_ref())?;
+    Ok(if report.is_complete() {
+        Outcome::Success
+    } else {
+        Outcome::Failure
+    })
+}
+
+/// What came of a file.
+struct Report {
+    matched: Matched,
+    enriched: usize,
+    /// What of the file was not read.
+    problem: Option<String>,
+    /// Tools without texts.
+    left: usize,
+    took_ms: f64,
+}
+
+impl Report {
+    /// True where every answer was used, now or before.
+    fn is_complete(&self) -> bool {
+        let Matched {
+            stale,
+            unknown,
+            refused,
+            ..
+        } = &self.matched;
+        self.problem.is_none() && stale.is_empty() && unknown.is_empty() && refused.is_empty()
+    }
+
+    fn print(&self, context: &Context, place: &Place, embedded: Option<&Embedded>) -> Result<()> {
+        if context.printer.is_json() {
+            return context.printer.json(&self.json(context, embedded)?);
+        }
+        if let Some(problem) = &self.problem {
+            context.warn(problem);
+        }
+        let matched = &self.matched;
+        warn_of_each(context, "an answer was refused for", &matched.refused);
+        warn_of_each(context, "a text was refused for", &matched.refused_texts);
+        for (ids, what) in [
+            (&matched.stale, "changed since it was asked about"),
+            (&matched.unknown, "not in this catalog"),
+        ] {
+            if !ids.is_empty() {
+                context.warn(format_args!("{what}: {}", named(ids)));
+            }
+        }
+        context.printer.text(format_args!(
+            "{}: {} of {} stored; {} kept, {} stale, {} unknown, {} refused",
+            context.settings.catalog,
+            self.enriched,
+            counted(matched.answers, "answer"),
+            matched.kept.len(),
+            matched.stale.len(),
+            matched.unknown.len(),
+            matched.refused.len(),
+        ))?;
+        if !matched.kept.is_empty() {
+            context.printer.note(
+                "kept: these tools have texts already; `toolscout enrich --forget ID` deletes them first",
+            )?;
+        }
+        if self.left > 0 {
+            context.printer.note(format_args!(
+                "{} without texts; `toolscout enrich --ask FILE` asks about them",
+                counted(self.left, "tool"),
+            ))?;
+        }
+        note_unembedded(context, place, self.enriched, embedded)
+    }
+
+    fn json(&self, context: &Context, embedded: Option<&Embedded>) -> Result<Value> {
+        let mut json = json!({
+            "catalog": context.settings.catalog,
+            "enriched": self.enriched,
+            "left": self.left,
+            "embedded": embedded.map_or(0, |embedded| embedded.texts),
+            "problem": self.problem,
+            "took_ms": self.took_ms,
+        });
+        let matched = serde_json::to_value(&self.matched)?;
+        if let (Some(json), Value::Object(matched)) = (json.as_object_mut(), matched) {
+            json.extend(matched);
+        }
+        Ok(json)
+    }
+}
+
+/// The first of these ids.
+fn named(ids: &[String]) -> String {
+    let first: Vec<String> = ids
+        .iter()
+        .take(MAX_NAMED)
+        .map(|id| printable::name(id))
+        .collect();
+    let first = first.join(", ");
+    match ids.len().checked_sub(MAX_NAMED) {
+        Some(more @ 1..) => format!("{first} and {more} more"),
+        _ => first,
+    }
+}
+
+fn read(file: &Path) -> Result<String> {
+    if file == Path::new(STREAM) {
+        let bytes = regular_file::bounded(io::stdin().lock(), MAX_BYTES).context("read stdin")?;
+        return String::from_utf8(bytes).context("stdin is not UTF-8");
+    }
+    regular_file::read_to_string(file).with_context(|| format!("read {}", file.display()))
+}
+
+/// Writes a file that does not exist yet, or stdout.
+fn write(file: &Path, content: &str) -> Result<()> {
+    if file == Path::new(STREAM) {
+        io::stdout().write_all(content.as_bytes())?;
+        return Ok(());
+    }
+    let shown = file.display();
+    // It may hold answers that somebody paid for.
+    let new = File::create_new(file).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            anyhow::anyhow!("{shown} exists already; name another file, or remove it first")
+        }
+        _ => anyhow::Error::new(error).context(format!("write {shown}")),
+    });
+    new?.write_all(content.as_bytes())
+        .with_context(|| format!("write {shown}"))
+}
+
+/// Says what a file has; not where stdout is the file.
+fn say_unless_stream(
+    context: &Context,
+    file: &Path,
+    summary: &Value,
+    words: &str,
+) -> Result<Outcome> {
+    if file == Path::new(STREAM) {
+        return Ok(Outcome::Success);
+    }
+    if context.printer.is_json() {
+        context.printer.json(summary)?;
+    } else {
+        context.printer.text(words)?;
+    }
+    Ok(Outcome::Success)
+}
