@@ -281,7 +281,11 @@ fn any_chat_answers_the_questions_in_a_file() {
     let answers: Vec<String> = (0..)
         .zip(&questions)
         .map(|(n, question)| {
-            answer(question, &[&format!("please do thing {n}"), &format!("now {n}")]).to_string()
+            answer(
+                question,
+                &[&format!("please do thing {n}"), &format!("now {n}")],
+            )
+            .to_string()
         })
         .collect();
     let prose = format!("Sure!\n```json\n{}\n```\nDone.", answers[..3].join("\n"));
