@@ -581,6 +581,7 @@ class ToolBody(TypedDict):
     shownDescription: NotRequired[str | None]
     tags: list[str]
     title: NotRequired[str | None]
+    uncheckedSchema: NotRequired[bool]
 
 
 class ToolBudget(TypedDict):

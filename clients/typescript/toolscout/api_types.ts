@@ -2101,6 +2101,8 @@ export interface components {
             tags: string[];
             /** @description A display name. */
             title?: string | null;
+            /** @description Whether the schema stands for so many schemas that arguments are checked at the top alone. */
+            uncheckedSchema?: boolean;
         };
         /** @description The token budget of the visible tools. */
         ToolBudget: {
