@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod exchange;
+pub mod measure;
 
 use std::sync::Arc;
 

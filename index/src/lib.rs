@@ -108,4 +108,4 @@ pub use search::{RankerSample, Searcher};
 pub use settings::{Options, Settings};
 pub use store::{Followed, Version};
 pub use tool::{Annotations, OwnerTexts, Tool, ToolId};
-pub use variant::{Parts, Variant};
+pub use variant::{CountedTexts, Parts, Variant};

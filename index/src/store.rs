@@ -30,6 +30,7 @@ use crate::error::{Error, Result, StoreProblem};
 use crate::files::{self, CHECKSUM_BYTES};
 use crate::owner_words::OwnerWords;
 use crate::tool::{Labels, OwnerTexts, Tool, ToolId};
+use crate::variant::CountedTexts;
 
 pub use crate::files::{opened_vector, sealed_vector};
 pub use enrichments::{EnrichmentSum, StoredEnrichment};
@@ -1077,6 +1078,13 @@ pub fn text_hash(text: &str) -> TextHash {
     let mut hash = [0; 16];
     hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     hash
+}
+
+impl CountedTexts {
+    /// All but this one. A search for it is then as one for what nobody wrote down.
+    pub fn without(text: &str) -> Self {
+        CountedTexts::Without(text_hash(text))
+    }
 }
 
 /// Key, id, server, texts, JSON and its hash.

@@ -20,6 +20,20 @@ pub struct Parts {
     pub clauses: bool,
     /// The learned ranker.
     pub ranker: bool,
+    /// Which texts that a language model wrote count.
+    pub texts: CountedTexts,
+}
+
+/// Which of the texts that a language model wrote about tools count in a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CountedTexts {
+    /// All.
+    #[default]
+    All,
+    /// All but those of this hash; see [`CountedTexts::without`].
+    Without([u8; 16]),
+    /// None.
+    None,
 }
 
 impl Parts {
@@ -31,6 +45,7 @@ impl Parts {
         language_gate: true,
         clauses: true,
         ranker: true,
+        texts: CountedTexts::All,
     };
 }
 

@@ -2,6 +2,7 @@
 
 mod files;
 mod keep;
+mod measure;
 mod pace;
 mod run;
 
@@ -44,11 +45,12 @@ pub struct Args {
     #[command(flatten)]
     llm: LlmArgs,
     /// Only tools of this server (repeatable)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["answers", "import", "show"])]
     server: Vec<String>,
-    /// Most tools in this run
-    #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    /// Most tools in this run, or in the questions of --ask
+    #[arg(long, value_name = "N", conflicts_with_all = ["answers", "import", "export", "measure", "show", "forget"],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
     /// Texts of each tool
     #[arg(long, value_name = "N", default_value_t = DEFAULT_TEXTS as u16,
           value_parser = clap::value_parser!(u16).range(1..=MAX_ENRICHMENT_TEXTS as i64))]
@@ -91,6 +93,9 @@ pub struct Args {
     /// Read texts that another catalog exported, for tools with the same definition
     #[arg(long, value_name = "FILE|-", group = "action")]
     import: Option<PathBuf>,
+    /// Print what the texts are worth: one of each tool is kept aside and searched for
+    #[arg(long, group = "action")]
+    measure: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -112,10 +117,13 @@ impl Args {
             context.warn_of_unknown_servers(&searcher, &self.server);
             return files::export(context, &searcher, &self.server, file);
         }
+        if self.measure {
+            return self.measure(context);
+        }
         if let Some(file) = self.answers.as_ref().or(self.import.as_ref()) {
             let place = self.place(context, Legs::All)?;
             let model = self.llm.chosen_model().unwrap_or(ANSWERING_MODEL);
-            return files::take(context, &place, &self.server, file, model);
+            return files::take(context, &place, file, model);
         }
         let legs = if self.dry_run {
             Legs::Lexical
@@ -147,8 +155,11 @@ impl Args {
         let ended = run.all(&plan.batches, parallel.into(), &self.prices());
         let embedded = embed_pending(context, &place, &interrupt)?;
         let left = enrich::missing(&place.catalog().searcher(), &self.server).len();
-        run.report(context, left, start.elapsed(), embedded)?;
+        run.report(context, left, start.elapsed(), embedded.as_ref())?;
         ended?;
+        if run.enriched > 0 {
+            measure::say(context, &place, embedded.as_ref(), &interrupt)?;
+        }
         Ok(if run.skipped.is_empty() && !interrupt.is_raised() {
             Outcome::Success
         } else {
@@ -169,7 +180,7 @@ impl Args {
     fn plan(&self, context: &Context, searcher: &Searcher) -> Plan {
         context.warn_of_unknown_servers(searcher, &self.server);
         let mut tools = enrich::missing(searcher, &self.server);
-        tools.truncate(self.limit.unwrap_or(usize::MAX));
+        tools.truncate(self.limit.map_or(usize::MAX, |limit| limit as usize));
         let batches = enrich::batches(&tools, self.batch.into(), self.texts.into());
         let tokens = enrich::estimate(&batches);
         Plan {
@@ -215,16 +226,45 @@ impl Args {
         files::ask(context, &plan.batches, file)
     }
 
+    fn measure(&self, context: &Context) -> Result<Outcome> {
+        let searcher = self.place(context, Legs::All)?.catalog().searcher();
+        if context.embedders().is_empty() {
+            bail!("texts serve dense search, and no embedder is set; leave out `--embedder none`");
+        }
+        context.warn_of_unknown_servers(&searcher, &self.server);
+        let measured = measure::measured(&searcher, &self.server, &Interrupt::listen()?)?;
+        if measured.tools == 0 {
+            bail!("no tool has texts; `toolscout enrich` lets a model write them");
+        }
+        if context.printer.is_json() {
+            context.printer.json(&measure::json(&measured))?;
+        } else {
+            measure::print(context, &measured)?;
+        }
+        Ok(Outcome::Success)
+    }
+
     fn forget(&self, context: &Context, id: Option<&str>) -> Result<Outcome> {
         let place = self.place(context, Legs::Lexical)?;
         let searcher = place.catalog().searcher();
         let ids: Vec<ToolId> = match id {
             Some(id) => vec![known(&searcher, id)?],
-            None => searcher.ids_after(None).cloned().collect(),
+            None => {
+                context.warn_of_unknown_servers(&searcher, &self.server);
+                let ids = searcher.ids_after(None).filter(|id| self.is_wanted(id));
+                ids.cloned().collect()
+            }
         };
         if id.is_none() && !self.yes {
-            let message = "this deletes what was written for every tool; add --yes to confirm";
-            return Err(UsageError(message.to_owned()).into());
+            let of_servers = if self.server.is_empty() {
+                ""
+            } else {
+                " of these servers"
+            };
+            let message = format!(
+                "this deletes what was written for every tool{of_servers}; add --yes to confirm"
+            );
+            return Err(UsageError(message).into());
         }
         let forgotten = match &place {
             Place::Shared(copy) => copy.forget_enrichments(&ids)?,
@@ -244,6 +284,10 @@ impl Args {
                 .text(format_args!("what was written for {tools} is deleted"))?;
         }
         Ok(Outcome::Success)
+    }
+
+    fn is_wanted(&self, id: &ToolId) -> bool {
+        self.server.is_empty() || self.server.iter().any(|name| name == id.server())
     }
 
     fn show(&self, context: &Context, id: &str) -> Result<Outcome> {

@@ -17,6 +17,8 @@ use crate::printable::{self, excerpt};
 /// Places where JSON seems to begin and does not. After so many, the rest of a file is not read: each place costs
 /// reading it once more.
 const MAX_FALSE_STARTS: usize = 1_000;
+/// Bytes in which a broken answer shows the name of its field.
+const BROKEN_ANSWER_BYTES: usize = 1_000;
 /// Bytes of a definition's hash, in hexadecimal two letters each.
 const HASH_BYTES: usize = 8;
 /// The hash of the example in the questions, which is of no tool.
@@ -31,8 +33,8 @@ pub fn definition_hash(tool: &Tool) -> String {
     hex::encode(&hash[..HASH_BYTES])
 }
 
-/// The file that a chat or a coding agent answers.
-pub fn questions(batches: &[Batch]) -> String {
+/// The file that a chat or a coding agent answers. `command` begins the command that reads the answers.
+pub fn questions(batches: &[Batch], command: &str) -> String {
     let texts = batches.first().map_or(0, |batch| batch.texts);
     let task = task(texts);
     let mut file = format!(
@@ -43,7 +45,7 @@ pub fn questions(batches: &[Batch]) -> String {
          the question:\n\n\
          {{\"id\": \"mail/recall\", \"definition\": \"{EXAMPLE_HASH}\", \"texts\": [\"I sent that to the wrong \
          person, get it back\", \"undo sent mail\", \"...\"]}}\n\n\
-         Write all answers into one file. Then run: toolscout enrich --answers FILE\n"
+         Write all answers into one file. Then run: {command} enrich --answers FILE\n"
     );
     for (number, batch) in (1..).zip(batches) {
         file += &format!("\n## Batch {number} of {}\n\n", batches.len());
@@ -97,10 +99,21 @@ impl Answers {
         while let Some(start) = text[at..].find(['{', '[']) {
             at += start;
             let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
-            if let Some(Ok(value)) = values.next() {
-                answers.collect("", &value);
-                at += values.byte_offset();
-                continue;
+            match values.next() {
+                Some(Ok(value)) => {
+                    answers.collect("", &value);
+                    at += values.byte_offset();
+                    continue;
+                }
+                Some(Err(error)) if is_broken_answer(&text[at..]) => {
+                    let line = text[..=at].lines().count();
+                    answers.problem.get_or_insert_with(|| {
+                        format!(
+                            "the answer in line {line} is not read, its JSON is broken: {error}"
+                        )
+                    });
+                }
+                _ => {}
             }
             at += 1;
             false_starts += 1;
@@ -192,6 +205,16 @@ impl Answers {
     }
 }
 
+/// True for an object that is no JSON and has the field of texts.
+fn is_broken_answer(text: &str) -> bool {
+    let mut end = text.len().min(BROKEN_ANSWER_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let has_field = |field: &&str| text[..end].contains(&format!("\"{field}\""));
+    text.starts_with('{') && TEXT_FIELDS.iter().any(has_field)
+}
+
 fn tools_by_hash(searcher: &Searcher) -> HashMap<String, Vec<Arc<Tool>>> {
     let mut by_hash: HashMap<String, Vec<Arc<Tool>>> = HashMap::new();
     for tool in searcher.tools() {
@@ -217,24 +240,25 @@ fn by_definition<'a>(
     by_hash: &'a HashMap<String, Vec<Arc<Tool>>>,
 ) -> Result<&'a [Arc<Tool>], Unmatched> {
     let id = ToolId::parse(&answer.id).ok();
-    let is_known = id.is_some_and(|id| searcher.tool(&id).is_some());
+    let is_known = id.as_ref().is_some_and(|id| searcher.tool(id).is_some());
+    let (missing, other) = match is_known {
+        true => (Unmatched::WithoutDefinition, Unmatched::Stale),
+        false => (Unmatched::Unknown, Unmatched::Unknown),
+    };
     let Some(definition) = &answer.definition else {
-        return Err(match is_known {
-            true => Unmatched::WithoutDefinition,
-            false => Unmatched::Unknown,
-        });
+        return Err(missing);
     };
     let Some(tools) = by_hash.get(definition.trim()) else {
-        return Err(match is_known {
-            true => Unmatched::Stale,
-            false => Unmatched::Unknown,
-        });
+        return Err(other);
     };
     let own = tools.iter().position(|tool| tool.id.as_str() == answer.id);
-    Ok(match own {
-        Some(place) => &tools[place..=place],
-        None => tools,
-    })
+    // The hash of one tool with the id of another was mixed up. Tools with one hash have one name.
+    let has_name = |id: &ToolId| tools.iter().any(|tool| tool.id.name() == id.name());
+    match own {
+        Some(place) => Ok(&tools[place..=place]),
+        None if !is_known && id.as_ref().is_some_and(has_name) => Ok(tools),
+        None => Err(other),
+    }
 }
 
 /// What came of the answers.
@@ -357,7 +381,7 @@ mod tests {
     fn questions_and_other_json_are_no_answers() {
         for text in [
             r#"{"id": "s/a", "definition": "1", "tool": "a()", "description": "Reads."}"#,
-            &questions(&[]),
+            &questions(&[], "toolscout"),
             "[\"x\"]",
             "{}",
             "7",

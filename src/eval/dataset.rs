@@ -311,9 +311,8 @@ impl EvalSet {
         &self.tools[position as usize]
     }
 
-    /// A digest of everything that figures depend on: tools and their texts, measured queries,
-    /// judgements. It does
-    /// not depend on the path of the set.
+    /// A digest of tools, measured queries and judgements. Reports with and without texts of the tools
+    /// are of one set. It does not depend on the path of the set.
     pub fn fingerprint(&self) -> String {
         let mut digest = Fingerprint::default();
         for tool in &self.tools {
@@ -332,10 +331,6 @@ impl EvalSet {
         for query in &self.unanswerable {
             digest.0.update(&query.id);
             digest.0.update(&query.text);
-        }
-        // Nothing is added without texts, so that the digests are those of earlier versions.
-        for (&tool, texts) in &self.texts {
-            digest.feed(&format!("{}: {:?}", self.tool(tool).id, texts.texts()));
         }
         digest.finish()
     }

@@ -57,7 +57,7 @@ pub const SECTION: Section = Section {
         },
         Attack {
             tried: "A file of answers has texts for a tool of another server, with a hash that is made up or of its own definition",
-            happens: "A made-up hash is refused as stale. With its own hash the texts go to its own tool",
+            happens: "Both are stale: nothing is stored",
             test: FILES,
         },
         Attack {
@@ -201,10 +201,12 @@ fn a_file_of_texts_reaches_known_definitions_without_texts_alone() {
         assert_eq!(made_up["stale"], json!(["bank/pay"]), "{made_up}");
         assert!(texts(&world, "bank/pay").is_empty());
     }
-    let own = read(&world, "--import", &line("bank/pay", &evil, "win it"));
-    assert_eq!(own["enriched"], 1, "{own}");
-    assert!(texts(&world, "bank/pay").is_empty());
-    assert_eq!(texts(&world, "evil/win"), ["win it"]);
+    for flag in ["--answers", "--import"] {
+        let mixed = read(&world, flag, &line("bank/pay", &evil, "win it"));
+        assert_eq!(mixed["stale"], json!(["bank/pay"]), "{mixed}");
+        assert!(texts(&world, "bank/pay").is_empty());
+        assert!(texts(&world, "evil/win").is_empty());
+    }
     read(&world, "--answers", &line("bank/pay", &bank, "settle it"));
     for flag in ["--answers", "--import"] {
         let again = read(&world, flag, &line("bank/pay", &bank, BANK));

@@ -438,6 +438,102 @@ fn a_team_writes_texts_once_whatever_its_servers_are_called() {
 }
 
 #[test]
+fn answers_that_are_mixed_up_or_broken_are_said() {
+    let world = world();
+    let asked = questions(&world, &[]);
+    let (first, second) = (&asked[0], &asked[1]);
+    let mixed =
+        json!({ "id": first["id"], "definition": second["definition"], "texts": ["now please"] });
+    let invented =
+        json!({ "id": "no/such", "definition": second["definition"], "texts": ["now please"] });
+    let good = answer(first, &["do that for me"]).to_string();
+    for (answer, place) in [(mixed, "stale"), (invented, "unknown")] {
+        let ended = answered(&world, &answer.to_string());
+        assert_ne!(ended.code, 0, "{answer}");
+        let report = json_of(&ended);
+        assert_eq!(report[place], json!([answer["id"]]), "{report}");
+        assert_eq!(report["enriched"], 0, "{report}");
+    }
+    for answers in [
+        format!("{good}\n{}", &good[..good.len() - 3]),
+        format!("[{good},\n{}]", good.replace("\"texts\":", "\"texts\"")),
+        format!("{good}\n```\n{}\n```", good.replace(']', ",]")),
+    ] {
+        let ended = answered(&world, &answers);
+        assert_ne!(ended.code, 0, "{answers}");
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(said.contains("its JSON is broken"), "{answers}: {said}");
+    }
+}
+
+#[test]
+fn texts_are_forgotten_for_one_server_alone() {
+    let world = world();
+    assert_eq!(enrich(&world, &replies(4), &[]).code, 0);
+    let server = ids(&world)[0]
+        .split('/')
+        .next()
+        .expect("a server")
+        .to_owned();
+    let of_server = ids(&world)
+        .iter()
+        .filter(|id| id.starts_with(&format!("{server}/")))
+        .count();
+    let none = run(
+        &world,
+        &[
+            "enrich", "--forget", "--server", "nosuch", "--yes", "--json",
+        ],
+    );
+    assert_eq!(json_of(&none)["forgotten"], 0);
+    let some = run(
+        &world,
+        &["enrich", "--forget", "--server", &server, "--yes", "--json"],
+    );
+    assert_eq!(json_of(&some)["forgotten"], of_server);
+    for flags in [["--limit", "0"], ["--limit", "x"]] {
+        assert_eq!(
+            run(&world, &["enrich", "--ask", "q.md", flags[0], flags[1]]).code,
+            2
+        );
+    }
+    assert_eq!(
+        run(
+            &world,
+            &["enrich", "--answers", "a.jsonl", "--server", &server]
+        )
+        .code,
+        2
+    );
+}
+
+#[test]
+fn what_the_texts_are_worth_is_measured() {
+    let world = world();
+    let none = run(&world, &["enrich", "--measure"]);
+    assert_ne!(none.code, 0);
+    assert!(none.stderr.contains("no tool has texts"), "{}", none.stderr);
+    assert_eq!(enrich(&world, &replies(4), &[]).code, 0);
+    let measured = json_of(&run(&world, &["enrich", "--measure", "--json"]));
+    assert_eq!(measured["tools"], 4, "{measured}");
+    assert_eq!(measured["found_within"], 5, "{measured}");
+    let (with, without) = (&measured["with_texts"], &measured["without_texts"]);
+    assert!(with.as_u64() >= without.as_u64(), "{measured}");
+    let misses = measured["worst"].as_array().expect("a list").len() as u64;
+    assert_eq!(
+        with.as_u64().map(|with| with + misses),
+        Some(4),
+        "{measured}"
+    );
+    let printed = run(&world, &["enrich", "--measure"]);
+    assert!(
+        printed.stdout.starts_with("of what people would say, "),
+        "{}",
+        printed.stdout
+    );
+}
+
+#[test]
 fn skills_are_listed_and_printed() {
     let world = World::new();
     assert!(run(&world, &["skill"]).stdout.starts_with("enrich\t"));

@@ -3,7 +3,8 @@
 //! The nearest of five rows is nearer by chance than the nearest of two, and texts are worded like
 //! requests: without a correction, tools with texts displace those without.
 
-use super::Vectors;
+use super::{UNKNOWN, Vectors, scan};
+use crate::variant::CountedTexts;
 
 /// What texts lose while many tools have none. Tools without texts then keep their places: nDCG@10 of
 /// requests for them is within .01 of that without any texts, whatever the share.
@@ -37,6 +38,12 @@ impl WrittenTexts {
             discount: DISCOUNT_OF_ALL + (DISCOUNT_OF_SOME - DISCOUNT_OF_ALL) * share,
         })
     }
+
+    /// True for a row of a text; `start` is the first row of its tool.
+    fn is_text(&self, start: usize, tool: usize, row: usize) -> bool {
+        let first = start + self.views;
+        (first..first + usize::from(self.counts[tool])).contains(&row)
+    }
 }
 
 impl Vectors {
@@ -48,15 +55,11 @@ impl Vectors {
 
     /// What the cosine of a row of this tool loses.
     pub(super) fn discount(&self, tool: usize, row: usize) -> f32 {
-        let Some(written) = &self.written else {
-            return 0.0;
-        };
-        let first = self.rows_of(tool).start + written.views;
-        let texts = first..first + usize::from(written.counts[tool]);
-        if texts.contains(&row) {
-            written.discount
-        } else {
-            0.0
+        match &self.written {
+            Some(written) if written.is_text(self.rows_of(tool).start, tool, row) => {
+                written.discount
+            }
+            _ => 0.0,
         }
     }
 
@@ -74,5 +77,35 @@ impl Vectors {
                 cosines[row - offset] -= written.discount;
             }
         }
+    }
+
+    /// Replaces the scores of tools with texts that do not count by those of their other rows. Reads
+    /// every row's hash or every such tool, for measuring.
+    pub fn leave_out(&self, counted: CountedTexts, queries: &[Vec<f32>], scores: &mut [Vec<f32>]) {
+        let is_left_out = |tool: usize, row: usize| match counted {
+            CountedTexts::All => false,
+            CountedTexts::Without(hash) => self.hashes[row] == hash && self.is_text(tool, row),
+            CountedTexts::None => self.is_text(tool, row),
+        };
+        if counted == CountedTexts::All || self.written.is_none() {
+            return;
+        }
+        let queries = self.encode(queries);
+        for tool in 0..self.tools() {
+            if !self.rows_of(tool).any(|row| is_left_out(tool, row)) {
+                continue;
+            }
+            for (query, scores) in queries.iter().zip(scores.iter_mut()) {
+                let rows = self.rows_of(tool).filter(|&row| !is_left_out(tool, row));
+                let cosines =
+                    rows.map(|row| scan::cosine(self, query, row) - self.discount(tool, row));
+                scores[tool] = cosines.fold(UNKNOWN, f32::max);
+            }
+        }
+    }
+
+    fn is_text(&self, tool: usize, row: usize) -> bool {
+        let written = self.written.as_ref();
+        written.is_some_and(|written| written.is_text(self.rows_of(tool).start, tool, row))
     }
 }

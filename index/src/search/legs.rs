@@ -6,7 +6,7 @@ use super::LegVectors;
 use crate::dense::{ALL_VIEWS, Graph};
 use crate::embed::Embedder;
 use crate::fuse;
-use crate::variant::Parts;
+use crate::variant::{CountedTexts, Parts};
 
 /// One embedder's vectors.
 pub(crate) struct DenseLeg {
@@ -29,6 +29,7 @@ pub(super) struct LegScan<'a> {
     queries: &'a [Vec<f32>],
     /// Views of each tool that are scored.
     views: usize,
+    texts: CountedTexts,
     /// True where the scores are by the leading dimensions only.
     pub(super) is_rough: bool,
 }
@@ -85,7 +86,7 @@ impl DenseLeg {
         allowed: Option<&[bool]>,
     ) -> (LegScan<'a>, LegResult) {
         let views = if parts.views { ALL_VIEWS } else { 1 };
-        let (scores, is_rough) = match &self.graph {
+        let (mut scores, is_rough) = match &self.graph {
             Some(graph) if parts.views && allowed.is_none() => {
                 // What the words find besides is then scored exactly too.
                 (self.vectors.get().scores_by(graph, queries), true)
@@ -95,6 +96,9 @@ impl DenseLeg {
                 self.vectors.get().is_rough(),
             ),
         };
+        self.vectors
+            .get()
+            .leave_out(parts.texts, queries, &mut scores);
         let result = LegResult {
             id: self.embedder.id().to_owned(),
             share: self.embedder.share(),
@@ -106,6 +110,7 @@ impl DenseLeg {
             leg: self,
             queries,
             views,
+            texts: parts.texts,
             is_rough,
         };
         (scan, result)
@@ -128,6 +133,7 @@ impl LegScan<'_> {
     pub(super) fn refine(&self, tools: &[usize], scores: &mut LegScores, allowed: Option<&[bool]>) {
         let vectors = self.leg.vectors.get();
         vectors.refine(self.queries, self.views, tools, &mut scores.raws);
+        vectors.leave_out(self.texts, self.queries, &mut scores.raws);
         scores.scale(farthest, allowed);
     }
 }

@@ -7,7 +7,8 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use toolscout_index::embed::StaticTable;
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Enrichment, Mode, Options, Query, Searcher, Tool, ToolId,
+    Catalog, CountedTexts, DataDir, Embedder, Enrichment, Mode, Options, Parts, Query, Searcher,
+    Tool, ToolId,
 };
 
 use crate::world::{assert_alike, embed_all, filled, found, fresh, hashing, plain};
@@ -240,4 +241,36 @@ fn a_catalog_of_a_version_without_enrichments_is_read_and_gets_them() {
     assert_eq!(catalog.searcher().enrichment(&id("chat/post")), None);
     assert!(enrich(&catalog, &tools()[0], &written()));
     assert_eq!(first(&catalog.searcher()), "chat/post");
+}
+
+/// The unscaled dense score of the enriched tool, for its own text.
+fn own_score(searcher: &Searcher, texts: CountedTexts) -> f32 {
+    let parts = Parts {
+        texts,
+        ..Parts::ALL
+    };
+    let query = Query::new(REQUEST).mode(Mode::Dense).parts(parts).explain();
+    let hits = searcher.search(&query).unwrap().hits;
+    let own = hits.iter().find(|hit| hit.id.as_str() == "chat/post");
+    own.map_or(f32::MIN, |hit| hit.explain.as_ref().unwrap().dense[0].1.raw)
+}
+
+#[test]
+fn texts_can_be_left_out_of_a_search() {
+    for options in [hashing(), table()] {
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = filled(&DataDir::new(dir.path()), "c", options, &tools());
+        embed_all(&mut catalog.writer().unwrap());
+        let plain = own_score(&catalog.searcher(), CountedTexts::All);
+        assert!(enrich(&catalog, &tools()[0], &written()));
+        let searcher = catalog.searcher();
+        let all = own_score(&searcher, CountedTexts::All);
+        let other = own_score(&searcher, CountedTexts::without("write to the others"));
+        let own = own_score(&searcher, CountedTexts::without(REQUEST));
+        let none = own_score(&searcher, CountedTexts::None);
+        let unknown = own_score(&searcher, CountedTexts::without("nobody wrote this"));
+        assert!(all == other && all == unknown, "{all} {other} {unknown}");
+        assert!(own < all, "{own} {all}");
+        assert!(none == plain && none <= own, "{none} {plain} {own}");
+    }
 }

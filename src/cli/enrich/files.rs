@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 use toolscout_index::{MAX_ENRICHMENT_TEXTS, Searcher};
 
 use super::keep::{CHANGED, embed_pending, note_unembedded, store, warn_of_each};
+use super::measure;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::embed::Embedded;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::store::Place;
+use crate::config::DEFAULT_CATALOG;
 use crate::enrich::exchange::{Answers, Matched, Refused, exported, questions};
 use crate::enrich::{self, Batch};
 use crate::printable::{self, counted};
@@ -37,10 +39,14 @@ pub fn ask(context: &Context, batches: &[Batch], file: &Path) -> Result<Outcome>
         }
         return Ok(Outcome::Success);
     }
-    write(file, &questions(batches))?;
+    let command = match context.settings.catalog.as_str() {
+        DEFAULT_CATALOG => "toolscout".to_owned(),
+        catalog => format!("toolscout --catalog {catalog}"),
+    };
+    write(file, &questions(batches, &command))?;
     let summary = json!({ "tools": tools, "batches": batches.len(), "file": file });
     let words = format!(
-        "{} asks about {} in {}; let any chat or agent answer it into a file, then run `toolscout enrich --answers FILE`",
+        "{} asks about {} in {}; let any chat or agent answer it into a file, then run `{command} enrich --answers FILE`",
         printable::line(&file.to_string_lossy()),
         counted(tools, "tool"),
         counted(batches.len(), "batch"),
@@ -77,13 +83,7 @@ pub fn export(
 }
 
 /// Stores the texts of answers or of another catalog's export, and embeds them.
-pub fn take(
-    context: &Context,
-    place: &Place,
-    servers: &[String],
-    file: &Path,
-    model: &str,
-) -> Result<Outcome> {
+pub fn take(context: &Context, place: &Place, file: &Path, model: &str) -> Result<Outcome> {
     let name = printable::line(&file.to_string_lossy());
     let answers = Answers::read(&read(file)?);
     let searcher = place.catalog().searcher();
@@ -109,10 +109,13 @@ pub fn take(
         matched,
         enriched,
         problem: answers.problem.map(|problem| format!("{name}: {problem}")),
-        left: enrich::missing(&place.catalog().searcher(), servers).len(),
+        left: enrich::missing(&place.catalog().searcher(), &[]).len(),
         took_ms: start.elapsed().as_secs_f64() * 1e3,
     };
     report.print(context, place, embedded.as_ref())?;
+    if enriched > 0 {
+        measure::say(context, place, embedded.as_ref(), &interrupt)?;
+    }
     Ok(if report.is_complete() {
         Outcome::Success
     } else {

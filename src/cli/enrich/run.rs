@@ -228,7 +228,7 @@ impl<'a> Run<'a> {
         context: &Context,
         left: usize,
         took: Duration,
-        embedded: Option<Embedded>,
+        embedded: Option<&Embedded>,
     ) -> Result<()> {
         if context.printer.is_json() {
             return context.printer.json(&json!({
@@ -238,7 +238,7 @@ impl<'a> Run<'a> {
                 "skipped": self.skipped,
                 "refused": self.refused,
                 "left": left,
-                "embedded": embedded.as_ref().map_or(0, |embedded| embedded.texts),
+                "embedded": embedded.map_or(0, |embedded| embedded.texts),
                 "tokens_in": self.usage.input,
                 "tokens_out": self.usage.output,
                 "took_ms": took.as_secs_f64() * 1e3,
@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
             counted(self.enriched, "tool"),
             took.as_secs_f64(),
         ))?;
-        note_unembedded(context, self.place, self.enriched, embedded.as_ref())
+        note_unembedded(context, self.place, self.enriched, embedded)
     }
 }
 

@@ -103,6 +103,7 @@ impl Args {
             ("--ranker", self.ranker.is_some()),
             ("--table", self.table.is_some()),
             ("--features", self.features.is_some()),
+            ("--texts", self.texts.is_some()),
             ("--scale", !self.scale.is_empty()),
             ("--compare", !self.compare.is_empty()),
             ("--agent", self.agent.agent),

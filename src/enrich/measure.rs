@@ -1,0 +1,128 @@
+//! What texts are worth on a catalog. One text of each tool is kept aside, as if nobody had written it,
+//! and searched for: with all other texts, and without any.
+
+use std::sync::Arc;
+
+use toolscout_index::{CountedTexts, Parts, Query, Searcher, Tool, ToolId};
+
+/// Most tools that are measured; of more, evenly chosen ones.
+const MAX_TOOLS: usize = 1_000;
+/// Hits that count as found.
+pub const FOUND_WITHIN: usize = 5;
+/// Hits that are looked at to say how far away a tool is.
+const DEPTH: usize = 50;
+/// Tools that are named because their texts do not find them.
+const MAX_WORST: usize = 10;
+
+/// What a measurement found.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// Tools with texts that were measured.
+    pub tools: usize,
+    /// Of these, those that are found with texts.
+    pub with_texts: usize,
+    /// Those that are found without.
+    pub without_texts: usize,
+    /// Those that are the first hit, with texts.
+    pub first_with_texts: usize,
+    /// Without.
+    pub first_without_texts: usize,
+    /// Those that are farthest from what people would say, with the farthest first.
+    pub worst: Vec<Far>,
+}
+
+/// A tool that was not found.
+#[derive(Debug)]
+pub struct Far {
+    /// The tool.
+    pub id: ToolId,
+    /// What was searched for.
+    pub text: String,
+    /// Its place among the hits, from 1; `None` beyond those that are looked at.
+    pub place: Option<usize>,
+    /// The first hit.
+    pub first: Option<ToolId>,
+}
+
+/// Measures tools with texts, of these servers, or of all where none is named. `step` is called after
+/// each tool with their number, and ends the measurement early if it is false.
+///
+/// # Errors
+/// Errors of the search.
+pub fn measure(
+    searcher: &Searcher,
+    servers: &[String],
+    mut step: impl FnMut(usize) -> bool,
+) -> toolscout_index::Result<Measured> {
+    let mut measured = Measured::default();
+    let tools = sample(searcher, servers);
+    for (number, tool) in tools.iter().enumerate() {
+        let Some(enrichment) = searcher.enrichment(&tool.id) else {
+            continue;
+        };
+        let texts = enrichment.texts();
+        let text = &texts[number % texts.len()];
+        let with = ask(searcher, &tool.id, text, CountedTexts::without(text))?;
+        let without = ask(searcher, &tool.id, text, CountedTexts::None)?;
+        measured.tools += 1;
+        measured.with_texts += usize::from(with.is_found());
+        measured.without_texts += usize::from(without.is_found());
+        measured.first_with_texts += usize::from(with.place == Some(1));
+        measured.first_without_texts += usize::from(without.place == Some(1));
+        if !with.is_found() {
+            measured.worst.push(with);
+        }
+        if !step(tools.len()) {
+            break;
+        }
+    }
+    let place = |far: &Far| far.place.unwrap_or(usize::MAX);
+    measured
+        .worst
+        .sort_by_key(|far| std::cmp::Reverse(place(far)));
+    measured.worst.truncate(MAX_WORST);
+    Ok(measured)
+}
+
+/// Tools with texts; of too many, evenly chosen ones.
+fn sample(searcher: &Searcher, servers: &[String]) -> Vec<Arc<Tool>> {
+    let is_wanted = |id: &ToolId| servers.is_empty() || servers.iter().any(|s| s == id.server());
+    let with_texts = searcher
+        .ids_after(None)
+        .filter(|id| is_wanted(id) && searcher.enrichment(id).is_some());
+    let ids: Vec<&ToolId> = with_texts.collect();
+    let count = ids.len().min(MAX_TOOLS);
+    (0..count)
+        .filter_map(|number| searcher.tool(ids[number * ids.len() / count]))
+        .collect()
+}
+
+fn ask(
+    searcher: &Searcher,
+    id: &ToolId,
+    text: &str,
+    texts: CountedTexts,
+) -> toolscout_index::Result<Far> {
+    let parts = Parts {
+        texts,
+        ..Parts::ALL
+    };
+    let hits = searcher
+        .search(&Query::new(text).k(DEPTH).parts(parts))?
+        .hits;
+    Ok(Far {
+        id: id.clone(),
+        text: text.to_owned(),
+        place: hits
+            .iter()
+            .position(|hit| hit.id == *id)
+            .map(|place| place + 1),
+        first: hits.first().map(|hit| hit.id.clone()),
+    })
+}
+
+impl Far {
+    fn is_found(&self) -> bool {
+        self.place.is_some_and(|place| place <= FOUND_WITHIN)
+    }
+}
