@@ -167,12 +167,16 @@ fn lists(answer: &str, tools: usize) -> Option<Map<String, Value>> {
 /// Tools that have no enrichment for their present definition, of these servers, or of all where
 /// none is named.
 pub fn missing(searcher: &Searcher, servers: &[String]) -> Vec<Arc<Tool>> {
-    let is_wanted = |id: &ToolId| servers.is_empty() || servers.iter().any(|s| s == id.server());
     searcher
         .ids_after(None)
-        .filter(|id| is_wanted(id) && searcher.enrichment(id).is_none())
+        .filter(|id| is_of(servers, id) && searcher.enrichment(id).is_none())
         .filter_map(|id| searcher.tool(id))
         .collect()
+}
+
+/// True for a tool of these servers, or of any where none is named.
+pub fn is_of(servers: &[String], id: &ToolId) -> bool {
+    servers.is_empty() || servers.iter().any(|name| name == id.server())
 }
 
 #[cfg(test)]

@@ -251,7 +251,9 @@ impl Args {
             Some(id) => vec![known(&searcher, id)?],
             None => {
                 context.warn_of_unknown_servers(&searcher, &self.server);
-                let ids = searcher.ids_after(None).filter(|id| self.is_wanted(id));
+                let ids = searcher
+                    .ids_after(None)
+                    .filter(|id| enrich::is_of(&self.server, id));
                 ids.cloned().collect()
             }
         };
@@ -284,10 +286,6 @@ impl Args {
                 .text(format_args!("what was written for {tools} is deleted"))?;
         }
         Ok(Outcome::Success)
-    }
-
-    fn is_wanted(&self, id: &ToolId) -> bool {
-        self.server.is_empty() || self.server.iter().any(|name| name == id.server())
     }
 
     fn show(&self, context: &Context, id: &str) -> Result<Outcome> {

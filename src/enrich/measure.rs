@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use toolscout_index::{CountedTexts, Parts, Query, Searcher, Tool, ToolId};
 
+use super::is_of;
+
 /// Most tools that are measured; of more, evenly chosen ones.
 const MAX_TOOLS: usize = 1_000;
 /// Hits that count as found.
 pub const FOUND_WITHIN: usize = 5;
 /// Hits that are looked at to say how far away a tool is.
-const DEPTH: usize = 50;
+pub const DEPTH: usize = 50;
 /// Tools that are named because their texts do not find them.
 const MAX_WORST: usize = 10;
 
@@ -86,10 +88,9 @@ pub fn measure(
 
 /// Tools with texts; of too many, evenly chosen ones.
 fn sample(searcher: &Searcher, servers: &[String]) -> Vec<Arc<Tool>> {
-    let is_wanted = |id: &ToolId| servers.is_empty() || servers.iter().any(|s| s == id.server());
     let with_texts = searcher
         .ids_after(None)
-        .filter(|id| is_wanted(id) && searcher.enrichment(id).is_some());
+        .filter(|id| is_of(servers, id) && searcher.enrichment(id).is_some());
     let ids: Vec<&ToolId> = with_texts.collect();
     let count = ids.len().min(MAX_TOOLS);
     (0..count)

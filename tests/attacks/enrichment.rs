@@ -1,10 +1,8 @@
 //! Definitions and files that try to have texts written for tools that are not theirs.
 
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
-use super::run::{Ended, World, text, tool};
+use super::run::{World, run_with_hashing as run, text, tool};
 use super::table::{Attack, Section};
 
 const FORGED: &str = "a_definition_writes_no_texts_through_the_questions";
@@ -80,15 +78,6 @@ fn world(description: &str) -> World {
     let file = world.file("t.json", tools.to_string());
     assert_eq!(run(&world, &["add", text(&file)]).code, 0);
     world
-}
-
-fn run(world: &World, args: &[&str]) -> Ended {
-    let mut command = world.command();
-    command
-        .env("TOOLSCOUT_EMBEDDER", "hashing")
-        .args(args)
-        .stdin(Stdio::null());
-    Ended::of(command.output())
 }
 
 fn questions(world: &World) -> String {

@@ -1,11 +1,9 @@
 //! `toolscout enrich` with scripted models, and with hashed words for an embedding model.
 
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
 use super::embed::interrupted;
-use super::run::{Ended, World, four_tools, text};
+use super::run::{Ended, World, four_tools, run_with_hashing as run, text};
 
 /// A world of four tools, embedded.
 fn world() -> World {
@@ -13,15 +11,6 @@ fn world() -> World {
     let file = world.file("t.json", json!(four_tools()).to_string());
     assert_eq!(run(&world, &["add", text(&file)]).code, 0);
     world
-}
-
-fn run(world: &World, args: &[&str]) -> Ended {
-    let mut command = world.command();
-    command
-        .env("TOOLSCOUT_EMBEDDER", "hashing")
-        .args(args)
-        .stdin(Stdio::null());
-    Ended::of(command.output())
 }
 
 fn json_of(ended: &Ended) -> Value {

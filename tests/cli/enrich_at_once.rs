@@ -2,14 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::run::{Ended, World, text, tool};
+use super::run::{Ended, World, run_with_hashing as run, text, tool};
 
 /// What the provider does with a request.
 #[derive(Clone, Copy)]
@@ -120,15 +119,6 @@ fn world(tools: usize) -> World {
     let file = world.file("t.json", json!(tools).to_string());
     run(&world, &["add", text(&file)]);
     world
-}
-
-fn run(world: &World, args: &[&str]) -> Ended {
-    let mut command = world.command();
-    command
-        .env("TOOLSCOUT_EMBEDDER", "hashing")
-        .args(args)
-        .stdin(Stdio::null());
-    Ended::of(command.output())
 }
 
 fn enrich(world: &World, provider: &Provider, parallel: &str) -> Ended {

@@ -19,6 +19,16 @@ pub struct Ended {
     pub stderr: String,
 }
 
+/// Runs the program with hashed words for an embedding model.
+pub fn run_with_hashing(world: &World, args: &[&str]) -> Ended {
+    let mut command = world.command();
+    command
+        .env("TOOLSCOUT_EMBEDDER", "hashing")
+        .args(args)
+        .stdin(Stdio::null());
+    Ended::of(command.output())
+}
+
 impl World {
     /// An empty directory.
     pub fn new() -> Self {

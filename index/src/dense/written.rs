@@ -3,6 +3,8 @@
 //! The nearest of five rows is nearer by chance than the nearest of two, and texts are worded like
 //! requests: without a correction, tools with texts displace those without.
 
+use std::ops::Range;
+
 use super::{UNKNOWN, Vectors, scan};
 use crate::variant::CountedTexts;
 
@@ -38,12 +40,6 @@ impl WrittenTexts {
             discount: DISCOUNT_OF_ALL + (DISCOUNT_OF_SOME - DISCOUNT_OF_ALL) * share,
         })
     }
-
-    /// True for a row of a text; `start` is the first row of its tool.
-    fn is_text(&self, start: usize, tool: usize, row: usize) -> bool {
-        let first = start + self.views;
-        (first..first + usize::from(self.counts[tool])).contains(&row)
-    }
 }
 
 impl Vectors {
@@ -53,12 +49,20 @@ impl Vectors {
         self.written = WrittenTexts::new(views, counts.collect());
     }
 
+    /// The rows of a tool that are such texts.
+    fn texts_of(&self, tool: usize) -> Range<usize> {
+        let rows = self.rows_of(tool);
+        let Some(written) = &self.written else {
+            return rows.end..rows.end;
+        };
+        let start = rows.end.min(rows.start + written.views);
+        start..rows.end.min(start + usize::from(written.counts[tool]))
+    }
+
     /// What the cosine of a row of this tool loses.
     pub(super) fn discount(&self, tool: usize, row: usize) -> f32 {
         match &self.written {
-            Some(written) if written.is_text(self.rows_of(tool).start, tool, row) => {
-                written.discount
-            }
+            Some(written) if self.texts_of(tool).contains(&row) => written.discount,
             _ => 0.0,
         }
     }
@@ -69,43 +73,35 @@ impl Vectors {
             return;
         };
         let offset = self.rows_of(first).start;
-        for tool in (first..first + tools).filter(|&tool| written.counts[tool] > 0) {
-            let rows = self.rows_of(tool);
-            let start = rows.start + written.views;
-            let end = rows.end.min(start + usize::from(written.counts[tool]));
-            for row in start..end {
-                cosines[row - offset] -= written.discount;
-            }
+        for row in (first..first + tools).flat_map(|tool| self.texts_of(tool)) {
+            cosines[row - offset] -= written.discount;
         }
     }
 
     /// Replaces the scores of tools with texts that do not count by those of their other rows. Reads
     /// every row's hash or every such tool, for measuring.
     pub fn leave_out(&self, counted: CountedTexts, queries: &[Vec<f32>], scores: &mut [Vec<f32>]) {
-        let is_left_out = |tool: usize, row: usize| match counted {
-            CountedTexts::All => false,
-            CountedTexts::Without(hash) => self.hashes[row] == hash && self.is_text(tool, row),
-            CountedTexts::None => self.is_text(tool, row),
-        };
         if counted == CountedTexts::All || self.written.is_none() {
             return;
         }
+        let is_left_out = |row: usize| match counted {
+            CountedTexts::All => false,
+            CountedTexts::Without(hash) => self.hashes[row] == hash,
+            CountedTexts::None => true,
+        };
         let queries = self.encode(queries);
         for tool in 0..self.tools() {
-            if !self.rows_of(tool).any(|row| is_left_out(tool, row)) {
+            let texts = self.texts_of(tool);
+            if !texts.clone().any(is_left_out) {
                 continue;
             }
             for (query, scores) in queries.iter().zip(scores.iter_mut()) {
-                let rows = self.rows_of(tool).filter(|&row| !is_left_out(tool, row));
+                let rows = self.rows_of(tool);
+                let rows = rows.filter(|row| !(texts.contains(row) && is_left_out(*row)));
                 let cosines =
                     rows.map(|row| scan::cosine(self, query, row) - self.discount(tool, row));
                 scores[tool] = cosines.fold(UNKNOWN, f32::max);
             }
         }
-    }
-
-    fn is_text(&self, tool: usize, row: usize) -> bool {
-        let written = self.written.as_ref();
-        written.is_some_and(|written| written.is_text(self.rows_of(tool).start, tool, row))
     }
 }

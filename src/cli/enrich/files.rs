@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use toolscout_index::{MAX_ENRICHMENT_TEXTS, Searcher};
 
-use super::keep::{CHANGED, embed_pending, note_unembedded, store, warn_of_each};
+use super::keep::{embed_pending, note_unembedded, store, warn_of_each};
 use super::measure;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
@@ -17,7 +17,7 @@ use crate::cli::embed::Embedded;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::store::Place;
 use crate::config::DEFAULT_CATALOG;
-use crate::enrich::exchange::{Answers, Matched, Refused, exported, questions};
+use crate::enrich::exchange::{Answers, Matched, exported, questions};
 use crate::enrich::{self, Batch};
 use crate::printable::{self, counted};
 use crate::regular_file::{self, MAX_BYTES};
@@ -64,9 +64,9 @@ pub fn export(
     let mut lines = String::new();
     let mut tools = 0;
     for tool in searcher.tools() {
-        let is_wanted = servers.is_empty() || servers.iter().any(|name| name == tool.id.server());
-        let enrichment = is_wanted.then(|| searcher.enrichment(&tool.id)).flatten();
-        if let Some(enrichment) = enrichment {
+        if enrich::is_of(servers, &tool.id)
+            && let Some(enrichment) = searcher.enrichment(&tool.id)
+        {
             lines += &printable::json(&exported(&tool, enrichment).to_string());
             lines.push('\n');
             tools += 1;
@@ -97,13 +97,7 @@ pub fn take(context: &Context, place: &Place, file: &Path, model: &str) -> Resul
     let interrupt = Interrupt::listen()?;
     let start = Instant::now();
     let usable = std::mem::take(&mut matched.usable);
-    let usable_count = usable.len();
-    let changed = store(place, &interrupt, usable)?;
-    let enriched = usable_count - changed.len();
-    let changed = changed.iter();
-    matched
-        .refused
-        .extend(changed.map(|id| Refused::new(id.as_str(), CHANGED)));
+    let enriched = store(place, &interrupt, usable, &mut matched.refused)?;
     let embedded = embed_pending(context, place, &interrupt)?;
     let report = Report {
         matched,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use toolscout_index::{Enrichment, Error, Tool, ToolId, Writer};
+use toolscout_index::{Enrichment, Error, Tool, Writer};
 
 use crate::cli::context::Context;
 use crate::cli::embed::{self, Embedded};
@@ -19,18 +19,19 @@ const WRITER_PAUSE: Duration = Duration::from_secs(1);
 /// Refused texts that are named.
 const MAX_NAMED: usize = 20;
 /// Why texts for a tool are not stored.
-pub const CHANGED: &str = "it was changed or removed meanwhile";
+const CHANGED: &str = "it was changed or removed meanwhile";
 
-/// Stores texts. Returns the tools that were changed or removed meanwhile, whose texts are not stored.
+/// Stores texts. Returns of how many tools; those that were changed or removed meanwhile are refused.
 pub fn store(
     place: &Place,
     interrupt: &Interrupt,
     mut written: Vec<(Arc<Tool>, Enrichment)>,
-) -> Result<Vec<ToolId>> {
-    let mut changed = Vec::new();
+    refused: &mut Vec<Refused>,
+) -> Result<usize> {
     if written.is_empty() {
-        return Ok(changed);
+        return Ok(0);
     }
+    let mut refuse = |tool: &Tool| refused.push(Refused::new(tool.id.as_str(), CHANGED));
     if let Place::Shared(copy) = place {
         let pairs: Vec<(&Tool, &Enrichment)> = written
             .iter()
@@ -40,19 +41,22 @@ pub fn store(
         written.retain(|(tool, _)| {
             let is_stored = are_stored.next() == Some(true);
             if !is_stored {
-                changed.push(tool.id.clone());
+                refuse(tool);
             }
             is_stored
         });
     }
     let mut writer = writer(place, interrupt)?;
-    for (tool, enrichment) in written {
-        if !writer.set_enrichment(&tool, &enrichment)? {
-            changed.push(tool.id.clone());
+    let mut stored = 0;
+    for (tool, enrichment) in &written {
+        if writer.set_enrichment(tool, enrichment)? {
+            stored += 1;
+        } else {
+            refuse(tool);
         }
     }
     writer.commit()?;
-    Ok(changed)
+    Ok(stored)
 }
 
 /// The catalog's writer. An answer is paid for, so it waits longer than others for a process that

@@ -10,7 +10,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::output::print_stderr;
 use crate::cli::progress::{ITEMS, bar};
 use crate::cli::store::Place;
-use crate::enrich::measure::{FOUND_WITHIN, Far, Measured, measure};
+use crate::enrich::measure::{DEPTH, FOUND_WITHIN, Far, Measured, measure};
 use crate::printable::{self, counted};
 
 /// Measures the tools of these servers, or of all where none is named. Ctrl-C ends it early.
@@ -99,7 +99,7 @@ fn print_worst(measured: &Measured) {
     for far in &measured.worst {
         let place = match far.place {
             Some(place) => format!("place {place}"),
-            None => "not among the first 50".to_owned(),
+            None => format!("not among the first {DEPTH}"),
         };
         let first = far.first.as_ref().map_or("nothing", |id| id.as_str());
         print_stderr(format_args!(

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::Prices;
-use super::keep::{CHANGED, note_unembedded, store, warn_of_each};
+use super::keep::{note_unembedded, store, warn_of_each};
 use super::pace::Pace;
 use crate::agent::reply::{Reply, complete};
 use crate::cli::context::Context;
@@ -213,12 +213,7 @@ impl<'a> Run<'a> {
                 Err(reason) => self.skipped.push(Refused::new(id, reason)),
             }
         }
-        let usable_count = usable.len();
-        let changed = store(self.place, &self.interrupt, usable)?;
-        let stored = usable_count - changed.len();
-        let changed = changed.iter();
-        self.skipped
-            .extend(changed.map(|id| Refused::new(id.as_str(), CHANGED)));
+        let stored = store(self.place, &self.interrupt, usable, &mut self.skipped)?;
         self.enriched += stored;
         Ok(stored)
     }
