@@ -15,8 +15,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use toolscout_index::{
-    Catalog, Changes, Error, OwnerWords, Ranker, Result, SearchOptions, Searcher, Settings, Tool,
-    ToolId, Writer,
+    Catalog, Changes, Enrichment, Error, OwnerWords, Ranker, Result, SearchOptions, Searcher,
+    Settings, Tool, ToolId, Writer,
 };
 
 use self::pool::{Pool, Task, TaskId};
@@ -51,6 +51,11 @@ pub enum Change {
     Ranker(Option<Arc<Ranker>>),
     /// Changes the owner's words.
     OwnerWords(WordsChange),
+    /// Stores what was written about these very definitions. [`Changes::changed`] has the tools of which
+    /// it was stored; the others are gone, or have other definitions.
+    Enrich(Vec<(Arc<Tool>, Enrichment)>),
+    /// Deletes what was written about these tools. [`Changes::changed`] has those of which something was.
+    ForgetTexts(Vec<ToolId>),
 }
 
 /// A change of a catalog's [`OwnerWords`].
@@ -387,7 +392,8 @@ impl Change {
     fn tools(&self) -> usize {
         match self {
             Change::Upsert(tools) | Change::Sync { tools, .. } => tools.len(),
-            Change::Remove(ids) => ids.len(),
+            Change::Enrich(enriched) => enriched.len(),
+            Change::Remove(ids) | Change::ForgetTexts(ids) => ids.len(),
             Change::Settings { .. } | Change::Ranker(_) | Change::OwnerWords(_) => 0,
         }
     }
@@ -397,6 +403,8 @@ impl Change {
             Change::Upsert(tools) => writer.upsert(tools)?,
             Change::Remove(ids) => writer.remove(ids)?,
             Change::Sync { server, tools } => writer.sync(server, tools)?,
+            Change::Enrich(enriched) => enrich(writer, enriched)?,
+            Change::ForgetTexts(ids) => forget_texts(writer, ids)?,
             Change::Settings {
                 description,
                 search,
@@ -437,6 +445,30 @@ impl Change {
             changes,
         })
     }
+}
+
+fn enrich(writer: &mut Writer, enriched: &[(Arc<Tool>, Enrichment)]) -> Result<Changes> {
+    let mut changes = Changes::default();
+    for (tool, enrichment) in enriched {
+        if writer.set_enrichment(tool, enrichment)? {
+            changes.changed.push(tool.id.clone());
+        } else {
+            changes.unchanged += 1;
+        }
+    }
+    Ok(changes)
+}
+
+fn forget_texts(writer: &mut Writer, ids: &[ToolId]) -> Result<Changes> {
+    let mut changes = Changes::default();
+    for id in ids {
+        if writer.clear_enrichments(std::slice::from_ref(id))? > 0 {
+            changes.changed.push(id.clone());
+        } else {
+            changes.unchanged += 1;
+        }
+    }
+    Ok(changes)
 }
 
 /// Sets the description and the search defaults; true if they were others.

@@ -7,6 +7,7 @@
 mod address;
 mod agent;
 mod embedder;
+mod enrich;
 mod profile;
 mod store;
 
@@ -27,6 +28,7 @@ pub use agent::{
     SECONDS, SIZE,
 };
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
+pub use enrich::{EnrichMode, EnrichSettings};
 pub use profile::{ProfileClass, ProfileDetail, ProfileSettings};
 pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSettings};
 
@@ -98,6 +100,8 @@ pub struct Settings {
     pub profiles: BTreeMap<String, ProfileSettings>,
     /// What an agent does where neither a flag nor its profile says otherwise.
     pub agent: AgentSettings,
+    /// Whether a server lets its model write texts of tools.
+    pub enrich: EnrichSettings,
     /// The defaults of a search on the command line; they override those of the catalog.
     pub search: SearchOptions,
     /// The limits of fetching a URL.
@@ -166,6 +170,8 @@ pub struct Layer {
     pub profiles: BTreeMap<String, ProfileSettings>,
     /// See [`Settings::agent`].
     pub agent: AgentSettings,
+    /// See [`Settings::enrich`].
+    pub enrich: EnrichSettings,
     /// See [`Settings::search`].
     pub search: SearchOptions,
     /// See [`Settings::fetch`].
@@ -249,6 +255,7 @@ impl Settings {
         if let Err(problem) = self.agent.check() {
             bail!("agent.{problem}");
         }
+        self.enrich.check()?;
         self.store.check()?;
         if !(1..=3600).contains(&self.fetch.timeout_s) {
             bail!(
@@ -278,6 +285,10 @@ impl Layer {
             embedders: BTreeMap::new(),
             profiles: BTreeMap::new(),
             agent: AgentSettings::default(),
+            enrich: EnrichSettings {
+                mode: env.parse("TOOLSCOUT_ENRICH")?,
+                tokens_a_day: env.parse("TOOLSCOUT_ENRICH_TOKENS_A_DAY")?,
+            },
             search: SearchOptions {
                 k: env.parse("TOOLSCOUT_SEARCH_K")?,
                 mode: env.parse("TOOLSCOUT_SEARCH_MODE")?,
@@ -316,6 +327,7 @@ impl Layer {
             embedders: other.embedders,
             profiles: other.profiles,
             agent: self.agent.or(other.agent),
+            enrich: self.enrich.or(other.enrich),
             search: self.search.or(other.search),
             fetch: FetchLayer {
                 timeout_s: fetch.timeout_s.or(other.fetch.timeout_s),
@@ -356,6 +368,7 @@ impl Layer {
             embedders,
             profiles: self.profiles,
             agent: self.agent,
+            enrich: self.enrich,
             search: self.search,
             fetch: Fetch {
                 timeout_s: self.fetch.timeout_s.unwrap_or(60),

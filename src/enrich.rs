@@ -1,5 +1,5 @@
 //! Asks a language model when people would use a tool: which tools are asked about in one request,
-//! the request, its tokens, and what is accepted of the answer. Does no I/O.
+//! the request, its tokens, and what is accepted of the answer. Only [`run`] sends requests.
 //!
 //! Definitions come from servers that need not be trusted. One request holds tools of one server
 //! only, so that a definition that tries to instruct the model reaches no tool of another server,
@@ -8,6 +8,8 @@
 pub mod check;
 pub mod exchange;
 pub mod measure;
+pub mod pace;
+pub mod run;
 
 use std::sync::Arc;
 
@@ -50,6 +52,13 @@ pub struct Tokens {
     pub input: usize,
     /// Of all answers, as far as they are without thinking.
     pub output: usize,
+}
+
+impl Tokens {
+    /// Of requests and answers.
+    pub fn sum(self) -> usize {
+        self.input + self.output
+    }
 }
 
 /// Divides tools into requests of at most `size` tools, each of one server. Keeps their order.

@@ -21,6 +21,7 @@ mod calls;
 mod catalogs;
 mod changes;
 mod companions;
+mod enrich;
 mod connection;
 mod console;
 mod descriptors;
@@ -56,6 +57,7 @@ mod stats;
 mod stream;
 mod tags;
 mod tasks;
+mod texts;
 mod tokens;
 mod tools;
 mod unread_body;
@@ -127,6 +129,11 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(tools::show, tools::put, tools::remove).layer(bulk))
         .routes(routes!(companions::list))
         .routes(routes!(companions::list_default))
+        .routes(routes!(texts::list, texts::take, texts::remove_all).layer(bulk))
+        .routes(routes!(texts::show, texts::put, texts::remove))
+        .routes(routes!(texts::ask))
+        .routes(routes!(enrich::state, enrich::start))
+        .routes(routes!(enrich::measured))
         .routes(routes!(servers::sync).layer(bulk))
         .routes(routes!(servers::list))
         .routes(routes!(changes::list, changes::review))

@@ -25,6 +25,7 @@ mod row;
 mod push;
 mod catalogs;
 mod write;
+mod enriching;
 mod enrichments;
 mod read;
 mod vectors;

@@ -31,6 +31,7 @@ mod http {
     pub mod stats;
     pub mod stream;
     pub mod tasks;
+    pub mod texts;
     pub mod tools;
     pub mod traces;
     pub mod upstream;

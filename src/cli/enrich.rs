@@ -1,10 +1,9 @@
 //! `toolscout enrich`: lets a language model write when to use each tool, for dense search.
 
+mod asking;
 mod files;
 mod keep;
 mod measure;
-mod pace;
-mod run;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -23,10 +22,10 @@ use super::output::print_stderr;
 use super::store::{Place, StoreArgs};
 use super::suggest::did_you_mean;
 use crate::config::ModelParameters;
+use crate::enrich::run::Run;
 use crate::enrich::{self, Batch, DEFAULT_BATCH, DEFAULT_TEXTS, Tokens};
 use crate::printable::{self, counted};
 use keep::embed_pending;
-use run::Run;
 
 /// The model's name for answers where none is given.
 const ANSWERING_MODEL: &str = "assistant";
@@ -151,11 +150,12 @@ impl Args {
             print_stderr(self.announcement(&plan));
         }
         let start = Instant::now();
-        let mut run = Run::new(&place, model, interrupt.clone())?;
-        let ended = run.all(&plan.batches, parallel.into(), &self.prices());
+        let mut run = Run::new(model, plan.batches, parallel.into());
+        let ended = asking::ask(&mut run, &place, &interrupt, &self.prices());
         let embedded = embed_pending(context, &place, &interrupt)?;
         let left = enrich::missing(&place.catalog().searcher(), &self.server).len();
-        run.report(context, left, start.elapsed(), embedded.as_ref())?;
+        let took = start.elapsed();
+        asking::report(&run, context, &place, left, took, embedded.as_ref())?;
         ended?;
         if run.enriched > 0 {
             measure::say(context, &place, embedded.as_ref(), &interrupt)?;
@@ -185,7 +185,7 @@ impl Args {
         let tokens = enrich::estimate(&batches);
         Plan {
             tools: tools.len(),
-            price: self.prices().of(tokens.input as f64, tokens.output as f64),
+            price: self.prices().of(tokens),
             tokens,
             batches,
         }
@@ -268,15 +268,7 @@ impl Args {
             );
             return Err(UsageError(message).into());
         }
-        let forgotten = match &place {
-            Place::Shared(copy) => copy.forget_enrichments(&ids)?,
-            Place::Local(catalog) => {
-                let mut writer = catalog.writer()?;
-                let forgotten = writer.clear_enrichments(&ids)?;
-                writer.commit()?;
-                forgotten
-            }
-        };
+        let forgotten = keep::forget(&place, &Interrupt::listen()?, ids)?;
         if context.printer.is_json() {
             context.printer.json(&json!({ "forgotten": forgotten }))?;
         } else {
@@ -331,12 +323,12 @@ struct Prices {
 
 impl Prices {
     /// The price of so many tokens; `None` where no price is given.
-    fn of(&self, input: f64, output: f64) -> Option<f64> {
+    fn of(&self, tokens: Tokens) -> Option<f64> {
         if self.input.is_none() && self.output.is_none() {
             return None;
         }
         let (price_in, price_out) = (self.input.unwrap_or(0.0), self.output.unwrap_or(0.0));
-        Some((input * price_in + output * price_out) / 1e6)
+        Some((tokens.input as f64 * price_in + tokens.output as f64 * price_out) / 1e6)
     }
 }
 

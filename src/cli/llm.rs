@@ -146,6 +146,17 @@ impl LlmArgs {
         Ok(Arc::new(Endpoint::new(config)?))
     }
 
+    /// The model that writes texts of tools; `None` where nobody chose one.
+    ///
+    /// # Errors
+    /// As [`LlmArgs::model`].
+    pub fn enricher(&self) -> Result<Option<Arc<dyn ChatModel>>> {
+        if !self.is_chosen() {
+            return Ok(None);
+        }
+        self.unwaiting_model(&ModelParameters::default()).map(Some)
+    }
+
     fn endpoint(&self, parameters: &ModelParameters) -> Result<EndpointConfig> {
         let mut config = EndpointConfig::new(
             self.base_url().unwrap_or_default(),

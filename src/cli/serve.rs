@@ -12,11 +12,12 @@ use toolscout_index::Options;
 use super::Outcome;
 use super::agent::{AgentArgs, style};
 use super::context::{Context, Legs};
-use super::exit::error_message;
+use super::exit::{UsageError, error_message};
 use super::proxy::ProxyArgs;
 use super::size::bytes;
 use super::store::{self, StoreArgs};
 use crate::config;
+use crate::config::{EnrichMode, EnrichSettings};
 use crate::finder::Style;
 use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
 use crate::mcp::{Detail, GatewayConfig};
@@ -104,6 +105,13 @@ pub struct ServerArgs {
     /// the file without its ending (repeatable). --profile is for the agent of all other questions
     #[arg(long, value_name = "NAME|FILE")]
     agent_profile: Vec<String>,
+    /// When the model of --llm writes texts of tools: off, ask (when somebody asks for it) or auto (by
+    /// itself, within --enrich-tokens-a-day) [env: TOOLSCOUT_ENRICH; default: ask]
+    #[arg(long, value_name = "MODE")]
+    enrich: Option<EnrichMode>,
+    /// Most tokens in a day for texts of tools, sent and received [env: TOOLSCOUT_ENRICH_TOKENS_A_DAY]
+    #[arg(long, value_name = "TOKENS")]
+    enrich_tokens_a_day: Option<u64>,
     #[command(flatten)]
     proxy: ProxyArgs,
     /// How clients of the /mcp route call found tools: dispatch (through call_tool) or inject (they
@@ -237,6 +245,7 @@ impl ServerArgs {
             self.mcp_sessions_per_key.map(NonZero::get),
         );
         self.agent.refuse_tool_profile(&context.settings)?;
+        let enrich = self.enrich_settings(context)?;
         let upstream = self.agent.pool(context)?;
         let default = GatewayConfig::default();
         let gateway = GatewayConfig {
@@ -260,6 +269,8 @@ impl ServerArgs {
             data: context.settings.data.clone(),
             store,
             default_catalog: context.settings.catalog.clone(),
+            enricher: self.agent.llm().enricher()?,
+            enrich,
             catalog_options: general_options(context),
             embedder_source: embedder_source(&context.settings),
             allowed_hosts: admission.hosts,
@@ -267,6 +278,20 @@ impl ServerArgs {
             exposure: admission.exposure,
             limits,
         })
+    }
+}
+
+impl ServerArgs {
+    fn enrich_settings(&self, context: &Context) -> Result<EnrichSettings> {
+        let flags = EnrichSettings {
+            mode: self.enrich,
+            tokens_a_day: self.enrich_tokens_a_day,
+        };
+        let settings = flags.or(context.settings.enrich);
+        settings
+            .check()
+            .map_err(|problem| UsageError(problem.to_string()))?;
+        Ok(settings)
     }
 }
 

@@ -33,8 +33,8 @@ pub fn definition_hash(tool: &Tool) -> String {
     hex::encode(&hash[..HASH_BYTES])
 }
 
-/// The file that a chat or a coding agent answers. `command` begins the command that reads the answers.
-pub fn questions(batches: &[Batch], command: &str) -> String {
+/// The file that a chat or a coding agent answers. `next` says what to do with the file of answers.
+pub fn questions(batches: &[Batch], next: &str) -> String {
     let texts = batches.first().map_or(0, |batch| batch.texts);
     let task = task(texts);
     let mut file = format!(
@@ -45,7 +45,7 @@ pub fn questions(batches: &[Batch], command: &str) -> String {
          the question:\n\n\
          {{\"id\": \"mail/recall\", \"definition\": \"{EXAMPLE_HASH}\", \"texts\": [\"I sent that to the wrong \
          person, get it back\", \"undo sent mail\", \"...\"]}}\n\n\
-         Write all answers into one file. Then run: {command} enrich --answers FILE\n"
+         Write all answers into one file. Then {next}\n"
     );
     for (number, batch) in (1..).zip(batches) {
         file += &format!("\n## Batch {number} of {}\n\n", batches.len());

@@ -15,6 +15,8 @@ use toolscout_index::{DataDir, Options, ToolId};
 use super::agent::{PageToken, Runs};
 use super::audit::AuditCheck;
 use super::embedders::{EmbedderSource, EmbeddersOf};
+use super::enrich::account::Account;
+use super::enrich::{Enriching, write_by_itself};
 use super::error::{self, ApiResult};
 use super::evaluations::Evaluations;
 use super::feedback::RateLimit;
@@ -31,10 +33,12 @@ use super::threads::{CpuPool, blocking};
 use super::tokens::TokenSavings;
 use crate::agent::{Agent, Agents};
 use crate::clock::unix_ms;
+use crate::config::EnrichSettings;
 use crate::feedback::{FeedbackRecord, FeedbackStore};
 use crate::finder::ToolSearch;
 use crate::gate::{Approvals, AuditLog, Gate, Policies, audit};
 use crate::keys::{KeyError, KeyStore};
+use crate::llm::ChatModel;
 use crate::mcp::gateway::Ledgers;
 use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool};
 use crate::profiles::ToolProfile;
@@ -82,6 +86,10 @@ pub struct Settings {
     pub profiles: Vec<ToolProfile>,
     /// The model provider behind the routes of its API; without one they answer 503.
     pub proxy: Option<ProxyConfig>,
+    /// When the model of `enricher` writes texts of tools.
+    pub enrich: EnrichSettings,
+    /// The model that writes them; without one nobody here does.
+    pub enricher: Option<Arc<dyn ChatModel>>,
     /// How much the server accepts and keeps open.
     pub limits: Limits,
 }
@@ -153,6 +161,7 @@ pub struct AppState {
     pub(super) streams: Streams,
     pub(super) tasks: Arc<Tasks>,
     pub(super) evaluations: Evaluations,
+    pub(super) enriching: Enriching,
     pub(super) cpu_pool: CpuPool,
     /// One permit for each body of tools that is being read.
     pub(super) bulk_bodies: Semaphore,
@@ -205,6 +214,8 @@ impl App {
             gateway,
             profiles,
             proxy,
+            enrich,
+            enricher,
             limits,
         } = settings;
         let mut metrics = Metrics::new();
@@ -220,6 +231,11 @@ impl App {
             Proxy::new(config, folder, options, Arc::clone(&metrics))
         };
         let proxy = proxy.map(start_proxy).transpose()?;
+        let enriching = Enriching {
+            account: Account::new(&data, store.as_ref()),
+            model: enricher,
+            settings: enrich,
+        };
         Ok(App(Arc::new(AppState {
             keys: open_keys(&data, store.as_ref())?,
             key_watch: KeyWatch::default(),
@@ -241,6 +257,7 @@ impl App {
             started: Started::now(),
             audit_check: AuditCheck::default(),
             token_savings: TokenSavings::start(),
+            enriching,
             evaluations: Evaluations::default(),
             cpu_pool: CpuPool::new(
                 limits.search_threads,
@@ -302,6 +319,7 @@ impl App {
         self.ready.store(true, Ordering::Release);
         tokio::spawn(self.clone().look_at_profiles());
         tokio::spawn(self.clone().look_at_keys());
+        tokio::spawn(write_by_itself(self.clone()));
         if self.store.is_some() {
             tokio::spawn(self.clone().sweep());
         }

@@ -1,14 +1,15 @@
 //! What language models wrote about when to use tools, for all nodes.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use sqlx::{PgConnection, Row};
-use toolscout_index::{Enrichment, Tool, ToolId};
+use toolscout_index::{Changes, Enrichment, Tool, ToolId};
 
 use super::error::StoreError;
 use super::row;
 use super::write::Commit;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{READ_LIMIT, SharedStore};
 
 /// Enrichments in a page, and in one statement.
 const PAGE: usize = 1000;
@@ -22,53 +23,6 @@ pub struct Enriched {
 }
 
 impl SharedStore {
-    /// Stores what was written about these tools. Tells of each whether the catalog has this very
-    /// definition of it; where it has another one, or none, nothing is stored.
-    ///
-    /// # Errors
-    /// As [`SharedStore::commit`].
-    pub async fn enrich(
-        &self,
-        catalog: i64,
-        enriched: &[(&Tool, &Enrichment)],
-    ) -> Result<Vec<bool>, StoreError> {
-        let enrich = async {
-            let mut transaction = self.pool.begin().await?;
-            let mut commit = Commit::begin(&mut transaction, catalog, &[]).await?;
-            let mut are_stored = Vec::with_capacity(enriched.len());
-            for chunk in enriched.chunks(PAGE) {
-                are_stored.extend(enrich(&mut commit, chunk).await?);
-            }
-            let generation = commit.end().await?;
-            self.publish(transaction, catalog, &generation).await?;
-            Ok(are_stored)
-        };
-        self.ask(WRITE_LIMIT, enrich).await
-    }
-
-    /// Forgets what was written about these tools. Returns how many there were.
-    ///
-    /// # Errors
-    /// As [`SharedStore::commit`].
-    pub async fn forget_enrichments(
-        &self,
-        catalog: i64,
-        tools: &[ToolId],
-    ) -> Result<usize, StoreError> {
-        let forget = async {
-            let mut transaction = self.pool.begin().await?;
-            let mut commit = Commit::begin(&mut transaction, catalog, &[]).await?;
-            let mut forgotten = 0;
-            for chunk in tools.chunks(PAGE) {
-                forgotten += forget(&mut commit, chunk).await?;
-            }
-            let generation = commit.end().await?;
-            self.publish(transaction, catalog, &generation).await?;
-            Ok(forgotten)
-        };
-        self.ask(WRITE_LIMIT, forget).await
-    }
-
     /// The tools that something was written about, without these.
     pub(super) async fn enriched_besides(
         &self,
@@ -92,67 +46,92 @@ impl SharedStore {
     }
 }
 
-async fn enrich(
-    commit: &mut Commit<'_>,
-    enriched: &[(&Tool, &Enrichment)],
-) -> Result<Vec<bool>, StoreError> {
-    let ids: Vec<&str> = enriched.iter().map(|(tool, _)| tool.id.as_str()).collect();
-    let known = commit.hashes(&ids).await?;
-    let mut are_stored = Vec::with_capacity(enriched.len());
-    // By id, since no statement may write a row twice.
-    let mut rows = HashMap::new();
-    for (tool, enrichment) in enriched {
-        let (hash, _) = row::tool_json(tool)?;
-        let is_known = known.get(tool.id.as_str());
-        let is_current = is_known.is_some_and(|known| known.as_deref() == Some(&hash[..]));
-        if is_current {
-            rows.insert(tool.id.as_str(), *enrichment);
+impl Commit<'_> {
+    /// Stores what was written about these tools, where the catalog has this very definition of them.
+    pub(super) async fn enrich(
+        &mut self,
+        enriched: &[(Arc<Tool>, Enrichment)],
+    ) -> Result<Changes, StoreError> {
+        let mut changes = Changes::default();
+        for chunk in enriched.chunks(PAGE) {
+            self.enrich_page(chunk, &mut changes).await?;
         }
-        are_stored.push(is_current);
+        Ok(changes)
     }
-    let (mut ids, mut models, mut texts, mut sums) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (id, enrichment) in rows {
-        ids.push(id);
-        models.push(enrichment.model());
-        // An array of arrays would need equal lengths.
-        texts.push(serde_json::Value::from(enrichment.texts()).to_string());
-        sums.push(checksum(id, enrichment.model(), enrichment.texts()).to_vec());
-    }
-    let written = sqlx::query(
-        "INSERT INTO enrichments (catalog, generation, tool, model, texts, checksum)
-         SELECT $1, $2, tool, model, ARRAY(SELECT json_array_elements_text(texts::json)), checksum
-         FROM unnest($3::text[], $4::text[], $5::text[], $6::bytea[]) AS written (tool, model, texts, checksum)
-         ON CONFLICT (catalog, tool) DO UPDATE
-         SET generation = excluded.generation, model = excluded.model, texts = excluded.texts,
-             checksum = excluded.checksum
-         WHERE enrichments.checksum IS DISTINCT FROM excluded.checksum",
-    )
-    .bind(commit.catalog)
-    .bind(commit.next())
-    .bind(ids)
-    .bind(models)
-    .bind(texts)
-    .bind(sums)
-    .execute(&mut *commit.connection)
-    .await?;
-    commit.has_new_enrichments |= written.rows_affected() > 0;
-    Ok(are_stored)
-}
 
-async fn forget(commit: &mut Commit<'_>, tools: &[ToolId]) -> Result<usize, StoreError> {
-    let ids: Vec<&str> = tools.iter().map(ToolId::as_str).collect();
-    let forgotten = sqlx::query(
-        "UPDATE enrichments SET model = NULL, texts = NULL, checksum = NULL, generation = $2
-         WHERE catalog = $1 AND tool = ANY($3) AND texts IS NOT NULL",
-    )
-    .bind(commit.catalog)
-    .bind(commit.next())
-    .bind(ids)
-    .execute(&mut *commit.connection)
-    .await?;
-    commit.has_new_enrichments |= forgotten.rows_affected() > 0;
-    Ok(forgotten.rows_affected() as usize)
+    async fn enrich_page(
+        &mut self,
+        enriched: &[(Arc<Tool>, Enrichment)],
+        changes: &mut Changes,
+    ) -> Result<(), StoreError> {
+        let ids: Vec<&str> = enriched.iter().map(|(tool, _)| tool.id.as_str()).collect();
+        let known = self.hashes(&ids).await?;
+        // By id, since no statement may write a row twice.
+        let mut rows = HashMap::new();
+        for (tool, enrichment) in enriched {
+            let (hash, _) = row::tool_json(tool)?;
+            let known = known.get(tool.id.as_str());
+            if known.is_some_and(|known| known.as_deref() == Some(&hash[..])) {
+                rows.insert(tool.id.as_str(), enrichment);
+                changes.changed.push(tool.id.clone());
+            } else {
+                changes.unchanged += 1;
+            }
+        }
+        let (mut ids, mut models, mut texts, mut sums) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (id, enrichment) in rows {
+            ids.push(id);
+            models.push(enrichment.model());
+            // An array of arrays would need equal lengths.
+            texts.push(serde_json::Value::from(enrichment.texts()).to_string());
+            sums.push(checksum(id, enrichment.model(), enrichment.texts()).to_vec());
+        }
+        let written = sqlx::query(
+            "INSERT INTO enrichments (catalog, generation, tool, model, texts, checksum)
+             SELECT $1, $2, tool, model, ARRAY(SELECT json_array_elements_text(texts::json)), checksum
+             FROM unnest($3::text[], $4::text[], $5::text[], $6::bytea[]) AS written (tool, model, texts, checksum)
+             ON CONFLICT (catalog, tool) DO UPDATE
+             SET generation = excluded.generation, model = excluded.model, texts = excluded.texts,
+                 checksum = excluded.checksum
+             WHERE enrichments.checksum IS DISTINCT FROM excluded.checksum",
+        )
+        .bind(self.catalog)
+        .bind(self.next())
+        .bind(ids)
+        .bind(models)
+        .bind(texts)
+        .bind(sums)
+        .execute(&mut *self.connection)
+        .await?;
+        self.has_new_enrichments |= written.rows_affected() > 0;
+        Ok(())
+    }
+
+    /// Forgets what was written about these tools.
+    pub(super) async fn forget_texts(&mut self, tools: &[ToolId]) -> Result<Changes, StoreError> {
+        let mut changes = Changes::default();
+        for chunk in tools.chunks(PAGE) {
+            let ids: Vec<&str> = chunk.iter().map(ToolId::as_str).collect();
+            let forgotten: Vec<String> = sqlx::query_scalar(
+                "UPDATE enrichments SET model = NULL, texts = NULL, checksum = NULL, generation = $2
+                 WHERE catalog = $1 AND tool = ANY($3) AND texts IS NOT NULL
+                 RETURNING tool",
+            )
+            .bind(self.catalog)
+            .bind(self.next())
+            .bind(ids)
+            .fetch_all(&mut *self.connection)
+            .await?;
+            let forgotten: HashSet<&str> = forgotten.iter().map(String::as_str).collect();
+            let (gone, others): (Vec<&ToolId>, Vec<&ToolId>) =
+                chunk.iter().partition(|id| forgotten.contains(id.as_str()));
+            changes.changed.extend(gone.into_iter().cloned());
+            changes.unchanged += others.len();
+        }
+        self.has_new_enrichments |= !changes.changed.is_empty();
+        Ok(changes)
+    }
 }
 
 /// Goes through what was written or forgotten, in the order of generation and tool.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use toolscout_index::store::Store;
-use toolscout_index::{Changes, DataDir, Enrichment, Options, Searcher, Tool, ToolId};
+use toolscout_index::{Changes, DataDir, Options, Searcher, Tool, ToolId};
 
 use super::catalogs::CreatedCatalog;
 use super::error::StoreError;
@@ -188,23 +188,24 @@ impl SharedStore {
         let ids: Vec<&ToolId> = searcher.ids_after(None).filter(has_one).collect();
         let mut stored = 0;
         for chunk in ids.chunks(CHUNK) {
-            let tools = chunk.iter().filter_map(|id| searcher.tool(id));
-            let tools: Vec<Arc<Tool>> = tools.collect();
-            let enriched: Vec<(&Tool, &Enrichment)> = tools
+            let enriched = chunk
                 .iter()
-                .filter_map(|tool| Some((tool.as_ref(), searcher.enrichment(&tool.id)?)))
+                .filter_map(|id| Some((searcher.tool(id)?, searcher.enrichment(id)?.clone())))
                 .collect();
-            let are_stored = self.enrich(catalog, &enriched).await?;
-            stored += are_stored
-                .into_iter()
-                .filter(|is_stored| *is_stored)
-                .count();
+            let (changes, _) = self
+                .commit(catalog, &[&Change::Enrich(enriched)], &[])
+                .await?;
+            stored += changes
+                .iter()
+                .map(|changes| changes.changed.len())
+                .sum::<usize>();
         }
         if existing == Existing::Replace {
             let imported = ids.into_iter().collect();
             let others = self.enriched_besides(catalog, &imported).await?;
             if !others.is_empty() {
-                self.forget_enrichments(catalog, &others).await?;
+                self.commit(catalog, &[&Change::ForgetTexts(others)], &[])
+                    .await?;
             }
         }
         Ok(stored)

@@ -17,7 +17,7 @@ pub struct Migration {
 }
 
 /// Every migration of this version of the program.
-const ALL: [Migration; 8] = [
+const ALL: [Migration; 9] = [
     Migration {
         version: 1,
         sql: include_str!("migrations/0001_catalogs.sql"),
@@ -49,6 +49,10 @@ const ALL: [Migration; 8] = [
     Migration {
         version: 8,
         sql: include_str!("migrations/0008_agents.sql"),
+    },
+    Migration {
+        version: 9,
+        sql: include_str!("migrations/0009_enriching.sql"),
     },
 ];
 

@@ -117,7 +117,11 @@ fn check(change: &Change) -> Result<(), Error> {
         }
         Change::OwnerWords(WordsChange::Replace(words)) => words.validate(),
         // What a patch leads to is checked with what it changes.
-        Change::OwnerWords(WordsChange::Patch(_)) | Change::Remove(_) | Change::Ranker(_) => Ok(()),
+        Change::OwnerWords(WordsChange::Patch(_))
+        | Change::Remove(_)
+        | Change::Ranker(_)
+        | Change::Enrich(_)
+        | Change::ForgetTexts(_) => Ok(()),
     }
 }
 
@@ -189,6 +193,8 @@ impl<'a> Commit<'a> {
         match change {
             Change::Upsert(tools) => self.upsert(tools).await,
             Change::Remove(ids) => self.remove(ids).await,
+            Change::Enrich(enriched) => self.enrich(enriched).await,
+            Change::ForgetTexts(ids) => self.forget_texts(ids).await,
             Change::Sync { server, tools } => {
                 let mut changes = self.upsert(tools).await?;
                 let gone = self.others_of(server, tools).await?;

@@ -360,6 +360,8 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
         gateway: Default::default(),
         profiles: Vec::new(),
         proxy: None,
+        enrich: Default::default(),
+        enricher: None,
         agent: None,
     };
     let bind = async |exposure| {

@@ -99,6 +99,8 @@ impl Server {
             gateway: Default::default(),
             profiles: Vec::new(),
             proxy: None,
+            enrich: Default::default(),
+            enricher: None,
         };
         change(&mut settings);
         let shared = Shared::of(&settings.data);

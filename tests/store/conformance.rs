@@ -10,7 +10,8 @@ use toolscout::catalog_writer::{CatalogStore, CatalogWriter, Change, LocalStore,
 use toolscout::store::{CreatedCatalog, FollowingStore, SharedStore};
 use toolscout_index::embed::StaticTable;
 use toolscout_index::{
-    Catalog, Changes, DataDir, Error, Options, Query, Ranker, SearchOptions, Tool, ToolId,
+    Catalog, Changes, DataDir, Enrichment, Error, Options, Query, Ranker, SearchOptions, Tool,
+    ToolId,
 };
 
 use super::postgres::Postgres;
@@ -176,6 +177,36 @@ fn settings_and_ranker(world: &mut World) {
     assert!(!world.catalog.searcher().has_own_ranker());
 }
 
+fn texts(world: &mut World) {
+    let send = world
+        .catalog
+        .searcher()
+        .tool(&ids(&["mail/send"])[0])
+        .unwrap();
+    let other = Arc::new(tool("mail", "send", "Another definition."));
+    let enrichment = |text: &str| Enrichment::new([text], "m").unwrap();
+    let (done, first) = world.commit(Change::Enrich(vec![
+        (Arc::clone(&send), enrichment("write to Ann")),
+        (other, enrichment("of no tool")),
+    ]));
+    assert_eq!((done.changed, done.unchanged), (ids(&["mail/send"]), 1));
+    let searcher = world.catalog.searcher();
+    assert_eq!(
+        searcher.enrichment(&send.id).unwrap().texts(),
+        ["write to Ann"]
+    );
+    let both = || Change::ForgetTexts(ids(&["mail/send", "mail/forward"]));
+    let (done, second) = world.commit(both());
+    assert_eq!((done.changed, done.unchanged), (ids(&["mail/send"]), 1));
+    assert_eq!(second, first + 1);
+    assert!(world.catalog.searcher().enrichment(&send.id).is_none());
+    let (done, same) = world.commit(both());
+    assert_eq!(
+        (done.changed, done.unchanged, same),
+        (Vec::new(), 2, second)
+    );
+}
+
 fn refusals(world: &mut World) {
     let before = (world.seen(), world.catalog.searcher().generation());
     let twice = vec![tool("s", "t", "a"), tool("s", "t", "b")];
@@ -272,6 +303,7 @@ fn groups(world: World) {
 fn conformance(mut world: World) -> Vec<String> {
     changes(&mut world);
     settings_and_ranker(&mut world);
+    texts(&mut world);
     refusals(&mut world);
     let seen = world.seen();
     many(&mut world);

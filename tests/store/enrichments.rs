@@ -1,11 +1,13 @@
 //! What a language model wrote about tools of the store, and settings that were tuned for it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use toolscout::config::StoreSettings;
 use toolscout::store::{Existing, SharedStore};
 use toolscout_index::{DataDir, Options, Settings, ToolId};
 
@@ -241,4 +243,38 @@ fn a_ranker_is_fitted_to_a_catalog_of_the_store_and_written_with_a_gain_only() {
     let rankers = "SELECT count(*) FROM toolscout.catalogs WHERE ranker IS NOT NULL";
     assert_eq!(has_applied, is_better, "{fitted}");
     assert_eq!(postgres.query(rankers), usize::from(is_better).to_string());
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: scripts/postgres.sh"]
+fn one_node_at_a_time_lets_a_model_write_and_all_count_its_tokens() {
+    let postgres = Postgres::start();
+    let runtime = Runtime::new().unwrap();
+    let node = |name: &str| {
+        let settings = StoreSettings {
+            node: Some(name.to_owned()),
+            ..postgres.settings()
+        };
+        let store = SharedStore::new(&settings, runtime.handle().clone()).unwrap();
+        runtime.block_on(store.prepare()).unwrap();
+        store
+    };
+    let (one, other) = (node("one"), node("other"));
+    let begin = |node: &Arc<SharedStore>| runtime.block_on(node.begin_enriching()).unwrap();
+    assert_eq!(begin(&one), Some(0));
+    assert!(runtime.block_on(one.count_enriching(70)).unwrap());
+    assert_eq!(begin(&other), None);
+    assert!(!runtime.block_on(other.count_enriching(1)).unwrap());
+    runtime.block_on(other.end_enriching()).unwrap();
+    assert_eq!(begin(&one), Some(70));
+    runtime.block_on(one.end_enriching()).unwrap();
+    assert_eq!(begin(&other), Some(70));
+
+    // Its node is gone, and a day is over.
+    postgres.query(
+        "UPDATE toolscout.enriching SET leased_until = now() - interval '1 second', day = day - 1",
+    );
+    assert_eq!(runtime.block_on(one.enriching_tokens()).unwrap(), 0);
+    assert_eq!(begin(&one), Some(0));
+    assert!(!runtime.block_on(other.count_enriching(1)).unwrap());
 }

@@ -43,7 +43,8 @@ pub fn ask(context: &Context, batches: &[Batch], file: &Path) -> Result<Outcome>
         DEFAULT_CATALOG => "toolscout".to_owned(),
         catalog => format!("toolscout --catalog {catalog}"),
     };
-    write(file, &questions(batches, &command))?;
+    let next = format!("run: {command} enrich --answers FILE");
+    write(file, &questions(batches, &next))?;
     let summary = json!({ "tools": tools, "batches": batches.len(), "file": file });
     let words = format!(
         "{} asks about {} in {}; let any chat or agent answer it into a file, then run `{command} enrich --answers FILE`",

@@ -1,11 +1,13 @@
 //! Stores and embeds texts.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use toolscout_index::{Enrichment, Error, Tool, Writer};
+use toolscout_index::{Catalog, Changes, Enrichment, Error, Tool, ToolId};
 
+use crate::catalog_writer::{CatalogStore as _, Change, LocalStore, WriteError};
 use crate::cli::context::Context;
 use crate::cli::embed::{self, Embedded};
 use crate::cli::exit::error_message;
@@ -28,47 +30,62 @@ pub fn store(
     mut written: Vec<(Arc<Tool>, Enrichment)>,
     refused: &mut Vec<Refused>,
 ) -> Result<usize> {
-    if written.is_empty() {
-        return Ok(0);
-    }
-    let mut refuse = |tool: &Tool| refused.push(Refused::new(tool.id.as_str(), CHANGED));
     if let Place::Shared(copy) = place {
-        let pairs: Vec<(&Tool, &Enrichment)> = written
-            .iter()
-            .map(|(tool, enrichment)| (&**tool, enrichment))
-            .collect();
-        let mut are_stored = copy.enrich(&pairs)?.into_iter();
-        written.retain(|(tool, _)| {
-            let is_stored = are_stored.next() == Some(true);
-            if !is_stored {
-                refuse(tool);
-            }
-            is_stored
-        });
+        let stored = copy.commit(&Change::Enrich(written.clone()))?.changed;
+        keep_stored(&mut written, &stored, refused);
     }
-    let mut writer = writer(place, interrupt)?;
-    let mut stored = 0;
-    for (tool, enrichment) in &written {
-        if writer.set_enrichment(tool, enrichment)? {
-            stored += 1;
-        } else {
-            refuse(tool);
-        }
+    let change = Change::Enrich(written);
+    let stored = commit(place.catalog(), interrupt, &change)?.changed;
+    if let Change::Enrich(mut written) = change {
+        keep_stored(&mut written, &stored, refused);
     }
-    writer.commit()?;
-    Ok(stored)
+    Ok(stored.len())
 }
 
-/// The catalog's writer. An answer is paid for, so it waits longer than others for a process that
-/// writes.
-fn writer(place: &Place, interrupt: &Interrupt) -> Result<Writer> {
+/// Removes what was not stored, and says so.
+fn keep_stored(
+    written: &mut Vec<(Arc<Tool>, Enrichment)>,
+    stored: &[ToolId],
+    refused: &mut Vec<Refused>,
+) {
+    let stored: HashSet<&ToolId> = stored.iter().collect();
+    written.retain(|(tool, _)| {
+        let is_stored = stored.contains(&tool.id);
+        if !is_stored {
+            refused.push(Refused::new(tool.id.as_str(), CHANGED));
+        }
+        is_stored
+    });
+}
+
+/// Deletes the texts of tools. Returns of how many.
+pub fn forget(place: &Place, interrupt: &Interrupt, ids: Vec<ToolId>) -> Result<usize> {
+    let change = Change::ForgetTexts(ids);
+    let changes = match place {
+        Place::Shared(copy) => copy.commit(&change)?,
+        Place::Local(catalog) => commit(catalog, interrupt, &change)?,
+    };
+    Ok(changes.changed.len())
+}
+
+/// Commits a change. An answer is paid for, so it waits longer than others for a process that writes.
+fn commit(catalog: &Catalog, interrupt: &Interrupt, change: &Change) -> Result<Changes> {
     let give_up = Instant::now() + WRITER_PATIENCE;
+    let mut store = LocalStore(catalog.clone());
     loop {
-        match place.catalog().writer() {
-            Err(Error::Locked { .. }) if Instant::now() < give_up && !interrupt.is_raised() => {
+        match store.commit(&[change]) {
+            Err(WriteError::Catalog(Error::Locked { .. }))
+                if Instant::now() < give_up && !interrupt.is_raised() =>
+            {
                 std::thread::sleep(WRITER_PAUSE);
             }
-            writer => return Ok(writer?),
+            Err(WriteError::Catalog(error)) => return Err(error.into()),
+            written => {
+                return Ok(written?
+                    .pop()
+                    .map(|written| written.changes)
+                    .unwrap_or_default());
+            }
         }
     }
 }
@@ -124,11 +141,17 @@ pub fn note_unembedded(
 }
 
 /// Names what is refused, with the reasons; `what` comes before the tool.
-pub fn warn_of_each(context: &Context, what: &str, refused: &[Refused]) {
-    for Refused { id, reason } in refused.iter().take(MAX_NAMED) {
+pub fn warn_of_each<'a>(
+    context: &Context,
+    what: &str,
+    refused: impl IntoIterator<Item = &'a Refused>,
+) {
+    let mut refused = refused.into_iter();
+    for Refused { id, reason } in refused.by_ref().take(MAX_NAMED) {
         context.warn(format_args!("{what} {id}: {reason}"));
     }
-    if let Some(more @ 1..) = refused.len().checked_sub(MAX_NAMED) {
+    let more = refused.count();
+    if more > 0 {
         context.warn(format_args!("{what} {more} more"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
-use toolscout_index::{Catalog, DataDir, Enrichment, Options, Ranker, Settings, Tool, ToolId};
+use toolscout_index::{Catalog, Changes, DataDir, Options, Ranker, Settings};
 
 use super::StoreArgs;
 use crate::catalog_writer::Change;
@@ -88,16 +88,13 @@ impl CatalogCopy {
         })
     }
 
-    /// Stores what was written about these tools. False for each that has changed meanwhile.
-    pub fn enrich(&self, enriched: &[(&Tool, &Enrichment)]) -> Result<Vec<bool>> {
-        let enrich = self.store.enrich(self.id, enriched);
-        Ok(self.runtime.block_on(enrich)?)
-    }
-
-    /// Forgets what was written about these tools. Returns how many there were.
-    pub fn forget_enrichments(&self, tools: &[ToolId]) -> Result<usize> {
-        let forget = self.store.forget_enrichments(self.id, tools);
-        Ok(self.runtime.block_on(forget)?)
+    /// Commits a change to the store. The copy stays as it is.
+    pub fn commit(&self, change: &Change) -> Result<Changes> {
+        let commit = self
+            .store
+            .commit(self.id, std::slice::from_ref(&change), &[]);
+        let (mut all, _) = self.runtime.block_on(commit)?;
+        Ok(all.pop().unwrap_or_default())
     }
 
     /// Gives the catalog what `change` makes of its present settings.
@@ -115,9 +112,7 @@ impl CatalogCopy {
 
     /// Gives the catalog a ranker of its own.
     pub fn set_ranker(&self, ranker: Ranker) -> Result<()> {
-        let change = Change::Ranker(Some(Arc::new(ranker)));
-        self.runtime
-            .block_on(self.store.commit(self.id, &[&change], &[]))?;
+        self.commit(&Change::Ranker(Some(Arc::new(ranker))))?;
         Ok(())
     }
 

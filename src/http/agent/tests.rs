@@ -107,6 +107,8 @@ impl Server {
             gateway: Default::default(),
             profiles: Vec::new(),
             proxy: None,
+            enrich: Default::default(),
+            enricher: None,
             limits,
         };
         let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());

@@ -1,0 +1,182 @@
+//! The tokens that writing texts takes in a day, and who may write now: one run at a time, on all nodes.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::super::error::{ApiError, ApiResult, store_unavailable};
+use super::super::threads::blocking;
+use crate::clock::unix_ms;
+use crate::enrich::Tokens;
+use crate::store::SharedStore;
+
+/// The file in the data directory.
+const FILE: &str = "enrich-tokens.json";
+const DAY_MS: i64 = 86_400_000;
+
+/// Where tokens are counted.
+pub struct Account {
+    running: Arc<Semaphore>,
+    kept: Kept,
+}
+
+#[derive(Clone)]
+enum Kept {
+    File(PathBuf),
+    /// All nodes have one count.
+    Store(Arc<SharedStore>),
+}
+
+/// The right to write texts, until it is dropped.
+pub struct Turn {
+    kept: Kept,
+    /// Tokens of this day before this turn and within it.
+    spent: usize,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The tokens of a day.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Day {
+    /// Days since 1970, in UTC.
+    day: i64,
+    tokens: usize,
+}
+
+impl Account {
+    /// In the data directory, or in the store.
+    pub fn new(data: &std::path::Path, store: Option<&Arc<SharedStore>>) -> Self {
+        let kept = match store {
+            Some(store) => Kept::Store(Arc::clone(store)),
+            None => Kept::File(data.join(FILE)),
+        };
+        Account {
+            running: Arc::new(Semaphore::new(1)),
+            kept,
+        }
+    }
+
+    /// The tokens of this day, in UTC.
+    ///
+    /// # Errors
+    /// 503 without the store, 500 when the file cannot be read.
+    pub async fn spent(&self) -> ApiResult<usize> {
+        self.kept.spent().await
+    }
+
+    /// The right to write; `None` while another one has it, here or on another node.
+    ///
+    /// # Errors
+    /// As [`Account::spent`].
+    pub async fn turn(&self) -> ApiResult<Option<Turn>> {
+        let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() else {
+            return Ok(None);
+        };
+        let spent = match &self.kept {
+            Kept::File(_) => self.kept.spent().await?,
+            Kept::Store(store) => match store.begin_enriching().await.map_err(store_unavailable)? {
+                Some(spent) => spent,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Turn {
+            kept: self.kept.clone(),
+            spent,
+            _permit: permit,
+        }))
+    }
+}
+
+impl Turn {
+    /// Tokens of this day.
+    pub fn spent(&self) -> usize {
+        self.spent
+    }
+
+    /// Counts tokens, and keeps the right.
+    ///
+    /// # Errors
+    /// As [`Account::spent`], and 409 once another node has the right.
+    pub async fn spend(&mut self, tokens: Tokens) -> ApiResult<()> {
+        let tokens = tokens.sum();
+        self.spent += tokens;
+        match &self.kept {
+            Kept::File(file) => {
+                let file = file.clone();
+                let counted = blocking(move || add(&file, tokens)).await?;
+                counted.map_err(|error| ApiError::internal(format!("write {FILE}: {error}")))
+            }
+            Kept::Store(store) => {
+                let is_ours = store.count_enriching(tokens).await;
+                if is_ours.map_err(store_unavailable)? {
+                    return Ok(());
+                }
+                Err(busy())
+            }
+        }
+    }
+
+    /// Gives the right back.
+    pub async fn end(self) {
+        if let Kept::Store(store) = &self.kept
+            && let Err(error) = store.end_enriching().await
+        {
+            tracing::warn!(%error, "other nodes wait ten minutes before they write texts");
+        }
+    }
+}
+
+/// The answer while another run writes.
+pub fn busy() -> ApiError {
+    ApiError::busy(
+        axum::http::StatusCode::CONFLICT,
+        "already_enriching",
+        "texts are being written already; wait for that task to end, or cancel it",
+    )
+}
+
+impl Kept {
+    async fn spent(&self) -> ApiResult<usize> {
+        match self {
+            Kept::File(file) => {
+                let file = file.clone();
+                let day = blocking(move || read(&file)).await?;
+                let day =
+                    day.map_err(|error| ApiError::internal(format!("read {FILE}: {error}")))?;
+                Ok(day.tokens)
+            }
+            Kept::Store(store) => store.enriching_tokens().await.map_err(store_unavailable),
+        }
+    }
+}
+
+/// This day's count; 0 where the file is of another day, or there is none.
+fn read(file: &std::path::Path) -> io::Result<Day> {
+    let today = Day {
+        day: unix_ms(SystemTime::now()).div_euclid(DAY_MS),
+        tokens: 0,
+    };
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(today),
+        Err(error) => return Err(error),
+    };
+    let kept: Day = serde_json::from_slice(&text)?;
+    Ok(if kept.day == today.day { kept } else { today })
+}
+
+fn add(file: &std::path::Path, tokens: usize) -> io::Result<()> {
+    let mut day = read(file)?;
+    day.tokens = day.tokens.saturating_add(tokens);
+    let folder = file.parent().unwrap_or_else(|| std::path::Path::new("."));
+    let mut draft = NamedTempFile::new_in(folder)?;
+    draft.write_all(&serde_json::to_vec(&day)?)?;
+    draft.persist(file)?;
+    Ok(())
+}
