@@ -13,6 +13,7 @@ use super::Outcome;
 use super::calling::Service;
 use super::context::{Context, Legs};
 use super::embed::{self, Embedded};
+use super::enrich;
 use super::input::{Batch, Reading, Rejected, Source};
 use super::interrupt::Interrupt;
 use super::output::print_stderr;
@@ -108,7 +109,7 @@ impl Args {
         let changes = upsert(&mut writer, std::mem::take(&mut batch.tools), &interrupt)?;
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
-        AddReport {
+        let outcome = AddReport {
             batch,
             changes,
             generation: Some(generation),
@@ -118,7 +119,9 @@ impl Args {
         }
         .print_and_embed(context, || {
             self.write.embed(context, &catalog, writer, &interrupt)
-        })
+        })?;
+        enrich::offer(context, &catalog);
+        Ok(outcome)
     }
 }
 

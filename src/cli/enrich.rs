@@ -4,6 +4,7 @@ mod asking;
 mod files;
 mod keep;
 mod measure;
+mod offer;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use crate::enrich::run::Run;
 use crate::enrich::{self, Batch, DEFAULT_BATCH, DEFAULT_TEXTS, Tokens};
 use crate::printable::{self, counted};
 use keep::embed_pending;
+pub use offer::offer;
 
 /// The model's name for answers where none is given.
 const ANSWERING_MODEL: &str = "assistant";
@@ -160,11 +162,13 @@ impl Args {
         if run.enriched > 0 {
             measure::say(context, &place, embedded.as_ref(), &interrupt)?;
         }
-        Ok(if run.skipped.is_empty() && !interrupt.is_raised() {
-            Outcome::Success
-        } else {
-            Outcome::Failure
-        })
+        Ok(
+            if run.without_texts().is_empty() && !interrupt.is_raised() {
+                Outcome::Success
+            } else {
+                Outcome::Failure
+            },
+        )
     }
 
     /// The catalog. Of a copy nothing is embedded: servers do that.

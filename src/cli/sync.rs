@@ -13,6 +13,7 @@ use toolscout_index::{Changes, Options, Searcher, ToolId};
 use super::Outcome;
 use super::add::{AddReport, OpenApiArgs, WriteArgs, commit};
 use super::context::Context;
+use super::enrich;
 use super::exit::UsageError;
 use super::input::Batch;
 use super::interrupt::Interrupt;
@@ -104,7 +105,7 @@ impl Args {
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
         print_changes(context, &changes)?;
-        AddReport {
+        let outcome = AddReport {
             batch,
             changes,
             generation: Some(generation),
@@ -114,7 +115,9 @@ impl Args {
         }
         .print_and_embed(context, || {
             self.write.embed(context, &catalog, writer, &interrupt)
-        })
+        })?;
+        enrich::offer(context, &catalog);
+        Ok(outcome)
     }
 }
 

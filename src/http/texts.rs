@@ -42,20 +42,21 @@ pub struct ToolTexts {
     id: String,
     /// The hash of the tool's definition, which the texts belong to.
     definition: String,
-    /// The name of the model that wrote them, or `person`.
-    model: String,
-    /// What people say when they need the tool.
+    /// The name of the model that wrote them, or `person`; absent without texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// What people say when they need the tool; empty where nobody wrote any for its present definition.
     #[schema(example = json!(["I mailed the wrong person, undo it"]))]
     texts: Vec<String>,
 }
 
 impl ToolTexts {
-    fn of(tool: &Tool, enrichment: &Enrichment) -> Self {
+    fn of(tool: &Tool, enrichment: Option<&Enrichment>) -> Self {
         ToolTexts {
             id: tool.id.to_string(),
             definition: definition_hash(tool),
-            model: enrichment.model().to_owned(),
-            texts: enrichment.texts().to_vec(),
+            model: enrichment.map(|enrichment| enrichment.model().to_owned()),
+            texts: enrichment.map_or_else(Vec::new, |enrichment| enrichment.texts().to_vec()),
         }
     }
 }
@@ -182,10 +183,7 @@ pub async fn show(
     refuse_pushed_down(&catalog)?;
     let tool = find_tool(&app, &catalog, &id).await?;
     let searcher = catalog.searcher();
-    let enrichment = searcher
-        .enrichment(&tool.id)
-        .ok_or_else(|| no_texts(&tool.id))?;
-    Ok(Json(ToolTexts::of(&tool, enrichment)))
+    Ok(Json(ToolTexts::of(&tool, searcher.enrichment(&tool.id))))
 }
 
 /// Replaces the texts of a tool.
@@ -212,7 +210,7 @@ pub async fn put(
     if let Some(reason) = read.refused.into_iter().next() {
         return Err(refused(reason));
     }
-    let answer = ToolTexts::of(&tool, &enrichment);
+    let answer = ToolTexts::of(&tool, Some(&enrichment));
     let change = Change::Enrich(vec![(tool, enrichment)]);
     let written = catalog.writer.try_write(change).await?;
     if written.changes.changed.is_empty() {
@@ -389,7 +387,7 @@ fn page(searcher: &Searcher, servers: &[String], after: Option<&str>, limit: usi
         };
         last = Some(id);
         if let Some(tool) = searcher.tool(id) {
-            tools.push(ToolTexts::of(&tool, enrichment));
+            tools.push(ToolTexts::of(&tool, Some(enrichment)));
         }
     }
     let next_cursor = last

@@ -551,3 +551,40 @@ fn doctor_says_the_share_of_tools_with_texts() {
         assert!(share().contains(expected), "{}", share());
     }
 }
+
+#[test]
+fn adding_says_what_texts_would_take_where_a_model_is_configured() {
+    let world = World::new();
+    let file = world.file("t.json", json!(four_tools()).to_string());
+    let add = |variables: &[(&str, &str)]| {
+        let mut command = world.command();
+        command.args(["add", text(&file)]);
+        command.env("TOOLSCOUT_EMBEDDER", "hashing");
+        Ended::of(command.envs(variables.iter().copied()).output())
+    };
+    let model = ("TOOLSCOUT_MODEL", "qwen3:8b");
+    for (variables, is_offered) in [
+        (vec![model], true),
+        (vec![("TOOLSCOUT_LLM", "ollama")], true),
+        (vec![], false),
+        (vec![("TOOLSCOUT_MODEL", "")], false),
+        (vec![model, ("TOOLSCOUT_ENRICH", "off")], false),
+    ] {
+        let ended = add(&variables);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let offer = "write what people say when they need these 4 tools: about ";
+        assert_eq!(
+            ended.stderr.contains(offer),
+            is_offered,
+            "{variables:?}: {}",
+            ended.stderr
+        );
+    }
+    enrich(&world, &replies(4), &[]);
+    let ended = add(&[model]);
+    assert!(
+        !ended.stderr.contains("write what people say"),
+        "{}",
+        ended.stderr
+    );
+}

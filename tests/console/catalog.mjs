@@ -1,7 +1,11 @@
 /** Screen Catalog. */
 
 import assert from "node:assert/strict";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { barriers, close, drop, open, picture } from "./browser.mjs";
+import { Server } from "./server.mjs";
 
 const TOOL_FILE = (names) => ({ name: "parcels.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify(names.map((name) => ({ name, description: `Does ${name}.` })))) });
 
@@ -35,6 +39,43 @@ export const catalog = {
     await page.locator(".detail", { hasText: "Near-duplicates" }).getByRole("link", { name: "two/send_parcel" }).click();
     await page.waitForFunction(() => location.hash.includes("two%2Fsend_parcel"));
     await close(page);
+  },
+
+  async "texts of a tool are written by a person and by the model, measured and deleted"({ browser }) {
+    const script = join(mkdtempSync(join(tmpdir(), "toolscout-texts-")), "script.jsonl");
+    const answer = { 1: ["somebody should get this box by Friday"] };
+    writeFileSync(script, JSON.stringify({ reply: { text: JSON.stringify(answer) } }));
+    const server = await Server.start([], 0, undefined, ["--llm", `script:${script}`]);
+    const tool = (name, description) => ({ name, description, server: "post" });
+    await server.post("catalogs/default/tools", [tool("send_parcel", "Sends a parcel."), tool("track", "Shows where a parcel is.")]);
+    const page = await open(browser, server, { hash: "#/catalog?c=default&tool=post%2Ftrack" });
+    const detail = page.locator(".detail");
+    await detail.getByText("No texts of what people say").waitFor();
+    await detail.getByRole("button", { name: "Write" }).click();
+    const save = page.getByRole("dialog").getByRole("button", { name: "Save" });
+    assert.ok(await save.isDisabled(), "there is no text yet");
+    await page.getByRole("dialog").getByLabel("What people say").fill("my package has not come\nwhen will it be here");
+    await save.click();
+    await detail.getByText("when will it be here").waitFor();
+    await detail.getByText("Written by person").waitFor();
+    await picture(page, "texts");
+
+    const all = page.locator(".catalog-texts");
+    await page.reload();
+    await all.getByText("1 of 2 tools with texts").waitFor();
+    await all.getByRole("button", { name: "Write the others" }).click();
+    await page.getByRole("dialog", { name: "Let the model write texts?" }).getByText("1 tool").waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Write" }).click();
+    await all.getByText("2 of 2 tools with texts").waitFor();
+    await all.getByRole("button", { name: "What are they worth?" }).click();
+    await all.getByText("Of what people would say").waitFor();
+    await picture(page, "texts-worth");
+
+    await detail.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await detail.getByText("No texts of what people say").waitFor();
+    await close(page);
+    await server.stop();
   },
 
   async "a file is added with the errors of its items, a tool removed, a catalog made and deleted"({ browser, server }) {

@@ -9,6 +9,7 @@ use toolscout_index::{Changes, ToolId, Writer};
 use super::super::Outcome;
 use super::super::add::{WriteArgs, commit, stop_if_interrupted};
 use super::super::context::{Context, Legs};
+use super::super::enrich;
 use super::super::exit::UsageError;
 use super::super::interrupt::Interrupt;
 use super::print_changes;
@@ -96,6 +97,7 @@ pub fn sync(
         if let Some(embedded) = write.embed(context, catalog, writer, &interrupt)? {
             embedded.print(context)?;
         }
+        enrich::offer(context, catalog);
         return Ok(outcome);
     }
     report.print(context, took_s, servers.len())

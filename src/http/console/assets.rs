@@ -64,7 +64,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 46] = [
+static FILES: [Asset; 47] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
@@ -105,6 +105,7 @@ static FILES: [Asset; 46] = [
     asset!("settings.js", JAVASCRIPT),
     asset!("style.css", CSS),
     asset!("text.js", JAVASCRIPT),
+    asset!("texts.js", JAVASCRIPT),
     asset!("theme.js", JAVASCRIPT),
     asset!("tool.js", JAVASCRIPT),
     asset!("tool_call.js", JAVASCRIPT),

@@ -106,13 +106,7 @@ impl Seen {
             skipped.extend(ids.filter_map(|id| hashes.get(id).cloned()));
         };
         let run = work.run(|| false, progress).await?;
-        self.pause = match unanswered {
-            0 => None,
-            _ => Some(
-                self.pause
-                    .map_or(FIRST_WAIT, |wait| (2 * wait).min(LAST_WAIT)),
-            ),
-        };
+        self.pause = (unanswered > 0).then(|| wait_after(self.pause));
         self.resume = self.pause.map(|wait| Instant::now() + wait);
         tracing::info!(
             catalog = catalog.name,

@@ -10,6 +10,7 @@ import { address, go, note } from "./place.js";
 import { Review } from "./review.js";
 import { connectionNotice, statePoint } from "./servers.js";
 import { bytes, count, counted, foreign, oneLine } from "./text.js";
+import { CatalogTexts } from "./texts.js";
 import { showTool } from "./tool.js";
 
 const PAGE = 200;
@@ -42,6 +43,7 @@ class CatalogScreen {
     this.stats = null;
     this.servers = [];
     this.tags = { tags: [], total: 0 };
+    this.texts = new CatalogTexts(this.name, this.aborter.signal);
     this.review = new Review(this.name, () => this.refresh());
     this.tools = new ToolList((id) => this.openTool(id));
     this.tools.onload = () => this.showCount();
@@ -125,7 +127,7 @@ class CatalogScreen {
       h("div", { class: "catalog-head" }, h("h1", {}, foreign(this.name)), this.buttons()),
       this.current?.damaged && h("p", { class: "notice error" }, "This catalog cannot be opened: ", foreign(this.current.damaged)),
       this.current?.settings.description && h("p", { class: "muted" }, foreign(this.current.settings.description)),
-      this.facts, this.loads, this.connections, this.toReview,
+      this.facts, this.texts.element, this.loads, this.connections, this.toReview,
       this.filter = h("div", { class: "filter" }, this.filterBox, this.counted),
       this.tools.element, this.review.element);
     this.layout = h("div", { class: "catalog" }, this.side, middle, this.detail);
@@ -224,6 +226,7 @@ class CatalogScreen {
       return;
     }
     if (this.current) this.current.tools = this.stats.tools;
+    this.texts.show();
     this.showFacts();
     this.showSide();
     if (this.stats.pending_embeddings > 0) this.timer = setTimeout(() => this.loadStats(), PROGRESS_MS);

@@ -7,6 +7,7 @@ import { address } from "./place.js";
 import { changeOf, changeView } from "./review.js";
 import { schemaForm } from "./schema.js";
 import { count, counted, foreign, long, oneLine } from "./text.js";
+import { toolTexts } from "./texts.js";
 import { tryForm } from "./try.js";
 
 const HINTS = {
@@ -81,7 +82,7 @@ function body(tool, twins, catalog, context) {
     tool.description ? long(tool.description) : h("p", { class: "muted" }, "No description: it is found by its name and arguments alone."),
     h("h3", {}, "Arguments"), schemaForm(tool.inputSchema), tryIt(tool, catalog, context),
     tool.outputSchema && [h("h3", {}, "Result"), schemaForm(tool.outputSchema)],
-    twins, whole);
+    toolTexts(tool, catalog, context.signal), twins, whole);
 }
 
 /** The form is made when it is opened. */
