@@ -46,10 +46,13 @@ pub const PATH_VARIABLES: [&str; 6] = [
 ];
 
 /// The other environment variables of the settings.
-pub const VALUE_VARIABLES: [&str; 12] = [
+pub const VALUE_VARIABLES: [&str; 15] = [
     "HF_ENDPOINT",
     "TOOLSCOUT_CATALOG",
     "TOOLSCOUT_EMBEDDER",
+    "TOOLSCOUT_ENRICH",
+    "TOOLSCOUT_ENRICH_LANGUAGES",
+    "TOOLSCOUT_ENRICH_TOKENS_A_DAY",
     "TOOLSCOUT_FETCH_MAX_MB",
     "TOOLSCOUT_FETCH_TIMEOUT_S",
     "TOOLSCOUT_SEARCH_COMPANIONS",
@@ -288,6 +291,7 @@ impl Layer {
             enrich: EnrichSettings {
                 mode: env.parse("TOOLSCOUT_ENRICH")?,
                 tokens_a_day: env.parse("TOOLSCOUT_ENRICH_TOKENS_A_DAY")?,
+                languages: env.list("TOOLSCOUT_ENRICH_LANGUAGES")?,
             },
             search: SearchOptions {
                 k: env.parse("TOOLSCOUT_SEARCH_K")?,
@@ -419,6 +423,16 @@ impl Variables<'_> {
             Ok(text) => Ok(Some(text)),
             Err(_) => bail!("{name} is not valid UTF-8"),
         }
+    }
+
+    /// Values separated by commas.
+    fn list(&self, name: &str) -> Result<Vec<String>> {
+        let text = self.text(name)?.unwrap_or_default();
+        let values = text
+            .split(',')
+            .map(str::trim)
+            .filter(|value| !value.is_empty());
+        Ok(values.map(str::to_owned).collect())
     }
 
     fn parse<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>> {

@@ -24,7 +24,8 @@ use super::store::{Place, StoreArgs};
 use super::suggest::did_you_mean;
 use crate::config::ModelParameters;
 use crate::enrich::run::Run;
-use crate::enrich::{self, Batch, DEFAULT_BATCH, DEFAULT_TEXTS, Tokens};
+use crate::enrich::wanted::Wanted;
+use crate::enrich::{self, Batch, DEFAULT_BATCH, Tokens};
 use crate::printable::{self, counted};
 use keep::embed_pending;
 pub use offer::offer;
@@ -52,10 +53,12 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with_all = ["answers", "import", "export", "measure", "show", "forget"],
           value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Texts of each tool
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_TEXTS as u16,
-          value_parser = clap::value_parser!(u16).range(1..=MAX_ENRICHMENT_TEXTS as i64))]
-    texts: u16,
+    /// Texts of each tool, in each language; at most 8 in all [default: 3, or as many as fit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_ENRICHMENT_TEXTS as i64))]
+    texts: Option<u16>,
+    /// The languages of the texts, as codes or names: en,de,zh [default: English]
+    #[arg(long, value_name = "LANGUAGES", value_delimiter = ',')]
+    languages: Vec<String>,
     /// Most tools in one request, all of one server
     #[arg(long, value_name = "N", default_value_t = DEFAULT_BATCH as u16,
           value_parser = clap::value_parser!(u16).range(1..=20))]
@@ -65,10 +68,10 @@ pub struct Args {
           value_parser = clap::value_parser!(u16).range(1..=16))]
     parallel: u16,
     /// Price of a million tokens sent, for the estimate
-    #[arg(long, value_name = "PRICE", value_parser = price)]
+    #[arg(long, value_name = "PRICE", value_parser = price, requires = "price_out")]
     price_in: Option<f64>,
     /// Price of a million tokens received, for the estimate
-    #[arg(long, value_name = "PRICE", value_parser = price)]
+    #[arg(long, value_name = "PRICE", value_parser = price, requires = "price_in")]
     price_out: Option<f64>,
     /// Print what would be sent and what it would cost, and send nothing
     #[arg(long, group = "action")]
@@ -132,7 +135,7 @@ impl Args {
             Legs::All
         };
         let place = self.place(context, legs)?;
-        let plan = self.plan(context, &place.catalog().searcher());
+        let plan = self.plan(context, &place.catalog().searcher())?;
         if self.dry_run {
             return plan.print(context);
         }
@@ -181,18 +184,20 @@ impl Args {
         Place::open(&self.store, context, || context.options(legs))
     }
 
-    fn plan(&self, context: &Context, searcher: &Searcher) -> Plan {
+    fn plan(&self, context: &Context, searcher: &Searcher) -> Result<Plan> {
+        let wanted = Wanted::new(self.texts.map(usize::from), &self.languages);
+        let wanted = wanted.map_err(UsageError)?;
         context.warn_of_unknown_servers(searcher, &self.server);
         let mut tools = enrich::missing(searcher, &self.server);
         tools.truncate(self.limit.map_or(usize::MAX, |limit| limit as usize));
-        let batches = enrich::batches(&tools, self.batch.into(), self.texts.into());
+        let batches = enrich::batches(&tools, self.batch.into(), &wanted);
         let tokens = enrich::estimate(&batches);
-        Plan {
+        Ok(Plan {
             tools: tools.len(),
             price: self.prices().of(tokens),
             tokens,
             batches,
-        }
+        })
     }
 
     fn prices(&self) -> Prices {
@@ -226,8 +231,8 @@ impl Args {
 
     fn ask(&self, context: &Context, file: &Path) -> Result<Outcome> {
         let searcher = self.place(context, Legs::Lexical)?.catalog().searcher();
-        let plan = self.plan(context, &searcher);
-        files::ask(context, &plan.batches, file)
+        let plan = self.plan(context, &searcher)?;
+        files::ask(context, &plan.batches, &self.server, file)
     }
 
     fn measure(&self, context: &Context) -> Result<Outcome> {
@@ -319,7 +324,7 @@ fn known(searcher: &Searcher, id: &str) -> Result<ToolId> {
     Ok(id)
 }
 
-/// Prices of a million tokens, as far as they are given.
+/// Prices of a million tokens, where they are given.
 struct Prices {
     input: Option<f64>,
     output: Option<f64>,
@@ -328,10 +333,7 @@ struct Prices {
 impl Prices {
     /// The price of so many tokens; `None` where no price is given.
     fn of(&self, tokens: Tokens) -> Option<f64> {
-        if self.input.is_none() && self.output.is_none() {
-            return None;
-        }
-        let (price_in, price_out) = (self.input.unwrap_or(0.0), self.output.unwrap_or(0.0));
+        let (price_in, price_out) = (self.input?, self.output?);
         Some((tokens.input as f64 * price_in + tokens.output as f64 * price_out) / 1e6)
     }
 }

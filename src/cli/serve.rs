@@ -286,8 +286,9 @@ impl ServerArgs {
         let flags = EnrichSettings {
             mode: self.enrich,
             tokens_a_day: self.enrich_tokens_a_day,
+            languages: Vec::new(),
         };
-        let settings = flags.or(context.settings.enrich);
+        let settings = flags.or(context.settings.enrich.clone());
         settings
             .check()
             .map_err(|problem| UsageError(problem.to_string()))?;

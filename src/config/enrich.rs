@@ -53,13 +53,15 @@ impl FromStr for EnrichMode {
 }
 
 /// The table `[enrich]` of the settings. What is absent keeps its default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EnrichSettings {
     /// When texts are written; `ask` where it is absent.
     pub mode: Option<EnrichMode>,
     /// Most tokens a day, sent and received; without it there is no bound, and `auto` does nothing.
     pub tokens_a_day: Option<u64>,
+    /// The languages of the texts, as codes or names; English where there is none.
+    pub languages: Vec<String>,
 }
 
 impl EnrichSettings {
@@ -68,6 +70,10 @@ impl EnrichSettings {
         EnrichSettings {
             mode: self.mode.or(other.mode),
             tokens_a_day: self.tokens_a_day.or(other.tokens_a_day),
+            languages: match self.languages.is_empty() {
+                true => other.languages,
+                false => self.languages,
+            },
         }
     }
 

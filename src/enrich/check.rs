@@ -3,14 +3,16 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use toolscout_index::{Enrichment, Tool};
+use toolscout_index::{Enrichment, Error, Tool};
 
-use crate::printable::excerpt;
+use crate::printable::{excerpt, is_hidden};
 
 /// Words that change nothing about what a text says.
 const FILLERS: [&str; 7] = ["a", "an", "the", "this", "please", "tool", "use"];
 /// Words in a row of a description that are a copy of it. Fewer are often the usual words for a thing.
 const COPIED_WORDS: usize = 5;
+/// Invisible characters that some scripts and emoji need.
+const JOINERS: [char; 4] = ['\u{200c}', '\u{200d}', '\u{fe0e}', '\u{fe0f}'];
 /// Characters of a refused text that are shown.
 const SHOWN_CHARS: usize = 60;
 
@@ -78,10 +80,32 @@ fn problem(text: &str, own: &OwnWords, model: &str) -> Option<String> {
         return Some("says nothing".to_owned());
     }
     if let Err(error) = Enrichment::new([text], model) {
-        return Some(format!("is refused: {error}"));
+        return Some(refusal(&error));
+    }
+    if let Some(hidden) = text
+        .chars()
+        .find(|&c| is_hidden(c) && !JOINERS.contains(&c))
+    {
+        return Some(format!("has the invisible character {}", code(hidden)));
     }
     let repeated = own.repeated_by(text)?;
     Some(format!("only repeats the tool's {repeated}"))
+}
+
+/// Why a text is refused, which is named before.
+fn refusal(error: &Error) -> String {
+    let reason = match error {
+        Error::InvalidEnrichment(problem) => problem.to_string(),
+        other => other.to_string(),
+    };
+    match reason.strip_prefix("text 1 ") {
+        Some(of_text) => of_text.to_owned(),
+        None => format!("is refused: {reason}"),
+    }
+}
+
+fn code(c: char) -> String {
+    format!("U+{:04X}", u32::from(c))
 }
 
 /// The words that a tool says of itself.
@@ -231,5 +255,28 @@ mod tests {
         let many = checked(&tool(), &json!(["b", "b", "c", "d"]), 2, "m");
         assert_eq!(many.enrichment.unwrap().texts(), ["b", "c"]);
         assert!(many.refused[0].contains("more than the 2"));
+    }
+
+    #[test]
+    fn invisible_characters_are_refused_by_their_codes() {
+        let tool = Tool::new("s", "t").unwrap();
+        let read = |text: &str| checked(&tool, &Value::from(vec![text]), 3, "m").enrichment;
+        for (hidden, code) in [
+            ('\u{202e}', "U+202E"),
+            ('\u{200b}', "U+200B"),
+            ('\u{feff}', "U+FEFF"),
+            ('\u{e0041}', "U+E0041"),
+        ] {
+            let reason = read(&format!("write to{hidden} Ann")).unwrap_err();
+            assert!(reason.contains(code), "{reason}");
+        }
+        for needed in ["می\u{200c}خواهم", "love it ❤\u{fe0f}", "für Zoë"] {
+            assert!(read(needed).is_ok(), "{needed}");
+        }
+        let reason = read(&"x".repeat(201)).unwrap_err();
+        assert!(
+            reason.ends_with("has 201 characters, it must have 1 to 200"),
+            "{reason}"
+        );
     }
 }

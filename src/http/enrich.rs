@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use toolscout_index::{MAX_ENRICHMENT_TEXTS, Searcher, Tool};
+use toolscout_index::{Searcher, Tool};
 use utoipa::ToSchema;
 
 use super::App;
@@ -22,7 +22,8 @@ use super::registry::OpenCatalog;
 use super::tasks;
 use crate::config::{EnrichMode, EnrichSettings};
 use crate::enrich::measure::{FOUND_WITHIN, Measured, measure};
-use crate::enrich::{self, Batch, DEFAULT_BATCH, DEFAULT_TEXTS};
+use crate::enrich::wanted::Wanted;
+use crate::enrich::{self, Batch, DEFAULT_BATCH};
 use crate::llm::ChatModel;
 use account::{Account, busy};
 use work::Work;
@@ -40,6 +41,8 @@ pub struct Enriching {
     pub model: Option<Arc<dyn ChatModel>>,
     /// When texts are written, and how many tokens that may take.
     pub settings: EnrichSettings,
+    /// The texts of each tool, where a request says nothing else.
+    pub wanted: Wanted,
     /// What was spent.
     pub account: Account,
 }
@@ -105,25 +108,31 @@ pub struct EnrichRequest {
     /// Most tools; 20,000 at most.
     #[schema(minimum = 1, maximum = 20000)]
     limit: Option<usize>,
-    /// Texts of each tool.
-    #[schema(minimum = 1, maximum = 8, default = 3)]
+    /// Texts of each tool, in each language; 3, or as many as fit.
+    #[schema(minimum = 1, maximum = 8)]
     texts: Option<usize>,
+    /// The languages of the texts, as codes or names; those of the settings where it is empty, else English.
+    #[schema(example = json!(["en", "de"]))]
+    languages: Vec<String>,
     /// True answers with what it would take, and sends nothing.
     dry_run: bool,
 }
 
 impl EnrichRequest {
-    fn check(&self) -> ApiResult<()> {
-        let refuse = |message: String| Err(ApiError::unprocessable("invalid_value", message));
-        match (self.limit, self.texts) {
-            (Some(limit), _) if !(1..=MAX_TOOLS).contains(&limit) => refuse(format!(
+    /// The texts that are asked for.
+    fn wanted(&self, usual: &Wanted) -> ApiResult<Wanted> {
+        let refuse = |message: String| ApiError::unprocessable("invalid_value", message);
+        if let Some(limit) = self.limit
+            && !(1..=MAX_TOOLS).contains(&limit)
+        {
+            return Err(refuse(format!(
                 "limit is {limit}, it must be from 1 to {MAX_TOOLS}"
-            )),
-            (_, Some(texts)) if !(1..=MAX_ENRICHMENT_TEXTS).contains(&texts) => refuse(format!(
-                "texts is {texts}, it must be from 1 to {MAX_ENRICHMENT_TEXTS}"
-            )),
-            _ => Ok(()),
+            )));
         }
+        if self.texts.is_none() && self.languages.is_empty() {
+            return Ok(usual.clone());
+        }
+        Wanted::new(self.texts, &self.languages).map_err(refuse)
     }
 
     /// The tools without texts.
@@ -133,9 +142,8 @@ impl EnrichRequest {
         tools
     }
 
-    fn batches(&self, searcher: &Searcher) -> Vec<Batch> {
-        let tools = self.tools(searcher);
-        enrich::batches(&tools, DEFAULT_BATCH, self.texts.unwrap_or(DEFAULT_TEXTS))
+    fn batches(&self, searcher: &Searcher, wanted: &Wanted) -> Vec<Batch> {
+        enrich::batches(&self.tools(searcher), DEFAULT_BATCH, wanted)
     }
 }
 
@@ -267,13 +275,13 @@ pub async fn start(
     State(app): State<App>,
     Json(request): Json<EnrichRequest>,
 ) -> ApiResult<Response> {
-    request.check()?;
+    let wanted = request.wanted(&app.enriching.wanted)?;
     refuse_pushed_down(&catalog)?;
     let searcher = catalog.searcher();
     if request.dry_run {
         let estimate = app
             .cpu_pool
-            .run(move || estimate(&request.batches(&searcher)));
+            .run(move || estimate(&request.batches(&searcher, &wanted)));
         return Ok(Json(estimate.await?).into_response());
     }
     let model = Arc::clone(app.enriching.model()?);
@@ -281,7 +289,9 @@ pub async fn start(
         grant.operates()?;
     }
     let turn = app.enriching.account.turn().await?.ok_or_else(busy)?;
-    let batches = app.cpu_pool.run(move || request.batches(&searcher));
+    let batches = app
+        .cpu_pool
+        .run(move || request.batches(&searcher, &wanted));
     let batches = match batches.await {
         Ok(batches) => batches,
         Err(error) => {

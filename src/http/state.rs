@@ -34,6 +34,7 @@ use super::tokens::TokenSavings;
 use crate::agent::{Agent, Agents};
 use crate::clock::unix_ms;
 use crate::config::EnrichSettings;
+use crate::enrich::wanted::Wanted;
 use crate::feedback::{FeedbackRecord, FeedbackStore};
 use crate::finder::ToolSearch;
 use crate::gate::{Approvals, AuditLog, Gate, Policies, audit};
@@ -234,6 +235,8 @@ impl App {
         let enriching = Enriching {
             account: Account::new(&data, store.as_ref()),
             model: enricher,
+            wanted: Wanted::new(None, &enrich.languages)
+                .map_err(|problem| anyhow::anyhow!("enrich.languages: {problem}"))?,
             settings: enrich,
         };
         Ok(App(Arc::new(AppState {

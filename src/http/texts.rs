@@ -23,7 +23,8 @@ use super::tools::{ItemPath, find_tool};
 use crate::catalog_writer::{Change, Written};
 use crate::enrich::check::checked;
 use crate::enrich::exchange::{Answers, Matched, Refused, definition_hash, questions};
-use crate::enrich::{self, DEFAULT_BATCH, DEFAULT_TEXTS};
+use crate::enrich::wanted::Wanted;
+use crate::enrich::{self, DEFAULT_BATCH};
 
 /// The model's name of texts that a person writes.
 const PERSON: &str = "person";
@@ -124,8 +125,11 @@ pub struct QuestionParams {
     server: Option<String>,
     /// Number of tools, 100 by default, at most 1000.
     limit: Option<usize>,
-    /// Texts of each tool, 3 by default, at most 8.
+    /// Texts of each tool, in each language: 3, or as many as fit; at most 8 in all.
     texts: Option<usize>,
+    /// The languages of the texts, as codes or names, separated by commas; English by default.
+    #[param(example = "en,de")]
+    languages: Option<String>,
 }
 
 /// What came of answers.
@@ -349,11 +353,14 @@ pub async fn ask(
 ) -> ApiResult<Response> {
     refuse_pushed_down(&catalog)?;
     let limit = paging::limit(params.limit)?.min(MAX_QUESTIONS);
-    let texts = params.texts.unwrap_or(DEFAULT_TEXTS);
-    if !(1..=MAX_ENRICHMENT_TEXTS).contains(&texts) {
-        let message = format!("texts is {texts}, it must be from 1 to {MAX_ENRICHMENT_TEXTS}");
-        return Err(ApiError::unprocessable("invalid_value", message));
-    }
+    let languages: Vec<String> = params
+        .languages
+        .iter()
+        .flat_map(|all| all.split(','))
+        .map(str::to_owned)
+        .collect();
+    let wanted = Wanted::new(params.texts, &languages)
+        .map_err(|message| ApiError::unprocessable("invalid_value", message))?;
     let searcher = catalog.searcher();
     let sending = format!("POST it to /v1/catalogs/{}/texts", catalog.name);
     let asked = app.cpu_pool.run(move || {
@@ -363,7 +370,7 @@ pub async fn ask(
         if tools.is_empty() {
             return String::new();
         }
-        questions(&enrich::batches(&tools, DEFAULT_BATCH, texts), &sending)
+        questions(&enrich::batches(&tools, DEFAULT_BATCH, &wanted), &sending)
     });
     let kind = [(header::CONTENT_TYPE, "text/markdown; charset=utf-8")];
     Ok((kind, asked.await?).into_response())

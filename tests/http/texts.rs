@@ -80,6 +80,7 @@ fn settings(mode: EnrichMode, tokens_a_day: Option<u64>) -> EnrichSettings {
     EnrichSettings {
         mode: Some(mode),
         tokens_a_day,
+        ..EnrichSettings::default()
     }
 }
 
@@ -311,6 +312,8 @@ async fn the_servers_model_writes_texts_as_a_task() {
         json!({ "limit": 0 }),
         json!({ "limit": 20_001 }),
         json!({ "texts": 9 }),
+        json!({ "languages": ["xx"] }),
+        json!({ "texts": 5, "languages": ["en", "de"] }),
     ] {
         assert_eq!(
             server.post(ENRICH, &request).await.error_code(),

@@ -28,21 +28,29 @@ const STREAM: &str = "-";
 const MAX_NAMED: usize = 5;
 
 /// Writes the questions about the tools of these requests.
-pub fn ask(context: &Context, batches: &[Batch], file: &Path) -> Result<Outcome> {
+pub fn ask(
+    context: &Context,
+    batches: &[Batch],
+    servers: &[String],
+    file: &Path,
+) -> Result<Outcome> {
     let tools: usize = batches.iter().map(|batch| batch.tools.len()).sum();
     if tools == 0 {
-        let message = "every tool has texts already: nothing is left to ask";
+        let none = if servers.is_empty() {
+            "every tool has texts already"
+        } else {
+            "no tool of these servers is without texts"
+        };
         if context.printer.is_json() {
             context.printer.json(&json!({ "tools": 0, "batches": 0 }))?;
         } else {
-            context.printer.text(message)?;
+            context
+                .printer
+                .text(format_args!("{none}: nothing is left to ask"))?;
         }
         return Ok(Outcome::Success);
     }
-    let command = match context.settings.catalog.as_str() {
-        DEFAULT_CATALOG => "toolscout".to_owned(),
-        catalog => format!("toolscout --catalog {catalog}"),
-    };
+    let command = command(context);
     let next = format!("run: {command} enrich --answers FILE");
     write(file, &questions(batches, &next))?;
     let summary = json!({ "tools": tools, "batches": batches.len(), "file": file });
@@ -118,6 +126,14 @@ pub fn take(context: &Context, place: &Place, file: &Path, model: &str) -> Resul
     })
 }
 
+/// How a command for this catalog begins.
+fn command(context: &Context) -> String {
+    match context.settings.catalog.as_str() {
+        DEFAULT_CATALOG => "toolscout".to_owned(),
+        catalog => format!("toolscout --catalog {catalog}"),
+    }
+}
+
 /// What came of a file.
 struct Report {
     matched: Matched,
@@ -170,14 +186,16 @@ impl Report {
             matched.refused.len(),
         ))?;
         if !matched.kept.is_empty() {
-            context.printer.note(
-                "kept: these tools have texts already; `toolscout enrich --forget ID` deletes them first",
-            )?;
+            context.printer.note(format_args!(
+                "kept: these tools have texts already; `{} enrich --forget ID` deletes them first",
+                command(context)
+            ))?;
         }
         if self.left > 0 {
             context.printer.note(format_args!(
-                "{} without texts; `toolscout enrich --ask FILE` asks about them",
+                "{} without texts; `{} enrich --ask FILE` asks about them",
                 counted(self.left, "tool"),
+                command(context),
             ))?;
         }
         note_unembedded(context, place, self.enriched, embedded)

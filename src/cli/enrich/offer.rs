@@ -5,7 +5,8 @@ use toolscout_index::{Catalog, Searcher};
 use crate::cli::context::Context;
 use crate::cli::output::print_stderr;
 use crate::config::EnrichMode;
-use crate::enrich::{self, DEFAULT_BATCH, DEFAULT_TEXTS, Tokens};
+use crate::enrich::wanted::Wanted;
+use crate::enrich::{self, DEFAULT_BATCH, Tokens};
 use crate::printable::{self, counted};
 
 /// The variables that name a model.
@@ -51,7 +52,7 @@ fn tokens(searcher: &Searcher, tools: usize) -> Tokens {
         .step_by(every)
         .filter_map(|id| searcher.tool(id))
         .collect();
-    let of_sample = enrich::estimate(&enrich::batches(&sample, DEFAULT_BATCH, DEFAULT_TEXTS));
+    let of_sample = enrich::estimate(&enrich::batches(&sample, DEFAULT_BATCH, &Wanted::default()));
     let scale = |tokens: usize| tokens * tools / sample.len().max(1);
     Tokens {
         input: scale(of_sample.input),

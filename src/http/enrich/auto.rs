@@ -13,7 +13,7 @@ use super::super::registry::OpenCatalog;
 use super::work::{Answered, Work};
 use crate::config::EnrichMode;
 use crate::enrich::exchange::definition_hash;
-use crate::enrich::{self, DEFAULT_BATCH, DEFAULT_TEXTS};
+use crate::enrich::{self, DEFAULT_BATCH};
 
 /// How often catalogs are looked at.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -94,7 +94,7 @@ impl Seen {
             app: app.clone(),
             catalog: Arc::clone(catalog),
             model,
-            batches: enrich::batches(&tools, DEFAULT_BATCH, DEFAULT_TEXTS),
+            batches: enrich::batches(&tools, DEFAULT_BATCH, &app.enriching.wanted),
             turn,
         };
         let (mut stored, mut unanswered) = (0, 0);
