@@ -133,7 +133,7 @@ fn instructions(wanted: &Wanted) -> String {
 fn definition((number, tool): (usize, &Arc<Tool>)) -> Value {
     json!({
         "number": number,
-        "tool": formats::signature(tool),
+        "tool": formats::call_signature(tool),
         "description": shown_description(tool),
     })
 }

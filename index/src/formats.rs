@@ -34,7 +34,7 @@ mod signature;
 
 pub use model_name::{distinct_model_name, is_called, model_name, model_names};
 pub use openapi::{BodyKind, OtherFiles};
-pub use signature::{first_sentence, signature};
+pub use signature::{call_signature, first_sentence, signature};
 
 use foreign::Convertible;
 use input::{Budget, Input, Source};

@@ -243,7 +243,10 @@ impl Args {
         context.warn_of_unknown_servers(&searcher, &self.server);
         let measured = measure::measured(&searcher, &self.server, &Interrupt::listen()?)?;
         if measured.tools == 0 {
-            bail!("no tool has texts; `toolscout enrich` lets a model write them");
+            bail!(
+                "no tool has two texts in one language, of which one could be kept aside; `toolscout enrich` lets a model \
+                 write texts"
+            );
         }
         if context.printer.is_json() {
             context.printer.json(&measure::json(&measured))?;

@@ -55,7 +55,7 @@ pub fn questions(batches: &[Batch], next: &str) -> String {
             let question = json!({
                 "id": tool.id,
                 "definition": definition_hash(tool),
-                "tool": formats::signature(tool),
+                "tool": formats::call_signature(tool),
                 "description": shown_description(tool),
             });
             // Invisible characters are shown to whoever reads the file.

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use toolscout_index::{CountedTexts, Parts, Query, Searcher, Tool, ToolId};
+use toolscout_index::language::Language;
+use toolscout_index::{CountedTexts, Enrichment, Parts, Query, Searcher, Tool, ToolId};
 
 use super::is_of;
 
@@ -62,8 +63,9 @@ pub fn measure(
         let Some(enrichment) = searcher.enrichment(&tool.id) else {
             continue;
         };
-        let texts = enrichment.texts();
-        let text = &texts[number % texts.len()];
+        let Some(text) = kept_aside(enrichment, number) else {
+            continue;
+        };
         let with = ask(searcher, &tool.id, text, CountedTexts::without(text))?;
         let without = ask(searcher, &tool.id, text, CountedTexts::None)?;
         measured.tools += 1;
@@ -84,6 +86,22 @@ pub fn measure(
         .sort_by_key(|far| std::cmp::Reverse(place(far)));
     measured.worst.truncate(MAX_WORST);
     Ok(measured)
+}
+
+/// The text of a tool that is kept aside. Another one has to be in its language, since a request in one
+/// language says little about texts in another one.
+fn kept_aside(enrichment: &Enrichment, number: usize) -> Option<&str> {
+    let texts = enrichment.texts();
+    let languages: Vec<Language> = texts.iter().map(|text| Language::of(text)).collect();
+    let has_another = |place: &usize| {
+        let same = languages.iter().filter(|&&one| one == languages[*place]);
+        same.count() > 1
+    };
+    let places = (0..texts.len()).map(|step| (number + step) % texts.len());
+    places
+        .into_iter()
+        .find(has_another)
+        .map(|place| texts[place].as_str())
 }
 
 /// Tools with texts; of too many, evenly chosen ones.

@@ -109,7 +109,8 @@ impl Wanted {
         let languages = match self.languages.as_slice() {
             [] => String::new(),
             languages => format!(
-                " Write {} of them in each of these languages, as its native speakers say it: {}. In each language:",
+                " Write {} of them in each of these languages, in this order, as its native speakers say it: {}. In each \
+                 language:",
                 self.each,
                 languages.join(", ")
             ),

@@ -17,17 +17,22 @@ const MAX_CALL_CHARS: usize = 480;
 /// `server/name(required: type, optional?: type = default) — first sentence`, at most 650
 /// characters on one line.
 pub fn signature(tool: &Tool) -> String {
+    let call = call_signature(tool);
+    match first_sentence(tool.shown_description()) {
+        summary if summary.is_empty() => call,
+        summary => format!("{call} — {summary}"),
+    }
+}
+
+/// A tool's id and parameters in one line of bounded length, without its description.
+pub fn call_signature(tool: &Tool) -> String {
     let call = format!(
         "{}({})",
         cut(tool.id.as_str(), MAX_NAME_CHARS),
         parameters(&tool.input_schema)
     );
     // Cut before lines are joined, so that no huge text is split into words.
-    let call = one_line(&cut(&call, MAX_CALL_CHARS));
-    match first_sentence(tool.shown_description()) {
-        summary if summary.is_empty() => call,
-        summary => format!("{call} — {summary}"),
-    }
+    one_line(&cut(&call, MAX_CALL_CHARS))
 }
 
 fn parameters(schema: &Map<String, Value>) -> String {

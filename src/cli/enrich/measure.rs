@@ -71,8 +71,7 @@ pub fn say(
 /// As lines.
 pub fn print(context: &Context, measured: &Measured) -> Result<()> {
     print_shares(context, measured)?;
-    print_worst(measured);
-    Ok(())
+    print_worst(context, measured)
 }
 
 fn print_shares(context: &Context, measured: &Measured) -> Result<()> {
@@ -91,22 +90,24 @@ fn print_shares(context: &Context, measured: &Measured) -> Result<()> {
     ))
 }
 
-fn print_worst(measured: &Measured) {
+fn print_worst(context: &Context, measured: &Measured) -> Result<()> {
     if measured.worst.is_empty() {
-        return;
+        return Ok(());
     }
-    print_stderr("farthest from what people would say; better descriptions help most here:");
+    let head = "farthest from what people would say; better descriptions help most here:";
+    context.printer.text(head)?;
     for far in &measured.worst {
         let place = match far.place {
             Some(place) => format!("place {place}"),
             None => format!("not among the first {DEPTH}"),
         };
         let first = far.first.as_ref().map_or("nothing", |id| id.as_str());
-        print_stderr(format_args!(
+        context.printer.text(format_args!(
             "  {}: {place} for {:?}, behind {}",
             printable::line(far.id.as_str()),
             far.text,
             printable::line(first)
-        ));
+        ))?;
     }
+    Ok(())
 }
