@@ -36,7 +36,7 @@ use rmcp::model::Implementation;
 pub use changes::OnChange;
 pub use config::ServerConfig;
 pub use connection::{CallContext, CallError, Progress};
-pub use gateway::{Detail, Gateway, GatewayConfig, Principal};
+pub use gateway::{ClientTexts, Detail, Gateway, GatewayConfig, Principal};
 pub use pool::{Pool, PoolConfig};
 pub use sink::{CatalogSink, SingleWriterSink};
 

@@ -18,13 +18,17 @@ use super::Outcome;
 use super::agent::style;
 use super::apis::Apis;
 use super::context::{Context, Legs};
+use super::exit::UsageError;
 use super::output::print_stderr;
 use super::policy::{PolicyArgs, warn_of_mistakes};
 use super::upstream::{CallTimeArgs, McpArgs};
 use crate::agent::profile::Profile;
+use crate::enrich::wanted::Wanted;
 use crate::finder::{Style, ToolSearch};
 use crate::gate::{AuditLog, Gate, Policies, audit};
-use crate::mcp::{CatalogSink, Detail, Gateway, GatewayConfig, Pool, PoolConfig, SingleWriterSink};
+use crate::mcp::{
+    CatalogSink, ClientTexts, Detail, Gateway, GatewayConfig, Pool, PoolConfig, SingleWriterSink,
+};
 use crate::models::Patience;
 use crate::profiles::ToolProfile;
 use crate::shutdown::Shutdown;
@@ -71,6 +75,10 @@ pub struct Args {
     /// (repeatable)
     #[arg(help_heading = "Calls", long, value_name = "PATTERN")]
     only: Vec<String>,
+    /// Let the client's own model write what people say when they need a tool, for so many tools in a
+    /// session, once the person behind it agrees. For clients with sampling, up to protocol 2025-11-25
+    #[arg(long, value_name = "TOOLS", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    client_texts: Option<u16>,
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
@@ -127,7 +135,14 @@ impl Args {
                     identity: self.identity,
                     ..default
                 };
-                serve(&context, config, profile, policies, (servers, apis))
+                let texts = self.client_texts.map(usize::from);
+                serve(
+                    &context,
+                    (config, texts),
+                    profile,
+                    policies,
+                    (servers, apis),
+                )
             }
         }
     }
@@ -168,7 +183,7 @@ fn warn_of_builtins(preset: &Profile) {
 
 fn serve(
     context: &Context,
-    config: GatewayConfig,
+    (config, texts): (GatewayConfig, Option<usize>),
     profile: Option<ToolProfile>,
     policies: Policies,
     (servers, apis): (PoolConfig, Apis),
@@ -192,6 +207,14 @@ fn serve(
         None,
         config,
     );
+    let gateway = match texts {
+        Some(most) => gateway.with_texts(ClientTexts {
+            most,
+            wanted: Wanted::new(None, &context.settings.enrich.languages).map_err(UsageError)?,
+            catalog: sink.clone(),
+        }),
+        None => gateway,
+    };
     let profile = profile.map(Arc::new);
     let gateway = match &profile {
         Some(profile) => gateway.with_profile(Arc::clone(profile), None),

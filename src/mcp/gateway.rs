@@ -9,6 +9,7 @@
 //! is requested from the client by elicitation. A gateway with a [profile](crate::profiles) shows and
 //! calls a part of the catalog.
 
+mod client_texts;
 mod elicitation;
 mod own_tools;
 mod plan;
@@ -29,14 +30,14 @@ use rmcp::model::{
     ProtocolVersion, ResultType, ServerCapabilities, ServerConfig, SubscriptionFilter,
     Tool as McpTool,
 };
-use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId};
 use uuid::Uuid;
@@ -60,6 +61,7 @@ use servers::Overview;
 use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
 use waiting_calls::WaitingCalls;
 
+pub use client_texts::ClientTexts;
 pub use search_answer::Detail;
 pub use upstream_call::{Ledgers, Principal};
 
@@ -160,6 +162,8 @@ struct GatewayState {
     config: GatewayConfig,
     /// What the searches of clients found, where that teaches a usage memory.
     trails: SearchTrails,
+    /// Texts that the models of clients may write.
+    texts: Option<Arc<ClientTexts>>,
 }
 
 impl GatewayState {
@@ -247,8 +251,17 @@ impl Gateway {
                 overview: Overview::default(),
                 config,
                 trails: SearchTrails::default(),
+                texts: None,
             }),
         }
+    }
+
+    /// Lets the models of clients write texts of tools. Before its first session.
+    pub fn with_texts(mut self, texts: ClientTexts) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.texts = Some(Arc::new(texts));
+        }
+        self
     }
 
     /// A gateway whose clients see and call the tools of a profile alone: of this gateway's catalog,
@@ -284,6 +297,7 @@ impl Gateway {
                 waiting: shared.waiting.clone(),
                 overview: Overview::default(),
                 trails: SearchTrails::default(),
+                texts: shared.texts.clone(),
             }),
         }
     }
@@ -293,11 +307,14 @@ impl Gateway {
         let toolbox = Toolbox::new(self.shared.config.toolbox, o200k);
         let (list_version, _) = watch::channel(0);
         let id = Uuid::new_v4().to_string();
+        let ended = CancellationToken::new();
         Session {
             shared: Arc::clone(&self.shared),
             id,
             toolbox: Mutex::new(toolbox),
             list_version,
+            _end: ended.clone().drop_guard(),
+            ended,
             _place: place,
         }
     }
@@ -349,6 +366,9 @@ pub struct Session {
     toolbox: Mutex<Toolbox>,
     /// Incremented whenever the list of tools changes.
     list_version: watch::Sender<u64>,
+    /// Is cancelled with the end of the session.
+    ended: CancellationToken,
+    _end: DropGuard,
     _place: Option<SessionPlace>,
 }
 
@@ -759,6 +779,14 @@ impl ServerHandler for Session {
                 Some(tool) => Ok(self.call_injected(tool, given, reply, &context).await),
                 None => Err(unknown_tool(name)),
             },
+        }
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let shared = Arc::clone(&self.shared);
+        if let Some(texts) = shared.texts.clone() {
+            let ended = self.ended.clone();
+            tokio::spawn(async move { texts.write(context.peer, &shared, &ended).await });
         }
     }
 

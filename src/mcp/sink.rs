@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::OnceCell;
-use toolscout_index::{Catalog, Changes, Searcher, Tool};
+use toolscout_index::{Catalog, Changes, Enrichment, Searcher, Tool, ToolId};
 
 use crate::catalog_writer::{CatalogWriter, Change};
 use crate::finder::search::UsedTool;
@@ -56,12 +56,31 @@ impl SingleWriterSink {
         }
     }
 
-    async fn writer(&self) -> std::io::Result<&CatalogWriter> {
+    /// Stores what was written about these definitions. Returns the tools of which it was stored.
+    ///
+    /// # Errors
+    /// A message for the log.
+    pub async fn enrich(
+        &self,
+        written: Vec<(Arc<Tool>, Enrichment)>,
+    ) -> Result<Vec<ToolId>, String> {
+        Ok(self.write(Change::Enrich(written)).await?.changed)
+    }
+
+    async fn write(&self, change: Change) -> Result<Changes, String> {
         let start = || async {
             let catalog = self.catalog.clone();
             CatalogWriter::start("MCP tools", catalog, WRITE_QUEUE, Gauge::default())
         };
-        self.writer.get_or_try_init(start).await
+        let writer = self
+            .writer
+            .get_or_try_init(start)
+            .await
+            .map_err(|error| format!("start the threads that write: {error}"))?;
+        let written = writer.write(change).await;
+        written
+            .map(|written| written.changes)
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -93,17 +112,10 @@ impl CatalogSink for SingleWriterSink {
     }
 
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {
-        let writer = self
-            .writer()
-            .await
-            .map_err(|error| format!("start the threads that write: {error}"))?;
         let change = Change::Sync {
             server: server.to_owned(),
             tools,
         };
-        match writer.write(change).await {
-            Ok(written) => Ok(written.changes),
-            Err(error) => Err(error.to_string()),
-        }
+        self.write(change).await
     }
 }

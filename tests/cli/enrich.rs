@@ -501,7 +501,11 @@ fn what_the_texts_are_worth_is_measured() {
     let world = world();
     let none = run(&world, &["enrich", "--measure"]);
     assert_ne!(none.code, 0);
-    assert!(none.stderr.contains("no tool has two texts"), "{}", none.stderr);
+    assert!(
+        none.stderr.contains("no tool has two texts"),
+        "{}",
+        none.stderr
+    );
     assert_eq!(enrich(&world, &replies(4), &[]).code, 0);
     let measured = json_of(&run(&world, &["enrich", "--measure", "--json"]));
     assert_eq!(measured["tools"], 4, "{measured}");

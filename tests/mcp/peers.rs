@@ -479,6 +479,43 @@ async fn real_clients_use_us_over_stdio() {
 
 #[tokio::test]
 #[ignore = "needs the servers and clients that scripts/mcp_peers.sh installs; .ci/run runs it"]
+async fn the_model_of_a_real_client_writes_texts_once_its_person_agrees() {
+    let peers = Peers::installed();
+    for (answer, requests, with_texts) in [
+        ("no", 0, 0),
+        ("unticked", 0, 0),
+        ("refuse", 1, 0),
+        ("yes", 1, 2),
+    ] {
+        let world = World::new();
+        let servers = world.servers(&[peers.time()]);
+        world.ok(&["sync", "--mcp", &servers]).await;
+        let program = env!("CARGO_BIN_EXE_toolscout");
+        let words = [
+            &peers.python(),
+            &Peers::script("python_sampling.py"),
+            answer,
+            program,
+            "mcp",
+            "--client-texts",
+            "5",
+        ]
+        .map(str::to_owned);
+        let report = reported(&peers, &world, words.to_vec()).await;
+        let question = report["questions"][0].as_str().unwrap();
+        assert!(
+            question.contains("2 tools") && question.contains("1 request"),
+            "{report}"
+        );
+        assert_eq!(report["prompts"], requests, "{answer}: {report}");
+        let texts = world.ok(&["enrich", "--export", "-"]).await;
+        assert_eq!(texts.lines().count(), with_texts, "{answer}: {texts}");
+        assert_eq!(texts.contains("model of "), with_texts > 0, "{texts}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs the servers and clients that scripts/mcp_peers.sh installs; .ci/run runs it"]
 async fn real_clients_use_us_over_http() {
     let peers = Peers::installed();
     let world = World::new();
