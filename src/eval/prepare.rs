@@ -47,7 +47,18 @@ impl Ranking {
             Ranking::BuiltIn => None,
             Ranking::Same(ranker) => Some(ranker.clone()),
             Ranking::LeftOut(folder) => {
-                Some(Ranker::load(&folder.join(format!("without-{set}.json")))?)
+                let file = folder.join(format!("without-{set}.json"));
+                if !file.exists() {
+                    let reason = format!(
+                        "it has no without-{set}.json; train a ranker without the set: scripts/train_ranker.py --leave-out {set}"
+                    );
+                    return Err(EvalError::option(
+                        "--left-out",
+                        folder.display().to_string(),
+                        reason,
+                    ));
+                }
+                Some(Ranker::load(&file)?)
             }
         })
     }
