@@ -36,6 +36,14 @@ impl Ranking {
     pub fn load(path: Option<&Path>) -> Result<Self> {
         Ok(match path {
             None => Ranking::BuiltIn,
+            Some(path) if !path.exists() => {
+                let reason = "there is no such file or folder; scripts/ranker writes rankers, and one without each set into WORK_DIR/left-out";
+                return Err(EvalError::option(
+                    "--ranker",
+                    path.display().to_string(),
+                    reason,
+                ));
+            }
             Some(folder) if folder.is_dir() => Ranking::LeftOut(folder.to_owned()),
             Some(file) => Ranking::Same(Ranker::load(file)?),
         })

@@ -878,6 +878,31 @@ fn a_set_that_the_ranker_was_trained_on_is_marked() {
         measured("ann", &["--ranker", &file, "--arms", "formula"]).1,
         Some(false)
     );
+    // A ranker that was trained without the set, by the name of the set.
+    let folder = world.path("left-out");
+    std::fs::create_dir(&folder).unwrap();
+    let folder = folder.to_str().unwrap();
+    let set = small(&world, &queries("ann"));
+    let missing = world.run(&["eval", &set, "--embedder", "table", "--left-out", folder]);
+    assert_eq!(missing.code, 2, "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("without-small.json")
+            && missing.stderr.contains("--leave-out small"),
+        "{}",
+        missing.stderr
+    );
+    let bundled = toolscout_index::Ranker::bundled().unwrap();
+    let without = world.path("left-out/without-small.json");
+    toolscout_index::Ranker::clone(&bundled)
+        .save(&without)
+        .unwrap();
+    assert_eq!(
+        measured("ann", &["--left-out", folder]),
+        (false, Some(false))
+    );
+    // A file of that name that was trained on the set after all is found out.
+    ranker.save(&without).unwrap();
+    assert_eq!(measured("ann", &["--left-out", folder]), (true, Some(true)));
 }
 
 /// A set that fails while it is measured: at k = 2 a catalog of one tool has no figures.

@@ -189,7 +189,12 @@ fn usage_becomes_queries_with_their_sources() {
 #[test]
 fn pooled_hits_are_judged_and_two_judges_compared() {
     let world = world();
-    world.file("q.jsonl", "{\"id\":\"1\",\"query\":\"do thing 2\",\"source\":\"person\"}\n{\"id\":\"2\",\"query\":\"other thing\"}");
+    let queries = [
+        json!({"id": "1", "query": "list the commits of a branch", "source": "person"}),
+        json!({"id": "2", "query": "open an issue"}),
+        json!({"id": "3", "query": "xyzzy"}),
+    ];
+    world.file("q.jsonl", queries.map(|query| query.to_string()).join("\n"));
     let judge = [
         "--embedder",
         "none",
@@ -197,43 +202,39 @@ fn pooled_hits_are_judged_and_two_judges_compared() {
         "judge",
         "q.jsonl",
         "--depth",
-        "4",
+        "1",
     ];
-    // One usable answer, and one without grades.
-    script(&world, &[r#"{"1": 2, "2": 0, "3": 0, "4": 0}"#, "no idea"]);
+    // One usable answer, and one without grades. Nothing is found for the third query.
+    script(&world, &[r#"{"1": 2}"#, "no idea"]);
     let model = [&judge[..], &["--out", "m.jsonl", "--yes"], &MODEL].concat();
     let ended = world.run(&model);
     assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("3: nothing is found"),
+        "{}",
+        ended.stderr
+    );
     let first = lines(&world, "m.jsonl");
     assert_eq!((first.len(), &first[0]["source"]), (1, &json!("person")));
     assert!(first[0]["judge"].is_string(), "{first:?}");
     // Another run goes on with the rest.
-    script(&world, &[r#"{"1": 0, "2": 1}"#]);
+    script(&world, &[r#"{"1": 0}"#]);
     assert_eq!(world.run(&model).code, 0);
     assert_eq!(lines(&world, "m.jsonl").len(), 2);
 
     let by_hand = [&judge[..], &["--out", "p.jsonl", "--judge", "ann"]].concat();
-    let ended = world.run_with(&by_hand, b"2\n9\n1\n0\ns\nq\n");
+    let ended = world.run_with(&by_hand, b"9\n2\nq\n");
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let judged = lines(&world, "p.jsonl");
     assert_eq!((judged.len(), &judged[0]["judge"]), (1, &json!("ann")));
+    assert_eq!(judged[0]["relevant"]["github/list_commits"], 2.0);
     let agreed = world.json(&["eval", "agreement", "m.jsonl", "p.jsonl"]);
-    assert_eq!(agreed["queries"], 1);
-    assert!(
-        agreed["kappa"].is_number() && agreed["disagreements"].is_array(),
-        "{agreed}"
+    assert_eq!(
+        (&agreed["pairs"], &agreed["same_grade"], &agreed["left_out"]),
+        (&json!(1), &json!(1.0), &json!(1))
     );
-    let nothing = world.run(&["eval", "agreement", "m.jsonl", "q.jsonl"]);
-    assert_ne!(nothing.code, 0);
-    let eval = [
-        "--embedder",
-        "none",
-        "--catalog",
-        "default",
-        "eval",
-        "p.jsonl",
-        "--k",
-        "1",
-    ];
-    world.ok(&eval);
+    let none = world.run(&["eval", "agreement", "p.jsonl", "q.jsonl"]);
+    assert_eq!(none.code, 3, "{}", none.stderr);
+    let eval = ["--catalog", "default", "eval", "p.jsonl", "--k", "1"];
+    world.ok(&[&["--embedder", "none"], &eval[..]].concat());
 }

@@ -45,6 +45,12 @@ fn a_fitted_ranker_is_written_only_with_a_gain_on_held_out_tools() {
         "{}",
         ended.stderr
     );
+    if is_gain {
+        let eval = ["--catalog", "default", "eval", &fixtures("queries.jsonl")];
+        let eval = [&["--embedder", "table"], &eval[..], &["--queries", "60"]].concat();
+        let table = world.ok(&eval);
+        assert!(table.contains("the figures are in-sample"), "{table}");
+    }
     let said = if is_gain {
         "wrote a ranker fitted to"
     } else {
@@ -121,7 +127,7 @@ fn settings_without_a_gain_are_not_written() {
     world.ok(&["add", "--embedder", "table", text(&tools)]);
     let ended = world.run(&["--embedder", "table", "tune", "set", "--apply"]);
     assert_eq!(ended.code, 1, "{}", ended.stderr);
-    let note = "no better on the test half, so nothing was written";
+    let note = "there is no gain on the test half, so nothing was written";
     assert!(ended.stderr.contains(note), "{}", ended.stderr);
 }
 

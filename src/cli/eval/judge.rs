@@ -104,14 +104,33 @@ impl JudgeArgs {
             .iter()
             .filter(|query| !done.contains(&query.id))
             .collect();
-        let arms = arms(&searcher)?;
+        let progress = self.each(&left, &searcher, asker.as_ref(), &judge)?;
+        self.report(context, &progress, left.len())
+    }
+
+    /// Judges these queries, up to an end that somebody wants, or too many useless answers.
+    fn each(
+        &self,
+        queries: &[&PastedQuery],
+        searcher: &Searcher,
+        asker: Option<&Asker>,
+        judge: &str,
+    ) -> Result<Progress> {
+        let arms = arms(searcher)?;
         let mut progress = Progress::default();
-        for (number, query) in left.iter().enumerate() {
-            let pool = pool(&searcher, &arms, query, self.depth.into())?;
+        for (number, query) in queries.iter().enumerate() {
+            let pool = pool(searcher, &arms, query, self.depth.into())?;
             let tools: Vec<&Tool> = pool.iter().map(AsRef::as_ref).collect();
-            let graded = match &asker {
+            if tools.is_empty() {
+                print_stderr(format_args!(
+                    "{}: nothing is found, so nothing can be judged",
+                    query.id
+                ));
+                continue;
+            }
+            let graded = match asker {
                 Some(asker) => by_model(asker, query, &tools),
-                None => by_person(query, &tools, (number + 1, left.len()))?,
+                None => by_person(query, &tools, (number + 1, queries.len()))?,
             };
             let Graded::Grades(grades) = graded else {
                 break;
@@ -121,7 +140,7 @@ impl JudgeArgs {
                 .zip(&grades)
                 .filter_map(|(tool, grade)| Some((tool.id.to_string(), f64::from((*grade)?))))
                 .collect();
-            if relevant.is_empty() && !tools.is_empty() {
+            if relevant.is_empty() {
                 progress.skipped += 1;
                 progress.in_a_row += 1;
                 if asker.is_some() && progress.in_a_row == MAX_FAILURES_IN_A_ROW {
@@ -141,10 +160,10 @@ impl JudgeArgs {
                 query: query.text.clone(),
                 relevant,
                 source: query.source.clone(),
-                judge: Some(judge.clone()),
+                judge: Some(judge.to_owned()),
             })?;
         }
-        self.report(context, &progress, left.len())
+        Ok(progress)
     }
 
     fn add(&self, line: &JudgedLine) -> Result<()> {

@@ -26,10 +26,7 @@ fn section(report: &AgentReport) -> String {
     } else {
         ""
     };
-    let success = Group {
-        name: "success".into(),
-        rows: report.arms.iter().map(success_row).collect(),
-    };
+    let success: Vec<Group> = report.arms.iter().map(success_row).collect();
     let of_success = "Share of the turns in which every needed tool was called, with its 95% bootstrap interval.";
     let of_tokens = "Prompt tokens of a turn, tools and searches included (dot), and those after the longest common prefix with the request before (start of the line).";
     format!(
@@ -46,39 +43,43 @@ fn section(report: &AgentReport) -> String {
         figure(
             "Success",
             of_success,
-            &whiskers(&Axis::to("share of the turns", 1.0), &[success])
+            &whiskers(&Axis::to("share of the turns", 1.0), &success)
         ),
         figure("Tokens", of_tokens, &tokens(&report.arms)),
         table(&marked(&report.set, report.queries), &report.arms)
     )
 }
 
-fn success_row(arm: &ArmFigures) -> Whisker {
+fn success_row(arm: &ArmFigures) -> Group {
     let [low, high] = arm.success_ci95.unwrap_or([arm.success; 2]);
-    Whisker {
-        name: arm.name(),
+    let row = Whisker {
+        name: "success".to_owned(),
         value: arm.success,
         low,
         high,
         label: share(arm.success),
+    };
+    Group {
+        name: arm.name(),
+        rows: vec![row],
     }
 }
 
 fn tokens(arms: &[ArmFigures]) -> String {
-    let row = |arm: &ArmFigures| Whisker {
+    let row = |arm: &ArmFigures| Group {
         name: arm.name(),
-        value: arm.tokens_in,
-        low: arm.tokens_in_fresh.min(arm.tokens_in),
-        high: arm.tokens_in,
-        label: format!("{:.0}", arm.tokens_in),
+        rows: vec![Whisker {
+            name: "tokens in".to_owned(),
+            value: arm.tokens_in,
+            low: arm.tokens_in_fresh.min(arm.tokens_in),
+            high: arm.tokens_in,
+            label: format!("{:.0}", arm.tokens_in),
+        }],
     };
-    let group = Group {
-        name: "tokens".into(),
-        rows: arms.iter().map(row).collect(),
-    };
+    let groups: Vec<Group> = arms.iter().map(row).collect();
     let most = arms.iter().map(|arm| arm.tokens_in).fold(1.0, f64::max);
     // The labels stand right of the dots.
-    whiskers(&Axis::to("tokens of a turn", most * 1.15), &[group])
+    whiskers(&Axis::to("tokens of a turn", most * 1.15), &groups)
 }
 
 fn table(first: &str, arms: &[ArmFigures]) -> String {

@@ -193,23 +193,21 @@ fn bins(values: &[f64], low: f64, high: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// The main arm against each of the others, query by query.
+/// The main arm and each of the others, query by query; the earlier of two arms goes across.
 pub(super) fn against(report: &Report) -> String {
-    let Some(main) = report.arms.iter().find(|arm| arm.name == report.main_arm) else {
+    let names: Vec<&str> = report.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let Some(main) = names.iter().position(|name| *name == report.main_arm) else {
         return String::new();
     };
-    let metric = headline(&main.means.metrics());
-    let others = report.arms.iter().filter(|arm| arm.name != main.name);
-    let plot = |other: &str| {
+    let metric = headline(&report.arms[main].means.metrics());
+    let others = (0..names.len()).filter(|arm| *arm != main);
+    let plot = |other: usize| {
+        let (a, b) = (names[main.min(other)], names[main.max(other)]);
         let queries = report.per_query.iter();
-        let values =
-            queries.map(|query| (query.value(other, metric), query.value(&main.name, metric)));
-        pair((other, &main.name), &metric.to_string(), values)
+        let values = queries.map(|query| (query.value(a, metric), query.value(b, metric)));
+        pair((a, b), &metric.to_string(), values)
     };
-    others
-        .take(MAX_PLOTS)
-        .map(|other| plot(&other.name))
-        .collect()
+    others.take(MAX_PLOTS).map(plot).collect()
 }
 
 /// Two values of each query as a plot: the first across, the second up.

@@ -7,7 +7,7 @@ use super::escape;
 use crate::printable::counted;
 
 const WIDTH: f64 = 640.0;
-const LEFT: f64 = 110.0;
+const LEFT: f64 = 140.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
