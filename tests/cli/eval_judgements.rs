@@ -228,7 +228,9 @@ fn pooled_hits_are_judged_and_two_judges_compared() {
     let judged = lines(&world, "p.jsonl");
     assert_eq!((judged.len(), &judged[0]["judge"]), (1, &json!("ann")));
     assert_eq!(judged[0]["relevant"]["github/list_commits"], 2.0);
-    let agreed = world.json(&["eval", "agreement", "m.jsonl", "p.jsonl"]);
+    let agreement = ["eval", "agreement", "m.jsonl", "p.jsonl"];
+    let agreed = world.ok(&[&["--output", "json"], &agreement[..]].concat());
+    let agreed: Value = serde_json::from_str(&agreed).expect("JSON");
     assert_eq!(
         (&agreed["pairs"], &agreed["same_grade"], &agreed["left_out"]),
         (&json!(1), &json!(1.0), &json!(1))

@@ -180,7 +180,7 @@ impl JudgeArgs {
                 "without_grade": progress.ungraded, "left": left,
             }))?;
         } else {
-            context.printer.text(&format!(
+            context.printer.text(format!(
                 "{}: {} judged, {} graded, {} without a grade; {} left, with which another run goes on",
                 self.out.display(),
                 counted(progress.judged, "query"),

@@ -325,7 +325,7 @@ fn finish(context: &Context, out: &Path, made: &[JudgedLine], gone: usize) -> Re
         .iter()
         .map(|(source, count)| format!("{count} of {source}"))
         .collect();
-    context.printer.text(&format!(
+    context.printer.text(format!(
         "{}: {} ({})",
         out.display(),
         counted(made.len(), "query"),

@@ -278,7 +278,8 @@ impl Frame<'_> {
         let middle = (TOP + self.bottom()) / 2.0;
         let _ = write!(
             svg,
-            r#"<text transform="translate(40 {middle:.1}) rotate(-90)" text-anchor="middle">{}</text>"#,
+            r#"<text transform="translate({:.1} {middle:.1}) rotate(-90)" text-anchor="middle">{}</text>"#,
+            LEFT - 56.0,
             escape(self.y.title)
         );
     }
