@@ -17,8 +17,10 @@ Exits with 1 when a value differs, when an arm has no run file, or when nothing 
 - gdeval prints five decimals, so its metrics are compared to 1e-5.
 - A query without hits has no value in ir_measures and ranx; it counts as 0, as `trec_eval -c` has it.
 - ir_measures breaks ties for RR@k and Judged by id, the first in front, and trec_eval the last. For these the script orders the
-  hits as trec_eval does. Runs of `--trec` have no ties.
-- ranx breaks ties in the order of the file and has binary metrics only from a grade on, so its graded metric is nDCG.
+  hits as trec_eval does. Runs of `--trec` have no ties. `--run=ARM:FILE` names the file of an arm of `eval --run` itself, with its
+  ties and without the queries that it lacks.
+- ranx breaks ties in the order of the file, so such an arm is not compared with it. It has binary metrics only from a grade on,
+  so its graded metric is nDCG.
 """
 
 import json
@@ -41,13 +43,15 @@ OWN = {"rbp", "tau", "prefix"}
 def main(arguments):
     with_ranx = "--ranx" in arguments
     paths = [argument for argument in arguments if not argument.startswith("--")]
+    files = dict(argument[len("--run="):].split(":", 1) for argument in arguments if argument.startswith("--run="))
     if len(paths) != 2:
         sys.exit(__doc__)
     report = json.loads(Path(paths[0]).read_text(encoding="utf-8"))
     compared, differing = 0, 0
     for of_set in report["sets"]:
         for arm, figures in of_set["arms"].items():
-            for metric, query, ours, theirs, tolerance in compare(of_set, arm, figures, Path(paths[1]), with_ranx):
+            found = compare(of_set, arm, figures, Path(paths[1]), files.get(arm), with_ranx and arm not in files)
+            for metric, query, ours, theirs, tolerance in found:
                 compared += 1
                 if abs(ours - theirs) > tolerance:
                     differing += 1
@@ -56,12 +60,12 @@ def main(arguments):
     return 1 if differing or not compared else 0
 
 
-def compare(report, arm, figures, trec, with_ranx):
+def compare(report, arm, figures, trec, file, with_ranx):
     """Yields the value of each metric for each query, ours and theirs, and the mean as query `all`."""
     name = escape(report["set"])
     qrels = list(ir_measures.read_trec_qrels(str(trec.with_name(f"{trec.stem}.{name}.qrels"))))
     suffix = trec.suffix or ".trec"
-    run_path = trec.with_name(f"{trec.stem}.{name}.{file_name(arm)}{suffix}")
+    run_path = Path(file) if file else trec.with_name(f"{trec.stem}.{name}.{file_name(arm)}{suffix}")
     if not run_path.exists():
         sys.exit(f"{run_path} is missing")
     run = list(ir_measures.read_trec_run(str(run_path)))

@@ -8,8 +8,12 @@
 
 pub mod error;
 pub mod random;
+mod ordered;
 
 pub mod judgements;
+pub mod judged_line;
+pub mod generate;
+pub mod pool;
 pub mod dataset;
 
 pub mod arms;
@@ -40,6 +44,7 @@ pub mod embedding;
 pub mod report;
 pub mod baseline;
 pub mod diff;
+pub mod reported;
 pub mod html;
 pub mod table;
 pub mod trec;
@@ -49,6 +54,7 @@ pub mod measure;
 pub mod agent;
 
 pub mod tune;
+pub mod tuned;
 pub mod adapt;
 
 use std::path::PathBuf;
@@ -62,7 +68,6 @@ pub use prepare::{Ranking, Workspace};
 pub use report::Report;
 
 use run::ArmRun;
-use worst::WorstQuery;
 
 /// A measurement besides quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,10 +158,6 @@ pub struct Evaluation {
     pub report: Report,
     /// The answers of every arm.
     pub runs: Vec<ArmRun>,
-    /// The queries with the lowest scores in the main arm.
-    pub worst: Vec<WorstQuery>,
-    /// The arm whose worst queries and tokens are shown.
-    pub main_arm: String,
 }
 
 impl Evaluation {
@@ -164,7 +165,7 @@ impl Evaluation {
     pub fn main<'a>(&self, plan: &'a Plan) -> &'a Arm {
         plan.arms
             .iter()
-            .find(|arm| arm.name == self.main_arm)
+            .find(|arm| arm.name == self.report.main_arm)
             .unwrap_or(&plan.arms[0])
     }
 }

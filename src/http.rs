@@ -148,6 +148,7 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         )
         .routes(routes!(evaluations::show, evaluations::delete))
         .routes(routes!(evaluations::queries))
+        .routes(routes!(evaluations::report))
         .routes(routes!(tasks::show, tasks::cancel))
         .routes(routes!(agent::show))
         .routes(routes!(agent::agents::list))

@@ -15,6 +15,8 @@ mod cli {
     pub mod enrich;
     pub mod enrich_at_once;
     pub mod eval;
+    pub mod eval_judgements;
+    pub mod eval_report;
     pub mod hub;
     pub mod install;
     pub mod language_model;

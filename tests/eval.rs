@@ -180,7 +180,7 @@ fn a_second_run_embeds_nothing_and_gives_equal_results() {
     let second = bench.run(&quality);
     assert_eq!(bench.embedded(), embedded);
     assert_eq!(json(&first), json(&second));
-    assert_eq!(first.worst, second.worst);
+    assert_eq!(first.report.worst, second.report.worst);
 }
 
 #[test]

@@ -561,6 +561,16 @@ impl Searcher {
         self.ranker.as_ref()
     }
 
+    /// The ids of the embedders in use, joined with `+`; `none` without embedders.
+    pub fn embedder_ids(&self) -> String {
+        let ids: Vec<&str> = self.legs.iter().map(|leg| leg.embedder.id()).collect();
+        if ids.is_empty() {
+            "none".to_owned()
+        } else {
+            ids.join("+")
+        }
+    }
+
     /// Tools that the dense legs cannot find yet.
     pub fn pending_embeddings(&self) -> usize {
         self.legs.iter().map(|leg| leg.pending).max().unwrap_or(0)

@@ -5,8 +5,11 @@ mod compare;
 mod diff;
 mod gate;
 mod in_use;
+mod judge;
+mod make;
 mod outputs;
 mod plan;
+mod report;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -124,7 +127,12 @@ pub struct Args {
     no_ranker: bool,
     /// Rank with this file instead of the built-in ranker; with a folder, each set with its
     /// `without-SET.json`, which was trained without the set
-    #[arg(long, value_name = "FILE|DIR", conflicts_with = "no_ranker")]
+    #[arg(
+        long,
+        visible_alias = "left-out",
+        value_name = "FILE|DIR",
+        conflicts_with = "no_ranker"
+    )]
     ranker: Option<PathBuf>,
     /// Embed with this file instead of the built-in table of its kind: English, or other languages
     #[arg(long, value_name = "FILE")]
@@ -210,13 +218,24 @@ pub struct Args {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     Diff(diff::DiffArgs),
+    Report(report::ReportArgs),
+    Generate(make::GenerateArgs),
+    FromUsage(make::FromUsageArgs),
+    Judge(judge::JudgeArgs),
+    Agreement(judge::AgreementArgs),
 }
 
 impl Args {
     /// Measures every set, prints and writes the reports, and compares with the baseline.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        if let Some(Command::Diff(diff)) = &self.command {
-            return diff.run(context);
+        match &self.command {
+            Some(Command::Diff(diff)) => return diff.run(context),
+            Some(Command::Report(report)) => return report.run(context),
+            Some(Command::Generate(generate)) => return generate.run(context),
+            Some(Command::FromUsage(usage)) => return usage.run(context),
+            Some(Command::Judge(judge)) => return judge.run(context),
+            Some(Command::Agreement(agreement)) => return agreement.run(context),
+            None => {}
         }
         // Without the time limit of a search: every request has to be answered.
         context.set_patience(Patience::of_measuring());
@@ -278,10 +297,10 @@ impl Args {
                 measured.failure.as_ref().map(error_message),
                 || match steps {
                     Some(steps) => self.ablation(evaluations, &reports, steps),
-                    None => self.tables(&reports),
+                    None => report_tables(&reports, self.style()),
                 },
             ));
-            results.extend(self.write_files(evaluations));
+            results.extend(self.write_files(evaluations, &reports));
         }
         let outcome = match (&measured.failure, baseline) {
             (None, Some(baseline)) => self.compare(baseline, &reports),
@@ -436,11 +455,12 @@ impl Args {
     }
 
     fn ablation(&self, evaluations: &[Evaluation], reports: &[Report], steps: &[Step]) -> String {
-        let sets: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
+        let names: Vec<String> = reports.iter().map(Report::marked_set).collect();
+        let sets: Vec<&str> = names.iter().map(String::as_str).collect();
         let rows = ablation::rows(evaluations, steps);
         joined([
             table::ablation(&rows, &sets, self.style()),
-            table::few_queries(reports),
+            table::small_sets(reports),
             table::trained_on(seen(reports)),
         ])
     }
@@ -452,22 +472,25 @@ impl Args {
             Style::Terminal
         }
     }
+}
 
-    fn tables(&self, reports: &[Report]) -> String {
-        let style = self.style();
-        joined([
-            table::quality(reports, style),
-            table::condensed(reports, style),
-            table::significance(reports, style),
-            table::few_queries(reports),
-            table::trained_on(seen(reports)),
-            table::no_match(reports, style),
-            table::memory(reports, style),
-            table::latency(reports, style),
-            table::cost(reports, style),
-            table::tokens(reports, style),
-        ])
-    }
+/// Every table of these reports.
+fn report_tables(reports: &[Report], style: Style) -> String {
+    joined([
+        table::quality(reports, style),
+        table::condensed(reports, style),
+        table::significance(reports, style),
+        table::sources(reports, style),
+        table::said_sources(reports),
+        table::small_sets(reports),
+        table::trained_on(seen(reports)),
+        table::tuned_on(reports),
+        table::no_match(reports, style),
+        table::memory(reports, style),
+        table::latency(reports, style),
+        table::cost(reports, style),
+        table::tokens(reports, style),
+    ])
 }
 
 /// What was measured, and why the rest was not.

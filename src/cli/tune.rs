@@ -9,10 +9,12 @@ use toolscout_index::{Fusion, Mode, Searcher, Tool};
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::eval::{Bar, workspace};
+use super::output::print_stderr;
 use super::store::{Place, StoreArgs};
 use crate::eval::adapt::{Adapted, adapt};
 use crate::eval::dataset::Load;
-use crate::eval::tune::{Half, Tunable, Tuned, tune};
+use crate::eval::tune::{Half, SIGNIFICANT_BELOW, Tunable, Tuned, Verdict, tune};
+use crate::eval::tuned::TunedOn;
 use crate::eval::{Arm, EvalSet, Progress};
 use crate::feedback::FeedbackStore;
 use crate::models::Patience;
@@ -87,17 +89,24 @@ impl Args {
         } else {
             print_tuned(context, &tuned)?;
         }
-        if self.apply && !tuned.is_gain() {
-            return without_gain(context, "the settings found are");
+        if self.apply && tuned.verdict() != Verdict::Gain {
+            return without_gain(context, tuned.verdict(), tuned.test_gain_p);
         }
         if self.apply {
-            self.apply_settings(context, &tuned)?;
+            self.apply_settings(context, &set, &tuned)?;
+            let what = format!(
+                "the settings above, chosen on {}",
+                counted(tuned.train.queries, "query")
+            );
+            say_written(context, &what);
         }
         Ok(Outcome::Success)
     }
 
-    fn apply_settings(&self, context: &Context, tuned: &Tuned) -> Result<()> {
-        match self.place(context, Legs::Lexical)? {
+    fn apply_settings(&self, context: &Context, set: &EvalSet, tuned: &Tuned) -> Result<()> {
+        let place = self.place(context, Legs::Lexical)?;
+        Args::remember(&place, set)?;
+        match place {
             Place::Shared(copy) => copy.change_settings(|settings| tuned.applied_to(settings)),
             Place::Local(catalog) => {
                 let settings = tuned.applied_to(catalog.searcher().settings().clone());
@@ -107,6 +116,12 @@ impl Args {
                 Ok(())
             }
         }
+    }
+
+    /// Remembers the queries that a catalog was tuned to.
+    fn remember(place: &Place, set: &EvalSet) -> Result<()> {
+        let queries = set.queries.iter().map(|query| query.text.as_str());
+        Ok(TunedOn::add(place.catalog().path(), queries)?)
     }
 
     /// The catalog of --catalog.
@@ -142,13 +157,14 @@ impl Args {
             print_adapted(context, &adapted)?;
         }
         if self.apply && !adapted.accepted {
-            return without_gain(context, "the fitted ranker is");
+            return without_gain(context, adapted.verdict(), adapted.test_gain_p);
         }
         if self.apply {
             let place = match place {
                 Some(place) => place,
                 None => self.place(context, Legs::Lexical)?,
             };
+            Args::remember(&place, &set)?;
             match place {
                 Place::Shared(copy) => copy.set_ranker(ranker)?,
                 Place::Local(catalog) => {
@@ -157,6 +173,11 @@ impl Args {
                     writer.commit()?;
                 }
             }
+            let what = format!(
+                "a ranker fitted to {}",
+                counted(adapted.train.queries, "query")
+            );
+            say_written(context, &what);
         }
         Ok(Outcome::Success)
     }
@@ -186,11 +207,25 @@ impl Args {
 
 /// Says why nothing was written. The test half decides, since a gain on the train half alone is
 /// overfitting.
-fn without_gain(context: &Context, what: &str) -> Result<Outcome> {
-    context.printer.note(format_args!(
-        "{what} no better on the test half, so nothing was written"
-    ))?;
+fn without_gain(context: &Context, verdict: Verdict, p: f64) -> Result<Outcome> {
+    let why = match verdict {
+        Verdict::MayBeChance => format!(
+            "the gain on the test half may be chance (p = {p:.4}, it must be below {SIGNIFICANT_BELOW}); judge more queries"
+        ),
+        _ => "there is no gain on the test half".to_owned(),
+    };
+    context
+        .printer
+        .note(format_args!("{why}, so nothing was written"))?;
     Ok(Outcome::Failure)
+}
+
+/// Says what was written, and where. On stderr, because stdout may have the JSON.
+fn say_written(context: &Context, what: &str) {
+    print_stderr(format_args!(
+        "wrote {what} to the catalog {}; figures on these queries are in-sample from now on and look better than on others",
+        context.settings.catalog
+    ));
 }
 
 fn print_adapted(context: &Context, adapted: &Adapted) -> Result<()> {

@@ -6,8 +6,7 @@ use super::Evaluation;
 use super::arms::{Arm, Limits};
 use super::bootstrap::{Interval, macro_interval};
 use super::judge::Scores;
-use super::metrics::{Metric, mean};
-use super::report::headline;
+use super::metrics::{Metric, headline, mean};
 
 /// The embedders of an ablation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

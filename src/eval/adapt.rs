@@ -2,7 +2,8 @@
 //!
 //! The tools are split into two halves as in [`tune`](super::tune). The train half refits the
 //! leaves of the forest and chooses the weight of the ranker, each evaluated on queries it was not
-//! fitted to. The test half measures the gain. A ranker without a gain there is not accepted.
+//! fitted to. The test half measures the gain. A ranker without a
+//! significant gain there is not accepted.
 
 use serde::Serialize;
 use toolscout_index::hit::ranked;
@@ -15,7 +16,7 @@ use super::dataset::EvalSet;
 use super::error::{EvalError, Result};
 use super::metrics::mean;
 use super::run::{THREADS, each_text};
-use super::tune::{Half, Split};
+use super::tune::{Half, Split, Verdict};
 
 /// Shares of the old leaves that are tried; 1 refits nothing.
 const KEPT: [f64; 5] = [1.0, 0.9, 0.7, 0.5, 0.3];
@@ -45,8 +46,15 @@ pub struct Adapted {
     pub test_gain_p: f64,
     /// Queries with relevant tools in both halves, left out.
     pub left_out: usize,
-    /// True when the mean of the test half rose.
+    /// True when the mean of the test half rose by more than chance.
     pub accepted: bool,
+}
+
+impl Adapted {
+    /// What is to be done with the ranker.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::of(&self.test, self.test_gain_p)
+    }
 }
 
 /// The candidates of a query, with their features.
@@ -101,17 +109,18 @@ pub fn adapt(
     };
     let (train, test) = (halves(&train), halves(&test));
     let gain = paired(&test[1], &test[0], seed);
+    let of_test = Half::of(&test);
     let adapted = Adapted {
         set: set.name.clone(),
         seed,
         mix: [model.mix(), mix],
         kept,
         train: Half::of(&train),
-        test: Half::of(&test),
+        test: of_test,
         test_gain_ci95: gain.interval,
         test_gain_p: gain.p,
         left_out: split.left_out,
-        accepted: mean(&test[1]) > mean(&test[0]),
+        accepted: Verdict::of(&of_test, gain.p) == Verdict::Gain,
     };
     *model = fitted;
     ranker.add_seen(split.train.queries.iter().map(|query| query.text.as_str()));

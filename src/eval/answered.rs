@@ -12,8 +12,8 @@ use super::dataset::Fingerprint;
 use super::dataset::pasted::PastedQuery;
 use super::judge::Scores;
 use super::judgements::{JudgedHits, Judgements, Worth};
-use super::metrics::{Metric, mean};
-use super::report::{Means, headline};
+use super::metrics::{Metric, headline, mean};
+use super::report::Means;
 
 /// Ranks that are looked at: deeper than any metric.
 pub const DEPTH: usize = toolscout_index::query::MAX_K;
@@ -29,6 +29,9 @@ pub struct AnsweredQuery {
     pub id: String,
     /// The text of the query.
     pub text: String,
+    /// Where query and judgement came from, if its line said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The ids of its relevant tools; empty if no tool can serve it, `None` without a judgement.
     pub relevant: Option<Vec<String>>,
     /// In the order of the arms.
@@ -41,6 +44,7 @@ impl AnsweredQuery {
         AnsweredQuery {
             id: query.id,
             text: query.text,
+            source: query.source,
             relevant: query.relevant,
             answers,
         }
@@ -52,6 +56,9 @@ impl AnsweredQuery {
 pub struct Answer {
     /// The ids of the first hits.
     pub hits: Vec<String>,
+    /// Their scores; none in an answer of an earlier version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<f32>,
     /// The 1-based ranks of the relevant tools, in their order; `None` for one that was not found.
     pub ranks: Vec<Option<usize>>,
     /// Whether it was answered with "no match".
@@ -77,6 +84,7 @@ impl Answer {
                 .map(|hit| (*hit).to_owned())
                 .collect(),
             ranks: relevant.unwrap_or_default().iter().map(rank).collect(),
+            scores: Vec::new(),
             no_match,
             degraded,
             worth: Worth::default(),
@@ -94,12 +102,16 @@ impl Answer {
     /// What a search found for a query with these relevant tools.
     pub fn of_results(results: &Results, relevant: Option<&[String]>) -> Self {
         let hits: Vec<&str> = results.hits.iter().map(|hit| hit.id.as_str()).collect();
-        Answer::of(
-            &hits,
-            relevant,
-            results.no_match.is_some(),
-            results.degraded.is_some(),
-        )
+        let scores = results.hits.iter().take(STORED_HITS).map(|hit| hit.score);
+        Answer {
+            scores: scores.collect(),
+            ..Answer::of(
+                &hits,
+                relevant,
+                results.no_match.is_some(),
+                results.degraded.is_some(),
+            )
+        }
     }
 
     /// Its value by a metric; `None` for a query without relevant tools.
@@ -170,7 +182,7 @@ pub fn figures(queries: &[AnsweredQuery], arm: usize, metrics: &[Metric]) -> Vec
 }
 
 /// The scores of the answers to queries with relevant tools.
-fn scores<'a>(answers: impl Iterator<Item = &'a Answer>, metrics: &[Metric]) -> Scores {
+pub(super) fn scores<'a>(answers: impl Iterator<Item = &'a Answer>, metrics: &[Metric]) -> Scores {
     let judged = answers.filter(|answer| !answer.ranks.is_empty());
     let judged: Vec<(JudgedHits, Judgements)> = judged
         .map(|answer| {
@@ -343,6 +355,7 @@ mod tests {
         AnsweredQuery {
             id: id.into(),
             text: id.into(),
+            source: None,
             answers: answers
                 .iter()
                 .map(|hits| Answer::of(hits, relevant.as_deref(), false, false))

@@ -35,6 +35,8 @@ pub struct Limits {
     pub options: SearchOptions,
 }
 
+/// The name of the arm that searches as its catalog is set.
+pub const IN_USE: &str = "in use";
 /// The name of the hybrid arm without the ranker.
 const FORMULA: &str = "formula";
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::error::{EvalError, Result};
 use super::metrics::{Measure, Metric};
-use super::report::{Earlier, Report, read_reports};
+use super::report::{Report, read_reports};
 
 /// The default of the metrics that must not drop.
 pub const GATED: [Metric; 6] = [
@@ -23,7 +23,7 @@ const NOISE: f64 = 1e-7;
 #[derive(Clone, Debug)]
 pub struct Baseline {
     path: std::path::PathBuf,
-    reports: Vec<Earlier>,
+    reports: Vec<Report>,
 }
 
 /// What a run is going to measure of a set.
@@ -84,15 +84,15 @@ impl Baseline {
     pub fn check(&self, planned: &Planned<'_>, gated: &[Metric]) -> Result<()> {
         let earlier = self.of_set(planned.identity)?;
         let mut compared = 0;
-        for (name, figures) in &earlier.arms {
-            if !planned.arms.contains(name) {
+        for arm in &earlier.arms {
+            if !planned.arms.contains(&arm.name) {
                 return Err(self.differs(format!(
-                    "it has the arm {name} of {}, which this run lacks; add it to --arms",
-                    planned.identity.set
+                    "it has the arm {} of {}, which this run lacks; add it to --arms",
+                    arm.name, planned.identity.set
                 )));
             }
             for metric in gated {
-                if earlier_value(figures, *metric).is_none() {
+                if arm.means.value(*metric).is_none() {
                     continue;
                 }
                 if !planned.metrics.contains(metric) {
@@ -117,9 +117,7 @@ impl Baseline {
     pub fn compare(&self, report: &Report, gated: &[Metric]) -> Result<Vec<Change>> {
         let arms: Vec<String> = report.arms.iter().map(|arm| arm.name.clone()).collect();
         let first = report.arms.first();
-        let metrics: Vec<Metric> = first
-            .map(|arm| arm.means.0.iter().map(|(metric, _)| *metric).collect())
-            .unwrap_or_default();
+        let metrics = first.map(|arm| arm.means.metrics()).unwrap_or_default();
         let planned = Planned {
             identity: report,
             arms: &arms,
@@ -129,14 +127,13 @@ impl Baseline {
         let earlier = self.of_set(report)?;
         let mut changes = Vec::new();
         for arm in &report.arms {
-            let Some(figures) = earlier.arms.get(&arm.name) else {
-                continue;
-            };
+            let before = earlier.arms.iter().find(|other| other.name == arm.name);
+            let Some(before) = before else { continue };
             for &metric in gated {
-                let values = (earlier_value(figures, metric), arm.means.value(metric));
+                let values = (before.means.value(metric), arm.means.value(metric));
                 if let (Some(before), Some(after)) = values {
                     changes.push(Change {
-                        set: report.set.clone(),
+                        set: report.marked_set(),
                         arm: arm.name.clone(),
                         metric,
                         before,
@@ -148,7 +145,7 @@ impl Baseline {
         Ok(changes)
     }
 
-    fn of_set(&self, report: &Report) -> Result<&Earlier> {
+    fn of_set(&self, report: &Report) -> Result<&Report> {
         let Some(earlier) = self
             .reports
             .iter()
@@ -172,10 +169,8 @@ impl Baseline {
             )));
         }
         // The report of another program has no fingerprint; only its counts are compared.
-        let other_content = earlier
-            .fingerprint
-            .as_ref()
-            .is_some_and(|fingerprint| *fingerprint != report.fingerprint);
+        let other_content =
+            !earlier.fingerprint.is_empty() && earlier.fingerprint != report.fingerprint;
         if other_content || (earlier.tools, earlier.queries) != (report.tools, report.queries) {
             return Err(self.differs(format!(
                 "it is of another state of the set {} ({} tools and {} queries then, {} and {} now, or other texts or judgements); use the same --queries and --seed, or write a new baseline with --json",
@@ -191,16 +186,6 @@ impl Baseline {
             reason,
         }
     }
-}
-
-/// The value of a metric in an arm of an earlier report.
-fn earlier_value(
-    figures: &std::collections::BTreeMap<String, serde_json::Value>,
-    metric: Metric,
-) -> Option<f64> {
-    figures
-        .get(&metric.to_string())
-        .and_then(serde_json::Value::as_f64)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The cost of an index: time to build and open, memory, disk, and how they grow.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::latency::Latency;
 use crate::telemetry::process;
@@ -22,7 +23,8 @@ pub struct Build {
 }
 
 /// The cost of one set's index.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationCost)]
 pub struct CostReport {
     /// Seconds to store every tool in an empty catalog and index it lexically.
     pub index_s: f64,
@@ -59,7 +61,8 @@ impl CostReport {
 }
 
 /// Cost and speed at one catalog size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationSize)]
 pub struct ScalePoint {
     /// Tools in the catalog.
     pub tools: usize,

@@ -41,6 +41,7 @@ pub(crate) use columns::{Separator, escape, unescape};
 pub use left_out::LeftOut;
 pub use texts::TextsPlan;
 
+use pasted::PastedQuery;
 use resolve::{Resolved, Resolver, ToolIds};
 
 /// A position in [`EvalSet::tools`].
@@ -53,6 +54,8 @@ pub struct EvalQuery {
     pub id: String,
     /// The text of the query.
     pub text: String,
+    /// Where query and judgement came from, if the set says so.
+    pub source: Option<String>,
     /// The relevant tools, ascending, distinct. None if all judged tools have lower grades than
     /// relevance starts from.
     pub relevant: Vec<ToolIndex>,
@@ -189,6 +192,7 @@ impl EvalSet {
                 queries.queries.push(RawQuery {
                     id: format!("called-{}", number + 1),
                     text,
+                    source: None,
                     judged: relevant.into_iter().map(|id| (id, 1.0)).collect(),
                     groups: Vec::new(),
                     order: Vec::new(),
@@ -205,6 +209,35 @@ impl EvalSet {
             },
             load,
         )?;
+        Ok(EvalSet {
+            name: name.to_owned(),
+            ..set
+        })
+    }
+
+    /// The tools of a catalog with the judged ones of these queries. The same queries in a file make
+    /// the same set.
+    ///
+    /// # Errors
+    /// [`EvalError::Empty`] if none of them is judged with a relevant tool.
+    pub fn of_pasted(name: &str, tools: Vec<Tool>, pasted: &[PastedQuery]) -> Result<Self> {
+        let mut queries = RawQueries::default();
+        for query in pasted {
+            match query.relevant.as_deref() {
+                None => queries.left_out.unjudged_queries += 1,
+                Some([]) => queries.unanswerable.push(Unanswerable {
+                    id: query.id.clone(),
+                    text: query.text.clone(),
+                }),
+                Some(relevant) => queries.queries.push(query.raw(relevant)),
+            }
+        }
+        let raw = RawSet {
+            id_fields: vec![None; tools.len()],
+            tools,
+            queries,
+        };
+        let set = EvalSet::new(Path::new(name), raw, &Load::default())?;
         Ok(EvalSet {
             name: name.to_owned(),
             ..set
@@ -384,6 +417,8 @@ struct RawSet {
 struct RawQuery {
     id: String,
     text: String,
+    /// Where it came from, if its file says so.
+    source: Option<String>,
     /// Tools with their grades.
     judged: Vec<(String, f64)>,
     /// Empty where the set has none.
@@ -427,6 +462,7 @@ pub(crate) mod testing {
         let query = |(id, text, relevant): &(&str, &str, &[&str])| RawQuery {
             id: (*id).into(),
             text: (*text).into(),
+            source: None,
             judged: relevant.iter().map(|id| ((*id).into(), 1.0)).collect(),
             groups: Vec::new(),
             order: Vec::new(),

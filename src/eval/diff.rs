@@ -1,15 +1,15 @@
 //! Compares two reports query by query.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::bootstrap::Interval;
 use super::error::{EvalError, Result};
-use super::metrics::{Metric, mean};
+use super::metrics::{Metric, headline, mean};
 use super::per_query::{QueryReport, ScoredHit};
-use super::report::{Earlier, headline, read_reports};
+use super::report::{ArmReport, Report, read_reports};
 use super::significance::{Significance, holm};
 
 /// Queries that are listed for each direction.
@@ -54,6 +54,22 @@ pub struct SetDiff {
     pub comparisons: Vec<Compared>,
     /// Queries whose first metric rose or fell most, by pair of arms.
     pub moved: Vec<Moved>,
+    /// The values of the first metric by query, by pair of arms: for plots.
+    #[serde(skip)]
+    pub points: Vec<Points>,
+}
+
+/// The values of one metric of every query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Points {
+    /// The arm of the first report.
+    pub arm_a: String,
+    /// The arm of the second report.
+    pub arm_b: String,
+    /// The metric.
+    pub metric: String,
+    /// By query, in the first report and in the second; `NaN` where it has no value.
+    pub values: Vec<(f64, f64)>,
 }
 
 /// One metric of one pair of arms.
@@ -133,7 +149,7 @@ pub fn diff(a: &Path, b: &Path, plan: &DiffPlan) -> Result<Diff> {
         }
     }
     if sets.is_empty() {
-        let names = |reports: &[Earlier]| {
+        let names = |reports: &[Report]| {
             let names: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
             names.join(", ")
         };
@@ -172,8 +188,8 @@ fn differs(path: &Path, reason: String) -> EvalError {
 
 /// Two reports of a set, with their files.
 struct Pair<'a> {
-    a: (&'a Path, &'a Earlier),
-    b: (&'a Path, &'a Earlier),
+    a: (&'a Path, &'a Report),
+    b: (&'a Path, &'a Report),
 }
 
 /// A query in both reports.
@@ -184,7 +200,7 @@ impl Pair<'_> {
         let queries = self.common()?;
         let arms = self.arms(plan)?;
         let mut comparisons = Vec::new();
-        let mut moved = Vec::new();
+        let (mut moved, mut points) = (Vec::new(), Vec::new());
         for pair in &arms {
             let metrics = self.metrics(plan, pair)?;
             for metric in &metrics {
@@ -192,6 +208,7 @@ impl Pair<'_> {
             }
             if let Some(first) = metrics.first() {
                 moved.extend(moved_most(&queries, pair, *first));
+                points.push(points_of(&queries, pair, *first));
             }
         }
         let (of_a, of_b) = (self.a.1, self.b.1);
@@ -202,6 +219,7 @@ impl Pair<'_> {
             remarks: self.remarks(),
             comparisons,
             moved,
+            points,
         })
     }
 
@@ -254,7 +272,10 @@ impl Pair<'_> {
 
     fn arms(&self, plan: &DiffPlan) -> Result<Vec<(String, String)>> {
         let (of_a, of_b) = (&self.a.1.arms, &self.b.1.arms);
-        let names = |arms: &BTreeMap<String, _>| arms.keys().cloned().collect::<Vec<_>>();
+        let names = |arms: &[ArmReport]| {
+            let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
+            names
+        };
         let (of_a, of_b) = (names(of_a), names(of_b));
         for (one, other) in &plan.arms {
             for (name, known, path) in [(one, &of_a, self.a.0), (other, &of_b, self.b.0)] {
@@ -286,9 +307,9 @@ impl Pair<'_> {
 
     /// The metrics of the plan, or those that tell most of both arms.
     fn metrics(&self, plan: &DiffPlan, (arm_a, arm_b): &(String, String)) -> Result<Vec<Metric>> {
-        let measured = |report: &Earlier, arm: &String| -> Vec<Metric> {
-            let names = report.arms.get(arm).into_iter().flat_map(BTreeMap::keys);
-            names.filter_map(|name| name.parse().ok()).collect()
+        let measured = |report: &Report, arm: &String| -> Vec<Metric> {
+            let of_arm = report.arms.iter().find(|other| other.name == *arm);
+            of_arm.map(|arm| arm.means.metrics()).unwrap_or_default()
         };
         let (of_a, of_b) = (measured(self.a.1, arm_a), measured(self.b.1, arm_b));
         for (path, known) in [(self.a.0, &of_a), (self.b.0, &of_b)] {
@@ -341,11 +362,14 @@ impl Pair<'_> {
     }
 }
 
-/// The value of a metric of an arm; `NaN` where it has none.
-fn value(query: &QueryReport, arm: &str, metric: Metric) -> f64 {
-    let of_arm = query.arms.get(arm);
-    let value = of_arm.and_then(|arm| arm.values.get(&metric.to_string()).copied());
-    value.flatten().unwrap_or(f64::NAN)
+fn points_of(queries: &[Both<'_>], (arm_a, arm_b): &(String, String), metric: Metric) -> Points {
+    let value = |(a, b): &Both<'_>| (a.value(arm_a, metric), b.value(arm_b, metric));
+    Points {
+        arm_a: arm_a.clone(),
+        arm_b: arm_b.clone(),
+        metric: metric.to_string(),
+        values: queries.iter().map(value).collect(),
+    }
 }
 
 fn compared(
@@ -356,7 +380,7 @@ fn compared(
 ) -> Compared {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for (one, other) in queries {
-        let (one, other) = (value(one, arm_a, metric), value(other, arm_b, metric));
+        let (one, other) = (one.value(arm_a, metric), other.value(arm_b, metric));
         if !(one.is_nan() || other.is_nan()) {
             a.push(one);
             b.push(other);
@@ -394,7 +418,7 @@ fn moved_most(
 ) -> Vec<Moved> {
     let mut moved = Vec::new();
     for (one, other) in queries {
-        let (a, b) = (value(one, arm_a, metric), value(other, arm_b, metric));
+        let (a, b) = (one.value(arm_a, metric), other.value(arm_b, metric));
         let hits = |query: &QueryReport, arm: &str| {
             let hits = query.arms.get(arm).map(|arm| arm.hits.as_slice());
             let hits = hits.unwrap_or_default();

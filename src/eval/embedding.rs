@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::Evaluation;
 use super::bootstrap::{Interval, paired};
 use super::judge::Scores;
-use super::metrics::Metric;
-use super::report::{Report, headline};
+use super::metrics::{Metric, headline};
+use super::report::Report;
 
 /// The arms whose quality is compared, where they were measured.
 const HYBRID: &str = "hybrid";
@@ -75,17 +75,14 @@ impl EmbedderFigures {
             let (own, other) = (column(evaluation, metric)?, column(first, metric)?);
             Some(paired(&own, &other, report.seed))
         });
-        let main = report
-            .arms
-            .iter()
-            .find(|arm| arm.name == evaluation.main_arm);
+        let main = report.arms.iter().find(|arm| arm.name == report.main_arm);
         let embedding = main.and_then(|arm| Some(arm.latency?.embed_ms));
         let price = |tokens: u64| Some(spent.price_per_million? * tokens as f64 / 1e6);
         EmbedderFigures {
             embedder: embedder.to_owned(),
             metric: metric.to_string(),
             dense: mean(DENSE),
-            hybrid: mean(HYBRID).or_else(|| mean(&evaluation.main_arm)),
+            hybrid: mean(HYBRID).or_else(|| mean(&report.main_arm)),
             difference: compared.as_ref().map(|compared| compared.difference),
             difference_ci95: compared.map(|compared| compared.interval),
             degraded: main.map_or(0, |arm| arm.degraded),
@@ -111,8 +108,8 @@ fn metric_of(report: &Report) -> Metric {
 
 /// The metric of the main arm by query.
 fn column(evaluation: &Evaluation, metric: Metric) -> Option<Vec<f64>> {
-    let runs = &evaluation.runs;
-    let run = runs.iter().find(|run| run.name == evaluation.main_arm)?;
+    let main = &evaluation.report.main_arm;
+    let run = evaluation.runs.iter().find(|run| run.name == *main)?;
     let scores = Scores::strict(&evaluation.set, run, &[metric]);
     Some(scores.column(metric).to_vec())
 }

@@ -100,7 +100,8 @@ pub enum EvalError {
     },
     /// Too few queries to tune with.
     #[error(
-        "tuning needs at least {needed} queries in each half of the tools, and the {half} half of {set} has {found} of its {queries}; judge more queries, at least {}",
+        "tuning needs at least {needed} queries in each half of the tools, and the {half} half of {set} has {found} of its {queries}{}; judge more queries, at least {}",
+        because_of(*.across),
         2 * .needed
     )]
     TooFewQueries {
@@ -112,6 +113,8 @@ pub enum EvalError {
         half: &'static str,
         /// The number of queries in that half.
         found: usize,
+        /// Queries that need tools of both halves, and are in neither.
+        across: usize,
         /// The least number of queries in a half.
         needed: usize,
     },
@@ -248,6 +251,16 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
 /// Writes a file whole.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|source| EvalError::io("write", path, source))
+}
+
+fn because_of(queries: usize) -> String {
+    match queries {
+        0 => String::new(),
+        some => format!(
+            ", because {} need tools of both halves and are left out",
+            counted(some, "query")
+        ),
+    }
 }
 
 fn hint(nearest: &Option<String>) -> String {

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolscout_index::Timings;
+use utoipa::ToSchema;
 
 use super::arms::Arm;
 use super::dataset::EvalSet;
@@ -24,7 +25,8 @@ const ROUNDS: usize = 3;
 const HITS: usize = 5;
 
 /// Percentiles over queries, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationPercentiles)]
 pub struct Percentiles {
     /// Median.
     pub p50: f64,
@@ -46,7 +48,8 @@ impl Percentiles {
 }
 
 /// The latency of a search by stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationLatency)]
 pub struct Latency {
     /// Queries timed.
     pub queries: usize,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use toolscout_index::Searcher;
 use toolscout_index::query::MAX_K;
-use toolscout_index::{Ranker, Searcher};
 
 use super::arms::Arm;
 use super::cost::{self, Build, CostReport, ScalePoint};
@@ -80,9 +80,8 @@ pub fn evaluate_in_use(
     check(&set, plan, true)?;
     let mut report = report::identity(&set, plan.seed, embedder);
     let queries = set.queries.iter().map(|query| query.text.as_str());
-    let ranker = searcher.ranker().cloned().or_else(Ranker::bundled);
     let is_ranked = plan.arms.iter().any(Arm::is_ranked);
-    report.trained_on = is_ranked && ranker.is_some_and(|ranker| ranker.seen().include(queries));
+    report.trained_on = is_ranked && ranker_has_seen(searcher, queries);
     let watched = Watched::new(searcher);
     let measurement = Measurement {
         set: &set,
@@ -98,6 +97,12 @@ pub fn evaluate_in_use(
         report.tokens = Some(TokensReport::of(&set, rankings));
     }
     Ok(evaluation(set, plan, report, results))
+}
+
+/// Whether the ranker of a catalog in use was trained on these queries, or on some of them.
+pub fn ranker_has_seen<'a>(searcher: &Searcher, queries: impl Iterator<Item = &'a str>) -> bool {
+    let ranker = searcher.ranker();
+    ranker.is_some_and(|ranker| ranker.seen().include(queries))
 }
 
 /// Evaluations of one set, each by other settings, as one with all their arms.
@@ -123,6 +128,7 @@ pub fn merged(evaluations: Vec<Evaluation>, plan: &Plan) -> Option<Evaluation> {
     let scores = scores_of(&all.set, plan, &all.runs);
     all.report.significance = significance(&all.runs, &scores, plan.seed);
     all.report.per_query = per_query::per_query(&all.set, &all.runs, &scores);
+    all.report.sources = report::by_source(&all.report.per_query, &all.report.arms);
     Some(all)
 }
 
@@ -130,13 +136,14 @@ fn evaluation(set: EvalSet, plan: &Plan, mut report: Report, results: ArmResults
     report.arms = results.arms;
     report.significance = results.significance;
     report.per_query = results.per_query;
+    report.sources = report::by_source(&report.per_query, &report.arms);
     report.shown = plan.shown(&plan.metrics_of(&set));
     report.unfinished = results.unfinished.or(report.unfinished);
+    report.main_arm = results.runs[results.main].name.clone();
+    report.worst = results.worst;
     Evaluation {
         report,
-        main_arm: results.runs[results.main].name.clone(),
         runs: results.runs,
-        worst: results.worst,
         set,
     }
 }

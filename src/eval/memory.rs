@@ -4,9 +4,10 @@
 //! The queries are split, not the tools, because a memory can only help when a tool is needed
 //! again. Sets with queries that paraphrase each other overestimate the gain.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolscout_index::memory::{Entry, MAX_ENTRIES, Source, Switch};
 use toolscout_index::query::read_part;
+use utoipa::ToSchema;
 
 use super::arms::Arm;
 use super::bootstrap::{Interval, paired};
@@ -22,7 +23,8 @@ const METRIC: Metric = Metric::new(Measure::Ndcg, DEPTH);
 const DEPTH: usize = 10;
 
 /// The gain of a memory with half of the queries on the other half.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationMemory)]
 pub struct MemoryReport {
     /// Queries remembered.
     pub remembered: usize,
@@ -35,6 +37,7 @@ pub struct MemoryReport {
     /// Mean nDCG@10 with the memory switched on.
     pub with: f64,
     /// 95% interval of the gain.
+    #[schema(value_type = Vec<f64>, min_items = 2, max_items = 2)]
     pub gain_ci95: Interval,
     /// p-value of the gain.
     pub gain_p: f64,

@@ -153,6 +153,22 @@ impl Metric {
     }
 }
 
+/// The main metric: nDCG at the deepest cut-off, else the first.
+pub fn headline(metrics: &[Metric]) -> Metric {
+    let of_measure = |measure| {
+        let same = |metric: &&Metric| metric.measure == measure && !metric.judged_only;
+        metrics
+            .iter()
+            .filter(same)
+            .max_by_key(|metric| metric.depth)
+    };
+    of_measure(Measure::Ndcg)
+        .or_else(|| of_measure(Measure::NdcgExp))
+        .or(metrics.first())
+        .copied()
+        .unwrap_or(Metric::new(Measure::Ndcg, 10))
+}
+
 /// The arithmetic mean, without what has no value; 0 for nothing.
 pub fn mean(values: &[f64]) -> f64 {
     let (sum, count) = sum_of(values.iter().copied());

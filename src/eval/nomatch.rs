@@ -7,8 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolscout_index::{Hit, Results, ToolId};
+use utoipa::ToSchema;
 
 use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
@@ -72,7 +73,8 @@ impl HeldOut {
 }
 
 /// How well unanswerable queries are separated from the others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationNoMatch)]
 pub struct NoMatchReport {
     /// Share of the unanswerable queries that the engine answered with "no match", with its
     /// settings.
@@ -90,7 +92,8 @@ pub struct NoMatchReport {
 }
 
 /// The quality of a signal over all thresholds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationSignal)]
 pub struct Signal {
     /// Probability that an answerable query has the higher signal; .5 is chance.
     pub auc: f64,
@@ -102,7 +105,8 @@ pub struct Signal {
 }
 
 /// The effect of answering "no match" below a threshold.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationCurvePoint)]
 pub struct CurvePoint {
     /// Answers with a lower signal are "no match".
     pub threshold: f64,

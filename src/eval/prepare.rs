@@ -36,6 +36,14 @@ impl Ranking {
     pub fn load(path: Option<&Path>) -> Result<Self> {
         Ok(match path {
             None => Ranking::BuiltIn,
+            Some(path) if !path.exists() => {
+                let reason = "there is no such file or folder; scripts/ranker writes rankers, and one without each set into WORK_DIR/left-out";
+                return Err(EvalError::option(
+                    "--ranker",
+                    path.display().to_string(),
+                    reason,
+                ));
+            }
             Some(folder) if folder.is_dir() => Ranking::LeftOut(folder.to_owned()),
             Some(file) => Ranking::Same(Ranker::load(file)?),
         })
@@ -47,7 +55,18 @@ impl Ranking {
             Ranking::BuiltIn => None,
             Ranking::Same(ranker) => Some(ranker.clone()),
             Ranking::LeftOut(folder) => {
-                Some(Ranker::load(&folder.join(format!("without-{set}.json")))?)
+                let file = folder.join(format!("without-{set}.json"));
+                if !file.exists() {
+                    let reason = format!(
+                        "it has no without-{set}.json; train a ranker without the set: scripts/train_ranker.py --leave-out {set}"
+                    );
+                    return Err(EvalError::option(
+                        "--left-out",
+                        folder.display().to_string(),
+                        reason,
+                    ));
+                }
+                Some(Ranker::load(&file)?)
             }
         })
     }

@@ -1,28 +1,37 @@
 //! The report of one set, as JSON.
 
-use std::collections::BTreeMap;
+mod means;
+mod file;
+mod sources;
 
-use std::path::Path;
-
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
 
 use super::bootstrap::{Interval, intervals, paired};
 use super::cost::{CostReport, ScalePoint};
 use super::dataset::{EvalSet, LeftOut};
-use super::error::{EvalError, Result, read_text};
 use super::judge::Scores;
 use super::latency::Latency;
 use super::memory::MemoryReport;
-use super::metrics::{Measure, Metric};
+use super::metrics::{Metric, headline, mean};
 use super::nomatch::NoMatchReport;
+use super::ordered;
 use super::per_query::QueryReport;
 use super::run::{ArmRun, RunFacts};
 use super::significance::holm;
 use super::tokens::TokensReport;
+use super::worst::WorstQuery;
+
+pub use file::{ReportFile, not_a_report, read_json, read_reports, reports_of, to_json};
+pub use means::{Intervals, Means};
+pub use sources::{SourceReport, by_source};
+
+/// Below this number of queries one of them moves a mean by more than two points.
+pub const SMALL: usize = 50;
 
 /// The results of one set. Quality metrics are means over the queries, from 0 to 1.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationReport)]
 pub struct Report {
     /// The name of the set.
     pub set: String,
@@ -31,59 +40,92 @@ pub struct Report {
     /// Queries measured.
     pub queries: usize,
     /// Queries in the file.
+    #[serde(default)]
     pub queries_in_set: usize,
     /// The seed of the sample, the held-out tools and the resampling.
+    #[serde(default)]
     pub seed: u64,
     /// The embedders; `none` without.
     pub embedder: String,
-    /// Digest of the tools, the measured queries and their judgements.
+    /// Digest of the tools, the measured queries and their judgements; empty if another program wrote
+    /// the report.
+    #[serde(default)]
     pub fingerprint: String,
     /// Whether tools have other grades than 1 and 0.
+    #[serde(default)]
     pub graded: bool,
     /// The grade that relevance starts from; 0 for every grade above 0.
+    #[serde(default)]
     pub relevant_from: f64,
     /// What the files of the set have and this report leaves out.
+    #[serde(default)]
     pub left_out: LeftOut,
     /// True if the ranker that took part was trained on these queries, or on some of them: the
     /// figures look better than they are.
+    #[serde(default)]
     pub trained_on: bool,
+    /// True if the settings or the ranker of the catalog were tuned to these queries, or to some of
+    /// them: the figures are in-sample.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tuned_on: bool,
     /// Version of this program.
-    pub version: &'static str,
+    #[serde(default)]
+    pub version: String,
     /// Why arms or parts are missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<String>,
-    /// The results of each arm, in the order of the plan.
-    #[serde(serialize_with = "by_name")]
+    /// The results of each arm by its name, in the order of the plan.
+    #[serde(serialize_with = "by_name", deserialize_with = "read_by_name")]
+    #[schema(value_type = BTreeMap<String, ArmReport>)]
     pub arms: Vec<ArmReport>,
     /// Paired comparisons of all arms.
+    #[serde(default)]
     pub significance: Vec<Comparison>,
     /// Abstention; null when it was not measured, or no query lost all its relevant tools.
+    #[serde(default)]
     pub no_match: Option<NoMatchReport>,
     /// The gain of a usage memory, if measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryReport>,
     /// The cost of the index; null when it was not measured.
+    #[serde(default)]
     pub cost: Option<CostReport>,
     /// Null when it was not measured.
+    #[serde(default)]
     pub tokens: Option<TokensReport>,
     /// Cost and latency at the sizes of the plan.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scale: Vec<ScalePoint>,
+    /// The arm whose worst queries and tokens are reported.
+    #[serde(default)]
+    pub main_arm: String,
+    /// The queries with the lowest values in this arm, with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worst: Vec<WorstQuery>,
+    /// The figures by source, if the set says where queries came from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceReport>,
     /// Every query with its judgement, the values and the first hits of each arm.
+    #[serde(default)]
     pub per_query: Vec<QueryReport>,
     /// The metrics of the tables, if they were chosen.
     #[serde(skip)]
+    #[schema(ignore)]
     pub shown: Vec<Metric>,
 }
 
-/// The results of one arm.
-#[derive(Clone, Debug, Serialize)]
+/// The results of one arm. Beside these fields it has every metric, by its name.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationArm)]
+#[serde(default)]
 pub struct ArmReport {
     /// The name; the key in the JSON.
     #[serde(skip)]
+    #[schema(ignore)]
     pub name: String,
     /// Every metric, by its name.
     #[serde(flatten)]
+    #[schema(ignore)]
     pub means: Means,
     /// Median latency; null for a run from a file or without timing.
     pub p50_ms: Option<f64>,
@@ -92,12 +134,15 @@ pub struct ArmReport {
     /// 99th percentile of latency.
     pub p99_ms: Option<f64>,
     /// 95% bootstrap interval of every metric.
+    #[schema(value_type = BTreeMap<String, Vec<f64>>)]
     pub ci95: Intervals,
     /// The same metrics with near-identical tools counted, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, f64>>)]
     pub duplicate_tolerant: Option<Means>,
     /// The same metrics without hits that are not judged, if some tools are judged as not relevant.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, f64>>)]
     pub condensed: Option<Means>,
     /// Latency by stage.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,6 +154,66 @@ pub struct ArmReport {
     /// What the run file has and what of it counts, for a run from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_file: Option<RunFacts>,
+}
+
+impl Report {
+    /// Whether it has so few queries that one of them moves a mean by more than two points.
+    pub fn is_small(&self) -> bool {
+        self.queries < SMALL
+    }
+
+    /// What one has to know to read the figures, a sentence each.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.is_small() {
+            remarks.push(say_small(self.queries));
+        }
+        if self.trained_on {
+            remarks.push(
+                "The ranker was trained on this set: figures with it look better than on requests it has not seen."
+                    .to_owned(),
+            );
+        }
+        if self.tuned_on {
+            remarks.push(
+                "The catalog was tuned to these queries: the figures are in-sample and look better than on others."
+                    .to_owned(),
+            );
+        }
+        if let Some(reason) = &self.unfinished {
+            remarks.push(format!("The measurement is not finished: {reason}."));
+        }
+        remarks.extend(self.said_sources());
+        remarks.extend(self.left_out.lines());
+        remarks
+    }
+
+    /// What the sources of the queries mean for the figures, if they are known.
+    pub fn said_sources(&self) -> Option<String> {
+        sources::say(&self.sources)
+    }
+
+    /// The name of the set, marked if it is small.
+    pub fn marked_set(&self) -> String {
+        marked(&self.set, self.queries)
+    }
+}
+
+/// What a set of few queries means for its figures.
+pub fn say_small(queries: usize) -> String {
+    format!(
+        "Small set of {queries} queries: one query moves a mean by up to {:.1} points. Read the intervals.",
+        100.0 / queries.max(1) as f64
+    )
+}
+
+/// The name of a set, marked if it has few queries.
+pub fn marked(set: &str, queries: usize) -> String {
+    if queries < SMALL {
+        format!("{set} (small)")
+    } else {
+        set.to_owned()
+    }
 }
 
 impl ArmReport {
@@ -145,49 +250,9 @@ impl ArmReport {
     }
 }
 
-/// Metrics with their means, written as an object in this order.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Means(pub Vec<(Metric, f64)>);
-
-impl Means {
-    /// The means of an evaluated run.
-    pub fn of(scores: &Scores) -> Self {
-        Means(
-            scores
-                .metrics
-                .iter()
-                .map(|metric| (*metric, scores.mean(*metric)))
-                .collect(),
-        )
-    }
-
-    /// The mean of a metric; `None` when it was not measured.
-    pub fn value(&self, metric: Metric) -> Option<f64> {
-        self.0
-            .iter()
-            .find(|(other, _)| *other == metric)
-            .map(|(_, value)| *value)
-    }
-}
-
-impl Serialize for Means {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        metrics_map(&self.0, serializer)
-    }
-}
-
-/// Metrics with their intervals, written as an object in this order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Intervals(pub Vec<(Metric, Interval)>);
-
-impl Serialize for Intervals {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        metrics_map(&self.0, serializer)
-    }
-}
-
 /// A paired comparison of two arms.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationComparison)]
 pub struct Comparison {
     /// The first arm.
     pub a: String,
@@ -198,10 +263,12 @@ pub struct Comparison {
     /// Mean of a minus b.
     pub difference: f64,
     /// Its 95% interval.
+    #[schema(value_type = Vec<f64>, min_items = 2, max_items = 2)]
     pub ci95: Interval,
     /// Two-sided p-value of the randomisation test.
     pub p: f64,
     /// The same, corrected by Holm for all pairs of arms.
+    #[serde(default)]
     pub p_holm: f64,
 }
 
@@ -230,22 +297,6 @@ pub fn comparisons(arms: &[(&str, &Scores)], seed: u64) -> Vec<Comparison> {
     comparisons
 }
 
-/// The main metric: nDCG at the deepest cut-off, else the first.
-pub fn headline(metrics: &[Metric]) -> Metric {
-    let of_measure = |measure| {
-        let same = |metric: &&Metric| metric.measure == measure && !metric.judged_only;
-        metrics
-            .iter()
-            .filter(same)
-            .max_by_key(|metric| metric.depth)
-    };
-    of_measure(Measure::Ndcg)
-        .or_else(|| of_measure(Measure::NdcgExp))
-        .or(metrics.first())
-        .copied()
-        .unwrap_or(Metric::new(Measure::Ndcg, 10))
-}
-
 /// The macro average of the metrics of each arm: every set has the same weight, whatever its number
 /// of queries. Metrics and arms that a set lacks are left out.
 pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
@@ -261,7 +312,7 @@ pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
         let same = same?;
         let average = |metric: Metric| {
             let values: Option<Vec<f64>> = same.iter().map(|arm| arm.means.value(metric)).collect();
-            Some((metric, super::metrics::mean(&values?)))
+            Some((metric, mean(&values?)))
         };
         Some((
             arm.name.clone(),
@@ -277,63 +328,6 @@ pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
     first.arms.iter().filter_map(of_arm).collect()
 }
 
-/// The file of reports: one shape for one set and for several.
-#[derive(Serialize)]
-struct File<'a, T> {
-    /// Version of this program.
-    version: &'static str,
-    /// Why sets are missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unfinished: Option<&'a str>,
-    /// By set.
-    sets: &'a [T],
-}
-
-/// The JSON of the reports; `unfinished` says why some are missing.
-///
-/// # Errors
-/// None that these types have.
-pub fn to_json<T: Serialize>(
-    reports: &[T],
-    unfinished: Option<&str>,
-) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(&File {
-        version: env!("CARGO_PKG_VERSION"),
-        unfinished,
-        sets: reports,
-    })
-}
-
-/// Reads a file of reports, also those of earlier versions: one report, or an array.
-///
-/// # Errors
-/// [`EvalError::Io`], [`EvalError::Baseline`] for a file that has no reports.
-pub fn read_reports(path: &Path) -> Result<Vec<Earlier>> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Shape {
-        Sets { sets: Vec<Earlier> },
-        Several(Vec<Earlier>),
-        One(Box<Earlier>),
-    }
-    let not_a_report = |error: String| EvalError::Baseline {
-        path: path.to_owned(),
-        reason: format!("it is not a report of `toolscout eval --json` ({error}); write a new one"),
-    };
-    let value: serde_json::Value =
-        serde_json::from_str(&read_text(path)?).map_err(|error| not_a_report(error.to_string()))?;
-    let shape = Shape::deserialize(value).map_err(|error| not_a_report(error.to_string()))?;
-    let reports = match shape {
-        Shape::Sets { sets } => sets,
-        Shape::Several(reports) => reports,
-        Shape::One(report) => vec![*report],
-    };
-    if reports.is_empty() {
-        return Err(not_a_report("it has no set".to_owned()));
-    }
-    Ok(reports)
-}
-
 /// A report without results: what identifies the set and the run.
 pub fn identity(set: &EvalSet, seed: u64, embedder: String) -> Report {
     Report {
@@ -347,18 +341,8 @@ pub fn identity(set: &EvalSet, seed: u64, embedder: String) -> Report {
         graded: set.is_graded(),
         relevant_from: set.relevant_from,
         left_out: set.left_out.clone(),
-        trained_on: false,
-        version: env!("CARGO_PKG_VERSION"),
-        unfinished: None,
-        arms: Vec::new(),
-        significance: Vec::new(),
-        no_match: None,
-        memory: None,
-        cost: None,
-        tokens: None,
-        scale: Vec::new(),
-        per_query: Vec::new(),
-        shown: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Report::default()
     }
 }
 
@@ -366,41 +350,17 @@ fn by_name<S: Serializer>(arms: &[ArmReport], serializer: S) -> Result<S::Ok, S:
     serializer.collect_map(arms.iter().map(|arm| (&arm.name, arm)))
 }
 
-fn metrics_map<S: Serializer, V: Serialize>(
-    entries: &[(Metric, V)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(Some(entries.len()))?;
-    for (metric, value) in entries {
-        map.serialize_entry(&metric.to_string(), value)?;
-    }
-    map.end()
-}
-
-/// The parts of an earlier report that a comparison needs.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Earlier {
-    /// The name of the set.
-    pub set: String,
-    /// Tools in the catalog.
-    pub tools: usize,
-    /// Queries measured.
-    pub queries: usize,
-    /// The embedders.
-    pub embedder: String,
-    /// Digest of the tools, queries and judgements; absent in a report written by another program.
-    pub fingerprint: Option<String>,
-    /// The results of each arm.
-    pub arms: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
-    /// The queries; none in a report of an earlier version.
-    #[serde(default)]
-    pub per_query: Vec<QueryReport>,
+fn read_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ArmReport>, D::Error> {
+    let arms: Vec<(String, ArmReport)> = ordered::read(deserializer)?;
+    let named = |(name, arm)| ArmReport { name, ..arm };
+    Ok(arms.into_iter().map(named).collect())
 }
 
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
     use crate::eval::dataset::testing::set;
+    use crate::eval::metrics::Measure;
 
     /// A report of one arm with one metric at each of two sets' names.
     pub(crate) fn report(name: &str, arm: &str, ndcg_at_10: f64) -> Report {

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolscout_index::{Results, Searcher};
+use utoipa::ToSchema;
 
 use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
@@ -114,7 +115,9 @@ impl ArmRun {
 }
 
 /// What a run file has, and what of it counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationRunFile)]
+#[serde(default)]
 pub struct RunFacts {
     /// The most hits of a query.
     pub deepest: usize,

@@ -1,6 +1,7 @@
 //! The results as tables for a terminal, or as Markdown.
 
 mod compared;
+mod remarks;
 
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table};
@@ -14,12 +15,11 @@ use super::cost::CostReport;
 use super::embedding::EmbedderFigures;
 use super::latency::Latency;
 use super::metrics::{Measure, Metric};
-use super::report::{ArmReport, Report, macro_average};
+use super::report::{ArmReport, Report, macro_average, marked};
 
 pub use compared::{changes, diff, moved};
+pub use remarks::{said_sources, small_sets, sources, trained_on, tuned_on};
 
-/// Below this number of queries one of them moves a mean by more than three points.
-const FEW_QUERIES: usize = 30;
 const OF_SIGNIFICANCE: &str = "\
 a - b: difference of the means; p: how often chance alone makes a difference at least as large;
 p Holm: the same, corrected for the number of pairs";
@@ -162,11 +162,11 @@ pub fn cost(reports: &[Report], style: Style) -> String {
     ]);
     for report in reports {
         if let Some(cost) = &report.cost {
-            table.add_row(cost_row(report.set.clone(), report.tools, cost));
+            table.add_row(cost_row(report.marked_set(), report.tools, cost));
         }
         for point in &report.scale {
             table.add_row(cost_row(
-                format!("{} at scale", report.set),
+                format!("{} at scale", report.marked_set()),
                 point.tools,
                 &point.cost,
             ));
@@ -216,7 +216,7 @@ pub fn latency(reports: &[Report], style: Style) -> String {
                 .map(|stage| milliseconds(stage.p50));
             let tails = [latency.total_ms.p95, latency.total_ms.p99].map(milliseconds);
             table.add_row(
-                [report.set.clone(), tools.to_string(), arm.clone()]
+                [report.marked_set(), tools.to_string(), arm.clone()]
                     .into_iter()
                     .chain(medians)
                     .chain(tails),
@@ -246,7 +246,7 @@ pub fn no_match(reports: &[Report], style: Style) -> String {
         };
         for (name, signal) in &found.signals {
             table.add_row([
-                report.set.clone(),
+                report.marked_set(),
                 found.arm.clone(),
                 found.unanswerable.to_string(),
                 found.answerable.to_string(),
@@ -280,7 +280,7 @@ pub fn memory(reports: &[Report], style: Style) -> String {
         };
         let [low, high] = found.gain_ci95;
         table.add_row([
-            report.set.clone(),
+            report.marked_set(),
             found.remembered.to_string(),
             found.asked.to_string(),
             share(found.known),
@@ -303,8 +303,8 @@ pub fn tokens(reports: &[Report], style: Style) -> String {
             let saved = 100.0 * (1.0 - tokens.answer / tokens.catalog.max(1) as f64);
             let answer = format!("{:.0}", tokens.answer);
             table.add_row([
-                report.set.clone(),
-                (*name).into(),
+                report.marked_set(),
+                name.clone(),
                 tokens.catalog.to_string(),
                 answer,
                 format!("{saved:.1}%"),
@@ -330,7 +330,7 @@ pub fn significance(reports: &[Report], style: Style) -> String {
     for report in reports {
         for pair in &report.significance {
             let interval = format!("{:+.3} to {:+.3}", pair.ci95[0], pair.ci95[1]);
-            let texts = [&report.set, &pair.a, &pair.b, &pair.metric].map(String::clone);
+            let texts = [&report.marked_set(), &pair.a, &pair.b, &pair.metric].map(String::clone);
             table.add_row(texts.into_iter().chain([
                 format!("{:+.3}", pair.difference),
                 interval,
@@ -356,40 +356,11 @@ pub fn condensed(reports: &[Report], style: Style) -> String {
             let figures = metrics
                 .iter()
                 .map(|metric| figure(means.value(*metric), None, style));
-            let first = [report.set.clone(), arm.name.clone()];
+            let first = [report.marked_set(), arm.name.clone()];
             table.add_row(first.into_iter().chain(figures));
         }
     }
     captioned(finish(table, 2), OF_CONDENSED)
-}
-
-/// A remark on sets with few queries; empty without one.
-pub fn few_queries(reports: &[Report]) -> String {
-    let few: Vec<String> = reports
-        .iter()
-        .filter(|report| report.queries < FEW_QUERIES)
-        .map(|report| format!("{} has {}", report.set, report.queries))
-        .collect();
-    if few.is_empty() {
-        return String::new();
-    }
-    format!("few queries: intervals are wide ({})", few.join(", "))
-}
-
-/// A remark on sets that the ranker was trained on, of names of sets with whether it was; empty without
-/// one.
-pub fn trained_on<'a>(sets: impl Iterator<Item = (&'a str, bool)>) -> String {
-    let seen: Vec<&str> = sets
-        .filter(|(_, trained_on)| *trained_on)
-        .map(|(name, _)| name)
-        .collect();
-    if seen.is_empty() {
-        return String::new();
-    }
-    format!(
-        "the ranker was trained on {}: figures with it look better than on requests it has not seen",
-        seen.join(", ")
-    )
 }
 
 /// Cost and success of conversations by policy; with several sets, a macro average per policy too.
@@ -412,7 +383,8 @@ pub fn agent(reports: &[AgentReport], style: Style) -> String {
     ]);
     for report in reports {
         for arm in &report.arms {
-            table.add_row(agent_row(&report.set, arm));
+            let set = marked(&report.set, report.queries);
+            table.add_row(agent_row(&set, arm));
         }
     }
     if reports.len() > 1 {
@@ -430,7 +402,7 @@ fn agent_row(set: &str, arm: &ArmFigures) -> [String; 13] {
     );
     [
         set.into(),
-        arm.policy.into(),
+        arm.policy.clone(),
         arm.budget_tokens
             .map_or_else(|| "-".into(), |tokens| tokens.to_string()),
         share(arm.success),
@@ -461,7 +433,7 @@ pub fn learning(reports: &[LearningReport], style: Style) -> String {
     for report in reports {
         let row = |name: String, of: &dyn Fn(&Gain) -> f64, remembered: usize, arm: &ArmFigures| {
             let gains = report.searches.iter().map(|gain| share(of(gain)));
-            [report.set.clone(), name]
+            [marked(&report.set, report.held_out), name]
                 .into_iter()
                 .chain([remembered.to_string(), report.held_out.to_string()])
                 .chain(gains.collect::<Vec<_>>())
@@ -517,7 +489,7 @@ fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
 }
 
 fn arm_row(report: &Report, arm: &ArmReport, metrics: &[Metric], style: Style) -> Vec<String> {
-    let first = [report.set.clone(), arm.name.clone()];
+    let first = [report.marked_set(), arm.name.clone()];
     let last = [arm.p50_ms, arm.p95_ms].map(|ms| ms.map_or_else(|| "-".into(), milliseconds));
     let figures = metrics.iter().map(|metric| {
         let interval = arm.figure(*metric).map(|(_, interval)| interval);

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolscout_index::Tool;
 use toolscout_index::formats::{Emit, emit};
+use utoipa::ToSchema;
 
 use super::dataset::{EvalSet, ToolIndex};
 use super::metrics::mean;
@@ -24,7 +25,8 @@ const FORMATS: [(&str, Emit); 6] = [
 ];
 
 /// Tokens of the whole catalog and of a search result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationTokens)]
 pub struct TokensReport {
     /// The whole catalog as OpenAI chat tools.
     pub catalog: usize,
@@ -33,13 +35,14 @@ pub struct TokensReport {
     /// Hits per search result.
     pub answer_hits: usize,
     /// The tokenizer.
-    pub tokenizer: &'static str,
+    pub tokenizer: String,
     /// The same for each format.
-    pub formats: BTreeMap<&'static str, FormatTokens>,
+    pub formats: BTreeMap<String, FormatTokens>,
 }
 
 /// Tokens in one format.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationFormatTokens)]
 pub struct FormatTokens {
     /// The whole catalog.
     pub catalog: usize,
@@ -73,14 +76,14 @@ impl TokensReport {
         };
         let formats: BTreeMap<_, _> = FORMATS
             .into_iter()
-            .map(|(name, format)| (name, in_format(format)))
+            .map(|(name, format)| (name.to_owned(), in_format(format)))
             .collect();
         let FormatTokens { catalog, answer } = formats["openai"];
         TokensReport {
             catalog,
             answer,
             answer_hits: ANSWER_HITS,
-            tokenizer: "o200k_base",
+            tokenizer: "o200k_base".to_owned(),
             formats,
         }
     }

@@ -24,6 +24,8 @@ const TARGET: Metric = Metric::new(Measure::Ndcg, TARGET_DEPTH);
 const TARGET_DEPTH: usize = 10;
 /// Passes over all knobs. The second rarely changes anything, a third never did.
 const PASSES: usize = 3;
+/// A gain with a p-value from here on may as well be chance.
+pub const SIGNIFICANT_BELOW: f64 = 0.05;
 /// Least queries in each half: with fewer, one query moves the mean by more than two points.
 const FEWEST_QUERIES: usize = 20;
 
@@ -139,9 +141,9 @@ pub fn tune(
 }
 
 impl Tuned {
-    /// True when the mean of the test half rose.
-    pub fn is_gain(&self) -> bool {
-        self.test.after > self.test.before
+    /// What is to be done with the settings.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::of(&self.test, self.test_gain_p)
     }
 
     /// A catalog's settings with the values found in place of its own; what was not tuned stays.
@@ -152,6 +154,30 @@ impl Tuned {
             }
         }
         settings
+    }
+}
+
+/// Whether a gain on the test half is more than chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The mean rose, and chance alone hardly does that.
+    Gain,
+    /// The mean rose, as it may by chance alone.
+    MayBeChance,
+    /// The mean did not rise.
+    NoGain,
+}
+
+impl Verdict {
+    /// The verdict on a half with this p-value of the paired randomisation test.
+    pub(super) fn of(test: &Half, p: f64) -> Self {
+        if test.after <= test.before {
+            Verdict::NoGain
+        } else if p < SIGNIFICANT_BELOW {
+            Verdict::Gain
+        } else {
+            Verdict::MayBeChance
+        }
     }
 }
 
@@ -297,6 +323,7 @@ impl Split {
         };
         let train = with(&|relevant| relevant.iter().all(trains));
         let test = with(&|relevant| !relevant.iter().any(trains));
+        let left_out = set.queries.len() - train.queries.len() - test.queries.len();
         for (part, half) in [(&train, "train"), (&test, "test")] {
             let found = part.queries.len();
             if found < FEWEST_QUERIES {
@@ -305,11 +332,11 @@ impl Split {
                     queries: set.queries.len(),
                     half,
                     found,
+                    across: left_out,
                     needed: FEWEST_QUERIES,
                 });
             }
         }
-        let left_out = set.queries.len() - train.queries.len() - test.queries.len();
         Ok(Split {
             train,
             test,
@@ -369,7 +396,7 @@ fn column(set: &EvalSet, engine: &dyn Adjustable, values: &[f32]) -> Result<Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::dataset::testing::set;
+    use crate::eval::dataset::testing::{set, set as set_of};
     use crate::eval::run::testing::WordOverlap;
 
     /// Ranks correctly when `good` is 3 and in reverse otherwise; `idle` has no effect.
@@ -452,10 +479,29 @@ mod tests {
     }
 
     #[test]
+    fn only_a_significant_gain_is_one() {
+        let half = |after| Half {
+            queries: 30,
+            before: 0.5,
+            after,
+        };
+        for (after, p, expected) in [
+            (0.6, 0.01, Verdict::Gain),
+            (0.6, 0.049, Verdict::Gain),
+            (0.6, 0.05, Verdict::MayBeChance),
+            (0.51, 0.8, Verdict::MayBeChance),
+            (0.5, 1.0, Verdict::NoGain),
+            (0.4, 0.001, Verdict::NoGain),
+        ] {
+            assert_eq!(Verdict::of(&half(after), p), expected, "{after} {p}");
+        }
+    }
+
+    #[test]
     fn what_was_not_tuned_stays() {
         let set = words(60);
         let mut tuned = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap();
-        assert!(tuned.is_gain());
+        assert_eq!(tuned.verdict(), Verdict::Gain);
         tuned.knobs[0].name = "k1".into();
         tuned.knobs[0].after = 0.8;
         let own = Settings {
@@ -490,5 +536,18 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("at least 20"), "{error}");
+        // The cause, where most queries need tools of both halves.
+        let all: Vec<String> = (0..60).map(|n| format!("word{n:03}")).collect();
+        let ids: Vec<&str> = all.iter().map(String::as_str).collect();
+        let tools: Vec<(&str, &str)> = ids.iter().map(|id| (*id, *id)).collect();
+        let queries: Vec<(&str, &str, &[&str])> =
+            ids.iter().map(|id| (*id, "word", ids.as_slice())).collect();
+        let set = set_of(&tools, &queries);
+        let error = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("60 queries need tools of both halves"),
+            "{error}"
+        );
     }
 }

@@ -1,12 +1,14 @@
 //! The queries with the lowest scores: their relevant tools, their hits, and why.
 
+use serde::{Deserialize, Serialize};
 use toolscout_index::{Explain, Hit};
+use utoipa::ToSchema;
 
 use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::Result;
 use super::judge::Scores;
-use super::report::headline;
+use super::metrics::headline;
 use super::run::{ArmRun, Detail, Engine};
 
 /// Number of queries reported.
@@ -15,7 +17,8 @@ const REPORTED: usize = 20;
 const HITS: usize = 5;
 
 /// A query with a low score.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationWorstQuery)]
 pub struct WorstQuery {
     /// Its id.
     pub id: String,
@@ -30,7 +33,8 @@ pub struct WorstQuery {
 }
 
 /// A relevant tool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationRelevantTool)]
 pub struct RelevantTool {
     /// Its id.
     pub id: String,
@@ -41,7 +45,8 @@ pub struct RelevantTool {
 }
 
 /// A hit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationExplainedHit)]
 pub struct ReportedHit {
     /// Its id.
     pub id: String,

@@ -3,6 +3,7 @@
 
 mod compare;
 mod page;
+mod report;
 mod run;
 mod store;
 mod wire;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{FromRequest as _, Request, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolscout_index::ToolId;
@@ -24,11 +25,13 @@ use super::registry::OpenCatalog;
 use super::tasks;
 use crate::eval::dataset::pasted;
 use crate::eval::metrics::default_depths;
+use crate::eval::report::ReportFile;
 use compare::Against;
 use run::Plan;
 use store::{Evaluated, Store};
 use wire::{
     AgainstParams, EvaluationBody, EvaluationList, EvaluationRequest, QueriesParams, QueryPage,
+    ReportFormat, ReportParams,
 };
 
 /// Most bytes of a request.
@@ -169,6 +172,36 @@ pub async fn show(
         })
     });
     body.await?.map(Json)
+}
+
+/// The report of an evaluation: what the command line writes and reads.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/evaluations/{id}/report", operation_id = "report_evaluation", tag = "evaluations",
+    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The evaluation's id"), ReportParams),
+    responses((status = 200, description = "The report", content(
+        (ReportFile = "application/json"),
+        (String = "text/html"),
+    )))
+)]
+pub async fn report(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+    Path(EvaluationPath { id, .. }): Path<EvaluationPath>,
+    QueryString(params): QueryString<ReportParams>,
+) -> ApiResult<Response> {
+    let format = params.format.unwrap_or_default();
+    let response = app.cpu_pool.run(move || {
+        let report = report::of(&Store::of(&catalog).load(&id)?, &catalog.name)?;
+        Ok(match format {
+            ReportFormat::Json => Json(ReportFile {
+                version: report.version.clone(),
+                sets: vec![report],
+            })
+            .into_response(),
+            ReportFormat::Html => report::page(&report),
+        })
+    });
+    response.await?
 }
 
 /// Lists the queries of an evaluation with what was expected and what was found, page by page.

@@ -196,7 +196,7 @@ fn the_ablation_covers_every_step() {
         "eval",
         &fixtures(),
         "--queries",
-        "40",
+        "60",
         "--parts",
         "",
         "--ablate",
@@ -348,7 +348,7 @@ fn a_small_set_is_measured_at_the_depths_that_it_allows() {
     // No tool can be held out of two, so there is nothing to say on abstention.
     let table = ended.stdout;
     assert!(
-        table.contains("few queries") && !table.contains("AUC"),
+        table.contains("small: fewer than 50") && !table.contains("AUC"),
         "{table}"
     );
 
@@ -367,13 +367,14 @@ fn columns_are_explained_and_intervals_of_few_queries_marked() {
     for text in [
         "accuracy, false:",
         "AUC:",
-        "few queries: intervals are wide (fixtures has 12)",
+        "small: fewer than 50 queries, so intervals are wide (fixtures has 12)",
+        "fixtures (small)",
     ] {
         assert!(few.contains(text), "{text} is missing in {few}");
     }
-    let enough = world.ok(&[&args[..], &["", "--queries", "30"]].concat());
+    let enough = world.ok(&[&args[..], &["", "--queries", "50"]].concat());
     assert!(
-        enough.contains("p: how often chance") && !enough.contains("few queries"),
+        enough.contains("p: how often chance") && !enough.contains("small"),
         "{enough}"
     );
 }
@@ -459,7 +460,7 @@ fn conflicting_options_of_a_simulation_are_errors() {
             "the agent always uses the embedders it has",
         ),
         (
-            vec!["--agent", "--html", "x.html"],
+            vec!["--agent", "--trec", "x.trec"],
             2,
             "cannot be used with",
         ),
@@ -585,6 +586,41 @@ fn figures_equal_those_of_public_implementations() {
             "{set} {flags:?}: {text}"
         );
     }
+    world.file("ties.trec", run_with_ties(&only_set(&world, "out.json")));
+    let of_others = ["eval", "mixed", "--arms", "lexical", "--run", "ties.trec"];
+    let outputs = ["--parts", "", "--json", "out.json", "--trec", "out.trec"];
+    world.ok(&[&of_others[..], &outputs[..], &["--metrics", every]].concat());
+    let check = [
+        script.to_str().expect("UTF-8"),
+        "out.json",
+        "out.trec",
+        "--run=ties:ties.trec",
+    ];
+    let text = run("venv/bin/python", &check);
+    assert!(text.contains(" values compared, 0 differ"), "{text}");
+}
+
+/// A run with three scores for eight hits of each query, in another order than by id, and without
+/// every fifth query.
+fn run_with_ties(report: &Value) -> String {
+    let queries = report["per_query"].as_array().expect("queries");
+    let judged = |query: &Value| -> Vec<String> {
+        let judged = query["judged"].as_object().expect("judged");
+        judged.keys().cloned().collect()
+    };
+    let all: Vec<String> = queries.iter().flat_map(judged).collect();
+    let mut lines = String::new();
+    for (number, query) in queries.iter().enumerate().filter(|(n, _)| n % 5 != 4) {
+        let mut hits = judged(query);
+        hits.extend((0..8).map(|n| all[(number * 5 + n * 11) % all.len()].clone()));
+        let mut seen = std::collections::HashSet::new();
+        hits.retain(|id| seen.insert(id.clone()));
+        for (place, id) in hits.iter().take(8).enumerate() {
+            let (id_of_query, score) = (query["id"].as_str().expect("an id"), 3 - place % 3);
+            lines += &format!("{id_of_query} Q0 {id} {place} {score} ties\n");
+        }
+    }
+    lines
 }
 
 /// Trains on what this program exports and ranks with what that gives; and LightGBM's own
@@ -842,6 +878,31 @@ fn a_set_that_the_ranker_was_trained_on_is_marked() {
         measured("ann", &["--ranker", &file, "--arms", "formula"]).1,
         Some(false)
     );
+    // A ranker that was trained without the set, by the name of the set.
+    let folder = world.path("left-out");
+    std::fs::create_dir(&folder).unwrap();
+    let folder = folder.to_str().unwrap();
+    let set = small(&world, &queries("ann"));
+    let missing = world.run(&["eval", &set, "--embedder", "table", "--left-out", folder]);
+    assert_eq!(missing.code, 2, "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("without-small.json")
+            && missing.stderr.contains("--leave-out small"),
+        "{}",
+        missing.stderr
+    );
+    let bundled = toolscout_index::Ranker::bundled().unwrap();
+    let without = world.path("left-out/without-small.json");
+    toolscout_index::Ranker::clone(&bundled)
+        .save(&without)
+        .unwrap();
+    assert_eq!(
+        measured("ann", &["--left-out", folder]),
+        (false, Some(false))
+    );
+    // A file of that name that was trained on the set after all is found out.
+    ranker.save(&without).unwrap();
+    assert_eq!(measured("ann", &["--left-out", folder]), (true, Some(true)));
 }
 
 /// A set that fails while it is measured: at k = 2 a catalog of one tool has no figures.

@@ -30,6 +30,12 @@ async function run(page, text) {
   await page.locator(".evaluation .query-row").first().waitFor();
 }
 
+/** What a button saves as a file. */
+async function saved(page, name) {
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name }).click()]);
+  return readFileSync(await download.path(), "utf8");
+}
+
 export const evaluate = {
   async "queries are judged, the worst come first and lead to the search, and the next time is compared"({ browser, server }) {
     await ownCatalog(server, "judged");
@@ -39,6 +45,10 @@ export const evaluate = {
     assert.match(await page.locator(".evaluation .tiles").innerText(), /queries\s*64[\s\S]*judged\s*63[\s\S]*that no tool fits\s*1/u);
     assert.match(await page.locator(".figures .main").first().innerText(), /nDCG@10[\s\S]*\d to \d/u);
     await page.getByText("There is no earlier evaluation").waitFor();
+    const { sets: [report] } = JSON.parse(await saved(page, "Report as JSON"));
+    assert.equal(report.set, "judged");
+    assert.equal(report.queries, 63);
+    assert.match(await saved(page, "Report as page"), /<!doctype html>[\s\S]*Precision over recall/u);
     const scores = await page.locator(".query-score b").allInnerTexts();
     assert.equal(scores.length, 63);
     assert.deepEqual(scores.map(Number), scores.map(Number).sort((a, b) => a - b));

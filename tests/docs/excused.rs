@@ -36,7 +36,29 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 39] = [
+const LIST: [Excused; 45] = [
+    excused(
+        "toolscout eval generate --by model",
+        Instead::Help,
+        "needs a model",
+    ),
+    excused(
+        "toolscout eval from-usage",
+        Instead::Help,
+        "needs a catalog that was used",
+    ),
+    excused("toolscout eval judge", Instead::Help, "needs a judge"),
+    excused(
+        "toolscout eval agreement",
+        Instead::Help,
+        "needs two judges",
+    ),
+    excused("scripts/ranker", Instead::Script, "takes hours"),
+    excused(
+        "toolscout eval SETS_DIR",
+        Instead::Help,
+        "needs the public sets",
+    ),
     excused(
         "make ",
         Instead::Target,

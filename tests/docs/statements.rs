@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 40] = [
+const VERBS: [&str; 43] = [
     "add",
     "sync",
     "embed",
@@ -41,6 +41,9 @@ const VERBS: [&str; 40] = [
     "store import",
     "store export",
     "eval",
+    "eval generate",
+    "eval judge",
+    "eval diff",
     "tune",
     "enrich",
     "completions",
@@ -77,7 +80,7 @@ fn flags_that_are_named_exist() {
             {
                 let flag = flag.trim_end_matches(|letter: char| !letter.is_alphanumeric());
                 // The value of a flag that needs none follows it in brackets.
-                let mut flags = help.split([' ', '\n', '\t', '[']);
+                let mut flags = help.split([' ', '\n', '\t', '[', ']']);
                 let known = flag.len() <= 2 || flags.any(|word| word == flag);
                 assert!(known, "{}:{line}: no verb has {flag}", page.name);
             }

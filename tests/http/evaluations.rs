@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolscout::keys::Scope;
 
-use super::server::{Answer, Server, read, tool};
+use super::server::{Answer, Server, read, stored_tools, tool};
 
 const ROUTE: &str = "/v1/catalogs/default/evaluations";
 
@@ -439,4 +439,105 @@ async fn a_search_key_reads_evaluations_and_starts_none() {
         .request(reqwest::Method::DELETE, &path)
         .bearer_auth(&key);
     assert_eq!(read(delete).await.error_code(), "wrong_scope");
+}
+
+/// The report of an evaluation, in a form.
+fn report_of(shown: &Value, form: &str) -> String {
+    format!("{ROUTE}/{}/report{form}", id(shown))
+}
+
+#[tokio::test]
+async fn the_report_is_the_one_of_the_command_line() {
+    let server = Server::with_tools(&tools()).await;
+    let graded = r#"{"id":"q5","query":"temperature","relevant":{"sky/now":2,"sky/forecast":1,"mail/send":0}}
+{"id":"q6","query":"read, then copy","relevant":["mail/read"],"order":["mail/read","files/copy"]}
+{"id":"q7","query":"mail or weather","relevant":[],"groups":[["mail/send","sky/now"],["files/copy"]]}"#;
+    let queries = format!(
+        "{}\n{graded}",
+        QUERIES.lines().take(4).collect::<Vec<_>>().join("\n")
+    );
+    let body = json!({ "queries": &queries, "compare": { "mode": "lexical" } });
+    let shown = evaluate(&server, &body).await;
+    let report = server.get(&report_of(&shown, "")).await.body;
+    let report = &report["sets"][0];
+    assert_eq!(report["set"], "default");
+    let names: Vec<&String> = report["arms"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["in use", "lexical"]);
+    for figure in shown["evaluation"]["arms"][0]["figures"]
+        .as_array()
+        .unwrap()
+    {
+        let metric = figure["metric"].as_str().unwrap();
+        assert_eq!(report["arms"]["in use"][metric], figure["mean"], "{metric}");
+        assert_eq!(report["arms"]["in use"]["ci95"][metric], figure["ci95"]);
+    }
+    let query = &report["per_query"][0];
+    assert_eq!(query["judged"], json!({ "mail/send": 1.0 }));
+    assert!(
+        query["arms"]["in use"]["hits"][0]["score"].is_number(),
+        "{query}"
+    );
+    assert_eq!(query["arms"]["in use"]["ranks"]["mail/send"], 1);
+
+    // The command line reads it, and knows the same tools and queries.
+    let folder = tempfile::tempdir().unwrap();
+    let (json, file) = (
+        folder.path().join("a.json"),
+        folder.path().join("queries.jsonl"),
+    );
+    std::fs::write(&json, json!({ "sets": [report] }).to_string()).unwrap();
+    std::fs::write(&file, &queries).unwrap();
+    let tools = stored_tools(server.folder("default").ancestors().nth(2).unwrap());
+    let load = toolscout::eval::dataset::Load::default();
+    let set =
+        toolscout::eval::EvalSet::over_catalog("default", tools, Some(&file), Vec::new(), &load)
+            .unwrap();
+    assert_eq!(report["fingerprint"], set.fingerprint());
+    let read = toolscout::eval::report::read_reports(&json).unwrap();
+    assert_eq!(read[0].arms[0].name, "in use");
+    let identity = toolscout::eval::report::identity(&set, 42, "none".into());
+    let baseline = toolscout::eval::baseline::Baseline::read(&json).unwrap();
+    let planned = toolscout::eval::baseline::Planned {
+        identity: &identity,
+        arms: &["in use".into(), "lexical".into()],
+        metrics: &read[0].arms[0].means.metrics(),
+    };
+    baseline
+        .check(&planned, &toolscout::eval::baseline::GATED)
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_report_is_a_page_too() {
+    let server = Server::with_tools(&tools()).await;
+    let queries = format!("{QUERIES}<script>alert(1)</script>\tmail/send\n");
+    let shown = evaluate(&server, &json!({ "queries": queries })).await;
+    let page = server.get(&report_of(&shown, "?format=html")).await;
+    assert!(
+        page.headers["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("text/html")
+    );
+    assert!(page.policy().contains("default-src 'none'") && !page.policy().contains("script-src"));
+    let page = page.body.as_str().unwrap().to_owned();
+    for part in [
+        "Recall over k",
+        "Precision over recall",
+        "default (small)",
+        "&lt;script&gt;",
+    ] {
+        assert!(
+            page.contains(part) || part == "&lt;script&gt;",
+            "{part} is missing"
+        );
+    }
+    assert!(!page.contains("<script"), "{page}");
+    let unknown = server.get(&report_of(&shown, "?format=pdf")).await;
+    assert_eq!(unknown.status, 422, "{unknown:?}");
+    let unjudged = evaluate(&server, &json!({ "queries": "only a text" })).await;
+    let refused = server.get(&report_of(&unjudged, "")).await;
+    assert_eq!(refused.error_code(), "not_judged");
+    let none = server.get(&format!("{ROUTE}/none/report")).await;
+    assert_eq!(none.error_code(), "unknown_evaluation");
 }

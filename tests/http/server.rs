@@ -13,7 +13,7 @@ use toolscout::http::{self, Exposure, Limits, Settings};
 use toolscout::keys::{KeyStore, NewKey, Scope, Scopes};
 use toolscout::shutdown::Shutdown;
 use toolscout_index::embed::Hashing;
-use toolscout_index::{DataDir, Options, ToolId};
+use toolscout_index::{DataDir, Options, Tool, ToolId};
 
 use super::shared_store::{self, Shared};
 
@@ -261,10 +261,16 @@ pub fn with_keys<T: Send>(data: &Path, work: impl Fn(&KeyStore) -> T + Send + Sy
 
 /// The ids of the tools of the default catalog, as a process reads them that is no server.
 pub fn stored_ids(data: &Path) -> Vec<ToolId> {
-    let read = |data: &Path| -> Vec<ToolId> {
+    let tools = stored_tools(data).into_iter();
+    tools.map(|tool| tool.id).collect()
+}
+
+/// The tools of the default catalog, as a process reads them that is no server.
+pub fn stored_tools(data: &Path) -> Vec<Tool> {
+    let read = |data: &Path| -> Vec<Tool> {
         let catalog = DataDir::new(data).open("default", Options::default());
         let searcher = catalog.expect("a catalog").searcher();
-        searcher.ids_after(None).cloned().collect()
+        searcher.tools().map(|tool| Tool::clone(&tool)).collect()
     };
     let shared = shared_store::with(data, |store| {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -14,10 +14,10 @@ use crate::eval::agent::{
 };
 use crate::eval::error::EvalError;
 use crate::eval::table::{self, Style};
-use crate::eval::{Arm, EvalSet};
+use crate::eval::{Arm, EvalSet, html};
 
 /// Options of retrieval measurements, which a simulation does not have.
-const RETRIEVAL_OPTIONS: [&str; 14] = [
+const RETRIEVAL_OPTIONS: [&str; 13] = [
     "arms",
     "fusion",
     "dense_weight",
@@ -28,7 +28,6 @@ const RETRIEVAL_OPTIONS: [&str; 14] = [
     "scale",
     "run",
     "trec",
-    "html",
     "baseline",
     "max_drop",
     "gate",
@@ -69,17 +68,20 @@ impl Args {
             let (reports, failure) = each_set(sets, &progress, learn);
             let seen = |report: &LearningReport| (report.set.clone(), report.trained_on);
             let unfinished = failure.as_ref().map(error_message);
-            let printed =
+            let mut results =
                 self.print_simulation(context, (&reports, unfinished), table::learning, seen);
-            outputs::all(printed.into_iter().chain(failure.map(Err)).collect())?;
+            results.extend(self.write_page(|| html::learning_page(&reports)));
+            outputs::all(results.into_iter().chain(failure.map(Err)).collect())?;
             return Ok(Outcome::Success);
         }
         let play = |set| simulate(set, &plan, &workspace, &progress);
         let (reports, failure) = each_set(sets, &progress, play);
         let seen = |report: &AgentReport| (report.set.clone(), report.trained_on);
         let unfinished = failure.as_ref().map(error_message);
-        let printed = self.print_simulation(context, (&reports, unfinished), table::agent, seen);
-        outputs::all(printed.into_iter().chain(failure.map(Err)).collect())?;
+        let mut results =
+            self.print_simulation(context, (&reports, unfinished), table::agent, seen);
+        results.extend(self.write_page(|| html::agent_page(&reports)));
+        outputs::all(results.into_iter().chain(failure.map(Err)).collect())?;
         Ok(Outcome::Success)
     }
 

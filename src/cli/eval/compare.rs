@@ -115,7 +115,7 @@ impl Args {
                 let mut report = json!(evaluation.report);
                 report["embedding"] = json!(figures);
                 reports.push(report);
-                rows.push((evaluation.set.name.clone(), figures));
+                rows.push((evaluation.report.marked_set(), figures));
             }
         }
         self.print_report(context, &reports, unfinished, || {

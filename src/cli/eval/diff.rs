@@ -10,6 +10,7 @@ use super::super::exit::UsageError;
 use super::joined;
 use super::outputs::{all, check_output, print, write};
 use crate::eval::diff::{DiffPlan, SetDiff, diff};
+use crate::eval::html;
 use crate::eval::metrics::read_list;
 use crate::eval::table::{self, Style};
 
@@ -38,6 +39,9 @@ pub struct DiffArgs {
     /// Write the comparison as JSON, `-` for stdout
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
+    /// Write an HTML page with plots, as one file without external resources
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print the tables as Markdown
     #[arg(long)]
     markdown: bool,
@@ -53,6 +57,10 @@ impl DiffArgs {
             check_output(path.as_ref())
                 .with_context(|| format!("--json {path} cannot be written"))?;
         }
+        if let Some(path) = &self.html {
+            check_output(path)
+                .with_context(|| format!("--html {} cannot be written", path.display()))?;
+        }
         let metrics = self.metrics.as_deref().map(read_list).transpose()?;
         let plan = DiffPlan {
             arms: self
@@ -65,12 +73,16 @@ impl DiffArgs {
         };
         let found = diff(&self.a, &self.b, &plan)?;
         let json = serde_json::to_string_pretty(&found)?;
+        let page = match &self.html {
+            Some(path) => write(path, &html::diff_page(&found)),
+            None => Ok(()),
+        };
         if is_printed {
-            print(&json)?;
+            all(vec![print(&json), page])?;
             return Ok(Outcome::Success);
         }
         let written = file.map_or(Ok(()), |path| write(path.as_ref(), &format!("{json}\n")));
-        all(vec![print(&self.tables(&found.sets)), written])?;
+        all(vec![print(&self.tables(&found.sets)), written, page])?;
         Ok(Outcome::Success)
     }
 

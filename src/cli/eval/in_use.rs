@@ -12,10 +12,8 @@ use super::super::output::print_stderr;
 use super::{Args, Bar, Measured};
 use crate::config::EmbedderKind;
 use crate::eval::baseline::Baseline;
-use crate::eval::{Arm, EvalSet, evaluate_in_use};
-
-/// The name of the arm that searches as the catalog is set.
-const IN_USE: &str = "in use";
+use crate::eval::tuned::TunedOn;
+use crate::eval::{Arm, EvalSet, arms, evaluate_in_use};
 
 impl Args {
     /// Measures the catalog of --catalog with judged queries.
@@ -30,7 +28,8 @@ impl Args {
         } else {
             Legs::All
         };
-        let searcher = context.open(legs)?.searcher();
+        let catalog = context.open(legs)?;
+        let searcher = catalog.searcher();
         context.warn_of_unknown_servers(&searcher, &self.filter.server);
         let name = &context.settings.catalog;
         let tools = searcher.tools().map(|tool| Tool::clone(&tool)).collect();
@@ -44,18 +43,18 @@ impl Args {
             Some(count) => set.sampled(count, self.seed),
             None => set,
         };
-        let embedder = match legs {
-            Legs::Lexical => "none".to_owned(),
-            Legs::All => embedder_of(context),
-        };
+        let embedder = searcher.embedder_ids();
         let plan = self.plan_for(&self.plan_with(arms)?, &set);
         if let Some(baseline) = &baseline {
             self.check_baseline(baseline, std::slice::from_ref(&set), &plan, &embedder)?;
         }
         let progress = Bar::new();
         progress.begin(name);
-        let evaluation = evaluate_in_use(set, &plan, &searcher, embedder, &progress)
+        let mut evaluation = evaluate_in_use(set, &plan, &searcher, embedder, &progress)
             .with_context(|| format!("catalog {name}"))?;
+        let queries = evaluation.set.queries.iter();
+        evaluation.report.tuned_on =
+            TunedOn::of(catalog.path()).include(queries.map(|query| query.text.as_str()));
         progress.bar.finish_and_clear();
         let failure = evaluation.report.unfinished.clone();
         let measured = Measured {
@@ -88,7 +87,7 @@ impl Args {
             options.mode = Some(Mode::Lexical);
         }
         let arms = if self.arms.is_empty() && self.mode.is_none() {
-            vec![Arm::as_set(IN_USE)]
+            vec![Arm::as_set(arms::IN_USE)]
         } else {
             self.named_arms(context.settings.embedder != EmbedderKind::None)?
         };
@@ -117,18 +116,5 @@ impl Args {
             }
             None => Ok(()),
         }
-    }
-}
-
-fn embedder_of(context: &Context) -> String {
-    let ids: Vec<&str> = context
-        .embedders()
-        .iter()
-        .map(|embedder| embedder.id())
-        .collect();
-    if ids.is_empty() {
-        "none".to_owned()
-    } else {
-        ids.join("+")
     }
 }

@@ -12,7 +12,7 @@ use super::super::context::Context;
 use super::super::exit::error_message;
 use super::super::output::print_stderr;
 use super::Args;
-use crate::eval::{Evaluation, html, report, trec};
+use crate::eval::{Evaluation, Report, html, report, trec};
 use crate::printable;
 
 impl Args {
@@ -56,18 +56,27 @@ impl Args {
     }
 
     /// The results of the TREC files and of the HTML page.
-    pub(super) fn write_files(&self, evaluations: &[Evaluation]) -> Vec<Result<()>> {
-        let mut written = Vec::new();
+    pub(super) fn write_files(
+        &self,
+        evaluations: &[Evaluation],
+        reports: &[Report],
+    ) -> Vec<Result<()>> {
+        let mut written = self.write_page(|| html::page(reports));
         if let Some(path) = &self.trec {
             for evaluation in evaluations {
                 let files = trec::write_all(path, &evaluation.set, &evaluation.runs);
                 written.push(files.map(drop).map_err(Into::into));
             }
         }
-        if let Some(path) = &self.html {
-            written.push(write(path, &html::page(evaluations)));
-        }
         written
+    }
+
+    /// The result of the HTML page, if one is asked for.
+    pub(super) fn write_page(&self, page: impl FnOnce() -> String) -> Vec<Result<()>> {
+        match &self.html {
+            Some(path) => vec![write(path, &page())],
+            None => Vec::new(),
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolscout_index::memory::{MAX_ENTRIES, Switch};
 
 use super::conversations::{self, Conversation};
@@ -38,7 +38,7 @@ const POLICY: Policy = Policy::Search {
 };
 
 /// What the memory of a set learned from conversations.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LearningReport {
     /// The name of the set.
     pub set: String,
@@ -71,11 +71,11 @@ pub struct LearningReport {
     /// True if the ranker that took part was trained on these queries, or on some of them.
     pub trained_on: bool,
     /// Version of this program.
-    pub version: &'static str,
+    pub version: String,
 }
 
 /// A metric of the held-out queries before and after.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The metric.
     pub metric: String,
@@ -179,7 +179,7 @@ pub fn learn(
         embedder: workspace.embedder(),
         fingerprint: set.fingerprint(),
         trained_on: workspace.ranker_has_seen(&set)?,
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }
 

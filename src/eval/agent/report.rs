@@ -1,6 +1,6 @@
 //! The report of a simulation, as JSON.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Policy;
 use super::conversations::{self, Conversation};
@@ -8,9 +8,10 @@ use super::play::TurnFigures;
 use crate::eval::bootstrap::{Interval, intervals};
 use crate::eval::dataset::EvalSet;
 use crate::eval::metrics::mean;
+use crate::eval::ordered;
 
 /// The results of one set.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentReport {
     /// The name of the set.
     pub set: String,
@@ -33,9 +34,9 @@ pub struct AgentReport {
     /// True if the ranker that took part was trained on these queries, or on some of them.
     pub trained_on: bool,
     /// Version of this program.
-    pub version: &'static str,
+    pub version: String,
     /// The results of each policy and budget, by name.
-    #[serde(serialize_with = "by_name")]
+    #[serde(serialize_with = "by_name", deserialize_with = "read_by_name")]
     pub arms: Vec<ArmFigures>,
 }
 
@@ -59,17 +60,17 @@ impl AgentReport {
             embedder,
             fingerprint: set.fingerprint(),
             trained_on: false,
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             arms: Vec::new(),
         }
     }
 }
 
 /// The results of one policy at one budget: means over the turns, unless noted otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArmFigures {
     /// The policy.
-    pub policy: &'static str,
+    pub policy: String,
     /// Most tokens of all visible tools; null without a budget.
     pub budget_tokens: Option<usize>,
     /// Share of the turns in which every needed tool was called.
@@ -108,7 +109,7 @@ impl ArmFigures {
             .iter()
             .fold((0, 0), |sum, turn| (sum.0 + turn.met, sum.1 + turn.needs));
         ArmFigures {
-            policy: policy.name(),
+            policy: policy.name().to_owned(),
             budget_tokens: policy.budget_tokens(),
             success: mean(&succeeded),
             success_ci95: intervals(std::slice::from_ref(&succeeded), seed)
@@ -130,7 +131,7 @@ impl ArmFigures {
     pub fn name(&self) -> String {
         match self.budget_tokens {
             Some(tokens) => format!("{} {tokens}", self.policy),
-            None => self.policy.into(),
+            None => self.policy.clone(),
         }
     }
 }
@@ -173,4 +174,9 @@ pub fn macro_average(reports: &[AgentReport]) -> Vec<ArmFigures> {
 
 fn by_name<S: Serializer>(arms: &[ArmFigures], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(arms.iter().map(|arm| (arm.name(), arm)))
+}
+
+fn read_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ArmFigures>, D::Error> {
+    let arms: Vec<(String, ArmFigures)> = ordered::read(deserializer)?;
+    Ok(arms.into_iter().map(|(_, arm)| arm).collect())
 }

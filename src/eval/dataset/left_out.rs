@@ -1,11 +1,14 @@
 //! What a set has and a measurement leaves out, in numbers.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::printable::counted;
 
 /// What was left out of a set, or read in a way that one would want to know.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationLeftOut)]
+#[serde(default)]
 pub struct LeftOut {
     /// Queries about which nothing is judged.
     pub unjudged_queries: usize,

@@ -35,11 +35,37 @@ pub struct PastedQuery {
     pub id: String,
     /// The text of the query.
     pub text: String,
+    /// Where query and judgement came from, if its line says so.
+    pub source: Option<String>,
     /// The ids of its relevant tools, in the order of the text; empty if no tool can serve it,
     /// `None` without a judgement.
     pub relevant: Option<Vec<String>>,
     /// What these tools are worth.
     pub worth: Worth,
+    /// Tools that are judged with a grade of 0. They count in no figure.
+    pub irrelevant: Vec<String>,
+    /// The order in which tools are to be called, if it is judged. It counts in no figure.
+    pub order: Vec<String>,
+}
+
+impl PastedQuery {
+    /// The query with all its judgements, of which `relevant` are those of relevant tools.
+    pub(super) fn raw(&self, relevant: &[String]) -> RawQuery {
+        let grade = |position: usize| self.worth.grades.get(position).copied().unwrap_or(1.0);
+        let judged = relevant.iter().enumerate();
+        let judged = judged.map(|(position, id)| (id.clone(), grade(position)));
+        let irrelevant = self.irrelevant.iter().map(|id| (id.clone(), 0.0));
+        let ids = |group: &Vec<usize>| group.iter().map(|tool| relevant[*tool].clone()).collect();
+        RawQuery {
+            id: self.id.clone(),
+            text: self.text.clone(),
+            source: self.source.clone(),
+            judged: judged.chain(irrelevant).collect(),
+            groups: self.worth.groups.iter().map(ids).collect(),
+            order: self.order.clone(),
+            judged_in: NAME.into(),
+        }
+    }
 }
 
 /// Reads queries, with their judgements in the same text or in `qrels`, over a catalog with these
@@ -143,6 +169,7 @@ fn read_plain(number: usize, line: &str) -> Result<Line> {
     let raw = RawQuery {
         id: text.to_owned(),
         text: text.to_owned(),
+        source: None,
         judged,
         groups: Vec::new(),
         order: Vec::new(),
@@ -163,10 +190,15 @@ struct KnownTools<'a> {
 
 impl KnownTools<'_> {
     fn resolve(&self, query: Line) -> Result<PastedQuery> {
+        let found = |id: &String| self.find(id);
+        let irrelevant = query.raw.judged.iter();
+        let irrelevant = irrelevant.filter(|(_, grade)| *grade <= 0.0);
+        let irrelevant = irrelevant.filter_map(|(id, _)| self.find(id)).collect();
+        let order = query.raw.order.iter().filter_map(found).collect();
         let (relevant, worth) = match query.judgement {
             Judgement::Absent => (None, Worth::default()),
             Judgement::NoTool => (Some(Vec::new()), Worth::default()),
-            Judgement::Listed if query.raw.judged.is_empty() => {
+            Judgement::Listed if query.raw.judged.is_empty() && query.raw.groups.is_empty() => {
                 return Err(EvalError::EmptyRelevance {
                     path: query.raw.judged_in,
                     id: query.raw.id,
@@ -180,14 +212,18 @@ impl KnownTools<'_> {
         Ok(PastedQuery {
             id: query.raw.id,
             text: query.raw.text,
+            source: query.raw.source,
             relevant,
             worth,
+            irrelevant,
+            order,
         })
     }
 
     /// The ids of the tools with a grade above 0, each once, and what they are worth.
     fn judged(&self, query: &RawQuery) -> Result<(Vec<String>, Worth)> {
-        let count = query.judged.len() + query.groups.iter().flatten().count();
+        let named = || query.groups.iter().flatten().chain(&query.order);
+        let count = query.judged.len() + named().count();
         if count > MAX_RELEVANT {
             let reason = format!("{count} relevant tools; a query may have {MAX_RELEVANT}");
             return Err(EvalError::malformed(&query.judged_in, 1, reason));
@@ -195,7 +231,7 @@ impl KnownTools<'_> {
         let mut found: Vec<String> = Vec::new();
         let mut grades = Vec::new();
         let listed = query.judged.iter().filter(|(_, grade)| *grade > 0.0);
-        let grouped = query.groups.iter().flatten().map(|id| (id, 1.0));
+        let grouped = named().map(|id| (id, 1.0));
         for (id, grade) in listed.map(|(id, grade)| (id, *grade)).chain(grouped) {
             let known = self.find(id).ok_or_else(|| self.unknown(query, id))?;
             if !found.contains(&known) {

@@ -187,6 +187,7 @@ pub(super) fn read_query(
     };
     Ok(RawQuery {
         order: order_of(value, &judged),
+        source: text_of(value, &["source"]),
         id,
         text,
         judged,

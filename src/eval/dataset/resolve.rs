@@ -206,6 +206,7 @@ impl<'a> Resolver<'a> {
         EvalQuery {
             id: query.id,
             text: query.text,
+            source: query.source,
             relevant,
             groups: needs
                 .iter()

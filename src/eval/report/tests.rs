@@ -1,5 +1,6 @@
 use super::testing::report;
 use super::*;
+use crate::eval::metrics::Measure;
 
 #[test]
 fn json_has_the_published_shape() {

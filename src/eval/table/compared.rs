@@ -4,6 +4,7 @@ use super::{Style, captioned, finish, new_table, share};
 use crate::eval::baseline::Change;
 use crate::eval::diff::SetDiff;
 use crate::eval::per_query::ScoredHit;
+use crate::eval::report::marked;
 use crate::printable::excerpt;
 
 const OF_DIFF: &str = "\
@@ -36,7 +37,8 @@ pub fn diff(sets: &[SetDiff], style: Style) -> String {
     ]);
     for set in sets {
         for row in &set.comparisons {
-            let texts = [&set.set, &row.arm_a, &row.arm_b, &row.metric].map(String::clone);
+            let name = marked(&set.set, row.queries);
+            let texts = [&name, &row.arm_a, &row.arm_b, &row.metric].map(String::clone);
             let [low, high] = row.ci95;
             table.add_row(texts.into_iter().chain([
                 row.queries.to_string(),
@@ -82,7 +84,7 @@ pub fn moved(sets: &[SetDiff], style: Style) -> String {
                 format!("{}, {}", query.arm_a, query.arm_b)
             };
             table.add_row([
-                set.set.clone(),
+                marked(&set.set, set.queries),
                 arm,
                 excerpt(&format!("{}: {}", query.id, query.query), SHOWN_CHARS),
                 hits(&query.hits_a),

@@ -4,8 +4,7 @@ use super::super::error::{ApiError, ApiResult};
 use super::store::{Evaluated, Store};
 use super::wire::AgainstBody;
 use crate::eval::answered::{Answer, AnsweredQuery, Change, Earlier, change};
-use crate::eval::metrics::Metric;
-use crate::eval::report::headline;
+use crate::eval::metrics::{Metric, headline};
 
 /// What an evaluation is compared with.
 pub enum Against {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::sleep;
-use toolscout_index::{Results, Searcher, Timings};
+use toolscout_index::{Results, Searcher, Timings, Tool};
 use uuid::Uuid;
 
 use super::super::App;
@@ -16,11 +16,13 @@ use super::super::threads::blocking;
 use super::store::Evaluated;
 use super::wire::{ArmFigures, ArmSettings, Evaluation, QueryCounts, stages};
 use crate::clock::unix_ms;
+use crate::eval::EvalSet;
 use crate::eval::answered::{Answer, AnsweredQuery, figures, fingerprint};
 use crate::eval::dataset::pasted::PastedQuery;
 use crate::eval::latency::Latency;
-use crate::eval::metrics::Metric;
-use crate::eval::report::headline;
+use crate::eval::measure::ranker_has_seen;
+use crate::eval::metrics::{Metric, headline};
+use crate::eval::tuned::TunedOn;
 
 const ARM_NAMES: [&str; 2] = ["a", "b"];
 /// The wait before a search that a busy server has refused is tried again.
@@ -146,6 +148,8 @@ fn evaluated(
     catalog: &OpenCatalog,
 ) -> Evaluated {
     let metrics = Metric::all(&plan.depths);
+    let tools = plan.searcher.tools();
+    let tools = tools.map(|tool| Tool::clone(&tool)).collect();
     let arms = plan.arms.iter().zip(timings).enumerate();
     let arms = arms
         .map(|(arm, (settings, timings))| arm_figures(arm, settings, &queries, timings, &metrics))
@@ -160,6 +164,13 @@ fn evaluated(
         pending_embeddings: plan.searcher.pending_embeddings(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         fingerprint: fingerprint(&queries),
+        // None without judged queries.
+        set_fingerprint: EvalSet::of_pasted(&catalog.name, tools, &plan.queries)
+            .map(|set| set.fingerprint())
+            .unwrap_or_default(),
+        embedder: plan.searcher.embedder_ids(),
+        trained_on: is_trained_on(plan),
+        tuned_on: TunedOn::of(catalog.folder()).include(judged_texts(plan)),
         depths: plan.depths.clone(),
         main_metric: headline(&metrics).to_string(),
         queries: counts(&queries),
@@ -169,6 +180,19 @@ fn evaluated(
         evaluation,
         queries,
     }
+}
+
+/// Whether a ranker that was trained on these queries may have taken part.
+fn is_trained_on(plan: &Plan) -> bool {
+    let is_ranked = plan.arms.iter().any(|arm| arm.ranker != Some(false));
+    is_ranked && ranker_has_seen(&plan.searcher, judged_texts(plan))
+}
+
+fn judged_texts(plan: &Plan) -> impl Iterator<Item = &str> {
+    let is_judged =
+        |query: &&PastedQuery| query.relevant.as_ref().is_some_and(|ids| !ids.is_empty());
+    let judged = plan.queries.iter().filter(is_judged);
+    judged.map(|query| query.text.as_str())
 }
 
 fn arm_figures(

@@ -297,6 +297,10 @@ mod tests {
                 pending_embeddings: 0,
                 version: "1".into(),
                 fingerprint: fingerprint.into(),
+                set_fingerprint: String::new(),
+                embedder: String::new(),
+                trained_on: false,
+                tuned_on: false,
                 depths: vec![1],
                 main_metric: "ndcg@1".into(),
                 queries: QueryCounts {
@@ -310,6 +314,7 @@ mod tests {
             queries: vec![AnsweredQuery {
                 id: "q".into(),
                 text: "a\nb".into(),
+                source: None,
                 relevant: None,
                 answers: Vec::new(),
             }],

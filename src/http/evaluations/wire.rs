@@ -9,6 +9,7 @@ use super::super::extract;
 use super::super::search::{self, SearchFilter, SearchRequest};
 use super::super::wire::{SearchFusion, SearchMode};
 use crate::eval::answered;
+use crate::eval::arms::IN_USE;
 use crate::eval::latency::{Latency, Percentiles};
 
 /// An evaluation to make.
@@ -151,6 +152,21 @@ pub struct Evaluation {
     pub version: String,
     /// The same for the same queries with the same judgements.
     pub fingerprint: String,
+    /// Digest of the tools, the judged queries and their judgements, as the command line computes it;
+    /// empty without judged queries, and for an evaluation of an earlier version.
+    #[serde(default)]
+    pub set_fingerprint: String,
+    /// The embedders; `none` without, and empty for an evaluation of an earlier version.
+    #[serde(default)]
+    pub embedder: String,
+    /// True if the ranker that took part was trained on these queries, or on some of them: the
+    /// figures look better than they are.
+    #[serde(default)]
+    pub trained_on: bool,
+    /// True if the settings or the ranker of the catalog were tuned to these queries, or to some of
+    /// them: the figures are in-sample.
+    #[serde(default)]
+    pub tuned_on: bool,
     /// The cut-offs of the metrics.
     pub depths: Vec<usize>,
     /// The metric by which queries are better or worse.
@@ -236,6 +252,69 @@ pub(super) fn stages(latency: &Latency) -> Vec<StageLatency> {
         stage("rank", latency.rank_ms),
         stage("total", latency.total_ms),
     ]
+}
+
+impl ArmSettings {
+    /// The name of an arm that searches so in a report: that of the command line, if it has one.
+    pub(super) fn name(&self) -> String {
+        if *self == ArmSettings::default() {
+            return IN_USE.to_owned();
+        }
+        let only_mode = ArmSettings {
+            mode: self.mode,
+            ..ArmSettings::default()
+        };
+        let settings = serde_json::to_value(self).unwrap_or_default();
+        let settings = settings.as_object().into_iter().flatten();
+        let said = settings.map(|(key, value)| match value.as_str() {
+            Some(text) if *self == only_mode => text.to_owned(),
+            Some(text) => format!("{key}={text}"),
+            None => format!("{key}={value}"),
+        });
+        said.collect::<Vec<_>>().join(",")
+    }
+}
+
+/// In which form a report is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReportFormat {
+    /// As JSON: what `toolscout eval --json` writes.
+    #[default]
+    Json,
+    /// As a page with plots, which loads nothing.
+    Html,
+}
+
+/// In which form a report is sent.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ReportParams {
+    /// `json`, the default, or `html`.
+    #[param(inline)]
+    pub format: Option<ReportFormat>,
+}
+
+/// The latency that these percentiles are of.
+pub(super) fn latency(stages: &[StageLatency], queries: usize) -> Latency {
+    let stage = |name: &str| {
+        let found = stages.iter().find(|stage| stage.stage == name);
+        found.map_or_else(Percentiles::default, |found| Percentiles {
+            p50: found.p50,
+            p95: found.p95,
+            p99: found.p99,
+        })
+    };
+    Latency {
+        queries,
+        embed_ms: stage("embed"),
+        lexical_ms: stage("lexical"),
+        dense_ms: stage("dense"),
+        fuse_ms: stage("fuse"),
+        rank_ms: stage("rank"),
+        total_ms: stage("total"),
+    }
 }
 
 /// Which evaluation to compare with.

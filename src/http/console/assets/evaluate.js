@@ -1,6 +1,6 @@
 /** Screen Evaluate: how well a catalog answers queries, and what has changed since they were last asked. */
 
-import { call, isAbort, ofCatalog, pause } from "./api.js";
+import { call, isAbort, ofCatalog, pause, request } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { announce, h, icon, replace, skeleton } from "./dom.js";
 import { changeSummary, figuresTable, latencyTable, points } from "./evaluate_figures.js";
@@ -269,13 +269,18 @@ class EvaluateScreen {
     const said = [];
     if (now !== evaluation.generation) said.push("The catalog was changed since.");
     if (evaluation.changed_meanwhile) said.push("It was changed while this ran; all searches were of the state at the start.");
+    if (evaluation.trained_on) said.push("The ranker was trained on these queries: the figures look better than on requests it has not seen.");
+    if (evaluation.tuned_on) said.push("The catalog was tuned to these queries: the figures are in-sample and look better than on others.");
     if (evaluation.pending_embeddings > 0) said.push(`${counted(evaluation.pending_embeddings, "tool")} had no vectors yet.`);
     for (const { name, degraded } of evaluation.arms) if (degraded > 0) said.push(`${counted(degraded, "answer")} of ${name.toUpperCase()} ${degraded === 1 ? "was" : "were"} degraded.`);
     return said.length > 0 && h("p", { class: "notice warn" }, said.join(" "));
   }
 
   buttons(evaluation) {
+    const isJudged = evaluation.queries.judged > 0;
     return h("div", { class: "actions" },
+      isJudged && h("button", { type: "button", class: "quiet", title: "For eval --baseline, eval diff and eval report", onclick: () => this.save(evaluation, "json") }, "Report as JSON"),
+      isJudged && h("button", { type: "button", class: "quiet", title: "A page with plots, as one file", onclick: () => this.save(evaluation, "html") }, "Report as page"),
       h("button", { type: "button", onclick: () => this.runAgain(evaluation) }, "Run again"),
       h("button", { type: "button", class: "quiet", onclick: () => this.remove(evaluation) }, "Delete"));
   }
@@ -287,6 +292,19 @@ class EvaluateScreen {
     if (this.against && !options.some(([id]) => id === this.against)) options.push([this.against, against ? dates.format(against.evaluation.created_at_ms) : this.against]);
     return h("label", { class: "compare-with" }, h("span", { class: "muted" }, "Compare with "),
       h("select", { onchange: (event) => go("evaluate", this.place({ against: event.target.value })) }, options.map(([value, caption]) => h("option", { value, selected: value === this.against }, caption))));
+  }
+
+  /** Saves the report, which the command line writes and reads too. */
+  async save({ id }, format) {
+    try {
+      const path = ofCatalog(this.name, `/evaluations/${encodeURIComponent(id)}/report?format=${format}`);
+      const response = await request(path, { accept: "*/*", signal: this.shown.signal });
+      const content = URL.createObjectURL(await response.blob());
+      h("a", { href: content, download: `evaluation-${id}.${format}` }).click();
+      setTimeout(() => URL.revokeObjectURL(content), ASK_EVERY_MS);
+    } catch (error) {
+      if (!isAbort(error)) await tell("The report was not saved", error);
+    }
   }
 
   /** Puts the same queries and settings into the form. */

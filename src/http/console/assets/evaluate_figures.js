@@ -19,8 +19,8 @@ export const points = (share) => (100 * share).toFixed(1);
 
 const signed = (share) => `${share < 0 ? "−" : share > 0 ? "+" : "±"}${points(Math.abs(share))}`;
 
-/** Below this, intervals are too wide to choose by. */
-const FEW = 30;
+/** Below this, one query moves a mean by more than two points. */
+const FEW = 50;
 /** From here on a difference may as well be chance. */
 const CHANCE = 0.05;
 
@@ -64,7 +64,7 @@ export function figuresTable(evaluation, against, arms) {
   const deepest = depths[depths.length - 1];
   const isMain = ({ metric }) => metric.endsWith(`@${deepest}`) || metric === "precision@1";
   const row = (figure) => figureRow(figure, { first, second, against, arms, main: evaluation.main_metric });
-  const head = () => h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Metric"),
+  const head = () => h("thead", {}, h("tr", {}, h("th", { scope: "col" }, evaluation.queries.judged < FEW ? "Metric (small set)" : "Metric"),
     second ? [h("th", { scope: "col", class: "right" }, "A"), h("th", { scope: "col", class: "right" }, "B"), h("th", { scope: "col", class: "right" }, "B − A")]
       : h("th", { scope: "col", class: "right" }, "Mean"),
     h("th", { scope: "col", class: "range-head" }, "95% interval"),
@@ -75,7 +75,7 @@ export function figuresTable(evaluation, against, arms) {
     table(first.figures.filter(isMain), "Figures"),
     h("details", {}, h("summary", {}, "All metrics"), table(first.figures, "All metrics")),
     h("p", { class: "muted small" }, "In points of 100. Intervals are bootstrap intervals of the mean over ", counted(evaluation.queries.judged, "judged query"), "; differences are paired by query, and p is of a randomisation test.",
-      evaluation.queries.judged < FEW && " So few queries say little: judge more of them."),
+      evaluation.queries.judged < FEW && " This set is small: one query moves a mean by more than two points."),
     abstentions(evaluation),
   ];
 }

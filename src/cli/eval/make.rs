@@ -1,0 +1,341 @@
+//! `toolscout eval generate` and `eval from-usage`: judged queries that one does not have.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::json;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+use toolscout_index::memory::MAX_ENTRIES;
+use toolscout_index::{Searcher, Tool};
+
+use super::super::Outcome;
+use super::super::context::{Context, Legs};
+use super::super::exit::UsageError;
+use super::super::interrupt::Interrupt;
+use super::super::llm::LlmArgs;
+use super::super::output::print_stderr;
+use super::super::store::{Place, StoreArgs};
+use super::outputs::{check_output, write};
+use crate::agent::reply::complete;
+use crate::config::ModelParameters;
+use crate::enrich::exchange::Answers;
+use crate::enrich::{self, DEFAULT_BATCH};
+use crate::eval::generate;
+use crate::eval::judged_line::{CALLS, FEEDBACK, JudgedLine, TEMPLATE, joined, lines};
+use crate::feedback::FeedbackStore;
+use crate::llm::{ChatModel, ChatRequest};
+use crate::printable::counted;
+use crate::regular_file;
+
+/// Longest wait for one answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
+/// Requests in a row without a usable answer that end a run.
+pub(super) const MAX_FAILURES_IN_A_ROW: usize = 3;
+
+/// Who writes queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Maker {
+    /// Templates, from the definitions; offline
+    Template,
+    /// The model of --llm, as `enrich` asks it
+    Model,
+}
+
+/// Write judged queries for a catalog that has none: from the definitions of its tools, or by a model.
+/// Queries by templates are easy, because they have the words of the definitions
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout eval generate --out queries.jsonl\n  toolscout eval generate --by model --llm http://127.0.0.1:11434/v1 --model qwen3:8b --yes --out queries.jsonl\n  toolscout enrich --ask questions.md   # let any chat answer it, then:\n  toolscout eval generate --answers answers.jsonl --out queries.jsonl"
+)]
+pub struct GenerateArgs {
+    /// File of the queries
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Who writes them
+    #[arg(long, value_enum, default_value_t = Maker::Template, value_name = "MAKER")]
+    by: Maker,
+    /// Read the answers to the questions of `enrich --ask` instead
+    #[arg(long, value_name = "FILE", conflicts_with = "by")]
+    answers: Option<PathBuf>,
+    /// Most queries of each tool
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=6))]
+    per_tool: u16,
+    /// Only tools of this server (repeatable)
+    #[arg(long, value_name = "NAME")]
+    server: Vec<String>,
+    /// Most tools
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// Seed of the choice of templates
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// Send the definitions to the model without being asked
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    llm: LlmArgs,
+}
+
+impl GenerateArgs {
+    /// Writes the queries.
+    pub(super) fn run(&self, context: &Context) -> Result<Outcome> {
+        check(&self.out)?;
+        let searcher = context.open(Legs::Lexical)?.searcher();
+        context.warn_of_unknown_servers(&searcher, &self.server);
+        let mut tools: Vec<_> = searcher.tools().collect();
+        tools.retain(|tool| enrich::is_of(&self.server, &tool.id));
+        tools.truncate(self.limit.map_or(usize::MAX, |limit| limit as usize));
+        if tools.is_empty() {
+            bail!("the catalog {} has no such tools", context.settings.catalog);
+        }
+        let per_tool = usize::from(self.per_tool);
+        let made = if let Some(file) = &self.answers {
+            self.of_answers(file, &searcher)?
+        } else if self.by == Maker::Model {
+            self.by_model(&tools, per_tool)?
+        } else {
+            let of_tool = |tool: &std::sync::Arc<Tool>| {
+                let id = tool.id.to_string();
+                let queries = generate::queries(tool, per_tool, self.seed);
+                queries.into_iter().map(move |query| (query, id.clone()))
+            };
+            lines("template", tools.iter().flat_map(of_tool), TEMPLATE)
+        };
+        if made.is_empty() {
+            bail!(
+                "nothing could be written about these tools; describe them, or ask a model with --by model"
+            );
+        }
+        let is_easy = self.answers.is_none() && self.by == Maker::Template;
+        if is_easy {
+            print_stderr(
+                "queries by templates are easy: they have the words of the definitions. Use them to see that everything works, and judge queries of people for figures",
+            );
+        }
+        finish(context, &self.out, &made, 0)
+    }
+
+    fn of_answers(&self, file: &Path, searcher: &Searcher) -> Result<Vec<JudgedLine>> {
+        let text = regular_file::read_to_string(file)
+            .with_context(|| format!("read {}", file.display()))?;
+        let answers = Answers::read(&text);
+        let model = self.llm.chosen_model().unwrap_or("assistant");
+        let matched = answers.matched(searcher, model, self.per_tool.into());
+        let refused = matched.refused.iter().chain(&matched.refused_texts);
+        for refused in refused {
+            print_stderr(format_args!("{}: {}", refused.id, refused.reason));
+        }
+        for id in matched.unknown.iter().chain(&matched.stale) {
+            print_stderr(format_args!("{id}: no tool with this definition; left out"));
+        }
+        let usable = matched.usable.iter();
+        let pairs = usable.flat_map(|(tool, texts)| {
+            let texts = texts.texts().iter().take(self.per_tool.into());
+            texts.map(|text| (text.clone(), tool.id.to_string()))
+        });
+        Ok(lines("written", pairs, &format!("model {model}")))
+    }
+
+    fn by_model(&self, tools: &[std::sync::Arc<Tool>], per_tool: usize) -> Result<Vec<JudgedLine>> {
+        let asker = Asker::new(&self.llm, self.yes, &counted(tools.len(), "definition"))?;
+        let batches = enrich::batches(tools, DEFAULT_BATCH, per_tool);
+        let (mut pairs, mut failures) = (Vec::new(), 0);
+        for batch in &batches {
+            if asker.interrupt.is_raised() {
+                print_stderr("ended by Ctrl-C; the queries so far are kept");
+                break;
+            }
+            let before = pairs.len();
+            let answer = asker.ask(batch.request());
+            let answer = answer.inspect_err(|error| print_stderr(format_args!("{error:#}")));
+            for (tool, read) in batch.read(&answer.unwrap_or_default(), asker.model.name()) {
+                let id = tool.id.to_string();
+                match read.enrichment {
+                    Ok(texts) => {
+                        pairs.extend(texts.texts().iter().map(|text| (text.clone(), id.clone())))
+                    }
+                    Err(reason) => print_stderr(format_args!("{id}: {reason}")),
+                }
+            }
+            failures = if pairs.len() > before {
+                0
+            } else {
+                failures + 1
+            };
+            if failures == MAX_FAILURES_IN_A_ROW {
+                print_stderr(format_args!(
+                    "{failures} requests in a row gave nothing that can be used; no further one is sent"
+                ));
+                break;
+            }
+        }
+        Ok(lines(
+            "model",
+            pairs,
+            &format!("model {}", asker.model.name()),
+        ))
+    }
+}
+
+/// A model that is asked one request after the other.
+pub(super) struct Asker {
+    pub(super) model: std::sync::Arc<dyn ChatModel>,
+    pub(super) interrupt: Interrupt,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Asker {
+    /// The model of the flags, if somebody has agreed to what is sent.
+    pub(super) fn new(llm: &LlmArgs, is_agreed: bool, what: &str) -> Result<Self> {
+        llm.check()?;
+        if !is_agreed {
+            let to = llm.base_url().unwrap_or(llm.named());
+            let message = format!("this sends {what} to {to}; add --yes to confirm");
+            return Err(UsageError(message).into());
+        }
+        let (model, _) = llm.model(&ModelParameters::default())?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        Ok(Asker {
+            model,
+            interrupt: Interrupt::listen()?,
+            runtime: runtime.context("start the runtime")?,
+        })
+    }
+
+    /// The text of the answer.
+    pub(super) fn ask(&self, request: ChatRequest) -> Result<String> {
+        let answer = self
+            .runtime
+            .block_on(async { timeout(ANSWER_TIMEOUT, complete(&*self.model, request)).await });
+        let answer = answer.map_err(|_| {
+            anyhow!(
+                "the model did not answer within {} s",
+                ANSWER_TIMEOUT.as_secs()
+            )
+        })?;
+        Ok(answer.context("ask the model")?.text)
+    }
+}
+
+/// Write judged queries from what a catalog was used for: requests with the tools that were called for
+/// them (usage memory), and feedback of HTTP clients
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  toolscout eval from-usage --out queries.jsonl")]
+pub struct FromUsageArgs {
+    /// File of the queries
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Leave out requests that were seen less often
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    times: u64,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl FromUsageArgs {
+    /// Writes the queries.
+    pub(super) fn run(&self, context: &Context) -> Result<Outcome> {
+        check(&self.out)?;
+        let place = Place::open(&self.store, context, || context.options(Legs::Lexical))?;
+        let catalog = &context.settings.catalog;
+        let searcher = place.catalog().searcher();
+        let known: HashSet<&str> = searcher.ids_after(None).map(|id| id.as_str()).collect();
+        let entries = place.catalog().memory().entries(None, MAX_ENTRIES)?;
+        let called = entries
+            .into_iter()
+            .filter(|entry| entry.times >= self.times);
+        let called: Vec<(String, String)> = called
+            .map(|entry| (entry.query, entry.tool.to_string()))
+            .collect();
+        let local = FeedbackStore::open(&context.settings.data)?;
+        let reported = match &place {
+            Place::Shared(copy) => copy.feedback(local).called(catalog)?,
+            Place::Local(_) => local.called(catalog)?,
+        };
+        let reported = reported
+            .into_iter()
+            .flat_map(|(query, tools)| tools.into_iter().map(move |tool| (query.clone(), tool)));
+        let (mut kept, mut gone) = ([Vec::new(), Vec::new()], 0);
+        for (place, pairs) in [called, reported.collect()].into_iter().enumerate() {
+            for (query, tool) in pairs {
+                if known.contains(tool.as_str()) {
+                    kept[place].push((query, tool));
+                } else {
+                    gone += 1;
+                }
+            }
+        }
+        let [called, reported] = kept;
+        let made = joined(
+            lines("call", called, CALLS),
+            lines("feedback", reported, FEEDBACK),
+        );
+        if made.is_empty() {
+            bail!(
+                "nothing is recorded of the catalog {catalog}; switch its memory on with `toolscout memory on`, or send feedback"
+            );
+        }
+        print_stderr(
+            "usage shows what was found and called: a tool that the search did not show is missing. `eval judge` judges more",
+        );
+        finish(context, &self.out, &made, gone)
+    }
+}
+
+fn check(out: &Path) -> Result<()> {
+    check_output(out).with_context(|| format!("--out {} cannot be written", out.display()))?;
+    if fs::metadata(out).is_ok_and(|file| file.len() > 0) {
+        bail!(
+            "--out {} exists; name another file, or delete it",
+            out.display()
+        );
+    }
+    Ok(())
+}
+
+/// Writes the lines, and says how many there are of each source.
+fn finish(context: &Context, out: &Path, made: &[JudgedLine], gone: usize) -> Result<Outcome> {
+    let text: String = made.iter().map(JudgedLine::line).collect();
+    write(out, &text)?;
+    let mut sources: Vec<(&str, usize)> = Vec::new();
+    for source in made.iter().filter_map(|line| line.source.as_deref()) {
+        match sources.iter_mut().find(|(known, _)| *known == source) {
+            Some((_, count)) => *count += 1,
+            None => sources.push((source, 1)),
+        }
+    }
+    if context.printer.is_json() {
+        let by_source: serde_json::Map<String, serde_json::Value> = sources
+            .iter()
+            .map(|(source, count)| ((*source).to_owned(), json!(count)))
+            .collect();
+        context.printer.json(&json!({
+            "file": out,
+            "queries": made.len(),
+            "sources": by_source,
+            "left_out": gone,
+        }))?;
+        return Ok(Outcome::Success);
+    }
+    let said: Vec<String> = sources
+        .iter()
+        .map(|(source, count)| format!("{count} of {source}"))
+        .collect();
+    context.printer.text(format!(
+        "{}: {} ({})",
+        out.display(),
+        counted(made.len(), "query"),
+        said.join(", ")
+    ))?;
+    if gone > 0 {
+        context.printer.note(format_args!(
+            "{} left out, whose tools the catalog no longer has",
+            counted(gone, "judgement")
+        ))?;
+    }
+    Ok(Outcome::Success)
+}
