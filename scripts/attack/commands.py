@@ -169,10 +169,10 @@ CHANGES = [
 ]
 
 
-def changed_tools(report, _is_short):
+def changed_tools(report, is_short):
     """Definitions that change after they were approved, with `--on-change block`."""
     good = {"name": "read_note", "description": "Reads a note.", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}, "annotations": {"readOnlyHint": True}}
-    for change in CHANGES:
+    for change in CHANGES[:: 3 if is_short else 1]:
         with Scratch() as data:
             state, script, servers = data / "state.json", data / "server.py", data / "servers.json"
             script.write_text(SERVER)

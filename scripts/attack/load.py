@@ -106,6 +106,7 @@ class Endless(socketserver.StreamRequestHandler):
     """A provider that answers without end: events, one line, or JSON."""
 
     kind = "events"
+    seconds = 20
 
     def handle(self):
         line = self.rfile.readline().decode()
@@ -120,7 +121,7 @@ class Endless(socketserver.StreamRequestHandler):
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {'application/json' if is_json else 'text/event-stream'}\r\nConnection: close\r\n\r\n"
         piece = {"events": event() if event else "", "one line": "data: " + CHUNK, "JSON": '{"a":"' + CHUNK}[self.kind].encode()
         later = {"events": piece, "one line": CHUNK.encode(), "JSON": CHUNK.encode()}[self.kind]
-        end = time.monotonic() + 20
+        end = time.monotonic() + self.seconds
         try:
             self.wfile.write(head.encode() + piece)
             while time.monotonic() < end:
@@ -138,6 +139,7 @@ def endless(report, is_short):
     threading.Thread(target=provider.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{provider.server_address[1]}"
     tools = [{"name": f"t{number}", "description": "Does it.", "parameters": {"type": "object"}} for number in range(60)]
+    Endless.seconds = 4 if is_short else 20
     for kind in ("events",) if is_short else ("events", "one line", "JSON"):
         Endless.kind = kind
         with Scratch() as data:
