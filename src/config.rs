@@ -22,6 +22,8 @@ use directories::ProjectDirs;
 use serde::{Deserialize, Serialize};
 use toolscout_index::{DataDir, SearchOptions};
 
+use crate::regular_file;
+
 pub use address::masked;
 pub use agent::{
     AgentSettings, CALLS, COUNT, Eviction, Limits, ModelParameters, ROUNDS, ReasoningEffort,
@@ -459,7 +461,7 @@ fn read_file(
             _ => return Ok((None, Layer::default())),
         },
     };
-    let text = std::fs::read_to_string(&path)
+    let text = regular_file::read_to_string(&path)
         .with_context(|| format!("read the configuration {}", path.display()))?;
     let mut layer = parse(&path, &text)?;
     // An endpoint stays known by its name where a flag or a variable chooses another embedder.

@@ -120,7 +120,9 @@ pub mod allocator;
 pub mod printable;
 pub mod known_secrets;
 pub mod media_type;
+pub mod program_file;
 pub mod regular_file;
+pub mod sandbox;
 pub mod tls;
 
 pub mod known_models;

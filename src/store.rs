@@ -54,6 +54,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::config::StoreSettings;
+use crate::regular_file;
 
 pub use approvals::SharedApprovals;
 pub use audit::{AuditCursor, ChainError, VerifiedChain};
@@ -311,7 +312,7 @@ fn connect_options(
             ("idle_in_transaction_session_timeout", "60s"),
         ]);
     if let Some(path) = &settings.store_password_file {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = regular_file::read_to_string(path).map_err(|error| {
             StoreError::Refused(format!("the password file {}: {error}", path.display()))
         })?;
         options = options.password(text.trim_end_matches(['\r', '\n']));

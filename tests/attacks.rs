@@ -32,6 +32,8 @@ mod attacks {
     pub mod gateway;
     pub mod http;
     pub mod memory;
+    #[cfg(target_os = "linux")]
+    pub mod sandbox;
     pub mod shell;
     pub mod table;
     #[cfg(unix)]

@@ -20,6 +20,8 @@ mod mcp {
     pub mod peers;
     pub mod pool;
     pub mod program;
+    #[cfg(target_os = "linux")]
+    pub mod sandbox;
     pub mod sse;
     pub mod world;
 }

@@ -62,7 +62,12 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
             .get(header::HOST)
             .and_then(|host| host.to_str().ok()?.parse().ok()),
     };
-    let Some(authority) = authority else {
+    // The host of `[::1].evil.example` would be `[::1]`.
+    let is_whole = |authority: &Authority| {
+        let rest = authority.as_str().strip_prefix(authority.host());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    };
+    let Some(authority) = authority.filter(is_whole) else {
         return Err(ApiError::invalid(
             StatusCode::BAD_REQUEST,
             "invalid_host",
@@ -200,7 +205,16 @@ mod tests {
         ] {
             assert_eq!(code(host, None), Some("host_not_allowed"), "{host}");
         }
-        assert_eq!(code("two words", None), Some("invalid_host"));
+        for host in [
+            "two words",
+            "[::1].evil.example",
+            "[::1]evil.example:7700",
+            "[127.0.0.1].evil.example",
+            "evil@localhost",
+            "evil.example@127.0.0.1:7700",
+        ] {
+            assert_eq!(code(host, None), Some("invalid_host"), "{host}");
+        }
     }
 
     #[test]

@@ -417,6 +417,39 @@ mod tests {
         (config, served)
     }
 
+    /// A server that repeats a text without end.
+    async fn endless(text: &'static str) -> EndpointConfig {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut request = [0; 16384];
+            let _ = socket.read(&mut request).await.unwrap();
+            let head =
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+            socket.write_all(head.as_bytes()).await.unwrap();
+            let text = text.repeat((64 << 10) / text.len());
+            while socket.write_all(text.as_bytes()).await.is_ok() {}
+        });
+        EndpointConfig::new(url, "m")
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_cut_off() {
+        for text in [
+            ": a comment\n\n",
+            "data: {\"choices\":[{\"delta\":{}}]}\n\n",
+            "data: {\"choices\":[]}\n\n",
+            "event: ping\n\n",
+            "x",
+        ] {
+            let error = ask(endless(text).await).await.unwrap_err();
+            let said = error.to_string();
+            let is_bounded = matches!(error, LlmError::CutOff { .. } | LlmError::Malformed { .. });
+            assert!(is_bounded && said.contains("bytes"), "{text:?}: {said}");
+        }
+    }
+
     async fn ask(config: EndpointConfig) -> Result<Vec<Delta>, LlmError> {
         Endpoint::new(config)?
             .stream(ChatRequest::default())

@@ -17,6 +17,7 @@ use crate::known_secrets;
 use crate::mcp::Limits;
 use crate::printable::is_hidden;
 use crate::regular_file;
+use crate::sandbox::{self, SandboxSettings};
 use crate::tools::{CallTimeSettings, Seconds};
 
 /// Longest name of a server, in bytes.
@@ -87,6 +88,8 @@ pub enum Transport {
         env: BTreeMap<String, String>,
         /// Its working directory; that of this program by default.
         cwd: Option<PathBuf>,
+        /// What it may use besides its working directory; none for no sandbox.
+        sandbox: Option<SandboxSettings>,
     },
     /// HTTP.
     Http {
@@ -148,13 +151,18 @@ impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Transport::Stdio {
-                command, env, cwd, ..
+                command,
+                env,
+                cwd,
+                sandbox,
+                ..
             } => {
                 let variables: Vec<&String> = env.keys().collect();
                 f.debug_struct("Stdio")
                     .field("command", command)
                     .field("env", &variables)
                     .field("cwd", cwd)
+                    .field("sandbox", sandbox)
                     .finish()
             }
             Transport::Http {
@@ -372,6 +380,8 @@ struct Entry {
     args: Vec<String>,
     env: BTreeMap<String, String>,
     cwd: Option<String>,
+    #[serde(deserialize_with = "sandbox::from_switch")]
+    sandbox: Option<SandboxSettings>,
     url: Option<String>,
     /// Gemini's name for the URL of streamable HTTP, where `url` is the old SSE transport.
     #[serde(rename = "httpUrl")]
@@ -473,6 +483,12 @@ impl Entry {
             }
             (None, None) => return Err("it has neither a `command` nor a `url`".into()),
             (Some(command), None) => self.stdio(command, environment)?,
+            (None, Some(_)) if self.sandbox.is_some() => {
+                return Err(
+                    "it has a `url` and a `sandbox`, which only a `command` can have; leave it out"
+                        .into(),
+                );
+            }
             (None, Some(url)) => self.http(&url, environment)?,
         };
         Ok(ServerConfig {
@@ -495,7 +511,15 @@ impl Entry {
             .env
             .iter()
             .map(|(key, value)| Ok((key.clone(), expand(value, environment)?)));
+        let mut sandbox = self.sandbox.clone();
+        if let Some(settings) = &mut sandbox {
+            let files = &mut settings.files;
+            for path in files.read.iter_mut().chain(&mut files.write) {
+                *path = expand(&path.to_string_lossy(), environment)?.into();
+            }
+        }
         Ok(Transport::Stdio {
+            sandbox,
             command,
             args: self
                 .args
@@ -681,6 +705,46 @@ mod tests {
         match &server.transport {
             Transport::Incomplete { reason } => reason,
             transport => panic!("{transport:?}"),
+        }
+    }
+
+    #[test]
+    fn a_sandbox_is_read_and_a_wrong_one_is_named() {
+        let servers = read(
+            r#"{"mcpServers": {
+                "none": {"command": "a"},
+                "off": {"command": "a", "sandbox": false},
+                "on": {"command": "a", "sandbox": true},
+                "more": {"command": "a", "sandbox": {"network": true, "files": {"read": ["/opt/${KEY}"]}}},
+                "typo": {"command": "a", "sandbox": {"netwrok": true}},
+                "text": {"command": "a", "sandbox": "on"},
+                "list": {"command": "a", "sandbox": {"files": ["/opt"]}},
+                "unset": {"command": "a", "sandbox": {"files": {"write": ["${MISSING}"]}}},
+                "web": {"url": "https://a.test", "sandbox": true}
+            }}"#,
+        )
+        .unwrap();
+        let sandbox = |name: &str| {
+            let server = servers.iter().find(|server| server.name == name).unwrap();
+            match &server.transport {
+                Transport::Stdio { sandbox, .. } => Ok(sandbox.clone()),
+                _ => Err(reason(server).to_owned()),
+            }
+        };
+        assert_eq!(sandbox("none"), Ok(None));
+        assert_eq!(sandbox("off"), Ok(None));
+        assert_eq!(sandbox("on"), Ok(Some(SandboxSettings::default())));
+        let more = sandbox("more").unwrap().unwrap();
+        assert!(more.network && more.files.read == [Path::new("/opt/s3cret")]);
+        for (name, expected) in [
+            ("typo", "netwrok"),
+            ("text", "true, false, or a table"),
+            ("list", "invalid"),
+            ("unset", "MISSING"),
+            ("web", "only a `command`"),
+        ] {
+            let reason = sandbox(name).unwrap_err();
+            assert!(reason.contains(expected), "{name}: {reason}");
         }
     }
 

@@ -558,6 +558,7 @@ impl<'a> Attempt<'a> {
                 args,
                 env,
                 cwd,
+                sandbox,
             } => {
                 let program = Program {
                     server: &self.server,
@@ -565,6 +566,7 @@ impl<'a> Attempt<'a> {
                     args,
                     env,
                     cwd: cwd.as_deref(),
+                    sandbox: sandbox.as_ref(),
                 };
                 let started = Process::start(&program, &self.connector.watchdog);
                 let (process, stdout, stdin) = started

@@ -5,6 +5,9 @@
 //! A finding is a reason for a person to look. What it finds are wordings; a text that misleads
 //! without any of them is not found.
 
+mod encoded;
+mod wordings;
+
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -14,6 +17,7 @@ use serde_json::{Map, Value};
 use toolscout_index::{Tool, ToolId, text};
 use utoipa::ToSchema;
 
+use crate::mcp::inspect::wordings::WORDINGS;
 use crate::printable::{excerpt, is_hidden, line};
 use crate::tools::json::pointer_step;
 
@@ -36,7 +40,7 @@ pub enum FindingKind {
     Secrets,
     /// It has characters that are not seen, or that reorder what is seen.
     HiddenCharacters,
-    /// It has a long encoded text.
+    /// It has an encoded text.
     EncodedText,
     /// It claims precedence over other tools, or speaks of a tool of another server.
     OtherTools,
@@ -51,7 +55,7 @@ impl FindingKind {
             FindingKind::Instruction => "instructs the model",
             FindingKind::Secrets => "asks for secrets or the conversation",
             FindingKind::HiddenCharacters => "has hidden characters",
-            FindingKind::EncodedText => "has a long encoded text",
+            FindingKind::EncodedText => "has an encoded text",
             FindingKind::OtherTools => "speaks of other tools",
             FindingKind::LookAlike => "looks like a tool of another server",
         }
@@ -195,6 +199,9 @@ fn suspicious(text: &str, server: &str, others: &OtherTools) -> Vec<(FindingKind
             found.push((rule.kind, excerpt(words.as_str().trim(), EXCERPT_CHARS)));
         }
     }
+    if let Some(hidden) = encoded::hidden_text(&plain) {
+        found.push((FindingKind::EncodedText, excerpt(&hidden, EXCERPT_CHARS)));
+    }
     if found
         .iter()
         .all(|(kind, _)| *kind != FindingKind::OtherTools)
@@ -268,120 +275,45 @@ struct Rule {
     pattern: Regex,
 }
 
-/// The rules, from [`PATTERNS`].
+/// The rules, from [`WORDINGS`].
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     let gap = Regex::new(r"<(\d+)>").expect("is a valid pattern");
-    let rules = PATTERNS.iter().map(|(kind, pattern)| {
-        let pattern = gap.replace_all(pattern, r"[^.\n]{0,$1}");
+    let rules = WORDINGS.iter().map(|wording| {
+        let pattern = gap.replace_all(wording.pattern, r"[^.\n]{0,$1}");
         Rule {
-            kind: *kind,
+            kind: wording.kind,
             pattern: Regex::new(&format!("(?im){pattern}")).expect("is a valid pattern"),
         }
     });
     rules.collect()
 });
 
-/// The wordings, in which `<40>` stands for up to 40 characters within a sentence.
-const PATTERNS: &[(FindingKind, &str)] = &[
-    (
-        FindingKind::Instruction,
-        r"\b(ignore|disregard|forget|override|overrule|bypass|supersede)\b<40>\b(previous|prior|above|earlier|preceding|existing|other|your|the user|safety)\b<30>\b(instructions?|prompts?|rules|guidelines?|guardrails?|messages?|restrictions?|everything)\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(ignore|forget|disregard) (everything|all|anything) (above|before|you|that)\b|\bignore the (instructions?|user)\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"<\s*/?\s*(important|system|secret|hidden|instructions?|admin|assistant|critical|override|sudo|inst)\s*>|\[\s*/?\s*(inst|system|important|system message)\s*\]|<\|\s*im_(start|end)\s*\|>|<\|?(system|assistant|user)\|>|(^|[.\n]\s*)(important )?system( message| prompt| note)?\s*:\s",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(do not|don'?t|never|must not|should not|without|no need to)\s+(ever\s+)?(let|tell(ing)?|mention(ing)?|inform(ing)?|notify(ing)?|reveal(ing)?|disclos(e|ing)|show(ing)? this|alert(ing)?|warn(ing)?)\b<25>\b(users?|humans?|persons?|people|anyone|anybody|them)\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(never|do not|don'?t) mention (this|it|that)\b|\b(secret(ly)?|hidden?|hide|conceal(ed)?|invisible)\b<25>\bfrom the users?\b|\bsecretly\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(do not|don'?t|never) (ask|request|require)\b<20>\b(for )?(confirmation|permission|approval|consent)\b|\bnever ask (them|the user) again\b|\buser has already (agreed|approved|consented|confirmed)\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(from now on|you are now|your new (task|role|goal|instructions?)|new (system )?instructions?:|pretend (to be|that you)|act as (if|though) you)\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\bfollow (the|all|any) (instructions?|commands?|orders?)\b<30>\b(page|result|response|output|returned?|text|content)|\btreat\b<40>\bas (commands?|instructions?|orders?)\b|\bdecode and (follow|run|execute|obey)\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(before|prior to)\b<20>\b(using|calling|invoking|running)?<10>\bany other (tools?|functions?|call)\b|\bbefore (every|each|any) (other )?(tool|function) call\b|\bafter (every|each) (call|message|answer|tool)\b<40>\bcall\b",
-    ),
-    (
-        FindingKind::Secrets,
-        r"\.ssh\b|\bid_(rsa|ed25519|ecdsa|dsa)\b|\.aws/credentials|/etc/(passwd|shadow|sudoers)|\.git-credentials|\.netrc\b|\.npmrc\b|\.pypirc\b|claude_desktop_config|\bmcp\.json\b|\bknown_hosts\b|\bseed phrase\b|\b(content|contents|values?) of (the |your |all )?(\.env\b|env(ironment)? variables)|\ball environment variables\b",
-    ),
-    (
-        FindingKind::Secrets,
-        r"\b(include|add|attach|append|send|pass|put|provide|copy|forward|insert|reveal|repeat|print|collect)\b<50>\b(system prompt|(chat|conversation|message) (history|log|transcript)|(whole|entire|full|complete) (conversation|chat|context|prompt|history)|last \w+ messages|(every|all|any) (api |access |secret )?(keys?|passwords?|tokens?|credentials?|secrets?)|session cookies?|(user|person)'?s? (password|token|credentials?|cookie|private key))\b",
-    ),
-    (
-        FindingKind::Secrets,
-        r"\b(full|whole|entire|complete) (system )?prompt\b|\bprompt of the system\b",
-    ),
-    (
-        FindingKind::OtherTools,
-        r"\b(always|only|must) (use|call|prefer|choose|select) this (tool|function|one|server)\b<30>\b(instead|over|before|rather|first|whatever|for (all|any|every))\b|\binstead of any other\b|\bprefer this (tool|function|one|server) (over|to|for)\b|\bhighest priority: |\bonly tool that (is|are) allowed\b|\b(never|do not|don'?t) (use|call|trust) (any|all|other|another)\b<30>\b(tools?|functions?|servers?)\b|\b(do not|don'?t|never|must not) (call|use)\b<40>\bof other servers\b",
-    ),
-    (
-        FindingKind::OtherTools,
-        r"\b(must|always|should) (first )?(call|use|invoke) this (tool|function)( first)?,? before any\b|\b(compromised|insecure|malicious|hacked)\b<50>\b(must not|do not|don'?t|never) (be )?(used?|call)|\bin every conversation\b|\b(results?|tools?) of other servers\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(notes?|hints?|tip|message|notice|instructions?|guidance|reminder|advice|memo|housekeeping)\s*(to|for|from)\s+(the |an? |all |any |your |our )?((ai|language|calling) )?(models?|assistants?|llms?|ai|automated callers?|maintainers)\b|\b(notes?|hints?|reminder|notice) (to|for) (the |all |any )?agents?\b|\bdear (assistant|agent|model|ai)\b|\b(for|to) (llms|ai agents|automated callers)\b|\bthe (assistant|model|ai|llm) (shall|must|is (required|obliged|asked) to)\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(hinweis|anweisung|nachricht|bitte) (an|für) (das |den |die |alle )?(sprachmodell|modell|assistent|ki|agent)|\b(aviso|nota|instrucci[oó]n|mensaje) (para|al) (el |la )?(asistente|modelo|agente)|\b(note|avis|consigne) (pour|à) (l'assistant|le modèle|l'agent)|给(模型|助手)|(忽略|无视)(之前|以上|先前|所有)|不要告诉|(以前|之前|以上)の指示|gegenüber dem (benutzer|nutzer|kunden) nicht|\bno le (cuentes|digas|menciones)|\bfrühere anweisungen|\binstrucciones anteriores",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(curl|wget)\b[^\n|]{0,120}\|\s*(ba|z)?sh\b|\bcrontab\s+-|\bchmod\s+777\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\bwithout (asking|consulting|bothering|a (question|confirmation)|being asked)\b|\b(do not|don'?t|never|must not) (announce|let on|bother the|interrupt the)\b|\b(do|doing) (this|it|so) (quietly|silently|discreetly)\b|\bas your own (thought|idea|words)\b|\bso that nothing stands out\b|\bkeep (it|this|that|this detail) (out of|from|between|to yourself|quiet|confidential)\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(treat|regard|consider)\b<60>\bas (already )?(approved|authori[sz]ed|confirmed|agreed)\b|\b(should|if) (a |the )?(permission|confirmation|approval|request) (be|is|was) (turned down|denied|refused|declined)\b|\balready approved by\b",
-    ),
-    (
-        FindingKind::Instruction,
-        r"\b(disregard|ignore|forget|set aside)\b<30>\b(guidance|instruction|rule|advice|direction|prompt)s?\b<30>\b(given|earlier|before|start|received|told)\b|\bno content policy\b|\b(maintenance|developer|debug|god) (mode|persona)\b<40>\b(you|now)\b|\byou'?re now in\b|^\s*role:\s*(system|developer|assistant)\b|^\s*(assistant|system|developer)\s*:\s*\w",
-    ),
-    (
-        FindingKind::Secrets,
-        r#"\bprintenv\b|(^|[\s`'"(])\.env\b( file)?<60>\b(attach|send|as|into|base64|content)|\b(attach|send|include|paste|read|pass|add)\b<30>[\s`'"(]\.env\b|\b(from|of) (their|the|your) authenticator app\b|\b(security code|cvv|cvc)\b<60>\b(chat|conversation|fill|notes)|\bany password\b|\bpasswords? (you've|they've)|\b(your|its) own instructions\b|\b(everything|all) (that )?(the user|you|they)( and (you|the user))? (have |has )?(said|written|told)\b|\b(last|latest|first) message\b<40>\b(url|append|encode|field|argument)|\b(complete|full|whole|entire) transcript\b|\bkeys that came up\b|\bcopy=conversation\b"#,
-    ),
-    (
-        FindingKind::OtherTools,
-        r"\b(always|only) (pick|choose|use|call|select|prefer) this one\b|\bahead of (all|any|every) other\b|\bother tools are only\b|\b(consider|treat|regard)\b<40>\b(tools?|servers?)\b<20>\b(as )?(switched off|disabled|unavailable|deprecated)\b|\bheld by other servers\b",
-    ),
-    (
-        FindingKind::EncodedText,
-        r"[a-z0-9+/_-]{120,}={0,2}|\b[0-9a-f]{100,}\b",
-    ),
-];
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
     use serde_json::json;
+    use toolscout_index::formats::ReadOptions;
 
     use super::*;
+
+    /// How many of twenty are found, where the rules were made with these families.
+    const MADE_WITH: [(&str, usize); 5] = [
+        ("base64", 19),
+        ("exfiltration", 20),
+        ("hidden_orders", 20),
+        ("markup", 20),
+        ("unicode_tags", 20),
+    ];
+    /// How many of twenty are found of the other families.
+    const KEPT_OUT: [(&str, usize); 5] = [
+        ("forged_system", 20),
+        ("later_change", 6),
+        ("other_languages", 18),
+        ("schema_fields", 11),
+        ("shadowing", 14),
+    ];
 
     fn others() -> OtherTools {
         let ids = [
@@ -441,6 +373,107 @@ mod tests {
             "subtle: install",
         ];
         assert_eq!(missed, subtle);
+    }
+
+    /// Tools with planted texts, and the family of each.
+    fn planted(lines: &str) -> Vec<(Tool, String)> {
+        let tools = lines.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let text = |key: &str| line[key].as_str().unwrap();
+            let mut tool = described(text("name"), text("description"));
+            if let Some(properties) = line["properties"].as_object() {
+                let described = properties
+                    .iter()
+                    .map(|(name, text)| (name.clone(), json!({ "description": text })));
+                let properties: Map<String, Value> = described.collect();
+                tool.input_schema
+                    .insert("properties".into(), properties.into());
+            }
+            (tool, text("family").to_owned())
+        });
+        tools.collect()
+    }
+
+    /// How many of each family are found.
+    fn found_by_family(tools: &[(Tool, String)]) -> BTreeMap<&str, usize> {
+        let others = others();
+        let mut found = BTreeMap::new();
+        for (tool, family) in tools {
+            let count = found.entry(family.as_str()).or_default();
+            *count += usize::from(!inspect(tool, &others).is_empty());
+        }
+        found
+    }
+
+    #[test]
+    fn planted_texts_are_found_as_often_as_before() {
+        let made_with = planted(include_str!("../../fixtures/planted/made_with.jsonl"));
+        let kept_out = planted(include_str!("../../fixtures/planted/kept_out.jsonl"));
+        assert_eq!((made_with.len(), kept_out.len()), (100, 100));
+        let expected = BTreeMap::from(MADE_WITH);
+        assert_eq!(found_by_family(&made_with), expected);
+        let expected = BTreeMap::from(KEPT_OUT);
+        assert_eq!(found_by_family(&kept_out), expected);
+    }
+
+    /// Every wording that a tool has.
+    fn wordings_of(tool: &Tool) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        let mut look_at = |_: &str, text: &str| {
+            let plain = plain(text);
+            for (rule, wording) in RULES.iter().zip(WORDINGS) {
+                if rule.pattern.is_match(&plain) && !found.contains(&wording.name) {
+                    found.push(wording.name);
+                }
+            }
+        };
+        look_at("", &tool.description);
+        texts_of_schema(&tool.input_schema, "", 0, &mut look_at);
+        found
+    }
+
+    #[test]
+    #[ignore = "prints a measurement"]
+    fn what_each_wording_finds_alone() {
+        let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for lines in [
+            include_str!("../../fixtures/planted/made_with.jsonl"),
+            include_str!("../../fixtures/planted/kept_out.jsonl"),
+        ] {
+            for (tool, _) in planted(lines) {
+                let found = wordings_of(&tool);
+                for name in &found {
+                    let (all, alone) = counts.entry(name).or_default();
+                    *all += 1;
+                    *alone += usize::from(found.len() == 1);
+                }
+            }
+        }
+        for (name, (all, alone)) in counts {
+            eprintln!("{name}: finds {all}, {alone} of them alone");
+        }
+    }
+
+    /// The tools of the fixtures are clean, so each finding is a false one.
+    #[test]
+    fn clean_catalogs_have_one_finding() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/tools");
+        let (mut seen, mut flagged) = (0, Vec::new());
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            let Ok(read) = toolscout_index::formats::parse(&bytes, &ReadOptions::default()) else {
+                continue;
+            };
+            for tool in read.tools {
+                seen += 1;
+                if !inspect(&tool, &OtherTools::default()).is_empty() {
+                    flagged.push(tool.id.to_string());
+                }
+            }
+        }
+        assert!(seen > 100, "{seen}");
+        // It says that the calendar invites "without asking".
+        assert_eq!(flagged, ["create-event"]);
     }
 
     #[test]

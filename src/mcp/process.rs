@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::mcp::watchdog::Watchdog;
+use crate::sandbox::{PrivateFolder, Sandbox, SandboxSettings};
 
 /// Environment variables that every server inherits. Others may hold secrets that are not meant for
 /// it; those it needs are in its configuration.
@@ -45,6 +46,8 @@ const INHERITED_VARIABLES: [&str; 26] = [
     "SystemRoot",
     "APPDATA",
 ];
+/// Those of them that a server in a sandbox inherits: the others name what it cannot use.
+const INHERITED_IN_SANDBOX: [&str; 6] = ["PATH", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ"];
 /// Bytes stored of the end of a server's standard error.
 const STDERR_TAIL_BYTES: usize = 2 << 10;
 /// Bytes of standard error that are logged, at level debug. The rest is read and not logged.
@@ -60,6 +63,8 @@ pub struct Program<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Its working directory.
     pub cwd: Option<&'a Path>,
+    /// What it may use besides that directory; none for no sandbox.
+    pub sandbox: Option<&'a SandboxSettings>,
 }
 
 /// A running server.
@@ -70,6 +75,8 @@ pub struct Process {
     stderr_tail: StderrTail,
     /// Reads its standard error to the end.
     draining: Option<JoinHandle<()>>,
+    /// Its folder for temporary files, in a sandbox.
+    _private: Option<PrivateFolder>,
 }
 
 /// The end of a server's standard error.
@@ -80,15 +87,19 @@ impl Process {
     /// Starts a server, and returns its standard output and input.
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// When the program or its sandbox cannot be started.
     pub fn start(
         program: &Program<'_>,
         watchdog: &Arc<Watchdog>,
     ) -> io::Result<(Self, ChildStdout, ChildStdin)> {
         let mut command = Command::new(program.command);
         command.args(program.args).env_clear().kill_on_drop(true);
+        let inherited: &[&str] = match program.sandbox {
+            Some(_) => &INHERITED_IN_SANDBOX,
+            None => &INHERITED_VARIABLES,
+        };
         command.envs(
-            INHERITED_VARIABLES
+            inherited
                 .iter()
                 .filter_map(|name| Some((name, std::env::var_os(name)?))),
         );
@@ -104,7 +115,7 @@ impl Process {
         // A group of its own, so that everything the server starts can be killed with it.
         #[cfg(unix)]
         command.process_group(0);
-        let mut child = command.spawn()?;
+        let (mut child, private) = spawn(&mut command, program)?;
         let group = child
             .id()
             .filter(|_| cfg!(unix))
@@ -130,6 +141,7 @@ impl Process {
                 watchdog: Arc::clone(watchdog),
                 stderr_tail,
                 draining,
+                _private: private,
             },
             stdout,
             stdin,
@@ -197,6 +209,19 @@ impl StderrTail {
         let excess = tail.len().saturating_sub(STDERR_TAIL_BYTES);
         tail.drain(..excess);
     }
+}
+
+/// Starts it, in its sandbox if it has one.
+fn spawn(
+    command: &mut Command,
+    program: &Program<'_>,
+) -> io::Result<(Child, Option<PrivateFolder>)> {
+    let Some(settings) = program.sandbox else {
+        return Ok((command.spawn()?, None));
+    };
+    let sandbox = Sandbox::new(settings, program.cwd).map_err(io::Error::other)?;
+    let (child, private) = sandbox.start(command)?;
+    Ok((child, Some(private)))
 }
 
 /// Reads standard error to its end: a server whose pipe is full would block.

@@ -1,20 +1,26 @@
 //! Spans for an OpenTelemetry collector, over OTLP. Off unless an endpoint is set. No span contains
-//! the text of a query.
+//! the text of a query, and secrets that the process knows are masked.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::http::HeaderMap;
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
+use opentelemetry::trace::Status;
 use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::{KeyValue, Value};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::{SdkTracerProvider, Tracer};
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter as Exporter, Tracer};
 use toolscout_index::Results;
 use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+use crate::known_secrets;
 
 /// The target of every exported span. It separates spans from log lines.
 pub const TARGET: &str = "toolscout::traces";
@@ -49,16 +55,14 @@ impl Traces {
             .build()
             .with_context(|| format!("OTLP endpoint {endpoint:?}"))?;
         // The builder reads OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, which take precedence.
-        let resource = Resource::builder().with_attribute(opentelemetry::KeyValue::new(
-            "service.version",
-            env!("CARGO_PKG_VERSION"),
-        ));
+        let resource = Resource::builder()
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
         let resource = match std::env::var_os("OTEL_SERVICE_NAME") {
             Some(_) => resource,
             None => resource.with_service_name("toolscout"),
         };
         let provider = SdkTracerProvider::builder()
-            .with_batch_exporter(exporter)
+            .with_batch_exporter(Masked(exporter))
             .with_resource(resource.build())
             .build();
         Ok(Traces { provider })
@@ -67,6 +71,58 @@ impl Traces {
     /// The receiver of the spans of `tracing`.
     pub(super) fn tracer(&self) -> Tracer {
         self.provider.tracer("toolscout")
+    }
+}
+
+/// An exporter that masks known secrets, such as one in the request id of a client.
+#[derive(Debug)]
+struct Masked<E>(E);
+
+impl<E: Exporter> Exporter for Masked<E> {
+    async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
+        if !known_secrets::is_empty() {
+            batch.iter_mut().for_each(mask_span);
+        }
+        self.0.export(batch).await
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
+    }
+}
+
+fn mask_span(span: &mut SpanData) {
+    span.name = known_secrets::mask(&span.name).into_owned().into();
+    mask_values(&mut span.attributes);
+    for event in &mut span.events.events {
+        event.name = known_secrets::mask(&event.name).into_owned().into();
+        mask_values(&mut event.attributes);
+    }
+    for link in &mut span.links.links {
+        mask_values(&mut link.attributes);
+    }
+    if let Status::Error { description } = &mut span.status {
+        *description = known_secrets::mask(description).into_owned().into();
+    }
+}
+
+/// Texts, and lists as text.
+fn mask_values(attributes: &mut [KeyValue]) {
+    for KeyValue { value, .. } in attributes {
+        if matches!(value, Value::String(_) | Value::Array(_)) {
+            let text = value.as_str().into_owned();
+            if let Cow::Owned(masked) = known_secrets::mask(&text) {
+                *value = masked.into();
+            }
+        }
     }
 }
 
@@ -170,5 +226,38 @@ impl Extractor for Headers<'_> {
 
     fn keys(&self) -> Vec<&str> {
         self.0.keys().map(|name| name.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_secrets_leave_in_no_attribute() {
+        let secret = "traced/secret+4711";
+        known_secrets::add(secret);
+        let encoded = "dHJhY2VkL3NlY3JldCs0NzEx";
+        let mut attributes = [
+            KeyValue::new("request_id", secret),
+            KeyValue::new("in_a_text", format!("Bearer {secret}!")),
+            KeyValue::new("in_base64", encoded),
+            KeyValue::new("percent", "traced%2Fsecret%2B4711"),
+            KeyValue::new(
+                "a_list",
+                Value::Array(vec![opentelemetry::StringValue::from(secret)].into()),
+            ),
+            KeyValue::new("number", 4711),
+            KeyValue::new("harmless", "search"),
+        ];
+        mask_values(&mut attributes);
+        let shown = format!("{attributes:?}");
+        for form in [secret, encoded, "%2Fsecret"] {
+            assert!(!shown.contains(form), "{shown}");
+        }
+        assert!(
+            shown.contains("4711") && shown.contains("search"),
+            "{shown}"
+        );
     }
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use toolscout_index::Tool;
 
+use crate::sandbox::SandboxError;
 use crate::tools::{Arguments, Registry, ToolFailure};
 use fetch::{FetchConfig, WebFetch};
 use files::{FileList, FileRead, FileWrite, FilesConfig, Root};
@@ -57,6 +58,9 @@ pub enum BuiltinError {
         /// The entry.
         entry: String,
     },
+    /// The sandbox of the shell cannot be set up.
+    #[error("the shell's programs cannot run: {0}")]
+    Sandbox(#[from] SandboxError),
     /// The settings of `web_search` are incomplete.
     #[error("web_search cannot be set up: {0}")]
     Search(String),

@@ -42,6 +42,11 @@ pub const SECTION: Section = Section {
             test: "every_protocol_declares_untrusted_text_as_data",
         },
         Attack {
+            tried: "200 planted descriptions in ten families: hidden orders, other tools' names, secrets through arguments, forged system text, hidden characters, encoded text, markup, later changes, fields of schemas, other languages",
+            happens: "168 are found and wait for a person where `--on-change block` is set; what no rule finds is still only data, and the gate decides on every call",
+            test: "planted_texts_are_found_as_often_as_before",
+        },
+        Attack {
             tried: "Naming another user in JSON within texts, twice in one object, under full-width or look-alike names, percent or HTML escapes",
             happens: "Refused: texts are unpacked, every field counts, and names are compared without their spelling",
             test: "no_encoding_hides_another_user",

@@ -53,7 +53,7 @@ pub const SECTION: Section = Section {
             test: "a_catalog_deleted_over_http_leaves_no_query_behind",
         },
         Attack {
-            tried: "Giving a named pipe, a link to one or a device to `add`, `sync`, `eval`, `memory import`, `words set`, `sync --mcp`, `--profile` or `--llm`, or a folder with one in it",
+            tried: "Giving a named pipe, a link to one or a device to `add`, `sync`, `eval`, `memory import`, `words set`, `sync --mcp`, `--profile`, `--config` or `--llm`, or a folder with one in it",
             happens: "Only regular files and standard input are read; a pipe that nobody writes to and `/dev/zero` end at once with an error that names the path",
             test: "commands_read_regular_files_alone",
         },
@@ -372,6 +372,7 @@ fn commands_read_regular_files_alone() {
             &["words", "set"],
             &["agent", "a question", "--profile"],
             &["agent", "a question", "--llm"],
+            &["list", "--config"],
         ] {
             let ended = world.run(&[command, &[path]].concat());
             assert_ne!(ended.code, 0, "{command:?} {path}");

@@ -29,6 +29,16 @@ pub const SECTION: Section = Section {
             happens: "Nothing runs: the environment has none of the user's variables, no files of settings but the repository's are read, and hooks are off",
             test: "git_runs_no_programs_of_its_settings",
         },
+        Attack {
+            tried: "The settings of a repository name programs that show a difference or a file: `diff.external`, `diff.NAME.command`, `diff.NAME.textconv`",
+            happens: "Nothing runs: `diff`, `log`, `show`, `grep`, `blame` and the like get the options that switch these off",
+            test: "git_runs_no_programs_to_show_contents",
+        },
+        Attack {
+            tried: "The settings of a repository name a filter (`filter.NAME.clean`), which no option of `git` switches off",
+            happens: "It runs in the sandbox: it reads and writes nothing outside the folder of the tool",
+            test: "a_filter_of_a_repository_stays_in_the_sandbox",
+        },
     ],
 };
 
@@ -215,29 +225,117 @@ fn an_interpreter_with_any_arguments_is_no_entry() {
     }
 }
 
-#[test]
-fn git_runs_no_programs_of_its_settings() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("program");
-    std::fs::write(&program, "#!/bin/sh\ntouch ran\n").unwrap();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+/// A repository with a program in it.
+struct Repository {
+    folder: tempfile::TempDir,
+    program: std::path::PathBuf,
+}
+
+impl Repository {
+    fn with_program(script: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let repository = Repository { folder, program };
+        repository.git(&["init", "-q"]);
+        repository
     }
-    let settings = |args: &[&str]| {
+
+    fn git(&self, args: &[&str]) {
         let mut command = std::process::Command::new("git");
-        command.args(args).current_dir(folder.path());
+        command.args(["-c", "user.name=a", "-c", "user.email=a@b"]);
+        command.args(args).current_dir(self.folder.path());
         command.env("GIT_CONFIG_GLOBAL", "/dev/null");
         assert!(command.output().unwrap().status.success(), "{args:?}");
-    };
-    settings(&["init", "-q"]);
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.folder.path().join(file), text).unwrap();
+    }
+}
+
+#[test]
+fn git_runs_no_programs_to_show_contents() {
+    let repository = Repository::with_program("touch ran; cat \"$1\"");
+    let program = repository.program.to_str().unwrap();
+    repository.write("a.txt", "one\n");
+    repository.write(".gitattributes", "*.txt diff=shown\n");
+    repository.git(&["add", "a.txt", ".gitattributes"]);
+    repository.git(&["commit", "-q", "-m", "first"]);
+    repository.write("a.txt", "two\n");
+    repository.git(&["commit", "-q", "-m", "second", "a.txt"]);
+    repository.write("a.txt", "three\n");
+    let entries = [
+        "git diff *",
+        "git log * -p --ext-diff",
+        "git show *",
+        "git grep *",
+        "git blame *",
+        "git diff-files * -p",
+        "git --no-pager diff",
+    ];
+    let tool = shell(&entries, repository.folder.path());
+    for setting in ["diff.external", "diff.shown.command", "diff.shown.textconv"] {
+        repository.git(&["config", setting, program]);
+        for words in [
+            &["git", "diff"][..],
+            &["git", "log", "-p"],
+            &["git", "show", "HEAD"],
+            &["git", "grep", "t"],
+            &["git", "blame", "a.txt"],
+            &["git", "diff-files", "-p"],
+            &["git", "--no-pager", "diff"],
+        ] {
+            let answer = call(&tool, words).unwrap();
+            assert_eq!(answer["exit_code"], 0, "{words:?}: {answer}");
+            let ran = repository.folder.path().join("ran").exists();
+            assert!(!ran, "{setting}: {words:?}");
+        }
+        repository.git(&["config", "--unset", setting]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_filter_of_a_repository_stays_in_the_sandbox() {
+    use toolscout::sandbox::{FileProtection, Parts};
+    if Parts::of_this_system().files == FileProtection::None {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let target = outside.path().join("ran");
+    let script = format!("touch inside; touch {}; cat", target.display());
+    let repository = Repository::with_program(&script);
+    repository.write("a.txt", "one\n");
+    repository.git(&["add", "a.txt"]);
+    repository.git(&["commit", "-q", "-m", "first"]);
+    repository.write(".gitattributes", "*.txt filter=shown\n");
+    repository.write("a.txt", "two\n");
+    let program = repository.program.to_str().unwrap();
+    repository.git(&["config", "filter.shown.clean", program]);
+    let tool = shell(&["git diff", "git status"], repository.folder.path());
+    for words in [&["git", "diff"][..], &["git", "status"]] {
+        call(&tool, words).unwrap();
+        assert!(!target.exists(), "{words:?}");
+    }
+    assert!(repository.folder.path().join("inside").exists());
+}
+
+#[test]
+fn git_runs_no_programs_of_its_settings() {
+    let repository = Repository::with_program("touch ran");
+    let (folder, program) = (&repository.folder, &repository.program);
     let hooks = folder.path().join(".git/hooks");
     std::fs::create_dir_all(&hooks).unwrap();
     for hook in ["pre-commit", "post-checkout", "post-index-change"] {
-        std::fs::copy(&program, hooks.join(hook)).unwrap();
+        std::fs::copy(program, hooks.join(hook)).unwrap();
     }
-    settings(&["config", "core.fsmonitor", program.to_str().unwrap()]);
+    repository.git(&["config", "core.fsmonitor", program.to_str().unwrap()]);
     let tool = shell(
         &["git status *", "git add *", "git checkout *"],
         folder.path(),

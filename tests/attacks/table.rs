@@ -47,6 +47,7 @@ const TABLES: &[&str] = &[
     "Against files",
     "Against web pages",
     "Against programs",
+    "Against the sandbox",
 ];
 
 const PAGE: &str = "docs/ATTACKS.md";

@@ -75,6 +75,7 @@ fn mcp_server(name: &str, folder: &Path, tools: &Value) -> ServerConfig {
             args: vec![script.display().to_string()],
             env: BTreeMap::from([("STATE".to_owned(), state.display().to_string())]),
             cwd: None,
+            sandbox: None,
         },
     )
 }

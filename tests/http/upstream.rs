@@ -56,6 +56,7 @@ fn double(state: &Path) -> ServerConfig {
             args: vec![script.display().to_string()],
             env: BTreeMap::from([("STATE".to_owned(), state.display().to_string())]),
             cwd: None,
+            sandbox: None,
         },
     )
 }

@@ -54,6 +54,7 @@ pub fn double_with(name: &str, behaviours: &[&str], env: &[(&str, &str)]) -> Ser
             args,
             env,
             cwd: None,
+            sandbox: None,
         },
     )
 }

@@ -34,6 +34,10 @@ const EVERYDAY_WEIGHT: f32 = 1.0;
 /// The same for a word that tools also use themselves: mostly it means what it says.
 const AMBIGUOUS_WEIGHT: f32 = 0.3;
 
+/// A length that few tools exceed, as a multiple of the catalog's mean. Beyond it a length counts more:
+/// a text that has the words of every request would else be found by most.
+const USUAL_LENGTH: f32 = 6.0;
+
 /// Requests with more terms than this are not corrected: in them an unknown word is mostly a name
 /// or a detail and not a typing error, the other words suffice, and each correction costs 50
 /// microseconds.
@@ -541,8 +545,8 @@ fn norms(
     let average = if average > 0.0 { average as f32 } else { 1.0 };
     let LexicalSettings { k1, b, .. } = *settings;
     let norm = |length: &u64| {
-        let length = *length as f32 / STEPS_PER_WEIGHT;
-        k1 * (1.0 - b + b * length / average)
+        let share = *length as f32 / STEPS_PER_WEIGHT / average;
+        k1 * (1.0 - b + b * share * (share / USUAL_LENGTH).max(1.0))
     };
     lengths.iter().map(norm).collect()
 }
@@ -641,5 +645,34 @@ impl Segment {
             field if field == self.fields.words => &self.words,
             _ => &self.body,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The norm of a tool of this length among 999 tools of length 10.
+    fn norm_of(length: u64) -> f32 {
+        let mut lengths = vec![100; 999];
+        lengths.push(length * 10);
+        let norms = norms(&lengths, &LexicalSettings::default(), None);
+        *norms.last().expect("a tool")
+    }
+
+    #[test]
+    fn a_length_far_beyond_the_mean_counts_more_than_in_proportion() {
+        let LexicalSettings { k1, b, .. } = LexicalSettings::default();
+        let mean = |length: u64| (999.0 * 10.0 + length as f32) / 1_000.0;
+        let usual = |length: u64| k1 * (1.0 - b + b * length as f32 / mean(length));
+        for length in [1, 10, 30, 55] {
+            assert!((norm_of(length) - usual(length)).abs() < 1e-3, "{length}");
+        }
+        for length in [100, 500, 2_000] {
+            let ratio = norm_of(length) / usual(length);
+            assert!(ratio > 1.5, "{length}: {ratio}");
+        }
+        // No step at the bound: a word more changes little.
+        assert!(norm_of(62) - norm_of(59) < 0.15 * norm_of(59));
     }
 }

@@ -17,6 +17,8 @@ use tokio::time::timeout;
 use toolscout_index::Tool;
 
 use crate::printable::excerpt;
+use crate::program_file::find_program;
+use crate::sandbox::{self, Sandbox, SandboxSettings};
 use crate::tools::builtin::{BuiltinError, definition};
 use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 
@@ -30,19 +32,42 @@ const QUOTED_CHARS: usize = 100;
 const ANY_ARGUMENTS: &str = "*";
 
 /// What every program gets, besides `PATH`: `git` reads no files of settings but those of the
-/// repository, and runs no hooks and no monitor of these.
-const ENVIRONMENT: [(&str, &str); 11] = [
+/// repository.
+const ENVIRONMENT: [(&str, &str); 5] = [
     ("LANG", "C.UTF-8"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_TERMINAL_PROMPT", "0"),
-    ("GIT_CONFIG_COUNT", "3"),
-    ("GIT_CONFIG_KEY_0", "core.hooksPath"),
-    ("GIT_CONFIG_VALUE_0", "/dev/null"),
-    ("GIT_CONFIG_KEY_1", "core.fsmonitor"),
-    ("GIT_CONFIG_VALUE_1", "false"),
-    ("GIT_CONFIG_KEY_2", "protocol.ext.allow"),
-    ("GIT_CONFIG_VALUE_2", "never"),
+    ("GIT_ASKPASS", "false"),
+];
+/// Settings of `git` that win over the repository's, which name programs to run.
+const GIT_SETTINGS: [(&str, &str); 13] = [
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("protocol.ext.allow", "never"),
+    ("core.pager", "cat"),
+    ("core.editor", "false"),
+    ("sequence.editor", "false"),
+    ("core.sshCommand", "false"),
+    ("core.alternateRefsCommand", "true"),
+    ("credential.helper", ""),
+    ("log.showSignature", "false"),
+    ("gpg.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("gpg.x509.program", "false"),
+];
+/// Options for those commands of `git` that show contents: without them the repository's settings
+/// and attributes name programs that show a difference or a file.
+const GIT_SHOWS: [(&str, &[&str]); 9] = [
+    ("diff", &["--no-ext-diff", "--no-textconv"]),
+    ("diff-files", &["--no-ext-diff", "--no-textconv"]),
+    ("diff-index", &["--no-ext-diff", "--no-textconv"]),
+    ("diff-tree", &["--no-ext-diff", "--no-textconv"]),
+    ("log", &["--no-ext-diff", "--no-textconv"]),
+    ("show", &["--no-ext-diff", "--no-textconv"]),
+    ("whatchanged", &["--no-ext-diff", "--no-textconv"]),
+    ("grep", &["--no-textconv"]),
+    ("blame", &["--no-textconv"]),
 ];
 
 /// The settings of the shell: what may run, and its limits.
@@ -67,6 +92,9 @@ pub struct ShellConfig {
     /// Maximum number of bytes of stdout and of stderr.
     #[serde(default = "default_output_bytes")]
     pub max_output_bytes: usize,
+    /// What programs may use besides `dir`; none for no sandbox.
+    #[serde(default = "default_sandbox", deserialize_with = "sandbox::from_switch")]
+    pub sandbox: Option<SandboxSettings>,
 }
 
 fn default_dir() -> PathBuf {
@@ -81,12 +109,18 @@ fn default_output_bytes() -> usize {
     64 << 10
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is the default of an option")]
+fn default_sandbox() -> Option<SandboxSettings> {
+    Some(SandboxSettings::default())
+}
+
 /// The tool `shell`.
 #[derive(Debug)]
 pub struct Shell {
     config: ShellConfig,
     allowed: Vec<Allowed>,
     environment: BTreeMap<String, String>,
+    sandbox: Option<Sandbox>,
 }
 
 /// An entry of the allow-list.
@@ -108,7 +142,7 @@ impl Shell {
     /// has no effect.
     ///
     /// # Errors
-    /// [`BuiltinError::NoProgram`], [`BuiltinError::OpenInterpreter`].
+    /// [`BuiltinError::NoProgram`], [`BuiltinError::OpenInterpreter`], [`BuiltinError::Sandbox`].
     pub fn new(config: &ShellConfig) -> Result<Self, BuiltinError> {
         let mut allowed = Vec::with_capacity(config.allow.len());
         for entry in &config.allow {
@@ -118,11 +152,15 @@ impl Shell {
         let inherited =
             inherited.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
         let fixed = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let environment: BTreeMap<String, String> = fixed.into_iter().chain(inherited).collect();
+        let fixed = fixed.into_iter().chain(git_settings());
+        let environment: BTreeMap<String, String> = fixed.chain(inherited).collect();
+        let sandbox = config.sandbox.as_ref();
+        let sandbox = sandbox.map(|settings| Sandbox::new(settings, Some(&config.dir)));
         Ok(Shell {
             config: config.clone(),
             allowed,
             environment,
+            sandbox: sandbox.transpose()?,
         })
     }
 
@@ -164,9 +202,10 @@ impl Shell {
     }
 
     async fn run(&self, words: &[String]) -> Result<Value, ToolFailure> {
-        let mut command = Command::new(self.program(words)?);
+        let program = self.program(words)?;
+        let mut command = Command::new(program);
         command
-            .args(&words[1..])
+            .args(arguments(program, &words[1..]))
             // The environment of this program may hold keys of models and services.
             .env_clear()
             .envs(&self.environment)
@@ -179,8 +218,14 @@ impl Shell {
         #[cfg(unix)]
         // So that what the program starts can be killed with it.
         command.process_group(0);
-        let mut child = command
-            .spawn()
+        let started = match &self.sandbox {
+            Some(sandbox) => sandbox
+                .start(&mut command)
+                .map(|(child, folder)| (child, Some(folder))),
+            None => command.spawn().map(|child| (child, None)),
+        };
+        // Its folder for temporary files is deleted at the end of this call.
+        let (mut child, _private) = started
             .map_err(|error| ToolFailure::new(format!("{} does not start: {error}", words[0])))?;
         let group = ProcessGroup::of(child.id());
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -393,21 +438,38 @@ impl Allowed {
     }
 }
 
+/// The settings of `git` as variables of the environment.
+fn git_settings() -> impl Iterator<Item = (String, String)> {
+    let settings = GIT_SETTINGS.iter().enumerate();
+    let pairs = settings.flat_map(|(number, (key, value))| {
+        [
+            (format!("GIT_CONFIG_KEY_{number}"), (*key).to_owned()),
+            (format!("GIT_CONFIG_VALUE_{number}"), (*value).to_owned()),
+        ]
+    });
+    let count = (
+        "GIT_CONFIG_COUNT".to_owned(),
+        GIT_SETTINGS.len().to_string(),
+    );
+    pairs.chain([count])
+}
+
+/// The arguments as they are written; commands of `git` get options that keep them from running
+/// programs.
+fn arguments(program: &Path, words: &[String]) -> Vec<String> {
+    let mut arguments = words.to_vec();
+    let is_git = program.file_stem().is_some_and(|name| name == "git");
+    let command = words.iter().position(|word| !word.starts_with("--"));
+    if let (true, Some(place)) = (is_git, command) {
+        let shows = GIT_SHOWS.iter().find(|(name, _)| *name == words[place]);
+        let options = shows.map_or(&[][..], |(_, options)| *options);
+        let options = options.iter().map(|option| (*option).to_owned());
+        arguments.splice(place + 1..=place, options);
+    }
+    arguments
+}
+
 /// Whether a program may take an argument as an option.
 fn is_option(argument: &str) -> bool {
     argument.starts_with('-') && !matches!(argument, "-" | "--")
-}
-
-/// The program's file: the given path, else the first match in `PATH`.
-fn find_program(program: &str) -> Option<PathBuf> {
-    // Absolute, since calls run in the folder of the settings and not in the present one.
-    if program.contains('/') {
-        return std::path::absolute(program)
-            .ok()
-            .filter(|path| path.is_file());
-    }
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders)
-        .map(|folder| folder.join(program))
-        .find(|path| !program.is_empty() && path.is_file())
 }
