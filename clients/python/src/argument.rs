@@ -24,9 +24,10 @@ macro_rules! arguments {
 }
 
 arguments! {
-    "a str": embedder format fusion id metric mode name server;
+    "a str": embedder format fusion id metric mode name query server tool;
     "a str or os.PathLike": config path;
-    "a bool": companions create destructive embed explain fold_duplicates ranker read_only skip_invalid whole;
+    "a bool": companions create destructive embed enabled explain fold_duplicates ranker read_only skip_invalid whole;
+    "the results of a search": results;
     "an int": limit max_tokens;
     "a float": budget_ms dense_weight min_confidence min_score;
 }

@@ -183,7 +183,7 @@ def test_an_evaluation_has_figures(office: toolscout.Catalog, tmp_path: Path) ->
         {"id": "2", "query": "write a mail", "relevant": ["office/send_email"]},
         {"id": "3", "query": "enter a date", "relevant": ["office/create_event"]},
     ]
-    evaluation = office.eval(queries)
+    evaluation = office.evaluate(queries)
     assert evaluation["recall@3"].mean == 1
     assert 0 < float(evaluation["ndcg@1"]) <= 1
     assert evaluation.metrics["ndcg@1"].low <= evaluation["ndcg@1"].mean
@@ -193,11 +193,13 @@ def test_an_evaluation_has_figures(office: toolscout.Catalog, tmp_path: Path) ->
     assert "<table>" in evaluation._repr_html_()  # type: ignore[attr-defined]
     file = tmp_path / "queries.jsonl"
     file.write_text("\n".join(json.dumps(query) for query in queries))
-    again = office.eval(file)
+    again = office.evaluate(file)
     assert again["ndcg@3"].mean == evaluation["ndcg@3"].mean
-    assert office.eval(str(file), mode="lexical").queries[0]["relevant"] == ["office/create_issue"]
+    assert office.evaluate(str(file), mode="lexical").queries[0]["relevant"] == [
+        "office/create_issue"
+    ]
     with pytest.raises(toolscout.Error, match="office/nothing") as raised:
-        office.eval([{"query": "x", "relevant": ["office/nothing"]}])
+        office.evaluate([{"query": "x", "relevant": ["office/nothing"]}])
     assert raised.value.code == "invalid_queries"
     with pytest.raises(KeyError):
         evaluation["ndcg@7"]

@@ -24,6 +24,7 @@ from toolscout._toolscout import (
     Tool,
     ToolIterator,
 )
+from toolscout.toolbox import Injection, SearchTool, Toolbox
 
 if TYPE_CHECKING:
     from toolscout.client import AsyncClient, Client
@@ -39,10 +40,13 @@ __all__ = [
     "Evaluation",
     "Figure",
     "Hit",
+    "Injection",
     "Results",
+    "SearchTool",
     "Skipped",
     "Tool",
     "ToolIterator",
+    "Toolbox",
     "__version__",
 ]
 
