@@ -113,6 +113,18 @@ pub fn set_words(open: &Open, document: &str, is_patch: bool) -> Result<Value> {
     words(open)
 }
 
+/// The servers of the catalog, with the number of their tools.
+///
+/// # Errors
+/// Those of the engine.
+pub fn servers(open: &Open) -> Result<Value> {
+    open.newest()?;
+    let servers = open.catalog.stats()?.servers.into_iter();
+    Ok(servers
+        .map(|(name, tools)| json!({ "name": name, "tools": tools }))
+        .collect())
+}
+
 /// The settings of the catalog: the defaults of its searches.
 ///
 /// # Errors

@@ -413,6 +413,11 @@ impl Catalog {
         self.answer(py, owner::words)
     }
 
+    /// The servers: `name` and the number of `tools`.
+    fn servers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.answer(py, owner::servers)
+    }
+
     /// Replaces the owner's words.
     fn set_words<'py>(
         &self,

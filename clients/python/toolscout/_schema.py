@@ -365,13 +365,13 @@ class _Writer:
         self.recursive[kind.__name__] = kind
         return {"$ref": f"#/$defs/{kind.__name__}"}
 
-    def _structure(self, kind: type) -> Schema:
+    def _structure(self, kind: Any) -> Schema:
         if kind in self.open:
             return self._recursion(kind)
         self.open.append(kind)
         schema = self._fields(kind)
         self.open.pop()
-        name = kind.__name__
+        name: str = kind.__name__
         if self.recursive.get(name) is not kind:
             return schema
         self.definitions[name] = schema

@@ -44,6 +44,10 @@ class Stats(TypedDict):
     pending_embeddings: int
     disk_bytes: int
 
+class ServerTools(TypedDict):
+    name: str
+    tools: int
+
 class Answer(TypedDict):
     hits: list[str]
     ranks: list[int | None]
@@ -341,6 +345,7 @@ class Catalog:
     def forget(
         self, *, tool: str | None = None, query: str | None = None
     ) -> api_types.Forgotten: ...
+    def servers(self) -> list[ServerTools]: ...
     def words(self) -> api_types.WordsAnswer: ...
     def set_words(self, words: api_types.Words) -> api_types.WordsAnswer: ...
     def patch_words(self, patch: dict[str, Any]) -> api_types.WordsAnswer: ...
