@@ -16,11 +16,12 @@ Model = Callable[[list[Message], list[dict[str, Any]]], Message]
 
 
 def send_email(to: str, text: str) -> str:
-    """Sends an email.
+    """Send an email.
 
     Args:
         to: The address of the recipient.
         text: What it says.
+
     """
     return f"sent {text!r} to {to}"
 
@@ -107,7 +108,7 @@ def main() -> None:
         catalog.add(send_email)
         catalog.add(SHOP, exclude="admin")
         catalog.add(mcp_tools(), server="company")
-        functions = {"send_email": send_email, "shop/showOrder": order_status}
+        functions: dict[str, Any] = {"send_email": send_email, "shop/showOrder": order_status}
         toolbox = toolscout.Toolbox(catalog, budget=2000, functions=functions)
         print(len(catalog), "tools")
         print(ask("Send a mail to Ada.", played, toolbox))

@@ -24,6 +24,7 @@ from toolscout._toolscout import (
     Tool,
     ToolIterator,
 )
+from toolscout.asynchronous import AsyncCatalog
 from toolscout.toolbox import Injection, SearchTool, Toolbox
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApiError",
+    "AsyncCatalog",
     "AsyncClient",
     "Catalog",
     "Changes",
