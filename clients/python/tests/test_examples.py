@@ -10,6 +10,7 @@ from typing import Any
 
 import adapters
 import pytest
+import scripted
 from played import Conversation, functions, played_chat_model
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -62,6 +63,10 @@ def test_the_tutorial() -> None:
     assert names.startswith("['tool_search',")
     assert "shop__showOrder" in names
     assert shown(cells[8], "text/plain").startswith("Toolbox(tools=")
+
+
+def test_the_doubles() -> None:
+    scripted.test_best_tool()
 
 
 def test_the_client(server: str) -> None:
