@@ -6,11 +6,15 @@ python scripted.py
 
 from __future__ import annotations
 
-from toolscout import Catalog
+from typing import TYPE_CHECKING
+
 from toolscout.testing import ScriptedCatalog
 
+if TYPE_CHECKING:
+    import toolscout
 
-def best_tool(catalog: Catalog | ScriptedCatalog, request: str) -> str:
+
+def best_tool(catalog: toolscout.Catalog | ScriptedCatalog, request: str) -> str:
     """Stand for the code that is tested."""
     return catalog.search(request, limit=1).ids[0]
 

@@ -167,11 +167,12 @@ def test_feedback_teaches(
     }
     assert client.set_memory(True) == {"enabled": True}
     several = client.search(["send a mail", asked])
-    for given, options, remembered in (
+    uses: list[tuple[Any, dict[str, Any], bool]] = [
         (answer, {}, True),
         (several, {"outcome": "helpful"}, True),
         (answer, {"query": None}, False),
-    ):
+    ]
+    for given, options, remembered in uses:
         answered = client.feedback(given, "office/create_issue", **options)
         assert answered["remembered"] is remembered
     entries = list(client.memory())

@@ -498,7 +498,11 @@ def test_operations_are_selected(
 
 
 def test_a_selection_that_names_nothing_is_refused(catalog: toolscout.Catalog) -> None:
-    for options in ({"include": ["listPets", "nothing"]}, {"exclude": "nothing"}):
+    selections: list[dict[str, Any]] = [
+        {"include": ["listPets", "nothing"]},
+        {"exclude": "nothing"},
+    ]
+    for options in selections:
         with pytest.raises(toolscout.Error, match='"nothing"') as raised:
             catalog.add(SHOP, **options)
         assert raised.value.code == "invalid_selection"

@@ -206,6 +206,14 @@ def _is_of_framework(value: Any) -> bool:
     )
 
 
+def _simple(hint: Any) -> Schema | None:
+    try:
+        return dict(_SIMPLE[hint])
+    except (KeyError, TypeError):
+        # `TypeError` for what has no hash, such as an annotation with a list.
+        return None
+
+
 def _is_union(hint: Any) -> bool:
     return typing.get_origin(hint) in (Union, types.UnionType)
 
@@ -256,8 +264,8 @@ class _Writer:
         if isinstance(hint, str | typing.ForwardRef):
             name = hint if isinstance(hint, str) else hint.__forward_arg__
             return self._reference_to(name)
-        if isinstance(hint, typing.Hashable) and hint in _SIMPLE:
-            return dict(_SIMPLE[hint])
+        if (simple := _simple(hint)) is not None:
+            return simple
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin is typing.Annotated:
             return self._annotated(arguments)
@@ -381,7 +389,7 @@ class _Writer:
         hints = _hints(kind)
         defaults: Mapping[str, Any] = {}
         names: Any = list(hints)
-        if dataclasses.is_dataclass(kind):
+        if hasattr(kind, "__dataclass_fields__"):
             fields = [item for item in dataclasses.fields(kind) if item.init]
             names = [item.name for item in fields]
             defaults = {item.name: _default_of(item) for item in fields}

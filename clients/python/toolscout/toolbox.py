@@ -436,7 +436,7 @@ def _names(tools: str | Tool | Hit | Results | Sequence[str | Tool | Hit]) -> li
 
 def _by_name(functions: Mapping[str, Function] | Iterable[Function]) -> dict[str, Function]:
     if isinstance(functions, Mapping):
-        return dict(functions)
+        return dict(cast("Mapping[str, Function]", functions))
     return {definition_of(function, "a function")["name"]: function for function in functions}
 
 
