@@ -114,7 +114,7 @@ pub fn read_tools(
 ) -> PyResult<String> {
     let fetch = fetch_limits().or_raise(py)?;
     let selection = Selection::new(include, exclude);
-    let refuse = Invalid::Refuse("a list of its tools");
+    let refuse = Invalid::Refuse("the text of the file in place of its path");
     let mut reader = Reader::new(server, refuse, fetch).selecting(selection);
     let mut input = Input::of(tools)?;
     while input.next(py, &mut reader)? {}

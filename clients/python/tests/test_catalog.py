@@ -235,7 +235,7 @@ def test_the_same_in_asyncio(tmp_path: Path) -> None:
             assert (await catalog.stats())["tools"] == 600
             assert await catalog.get("many/nothing") is None
             assert repr(catalog).startswith("AsyncCatalog(")
-            assert toolscout.Toolbox(catalog.catalog).names == []
+            assert toolscout.Toolbox(catalog).names == []
         assert catalog.closed
         async with await toolscout.AsyncCatalog.temporary(embedder="none") as other:
             await other.add(OFFICE)

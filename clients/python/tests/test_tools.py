@@ -265,8 +265,31 @@ def test_methods_and_partials_are_tools_without_what_is_bound(catalog: toolscout
     assert catalog["drop"].input_schema["additionalProperties"] is True
     assert list(catalog["drop"].input_schema["properties"]) == ["folder"]
     assert list(catalog["google"].input_schema["properties"]) == ["city", "unit"]
-    catalog.add(wrapped(numpy))
+    catalog.add([wrapped(numpy), functools.lru_cache(sphinx)])
+    assert catalog["sphinx"].input_schema == WEATHER
     assert catalog["numpy"].input_schema == WEATHER
+
+
+@pytest.mark.parametrize(
+    ("text", "description", "parameters"),
+    [
+        ("Does it.\n\nNote:\n    On Mondays.\n\nArgs:\n    a: An a.\n\nReturns:\n    x",
+         "Does it.\n\nNote:\n    On Mondays.", {"a": "An a."}),
+        ("Does it.\n\nParameters\n----------\na, b : int\n    Both.\n\nNotes\n-----\nSlow.",
+         "Does it.\n\nNotes\n-----\nSlow.", {"a": "Both.", "b": "Both."}),
+        (":param a: An a\n    of two lines.\n:returns: x\n", "", {"a": "An a of two lines."}),
+        ("Does it.\nArgs:\n    a (dict[str, int], optional): first: of all\n    *b:\n        Others.",
+         "Does it.", {"a": "first: of all", "b": "Others."}),
+        ("Compare: a text.\n\n:func:`x` too.", "Compare: a text.\n\n:func:`x` too.", {}),
+        (None, "", {}),
+    ],
+)  # fmt: skip
+def test_docstrings_are_read(
+    text: str | None, description: str, parameters: dict[str, str]
+) -> None:
+    from toolscout import _docstring
+
+    assert _docstring.read(text) == _docstring.Docstring(description, parameters)
 
 
 def test_what_a_framework_gives_is_not_asked_of_the_model(catalog: toolscout.Catalog) -> None:
@@ -372,6 +395,10 @@ def test_tools_of_other_shapes(catalog: toolscout.Catalog) -> None:
 
         def __call__(self) -> None: ...
 
+    class HaystackNow(Haystack):
+        name = "haystack_now"
+        tool_spec = {"name": "haystack_now", "description": "Does it.", "parameters": schema}
+
     class Strands:
         tool_spec = {"name": "strands", "description": "Does it.", "inputSchema": {"json": schema}}
 
@@ -383,9 +410,9 @@ def test_tools_of_other_shapes(catalog: toolscout.Catalog) -> None:
         def get_tools(self) -> list[Any]:
             return [TextTool(name="text", func=str, description="Does it.")]
 
-    catalog.add([Haystack(), Strands(), Smol()])
+    catalog.add([Haystack(), HaystackNow(), Strands(), Smol()])
     catalog.add(Toolkit())
-    for name in ("haystack", "strands", "smol"):
+    for name in ("haystack", "haystack_now", "strands", "smol"):
         assert catalog[name].input_schema["properties"]["a"]["type"] == "string", name
     assert list(catalog["text"].input_schema["properties"]) == ["tool_input"]
 
@@ -398,6 +425,19 @@ def test_tools_of_another_catalog_are_added(
         assert other["office/send_email"] == office["office/send_email"]
         assert other.add(office.search("email")).unchanged >= 1
         assert other.add(office["office/send_email"]).unchanged == 1
+
+
+def test_several_files_are_added(catalog: toolscout.Catalog, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps([tool(f"{name}_1"), tool(f"{name}_2")]))
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    assert catalog.add([*files, google], server="s").added == [
+        "s/a_1", "s/a_2", "s/b_1", "s/b_2", "s/google",
+    ]  # fmt: skip
+    with pytest.raises(toolscout.Error, match=r"nothing\.json: no such file"):
+        catalog.add([files[0], tmp_path / "nothing.json"])
+    catalog.add(tmp_path)
+    assert {item.name for item in catalog.tools()} == {"a_1", "a_2", "b_1", "b_2", "google"}
 
 
 class Odd:

@@ -13,12 +13,14 @@ PARAMETERS = frozenset(
     {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments"}
     | {"other parameters", "attributes", "fields"}
 )
-SECTIONS = PARAMETERS | {
+KEPT = frozenset(
+    {"note", "notes", "warning", "warnings", "usage", "example", "examples", "see also"}
+)
+"""Sections that are part of the description."""
+SECTIONS = PARAMETERS | KEPT | {
     "returns", "return", "yields", "yield", "receives", "raises", "raise", "except", "exceptions",
-    "warns", "warnings", "warning", "examples", "example", "note", "notes", "see also",
-    "references", "todo", "usage", "methods",
+    "warns", "references", "todo", "methods",
 }  # fmt: skip
-"""Titles of sections. What is before the first one is the description."""
 
 _NAMES = r"\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*"
 _GOOGLE_ENTRY = re.compile(rf"^({_NAMES})\s*(?:\((?:[^()]|\([^()]*\))*\))?\s*:(?:\s+(.*))?$")
@@ -41,25 +43,24 @@ def read(text: str | None) -> Docstring:
     docstring = Docstring()
     described: list[str] = []
     position = 0
-    in_description = True
     while position < len(lines):
         found = _FIELD.match(lines[position])
         if found and (found[1] in _PARAMETER_FIELDS or found[2] or found[1].startswith("r")):
-            in_description = False
             position = _sphinx(lines, position, found, docstring)
             continue
         title = _title(lines, position)
         if title is None:
-            if in_description:
-                described.append(lines[position])
+            described.append(lines[position])
             position += 1
             continue
-        in_description = False
         is_numpy = _is_underlined(lines, position)
-        body, position = _section(lines, position + (2 if is_numpy else 1), is_numpy=is_numpy)
-        if title in PARAMETERS:
+        start = position
+        body, position = _section(lines, start + (2 if is_numpy else 1), is_numpy=is_numpy)
+        if title in KEPT:
+            described += lines[start:position]
+        elif title in PARAMETERS:
             docstring.parameters.update(_entries(body, _NUMPY_ENTRY if is_numpy else _GOOGLE_ENTRY))
-    docstring.description = "\n".join(described).strip()
+    docstring.description = re.sub(r"\n{3,}", "\n\n", "\n".join(described)).strip()
     return docstring
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
+import os
 import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from toolscout import _docstring, _schema
+from toolscout._toolscout import read_tools
 
 ACCEPTED = (
     "a dict, a function, a pydantic model class, a dataclass or TypedDict, or a tool of LangChain, "
@@ -41,16 +44,25 @@ def items_of(tools: Any) -> Iterable[Any]:
     """
     if isinstance(tools, Mapping):
         return _of_mapping(tools)
-    if isinstance(tools, (type, *_FUNCTIONS)) or is_tool_object(tools):
+    if isinstance(tools, type) or _is_function(tools) or is_tool_object(tools):
         return [tools]
     held = getattr(tools, "get_tools", None)
     if callable(held) and not inspect.iscoroutinefunction(held):
         # A toolkit of LangChain.
         return _checked_iterable(held())
     # A model of pydantic can be iterated over, by its fields.
-    if hasattr(tools, "model_dump") or not isinstance(tools, Iterable):
-        return [tools] if hasattr(tools, "model_dump") else _checked_iterable(tools)
-    return tools
+    if hasattr(tools, "model_dump"):
+        return [tools]
+    return _with_files_read(_checked_iterable(tools))
+
+
+def _with_files_read(tools: Iterable[Any]) -> Iterator[Any]:
+    """Replace each path among these by the tools of the file."""
+    for item in tools:
+        if isinstance(item, os.PathLike):
+            yield from json.loads(read_tools(item, None, [], []))
+        else:
+            yield item
 
 
 def _checked_iterable(tools: Any) -> Iterable[Any]:
@@ -66,7 +78,7 @@ def _of_mapping(tools: Mapping[Any, Any]) -> Iterable[Any]:
     """Tell a registry, which has tools by name, from one definition."""
     values = list(tools.values())
     is_registry = bool(values) and all(
-        isinstance(value, _FUNCTIONS) or is_tool_object(value) or hasattr(value, "model_dump")
+        _is_function(value) or is_tool_object(value) or hasattr(value, "model_dump")
         for value in values
     )
     is_registry = is_registry and not any(key in _CONTAINERS for key in tools)
@@ -82,6 +94,14 @@ def is_tool_object(value: Any) -> bool:
     return any(matches(value) for matches, _ in _READERS)
 
 
+def _is_function(value: Any) -> bool:
+    """Whether this is a function, or one that was wrapped, as `functools.cache` does."""
+    if isinstance(value, _FUNCTIONS):
+        return True
+    wrapped = _read(value, "__wrapped__")
+    return inspect.isfunction(wrapped) and callable(value) and not is_tool_object(value)
+
+
 def definition_of(value: Any, place: str = "the tool") -> Any:
     """Write a tool in the form of MCP. A value of JSON is returned as it is.
 
@@ -91,7 +111,7 @@ def definition_of(value: Any, place: str = "the tool") -> Any:
         return value
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, _FUNCTIONS):
+    if _is_function(value):
         return _of_function(value, place)
     if isinstance(value, type):
         return _of_class(value, place)
@@ -317,9 +337,11 @@ def _of_smolagents(value: Any) -> dict[str, Any]:
     return {"name": value.name, "description": value.description, "inputSchema": schema}
 
 
-def _of_strands(value: Any) -> dict[str, Any]:
-    schema = value.tool_spec.get("inputSchema", {})
-    return {**value.tool_spec, "inputSchema": schema.get("json", schema)}
+def _of_spec(value: Any) -> dict[str, Any]:
+    spec = dict(value.tool_spec)
+    schema = spec.get("inputSchema", {})
+    # Strands has the schema one level deeper.
+    return {**spec, "inputSchema": schema["json"]} if "json" in schema else spec
 
 
 _READERS: list[tuple[Any, Any]] = [
@@ -340,8 +362,8 @@ _READERS: list[tuple[Any, Any]] = [
             "parameters_json_schema",
         )
     ),
-    # Strands and Autogen have the whole definition in one attribute.
-    (_is_dict_in("tool_spec"), _of_strands),
+    # Strands, Haystack and Autogen have the whole definition in one attribute.
+    (_is_dict_in("tool_spec"), _of_spec),
     (
         lambda value: _is_dict_in("schema")(value) and "name" in value.schema,
         lambda value: dict(value.schema),

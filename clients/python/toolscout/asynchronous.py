@@ -41,7 +41,7 @@ def _in_thread(
 
 
 class AsyncCatalog:
-    """As `Catalog`, for asyncio. `catalog` is the catalog itself, which a `Toolbox` takes."""
+    """As `Catalog`, for asyncio. `catalog` is the catalog itself. A `Toolbox` takes both."""
 
     def __init__(self, catalog: Catalog) -> None:
         """Wrap an open catalog."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 from toolscout._errors import Error
 from toolscout._tools import definition_of
 from toolscout._toolscout import Catalog, Hit, Results, Tool, ToolboxCore, tool_search_definition
+from toolscout.asynchronous import AsyncCatalog
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -160,7 +161,7 @@ class Toolbox:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: Catalog | AsyncCatalog,
         *,
         budget: int = 8000,
         policy: Policy = "lru",
@@ -187,9 +188,7 @@ class Toolbox:
         }
         if not isinstance(policy, str):
             raise TypeError(f"policy must be a str, not {type(policy).__name__}")
-        if not isinstance(catalog, Catalog):
-            raise TypeError(f"catalog must be a toolscout.Catalog, not {type(catalog).__name__}")
-        self._begin(ToolboxCore(catalog, json.dumps(options)), functions)
+        self._begin(ToolboxCore(_catalog(catalog), json.dumps(options)), functions)
         if pinned:
             self.pin(pinned)
 
@@ -202,7 +201,7 @@ class Toolbox:
     @classmethod
     def from_state(
         cls,
-        catalog: Catalog,
+        catalog: Catalog | AsyncCatalog,
         state: ToolboxState | str,
         *,
         functions: Mapping[str, Function] | Iterable[Function] = (),
@@ -214,7 +213,7 @@ class Toolbox:
         """
         text = state if isinstance(state, str) else json.dumps(state)
         toolbox = cls.__new__(cls)
-        toolbox._begin(ToolboxCore.restored(catalog, text), functions)
+        toolbox._begin(ToolboxCore.restored(_catalog(catalog), text), functions)
         if toolbox.missing:
             log.warning("the catalog no longer has %s of the toolbox", ", ".join(toolbox.missing))
         return toolbox
@@ -404,6 +403,14 @@ class Toolbox:
             f"Toolbox(tools={len(self)}, tokens={self.tokens}, budget={options['budget']}, "
             f"policy={options['policy']!r})"
         )
+
+
+def _catalog(catalog: Catalog | AsyncCatalog) -> Catalog:
+    if isinstance(catalog, AsyncCatalog):
+        return catalog.catalog
+    if not isinstance(catalog, Catalog):
+        raise TypeError(f"catalog must be a toolscout.Catalog, not {type(catalog).__name__}")
+    return catalog
 
 
 def _int(name: str, value: Any) -> int:
