@@ -278,7 +278,7 @@ def test_methods_and_partials_are_tools_without_what_is_bound(catalog: toolscout
         ("Does it.\n\nParameters\n----------\na, b : int\n    Both.\n\nNotes\n-----\nSlow.",
          "Does it.\n\nNotes\n-----\nSlow.", {"a": "Both.", "b": "Both."}),
         (":param a: An a\n    of two lines.\n:returns: x\n", "", {"a": "An a of two lines."}),
-        ("Does it.\nArgs:\n    a (dict[str, int], optional): first: of all\n    *b:\n        Others.",
+        ("Does it.\nArgs:\n    a (dict[str, int], optional): first: of all\n    *b:\n      Others.",
          "Does it.", {"a": "first: of all", "b": "Others."}),
         ("Compare: a text.\n\n:func:`x` too.", "Compare: a text.\n\n:func:`x` too.", {}),
         (None, "", {}),

@@ -415,7 +415,8 @@ def _catalog(catalog: Catalog | AsyncCatalog) -> Catalog:
 
 def _int(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+        shown = f": {value!r}" if isinstance(value, str | float | bool) else ""
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}{shown}")
     return value
 
 
