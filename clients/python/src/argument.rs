@@ -4,12 +4,35 @@
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt, PyString};
+
+/// Longest value in a message, in characters.
+const MAX_SHOWN: usize = 60;
 
 /// The exception for an argument of a wrong type.
 pub fn wrong_type(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
     match value.get_type().name() {
-        Ok(kind) => PyTypeError::new_err(format!("{name} must be {expected}, not {kind}")),
+        Ok(kind) => {
+            let shown = shown(value);
+            PyTypeError::new_err(format!("{name} must be {expected}, not {kind}{shown}"))
+        }
         Err(failed) => failed,
+    }
+}
+
+/// A text or a number; other objects may show their address, or very much.
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    let is_plain = value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyInt>()
+        || value.is_instance_of::<PyFloat>();
+    let Some(text) = value.repr().ok().filter(|_| is_plain) else {
+        return String::new();
+    };
+    let text = text.to_string();
+    let short: String = text.chars().take(MAX_SHOWN).collect();
+    match short.len() < text.len() {
+        true => format!(": {short}…"),
+        false => format!(": {short}"),
     }
 }
 
