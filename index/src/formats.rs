@@ -33,7 +33,7 @@ mod postman;
 mod signature;
 
 pub use model_name::{distinct_model_name, is_called, model_name, model_names};
-pub use openapi::{BodyKind, OtherFiles};
+pub use openapi::{BodyKind, OtherFiles, path_matches};
 pub use signature::{call_signature, first_sentence, signature};
 
 use foreign::Convertible;

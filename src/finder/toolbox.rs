@@ -206,15 +206,17 @@ impl Toolbox {
         }
     }
 
-    /// Makes a tool visible for good, regardless of the budget.
+    /// Makes a tool visible for good, regardless of the budget. One that is visible keeps its place.
     pub fn pin(&mut self, tool: Arc<Tool>) {
-        if self.position(&tool.id).is_none() {
-            let loaded = self.loaded_tool(tool, Use::default());
-            self.loaded.push(LoadedTool {
-                pinned: true,
-                ..loaded
-            });
+        if let Some(position) = self.position(&tool.id) {
+            self.loaded[position].pinned = true;
+            return;
         }
+        let loaded = self.loaded_tool(tool, Use::default());
+        self.loaded.push(LoadedTool {
+            pinned: true,
+            ..loaded
+        });
     }
 
     /// Begins a turn. Calls in earlier turns no longer protect a tool from eviction.
@@ -303,6 +305,20 @@ impl Toolbox {
         idle
     }
 
+    /// Evicts these tools, and returns those that were visible and are now gone. Pinned tools and those with
+    /// an open call stay.
+    pub fn evict(&mut self, ids: &[ToolId]) -> Vec<ToolId> {
+        let may_go = |loaded: &LoadedTool| !loaded.pinned && loaded.open_calls == 0;
+        let gone: Vec<ToolId> = self
+            .loaded
+            .iter()
+            .filter(|loaded| ids.contains(&loaded.tool.id) && may_go(loaded))
+            .map(|loaded| loaded.tool.id.clone())
+            .collect();
+        self.remove(&gone);
+        gone
+    }
+
     /// Marks a call of this tool as begun. The tool cannot be evicted before the call is closed.
     pub fn open_call(&mut self, id: &ToolId) {
         let Some(position) = self.position(id) else {
@@ -326,6 +342,13 @@ impl Toolbox {
     /// The definitions of the visible tools, in their stable order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.loaded.iter().map(|loaded| &loaded.spec)
+    }
+
+    /// The visible tools, in the order of their definitions.
+    pub fn tools(&self) -> impl Iterator<Item = (&Arc<Tool>, &ToolSpec)> {
+        self.loaded
+            .iter()
+            .map(|loaded| (&loaded.tool, &loaded.spec))
     }
 
     /// The definitions of the pinned tools.
@@ -515,6 +538,23 @@ mod tests {
         );
         toolbox.begin_turn();
         toolbox
+    }
+
+    #[test]
+    fn tools_are_evicted_by_name_unless_they_are_in_use() {
+        let mut toolbox = toolbox(1_000, Eviction::None);
+        toolbox.pin(tool("pinned", "does it"));
+        toolbox.inject(&tools(&["a", "b", "c"]));
+        let id = |text| ToolId::parse(text).unwrap();
+        toolbox.open_call(&id("b"));
+        let named = ["c", "pinned", "b", "unknown", "a"].map(id);
+        assert_eq!(toolbox.evict(&named), ["a", "c"].map(id));
+        let visible: Vec<&str> = toolbox.tools().map(|(tool, _)| tool.id.as_str()).collect();
+        assert_eq!(visible, ["pinned", "b"]);
+        assert_eq!(toolbox.unloaded("a"), Some(&id("a")));
+        toolbox.close_call(&id("b"));
+        assert_eq!(toolbox.evict(&named), [id("b")]);
+        assert_eq!(toolbox.missed(5), [&id("b")]);
     }
 
     fn tools(ids: &[&str]) -> Vec<Arc<Tool>> {

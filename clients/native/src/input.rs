@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
 use toolscout::cli::input::Reading;
 use toolscout::config::Fetch;
-use toolscout_index::formats::{self, ReadOptions};
+use toolscout_index::formats::{self, Emit, ReadOptions};
 use toolscout_index::{Tool, ToolId};
 
 use crate::error::{Error, Result};
@@ -33,6 +34,85 @@ pub enum Invalid {
     Refuse(&'static str),
 }
 
+/// Which of the tools that were read are taken: by operation or name, by tag, or by path.
+#[derive(Default)]
+pub struct Selection {
+    include: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+}
+
+struct Pattern {
+    text: String,
+    /// It was true of a tool.
+    has_matched: bool,
+}
+
+impl Selection {
+    /// Takes tools that one of `include` names, or all without any, and none that one of `exclude` names.
+    pub fn new(include: Vec<String>, exclude: Vec<String>) -> Self {
+        let patterns = |texts: Vec<String>| {
+            let patterns = texts.into_iter().map(|text| Pattern {
+                text,
+                has_matched: false,
+            });
+            patterns.collect()
+        };
+        Selection {
+            include: patterns(include),
+            exclude: patterns(exclude),
+        }
+    }
+
+    fn takes(&mut self, tool: &Tool) -> bool {
+        let is_included = any_names(&mut self.include, tool);
+        let is_excluded = any_names(&mut self.exclude, tool);
+        (self.include.is_empty() || is_included) && !is_excluded
+    }
+
+    /// # Errors
+    /// `invalid_selection` for an entry that names no tool.
+    fn check(&self) -> Result<()> {
+        let named = [("include", &self.include), ("exclude", &self.exclude)];
+        for (option, patterns) in named {
+            let unused = patterns.iter().find(|pattern| !pattern.has_matched);
+            if let Some(Pattern { text, .. }) = unused {
+                let message = format!(
+                    "{option} has {text:?}, which is no operation, tag or path of the input (nothing was added); \
+                     correct it, or leave it out"
+                );
+                return Err(Error::new("invalid_selection", message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Each pattern is asked, so that one that names nothing is noticed.
+fn any_names(patterns: &mut [Pattern], tool: &Tool) -> bool {
+    let mut any = false;
+    for pattern in patterns {
+        let names = pattern.names(tool);
+        pattern.has_matched |= names;
+        any |= names;
+    }
+    any
+}
+
+impl Pattern {
+    fn names(&self, tool: &Tool) -> bool {
+        let text = &self.text;
+        if text.starts_with('/') {
+            let path = tool
+                .metadata
+                .get("openapi")
+                .and_then(|call| call.get("path"));
+            let path = path.and_then(Value::as_str);
+            return path.is_some_and(|path| formats::path_matches(text, path));
+        }
+        tool.id.name() == text || tool.id.as_str() == text || tool.tags.contains(text)
+    }
+}
+
 /// Reads the tools of one write, and holds what was read until it is taken.
 pub struct Reader {
     /// The valid tools.
@@ -42,6 +122,7 @@ pub struct Reader {
     server: Option<String>,
     invalid: Invalid,
     fetch: Fetch,
+    selection: Selection,
     ids: HashSet<ToolId>,
     items: usize,
 }
@@ -55,9 +136,33 @@ impl Reader {
             server,
             invalid,
             fetch,
+            selection: Selection::default(),
             ids: HashSet::new(),
             items: 0,
         }
+    }
+
+    /// Takes only what this selection takes.
+    #[must_use]
+    pub fn selecting(mut self, selection: Selection) -> Self {
+        self.selection = selection;
+        self
+    }
+
+    /// Ends reading.
+    ///
+    /// # Errors
+    /// `invalid_selection` for an entry of the selection that names no tool of the input.
+    pub fn finish(&self) -> Result<()> {
+        self.selection.check()
+    }
+
+    /// What was read, as a list of MCP tools without loss.
+    pub fn definitions(&self) -> Value {
+        let tools = self.tools.iter();
+        tools
+            .map(|tool| formats::emit_tool(tool, tool.id.name(), Emit::Mcp))
+            .collect()
     }
 
     /// Counts the next items of a list, and returns how many were before them.
@@ -134,7 +239,8 @@ impl Reader {
         self.take(batch.tools, skipped.collect())
     }
 
-    fn take(&mut self, tools: Vec<Tool>, skipped: Vec<Skipped>) -> Result<()> {
+    fn take(&mut self, mut tools: Vec<Tool>, skipped: Vec<Skipped>) -> Result<()> {
+        tools.retain(|tool| self.selection.takes(tool));
         if let (Invalid::Refuse(option), Some(first)) = (self.invalid, skipped.first()) {
             let others = match skipped.len() - 1 {
                 0 => String::new(),

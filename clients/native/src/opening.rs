@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use toolscout::config::{EmbedderKind, EmbedderLayer, Layer, Settings};
+use toolscout::config::{EmbedderKind, EmbedderLayer, Fetch, Layer, Settings};
 use toolscout::models::{self, Patience};
 use toolscout_index::{Catalog, DataDir, Mode, SearchOptions, Searcher};
 
@@ -67,6 +67,17 @@ impl Opening {
         }
         Ok(settings)
     }
+}
+
+/// The limits of fetching a URL, from the environment and the configuration file.
+///
+/// # Errors
+/// `invalid_settings`.
+pub fn fetch_limits() -> Result<Fetch> {
+    let settings = Settings::resolve(Layer::default(), None, &|name| std::env::var_os(name));
+    let settings =
+        settings.map_err(|failure| Error::new("invalid_settings", format!("{failure:#}")))?;
+    Ok(settings.fetch)
 }
 
 fn temporary_folder() -> Result<TempDir> {

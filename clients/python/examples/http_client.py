@@ -20,7 +20,7 @@ def main() -> None:
     url = sys.argv[1] if len(sys.argv) > 1 else None
     with toolscout.Client(url, catalog="default") as client:
         client.add(TOOLS, server="office")
-        answer = client.search("write a mail to Ada", k=3, format="openai")
+        answer = client.search("write a mail to Ada", limit=3, format="openai")
         print(answer["hits"][0]["id"])
         client.feedback(answer, "office/send_email")
 

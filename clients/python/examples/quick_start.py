@@ -37,7 +37,7 @@ def main() -> None:
             {"query": "report a bug", "relevant": ["office/create_issue"]},
             {"query": "block Friday afternoon", "relevant": ["office/create_event"]},
         ]
-        print(catalog.eval(queries)["recall@1"])
+        print(catalog.evaluate(queries)["recall@1"])
 
 
 if __name__ == "__main__":

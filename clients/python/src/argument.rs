@@ -4,12 +4,35 @@
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt, PyString};
+
+/// Longest value in a message, in characters.
+const MAX_SHOWN: usize = 60;
 
 /// The exception for an argument of a wrong type.
 pub fn wrong_type(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
     match value.get_type().name() {
-        Ok(kind) => PyTypeError::new_err(format!("{name} must be {expected}, not {kind}")),
+        Ok(kind) => {
+            let shown = shown(value);
+            PyTypeError::new_err(format!("{name} must be {expected}, not {kind}{shown}"))
+        }
         Err(failed) => failed,
+    }
+}
+
+/// A text or a number; other objects may show their address, or very much.
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    let is_plain = value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyInt>()
+        || value.is_instance_of::<PyFloat>();
+    let Some(text) = value.repr().ok().filter(|_| is_plain) else {
+        return String::new();
+    };
+    let text = text.to_string();
+    let short: String = text.chars().take(MAX_SHOWN).collect();
+    match short.len() < text.len() {
+        true => format!(": {short}…"),
+        false => format!(": {short}"),
     }
 }
 
@@ -24,9 +47,10 @@ macro_rules! arguments {
 }
 
 arguments! {
-    "a str": embedder format fusion id metric mode name server;
+    "a str": embedder format fusion id metric mode name query server tool;
     "a str or os.PathLike": config path;
-    "a bool": companions create destructive embed explain fold_duplicates ranker read_only skip_invalid whole;
+    "a bool": companions create destructive embed enabled explain fold_duplicates ranker read_only skip_invalid whole;
+    "the results of a search": results;
     "an int": limit max_tokens;
     "a float": budget_ms dense_weight min_confidence min_score;
 }

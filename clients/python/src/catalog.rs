@@ -8,15 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyDeprecationWarning, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyType};
+use serde_json::{Value, json};
 use toolscout_index::query::MAX_K;
 use toolscout_index::{
     Changes as EngineChanges, EmbedProgress, Filter, Query, SearchOptions, Searcher, ToolId, Writer,
 };
-use toolscout_native::input::{self, Invalid, Reader};
-use toolscout_native::opening::Opening;
+use toolscout_native::input::{self, Invalid, Reader, Selection};
+use toolscout_native::opening::{self, Opening};
+use toolscout_native::owner;
 
 use crate::argument::{self, wrong_type};
 use crate::changes::{Changes, Skipped};
@@ -142,13 +144,23 @@ impl Catalog {
     /// `skip_invalid`. Then embeds them, unless `embed` is false; `progress` is called with the number
     /// of texts that are embedded and of all. Ctrl-C before the commit adds nothing, and while
     /// embedding keeps what was embedded.
-    #[pyo3(signature = (tools, *, server=None, skip_invalid=false, embed=true, progress=None))]
+    ///
+    /// `include` and `exclude` select by operation or name, tag, or path (`/pets/*`).
+    #[pyo3(signature = (
+        tools, *, server=None, skip_invalid=false, include=None, exclude=None, embed=true, progress=None,
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are keyword arguments in Python"
+    )]
     fn add<'py>(
         &self,
         py: Python<'py>,
         tools: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = argument::server)] server: Option<String>,
         #[pyo3(from_py_with = argument::skip_invalid)] skip_invalid: bool,
+        include: Option<&Bound<'_, PyAny>>,
+        exclude: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = argument::embed)] embed: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Changes> {
@@ -160,7 +172,8 @@ impl Catalog {
             true => Invalid::Skip,
             false => REFUSE,
         };
-        let mut reader = Reader::new(server, invalid, open.settings.fetch);
+        let selection = selection(include, exclude)?;
+        let mut reader = Reader::new(server, invalid, open.settings.fetch).selecting(selection);
         let mut changes = EngineChanges::default();
         while input.next(py, &mut reader)? {
             for tools in std::mem::take(&mut reader.tools).chunks(STORE_BATCH) {
@@ -172,6 +185,7 @@ impl Catalog {
                 changes.unchanged += now.unchanged;
             }
         }
+        reader.finish().or_raise(py)?;
         let skipped = in_python(py, reader.skipped)?;
         let generation = writing.commit(py)?;
         let changes = Changes::new(changes, skipped, generation);
@@ -183,20 +197,29 @@ impl Catalog {
     }
 
     /// Replaces all tools of a server by these, in any form that `add` takes.
-    #[pyo3(signature = (server, tools, *, embed=true, progress=None))]
+    #[pyo3(signature = (server, tools, *, include=None, exclude=None, embed=true, progress=None))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are keyword arguments in Python"
+    )]
     fn sync<'py>(
         &self,
         py: Python<'py>,
         #[pyo3(from_py_with = argument::server)] server: String,
         tools: &Bound<'py, PyAny>,
+        include: Option<&Bound<'_, PyAny>>,
+        exclude: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = argument::embed)] embed: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Changes> {
         let open = self.opened(py)?;
         let mut input = Input::of(tools)?;
         let progress = callable(py, progress)?;
-        let mut reader = Reader::new(Some(server.clone()), REFUSE, open.settings.fetch);
+        let selection = selection(include, exclude)?;
+        let mut reader =
+            Reader::new(Some(server.clone()), REFUSE, open.settings.fetch).selecting(selection);
         while input.next(py, &mut reader)? {}
+        reader.finish().or_raise(py)?;
         let mut writing = self.begin(py, &open)?;
         let writer = &mut writing.writer;
         let changes = py
@@ -310,7 +333,7 @@ impl Catalog {
     /// lines of `queries.jsonl`, or the path of such a file. Searches as `search` does with this mode
     /// and ranker.
     #[pyo3(signature = (queries, *, mode=None, ranker=true))]
-    fn eval(
+    fn evaluate(
         &self,
         py: Python<'_>,
         queries: &Bound<'_, PyAny>,
@@ -325,6 +348,110 @@ impl Catalog {
             .call1((queries,))?
             .extract()?;
         Evaluation::of(py, &open, &text, mode, ranker)
+    }
+
+    /// The former name of `evaluate`.
+    #[pyo3(signature = (queries, *, mode=None, ranker=true))]
+    fn eval(
+        &self,
+        py: Python<'_>,
+        queries: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = argument::mode)] mode: Option<String>,
+        #[pyo3(from_py_with = argument::ranker)] ranker: bool,
+    ) -> PyResult<Evaluation> {
+        let category = py.get_type::<PyDeprecationWarning>();
+        let message = c"Catalog.eval is now called Catalog.evaluate";
+        PyErr::warn(py, &category, message, 1)?;
+        self.evaluate(py, queries, mode, ranker)
+    }
+
+    /// Remembers that a tool of these results was used, so that similar requests find it: `recorded`, and
+    /// `remembered`, which is false while the usage memory is off.
+    fn feedback<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = argument::results)] results: Py<Results>,
+        #[pyo3(from_py_with = argument::tool)] tool: String,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let open = self.opened(py)?;
+        let (queries, hits) = (results.get().texts(), results.get().hit_ids());
+        let remembered = py.detach(|| owner::remember(&open, queries, &hits, &tool));
+        let remembered = remembered.or_raise(py)?;
+        to_python(
+            py,
+            &json!({ "recorded": remembered, "remembered": remembered }),
+        )
+    }
+
+    /// The entries of the usage memory: requests and the tools that were used for them.
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.answer(py, owner::memory)
+    }
+
+    /// Switches the usage memory on or off; its entries stay.
+    fn set_memory<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = argument::enabled)] enabled: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.answer(py, |open| owner::set_memory(open, enabled))
+    }
+
+    /// Deletes entries of the usage memory: those of a tool, those of a request, or all.
+    #[pyo3(signature = (*, tool=None, query=None))]
+    fn forget<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = argument::tool)] tool: Option<String>,
+        #[pyo3(from_py_with = argument::query)] query: Option<String>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.answer(py, |open| owner::forget(open, tool, query))
+    }
+
+    /// The owner's words: aliases, synonyms, pins, boosts and descriptions.
+    fn words<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.answer(py, owner::words)
+    }
+
+    /// The servers: `name` and the number of `tools`.
+    fn servers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.answer(py, owner::servers)
+    }
+
+    /// Replaces the owner's words.
+    fn set_words<'py>(
+        &self,
+        py: Python<'py>,
+        words: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.write_words(py, words, false)
+    }
+
+    /// Changes the owner's words by a JSON merge patch: `None` removes an entry.
+    fn patch_words<'py>(
+        &self,
+        py: Python<'py>,
+        patch: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.write_words(py, patch, true)
+    }
+
+    /// The settings: the defaults of searches.
+    fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.answer(py, owner::settings)
+    }
+
+    /// Replaces the settings.
+    fn set_settings<'py>(
+        &self,
+        py: Python<'py>,
+        settings: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let document = document("settings", settings)?;
+        let open = self.opened(py)?;
+        let _turn = Turn::take(py, &self.writer)?;
+        let written = py.detach(|| owner::set_settings(&open, &document));
+        to_python(py, &written.or_raise(py)?)
     }
 
     /// The tools, in the order of their ids, as the catalog is now: all, or those of servers and with
@@ -431,6 +558,30 @@ impl Catalog {
 }
 
 impl Catalog {
+    /// What a function of the engine answers, for Python.
+    fn answer<'py>(
+        &self,
+        py: Python<'py>,
+        ask: impl FnOnce(&opening::Open) -> toolscout_native::Result<Value> + Send,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let open = self.opened(py)?;
+        let answer = py.detach(|| ask(&open)).or_raise(py)?;
+        to_python(py, &answer)
+    }
+
+    fn write_words<'py>(
+        &self,
+        py: Python<'py>,
+        words: &Bound<'py, PyAny>,
+        is_patch: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let document = document("words", words)?;
+        let open = self.opened(py)?;
+        let _turn = Turn::take(py, &self.writer)?;
+        let written = py.detach(|| owner::set_words(&open, &document, is_patch));
+        to_python(py, &written.or_raise(py)?)
+    }
+
     fn of(open: Open) -> Self {
         Catalog {
             name: open.settings.catalog.clone(),
@@ -441,7 +592,10 @@ impl Catalog {
     }
 
     /// What is open.
-    fn opened(&self, py: Python<'_>) -> PyResult<Arc<Open>> {
+    ///
+    /// # Errors
+    /// `catalog_closed` and `forked`.
+    pub fn opened(&self, py: Python<'_>) -> PyResult<Arc<Open>> {
         process::check(py)?;
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.clone().ok_or_else(|| {
@@ -574,10 +728,33 @@ fn texts(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     Ok(texts)
 }
 
+/// A dict as JSON.
+fn document(what: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if !value.is_instance_of::<PyDict>() {
+        return Err(wrong_type(what, "a dict", value));
+    }
+    let json = value.py().import("json")?;
+    json.getattr("dumps")?.call1((value,))?.extract()
+}
+
 /// The texts of a part of a filter, which may be left out.
 fn set(what: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<BTreeSet<String>> {
     let value = value.map(|value| texts(what, value)).transpose()?;
     Ok(value.unwrap_or_default().into_iter().collect())
+}
+
+fn selection(
+    include: Option<&Bound<'_, PyAny>>,
+    exclude: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Selection> {
+    let list = |what: &str, value: Option<&Bound<'_, PyAny>>| {
+        let value = value.map(|value| texts(what, value)).transpose()?;
+        PyResult::Ok(value.unwrap_or_default())
+    };
+    Ok(Selection::new(
+        list("include", include)?,
+        list("exclude", exclude)?,
+    ))
 }
 
 fn checked_limit(py: Python<'_>, limit: i64) -> PyResult<usize> {

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString};
-use toolscout_native::input::{NAME, Reader};
+use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
+use toolscout_native::input::{Invalid, NAME, Reader, Selection};
+use toolscout_native::opening::fetch_limits;
 
-use crate::argument::wrong_type;
 use crate::errors::{OrRaise, error};
 
 /// Items of a list that are read at a time: between two of them other threads get Python's lock, and
@@ -50,15 +49,8 @@ impl<'py> Input<'py> {
             let path: PathBuf = tools.extract()?;
             return Ok(Input::Location(path.display().to_string()));
         }
-        let is_one = tools.is_instance_of::<PyDict>() || tools.hasattr("model_dump")?;
-        if is_one {
-            let list = PyList::new(tools.py(), [tools])?;
-            return Input::of(list.as_any());
-        }
-        let Ok(items) = tools.try_iter() else {
-            let expected = "a dict, an iterable of dicts, JSON text, or the path of a file";
-            return Err(wrong_type(NAME, expected, tools));
-        };
+        let items = helper(tools.py(), "items_of")?.call1((tools,))?;
+        let items = items.try_iter()?;
         Ok(Input::Items(items))
     }
 
@@ -92,12 +84,7 @@ impl<'py> Input<'py> {
 
 /// A list as JSON, by Python's own writer.
 fn json(py: Python<'_>, batch: &Bound<'_, PyList>, before: usize) -> PyResult<String> {
-    static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let dumps = DUMPS.get_or_try_init(py, || {
-        let module = py.import("toolscout._input")?;
-        PyResult::Ok(module.getattr("to_json")?.unbind())
-    })?;
-    let written = dumps.bind(py).call1((batch,));
+    let written = helper(py, "to_json")?.call1((batch, before));
     let text = written.map_err(|failure| {
         // A cycle, or a number that JSON does not have.
         if !failure.is_instance_of::<PyValueError>(py) {
@@ -108,4 +95,29 @@ fn json(py: Python<'_>, batch: &Bound<'_, PyList>, before: usize) -> PyResult<St
         error(py, "unreadable_tools", message)
     })?;
     text.extract()
+}
+
+/// A function of the module that knows the objects of Python.
+fn helper<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("toolscout._input")?.getattr(name)
+}
+
+/// Reads tools in any form that `Catalog.add` takes, and writes them as a list of MCP tools, without loss:
+/// what a client sends to a server.
+#[pyfunction]
+pub fn read_tools(
+    py: Python<'_>,
+    tools: &Bound<'_, PyAny>,
+    server: Option<String>,
+    include: Vec<String>,
+    exclude: Vec<String>,
+) -> PyResult<String> {
+    let fetch = fetch_limits().or_raise(py)?;
+    let selection = Selection::new(include, exclude);
+    let refuse = Invalid::Refuse("the text of the file in place of its path");
+    let mut reader = Reader::new(server, refuse, fetch).selecting(selection);
+    let mut input = Input::of(tools)?;
+    while input.next(py, &mut reader)? {}
+    reader.finish().or_raise(py)?;
+    Ok(reader.definitions().to_string())
 }

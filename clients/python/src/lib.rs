@@ -14,6 +14,7 @@ mod changes;
 mod input;
 mod opening;
 mod catalog;
+mod toolbox;
 mod program;
 
 /// The native part of the package `toolscout`.
@@ -26,11 +27,15 @@ mod _toolscout {
     #[pymodule_export]
     use crate::evaluation::{Evaluation, Figure};
     #[pymodule_export]
+    use crate::input::read_tools;
+    #[pymodule_export]
     use crate::program::run_program;
     #[pymodule_export]
     use crate::results::{Hit, Results};
     #[pymodule_export]
     use crate::tool::{Tool, ToolIterator};
+    #[pymodule_export]
+    use crate::toolbox::{Toolbox, tool_search_definition};
 
     /// The version of the program and of the engine.
     #[pymodule_export]

@@ -128,6 +128,17 @@ pub struct Results {
 }
 
 impl Results {
+    /// The texts of the query.
+    pub fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// The ids of the hits.
+    pub fn hit_ids(&self) -> Vec<String> {
+        let hits = self.hits.iter();
+        hits.map(|hit| hit.get().hit.id.to_string()).collect()
+    }
+
     /// The answer to these texts, for Python.
     pub fn new(
         py: Python<'_>,

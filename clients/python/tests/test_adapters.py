@@ -260,3 +260,116 @@ def test_an_index_follows_what_changes() -> None:
 def test_an_adapter_is_short(name: str) -> None:
     module = __import__(f"toolscout.adapters.{name}", fromlist=["x"])
     assert len(inspect.getsource(module).splitlines()) <= 100
+
+
+def test_what_is_shown_is_within_the_budget() -> None:
+    from toolscout.adapters._index import Shown, ToolIndex
+
+    index = ToolIndex(embedder="table", limit=3)
+    shown = Shown(index, DEFINITIONS, budget=400)
+    before: list[str] = []
+    seen: set[str] = set()
+    evictions = 0
+    for query in ("export a playlist", "rename a photo", "share a novel", "count the rockets"):
+        shown.begin_turn()
+        answer = shown.search(query)
+        assert answer.startswith("Found: ")
+        after = shown.names
+        if "Unloaded" in answer:
+            evictions += 1
+        else:
+            assert after[: len(before)] == before
+        shown.answered(after[-1:])
+        before = after
+        seen.update(after)
+    assert evictions
+    assert len(shown.names) < len(seen)
+    assert shown.search("zzz qqq") == "No tool fits; try other words." or shown.names
+
+
+def test_adapters_evict() -> None:
+    """Over many turns no adapter that keeps tools itself shows all that it has found."""
+    from agents import function_tool
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+    from langchain_core.tools import StructuredTool
+    from llama_index.core.tools import FunctionTool
+
+    from toolscout.adapters.langchain import ToolSearchMiddleware
+    from toolscout.adapters.llama_index import ToolRetriever
+    from toolscout.adapters.openai_agents import ToolSearchAgent
+
+    few = functions()[:100]
+    queries = [
+        f"{verb} a {thing}" for thing in ("invoice", "photo", "hotel") for verb in ("list", "copy")
+    ]
+
+    retriever = ToolRetriever(
+        [FunctionTool.from_defaults(f) for f in few], embedder="table", budget=500
+    )
+    retrieved = [[tool.metadata.get_name() for tool in retriever.retrieve(q)] for q in queries]
+    everything = {name for names in retrieved for name in names}
+    assert len(retrieved[-1]) < len(everything)
+
+    middleware = ToolSearchMiddleware(
+        [StructuredTool.from_function(f) for f in few], embedder="table", budget=500
+    )
+    messages: list[Any] = []
+    found: set[str] = set()
+    for number, query in enumerate(queries):
+        call: Any = {
+            "name": "tool_search",
+            "args": {"query": query},
+            "id": str(number),
+            "type": "tool_call",
+        }
+        text, names = middleware._find(query)
+        found.update(names)
+        messages += [
+            HumanMessage(query),
+            AIMessage("", tool_calls=[call]),
+            ToolMessage(text, name="tool_search", tool_call_id=str(number), artifact=names),
+        ]
+        assert set(names) <= set(middleware._replayed(messages).names)
+    assert len(middleware._replayed(messages).names) < len(found)
+
+    agent = ToolSearchAgent(
+        name="a", searchable=[function_tool(f) for f in few], embedder="table", budget=500
+    )
+    listed: list[str] = []
+    shown: set[str] = set()
+    for query in queries:
+        asyncio.run(_invoke(agent, query))
+        listed = [tool.name for tool in asyncio.run(agent.get_all_tools(None))]  # type: ignore[arg-type]
+        shown.update(listed)
+    assert listed[0] == "tool_search"
+    assert len(listed) < len(shown)
+
+
+async def _invoke(agent: Any, query: str) -> None:
+    agent._shown.begin_turn()
+    await asyncio.to_thread(agent._shown.search, query)
+
+
+def test_only_changed_definitions_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolscout.adapters._index import ToolIndex, definition
+
+    index = ToolIndex(embedder="table")
+    schemas = [dict(tool["inputSchema"]) for tool in DEFINITIONS]
+
+    def given() -> list[dict[str, Any]]:
+        return [
+            definition(tool["name"], tool["description"], schema)
+            for tool, schema in zip(DEFINITIONS, schemas, strict=True)
+        ]
+
+    index.find(ASKED, given())
+    before = index._catalog.generation
+    index.find(ASKED, given())
+    assert index._catalog.generation == before
+    # Also where a framework changes a schema in its place.
+    schemas[7]["properties"]["more"] = {"type": "string"}
+    index.find(ASKED, given())
+    assert index._catalog.generation > before
+    changed = index._catalog[DEFINITIONS[7]["name"]]
+    assert "more" in changed.input_schema["properties"]
+    del schemas[7]["properties"]["more"]

@@ -200,7 +200,7 @@ def test_arguments_of_wrong_types_are_named(office: toolscout.Catalog, tmp_path:
     catalog: Any = office
     open_catalog: Any = toolscout.Catalog.open
     results: Any = office.search("email")
-    evaluation: Any = office.eval([{"query": "email", "relevant": ["office/send_email"]}])
+    evaluation: Any = office.evaluate([{"query": "email", "relevant": ["office/send_email"]}])
     uses: list[tuple[Callable[[], object], str]] = [
         (lambda: open_catalog(7), "path must be a str or os.PathLike, not int"),
         (lambda: open_catalog(tmp_path, name=7), "name must be a str, not int"),
@@ -217,10 +217,11 @@ def test_arguments_of_wrong_types_are_named(office: toolscout.Catalog, tmp_path:
         (lambda: catalog.sync(7, []), "server must be a str, not int"),
         (lambda: catalog.sync("office", 7), "tools must be a dict,"),
         (lambda: catalog.remove(7), "ids must be a str or a list of str, not int"),
-        (lambda: catalog.search("x", limit=1.5), "limit must be an int, not float"),
+        (lambda: catalog.search("x", limit=1.5), "limit must be an int, not float: 1.5"),
+        (lambda: catalog.search("x", limit="5"), "limit must be an int, not str: '5'"),
         (lambda: catalog.search("x", budget_ms="5"), "budget_ms must be a float, not str"),
         (lambda: catalog.search("x", fusion=7), "fusion must be a str, not int"),
-        (lambda: catalog.eval([], mode=7), "mode must be a str, not int"),
+        (lambda: catalog.evaluate([], mode=7), "mode must be a str, not int"),
         (lambda: catalog.tools(tags=7), "tags must be a str or a list of str, not int"),
         (lambda: catalog.get(7), "id must be a str, not int"),
         (lambda: catalog[7], "id must be a str, not int"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -183,7 +184,7 @@ def test_an_evaluation_has_figures(office: toolscout.Catalog, tmp_path: Path) ->
         {"id": "2", "query": "write a mail", "relevant": ["office/send_email"]},
         {"id": "3", "query": "enter a date", "relevant": ["office/create_event"]},
     ]
-    evaluation = office.eval(queries)
+    evaluation = office.evaluate(queries)
     assert evaluation["recall@3"].mean == 1
     assert 0 < float(evaluation["ndcg@1"]) <= 1
     assert evaluation.metrics["ndcg@1"].low <= evaluation["ndcg@1"].mean
@@ -193,11 +194,13 @@ def test_an_evaluation_has_figures(office: toolscout.Catalog, tmp_path: Path) ->
     assert "<table>" in evaluation._repr_html_()  # type: ignore[attr-defined]
     file = tmp_path / "queries.jsonl"
     file.write_text("\n".join(json.dumps(query) for query in queries))
-    again = office.eval(file)
+    again = office.evaluate(file)
     assert again["ndcg@3"].mean == evaluation["ndcg@3"].mean
-    assert office.eval(str(file), mode="lexical").queries[0]["relevant"] == ["office/create_issue"]
+    assert office.evaluate(str(file), mode="lexical").queries[0]["relevant"] == [
+        "office/create_issue"
+    ]
     with pytest.raises(toolscout.Error, match="office/nothing") as raised:
-        office.eval([{"query": "x", "relevant": ["office/nothing"]}])
+        office.evaluate([{"query": "x", "relevant": ["office/nothing"]}])
     assert raised.value.code == "invalid_queries"
     with pytest.raises(KeyError):
         evaluation["ndcg@7"]
@@ -217,6 +220,33 @@ def test_objects_show_well(office: toolscout.Catalog) -> None:
     assert repr(office.add(OFFICE[0], server="office")).startswith("Changes(added=0, changed=0")
     assert office["office/send_email"] == results[0].tool
     assert len({office["office/send_email"], results[0].tool}) == 1
+
+
+def test_the_same_in_asyncio(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with await toolscout.AsyncCatalog.open(tmp_path, embedder="table") as catalog:
+            changes = await catalog.add(many(600), server="many")
+            assert len(changes.added) == 600
+            answers = await asyncio.gather(*(catalog.search("create an invoice") for _ in range(8)))
+            assert {answer.ids[0] for answer in answers} == {"many/create_invoice"}
+            listed = [tool.id async for tool in catalog.tools(servers="many")]
+            assert listed == sorted(listed)
+            assert len(listed) == 600
+            assert (await catalog.stats())["tools"] == 600
+            assert await catalog.get("many/nothing") is None
+            assert repr(catalog).startswith("AsyncCatalog(")
+            assert toolscout.Toolbox(catalog).names == []
+        assert catalog.closed
+        async with await toolscout.AsyncCatalog.temporary(embedder="none") as other:
+            await other.add(OFFICE)
+            assert (await other.remove("send_email")).removed == ["send_email"]
+            with pytest.raises(toolscout.Error, match="closed"):
+                await catalog.stats()
+
+    asyncio.run(work())
+    sync = {name for name in vars(toolscout.Catalog) if not name.startswith("_")}
+    left = sync - {name for name in vars(toolscout.AsyncCatalog) if not name.startswith("_")}
+    assert left == {"eval", "generation", "pending_embeddings"}
 
 
 def test_a_catalog_stays(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -29,11 +32,11 @@ def client(server: str) -> Iterator[toolscout.Client]:
 
 
 def test_tools_are_written_and_found(client: toolscout.Client) -> None:
-    answer: Any = client.search("report a bug", k=2, explain=True, format="openai")
+    answer: Any = client.search("report a bug", limit=2, explain=True, format="openai")
     assert answer["hits"][0]["id"] == "office/create_issue"
     assert answer["tools"][0]["function"]["name"] == "office__create_issue"
     client.feedback(answer, "office/create_issue")
-    several = client.search(["send mail", "add an event"], filter={"servers": ["office"]})
+    several = client.search(["send mail", "add an event"], servers="office")
     assert {hit["id"] for hit in several["hits"][:2]} == {
         "office/send_email",
         "office/create_event",
@@ -56,6 +59,219 @@ def test_tools_are_written_and_found(client: toolscout.Client) -> None:
         client.add([{"nome": "z"}])
     assert "name" in str(raised.value.items[0]["error"])
     client.sync("mixed", [])
+
+
+def test_the_former_names_of_options_still_work(client: toolscout.Client) -> None:
+    uses: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"k": 1}, {"limit": 1}),
+        ({"filter": {"servers": ["office"]}}, {"servers": ["office"]}),
+        (
+            {"filter": {"ids": ["office/send_email"], "read_only": False}},
+            {"ids": "office/send_email"},
+        ),
+    ]
+    for former, now in uses:
+        with pytest.warns(DeprecationWarning, match="is now"):
+            before = client.search("mail", **former)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            after = client.search("mail", **now)
+        assert [hit["id"] for hit in before["hits"]] == [hit["id"] for hit in after["hits"]]
+
+
+def test_tools_of_every_form_are_added_as_by_the_engine(
+    client: toolscout.Client, catalog: toolscout.Catalog, tmp_path: Path
+) -> None:
+    def forecast(city: str, days: int = 3) -> str:
+        """Tells the weather.
+
+        Args:
+            city: The city.
+        """
+        return f"{city} {days}"
+
+    forecast.__annotations__ = {"city": str, "days": int}
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps([tool("one", "First."), tool("two", "Second.")]))
+    shop = {
+        "openapi": "3.1.0",
+        "info": {"title": "shop", "version": "1"},
+        "servers": [{"url": "https://shop.test"}],
+        "paths": {"/a": {"get": {"operationId": "a"}}, "/b": {"get": {"operationId": "b"}}},
+    }
+    inputs: list[tuple[Any, dict[str, Any]]] = [
+        (forecast, {}),
+        ([forecast, tool("three")], {}),
+        ({"weather": forecast}, {}),
+        (file, {}),
+        (str(file), {}),
+        (json.dumps(tool("four")), {}),
+        (shop, {"include": "/b"}),
+        (json.dumps(shop), {"exclude": ["b"]}),
+    ]
+    for given, options in inputs:
+        client.sync("forms", given, **options)
+        catalog.sync("forms", given, **options)
+        listed = [
+            (tool["id"], tool["description"], tool["inputSchema"])
+            for tool in client.tools(server="forms")
+        ]
+        assert listed == [
+            (tool.id, tool.description, tool.input_schema) for tool in catalog.tools()
+        ]
+        assert listed
+    for refused in (object(), [object()], 7):
+        with pytest.raises(TypeError):
+            client.add(refused)
+    with pytest.raises(toolscout.Error, match="no such file") as raised:
+        client.add("nothing.json")
+    assert raised.value.code == "unreadable_tools"
+    client.sync("forms", [])
+
+
+def test_tools_are_removed_one_or_several(
+    client: toolscout.Client, office: toolscout.Catalog
+) -> None:
+    assert client.remove("office/send_email") == {"removed": ["office/send_email"]}
+    assert office.remove("office/send_email").removed == ["office/send_email"]
+    ids = ["office/create_event", "office/nothing"]
+    assert client.remove(ids) == {"removed": ["office/create_event"]}
+    assert office.remove(ids).removed == ["office/create_event"]
+    assert client.remove("office/nothing") == {"removed": []}
+    assert office.remove("office/nothing").removed == []
+
+
+def test_queries_of_every_form_are_evaluated(
+    client: toolscout.Client, office: toolscout.Catalog, tmp_path: Path
+) -> None:
+    queries = [{"id": "1", "query": "report a bug", "relevant": ["office/create_issue"]}]
+    line = json.dumps(queries[0])
+    file = tmp_path / "queries.jsonl"
+    file.write_text(line + "\n")
+    for given in (queries, line, line.encode(), file, str(file)):
+        body = client.evaluate(given)
+        figures = {f["metric"]: f["mean"] for f in body["evaluation"]["arms"][0]["figures"]}
+        assert figures["recall@1"] == office.evaluate(given)["recall@1"].mean == 1
+    with pytest.warns(DeprecationWarning, match=r"Catalog\.evaluate"):
+        office.eval(queries)
+
+
+def test_feedback_teaches(
+    client: toolscout.Client, office: toolscout.Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = "jot down what is broken"
+    answer = client.search(asked)
+    assert client.feedback(answer, "office/create_issue") == {
+        "recorded": True,
+        "remembered": False,
+    }
+    assert client.set_memory(True) == {"enabled": True}
+    several = client.search(["send a mail", asked])
+    uses: list[tuple[Any, dict[str, Any], bool]] = [
+        (answer, {}, True),
+        (several, {"outcome": "helpful"}, True),
+        (answer, {"query": None}, False),
+    ]
+    for given, options, remembered in uses:
+        answered = client.feedback(given, "office/create_issue", **options)
+        assert answered["remembered"] is remembered
+    entries = list(client.memory())
+    assert {entry["tool"] for entry in entries} == {"office/create_issue"}
+    assert asked in [entry["query"] for entry in entries]
+    assert client.search(asked)["hits"][0]["id"] == "office/create_issue"
+    other = _requests.Asked()
+    with pytest.MonkeyPatch.context() as patch, caplog.at_level("WARNING", logger="toolscout"):
+        patch.setattr(_requests, "ASKED", other)
+        assert client.feedback(answer, "office/create_issue")["remembered"] is False
+    assert "give it as `query`" in caplog.text
+    assert client.forget(query=asked)["forgotten"] == 1
+    assert client.forget()["forgotten"] >= 0
+    client.set_memory(False)
+    # The same in the engine.
+    results = office.search(asked, limit=3)
+    assert office.feedback(results, "office/create_issue")["remembered"] is False
+    assert office.set_memory(True) == {"enabled": True}
+    assert office.feedback(results, "office/create_issue")["remembered"] is True
+    assert [entry["query"] for entry in office.memory()] == [asked]
+    assert office.search(asked).ids[0] == "office/create_issue"
+    with pytest.raises(toolscout.Error, match='"office/nothing" is not among') as raised:
+        office.feedback(results, "office/nothing")
+    assert raised.value.code == "tool_not_in_answer"
+    assert office.forget(tool="office/create_issue") == {"forgotten": 1}
+
+
+def test_words_and_settings_are_those_of_the_engine(
+    client: toolscout.Client, office: toolscout.Catalog
+) -> None:
+    words: Any = {"aliases": {"office/send_email": ["postbote"]}}
+    patch = {"synonyms": {"bug": {"words": ["bug", "kaputt"]}}}
+    settings: Any = {"k": 2, "description": "An office.", "min_score": 0.1}
+    for catalog in (client, office):
+        set_by: Any = catalog
+        written = set_by.set_words(words)
+        assert written["words"]["aliases"] == words["aliases"]
+        assert set_by.patch_words(patch)["words"]["synonyms"]["bug"]["words"] == ["bug", "kaputt"]
+        assert set_by.words()["words"]["aliases"] == words["aliases"]
+        assert set_by.patch_words({"aliases": None})["words"].get("aliases", {}) == {}
+        assert set_by.set_settings(settings)["k"] == 2
+        with pytest.raises(toolscout.Error, match="500"):
+            set_by.set_settings({"k": 500})
+        with pytest.raises(toolscout.Error):
+            set_by.set_words({"alias": {}})
+    assert client.settings() == office.settings()
+    assert len(client.search("office")["hits"]) <= 2
+    client.set_settings({})
+    client.set_words({})
+
+
+def test_what_only_a_server_has(client: toolscout.Client) -> None:
+    assert client.stats()["tools"] == 3
+    assert {server["name"]: server["tools"] for server in client.servers()}["office"] == 3
+    assert list(client.changes()) == []
+    with pytest.raises(toolscout.ApiError) as raised:
+        client.review()
+    assert raised.value.code == "invalid_value"
+    assert list(client.keys()) == []
+    with pytest.raises(toolscout.ApiError) as raised:
+        client.key("nothing")
+    assert raised.value.status == 404
+    usage = client.usage()
+    assert usage["searches"]
+    assert usage["tokens"] is not None
+    body = client.evaluate([{"query": "report a bug", "relevant": ["office/create_issue"]}])
+    number = body["evaluation"]["id"]
+    assert number in [evaluation["id"] for evaluation in client.evaluations()]
+    assert client.evaluation(number)["evaluation"]["id"] == number
+    assert [row["query"] for row in client.evaluation_queries(number)] == ["report a bug"]
+    client.delete_evaluation(number)
+    assert number not in [evaluation["id"] for evaluation in client.evaluations()]
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    from toolscout.client import AsyncClient, Client
+
+    def public(kind: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(value).parameters)
+            for name, value in vars(kind).items()
+            if not name.startswith("_") and callable(value)
+        }
+
+    assert public(Client) == public(AsyncClient)
+    ours = {name for name in vars(toolscout.Catalog) if not name.startswith("_")}
+    shared = {
+        "add", "sync", "remove", "search", "evaluate", "tools", "get", "stats", "feedback",
+        "memory", "set_memory", "forget", "words", "set_words", "patch_words", "settings",
+        "set_settings", "servers", "close",
+    }  # fmt: skip
+    assert shared <= ours
+    assert shared <= set(public(Client))
+
+
+def test_a_client_shows_where_it_is_and_no_key() -> None:
+    client = toolscout.Client("http://played:1", key="secret", catalog="team")
+    assert repr(client) == "Client('http://played:1', catalog='team')"
+    assert "secret" not in repr(toolscout.AsyncClient("http://played", key="secret"))
 
 
 def test_catalogs_are_created_listed_and_deleted(server: str, client: toolscout.Client) -> None:
@@ -200,7 +416,8 @@ def test_a_call_is_not_repeated(waits: list[float]) -> None:
             toolscout.Client("http://played", transport=transport).call("a", {})
     # Unless it was not even received.
     transport = Played(httpx.ConnectError("refused"), httpx.Response(200, json={"outcome": "done"}))
-    assert toolscout.Client("http://played", transport=transport).call("a") == {"outcome": "done"}
+    called: Any = toolscout.Client("http://played", transport=transport).call("a")
+    assert called == {"outcome": "done"}
     assert waits
 
 

@@ -24,12 +24,15 @@ from toolscout._toolscout import (
     Tool,
     ToolIterator,
 )
+from toolscout.asynchronous import AsyncCatalog
+from toolscout.toolbox import Injection, SearchTool, Toolbox
 
 if TYPE_CHECKING:
     from toolscout.client import AsyncClient, Client
 
 __all__ = [
     "ApiError",
+    "AsyncCatalog",
     "AsyncClient",
     "Catalog",
     "Changes",
@@ -39,10 +42,13 @@ __all__ = [
     "Evaluation",
     "Figure",
     "Hit",
+    "Injection",
     "Results",
+    "SearchTool",
     "Skipped",
     "Tool",
     "ToolIterator",
+    "Toolbox",
     "__version__",
 ]
 

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from toolscout._tools import definition_of, is_location, items_of
 
-def to_json(items: list[Any]) -> str:
-    """Write tools as JSON."""
+__all__ = ["items_of", "query_lines", "to_json"]
+
+
+def to_json(items: list[Any], before: int = 0) -> str:
+    """Write tools as JSON; `before` is the number of items before these."""
+    for position, item in enumerate(items):
+        if type(item) is not dict:
+            items[position] = definition_of(item, f"tools, item {before + position + 1},")
     return json.dumps(items, default=_plain, allow_nan=False, separators=(",", ":"))
 
 
 def query_lines(queries: Any) -> str:
-    """Write judged queries one a line."""
+    """Write judged queries one a line: those of a text, of a file, or of an iterable of dicts."""
     if isinstance(queries, bytes):
         return queries.decode()
-    if isinstance(queries, os.PathLike):
-        with open(queries, encoding="utf-8") as file:
+    if isinstance(queries, os.PathLike) or (isinstance(queries, str) and is_location(queries)):
+        with open(queries, encoding="utf-8-sig") as file:
             return file.read()
     if isinstance(queries, str):
-        if "\n" in queries.strip() or queries.lstrip().startswith("{"):
-            return queries
-        with open(queries, encoding="utf-8") as file:
-            return file.read()
-    if isinstance(queries, dict) or not isinstance(queries, Iterable):
+        return queries
+    if isinstance(queries, Mapping) or not isinstance(queries, Iterable):
         raise TypeError(
             "queries must be an iterable of dicts, lines of JSON, or the path of a file, "
             f"not {type(queries).__name__}"
@@ -34,8 +38,10 @@ def query_lines(queries: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    # Tools of the MCP SDK, and other models of pydantic.
+    # A model of pydantic within a dict.
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", by_alias=True, exclude_none=True)
-    raise TypeError(f"a tool is a dict, not {type(value).__name__}")
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    raise TypeError(f"a tool has a value of type {name}, which JSON does not have")

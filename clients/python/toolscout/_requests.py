@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import random
+import threading
 import urllib.parse
-from collections import Counter
+import warnings
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from toolscout._errors import ApiError, ConnectionFailedError, Error
-from toolscout._input import query_lines, to_json
+from toolscout._input import items_of, query_lines, to_json
+from toolscout._tools import is_location
+from toolscout._toolscout import read_tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,14 +27,18 @@ if TYPE_CHECKING:
     from toolscout import api_types
 
     class SearchParameters(TypedDict, total=False):
-        """The body of a search without its query."""
+        """The options of a search, by the names that the engine has for them too."""
 
-        k: int
+        limit: int
+        servers: str | list[str]
+        tags: str | list[str]
+        ids: str | list[str]
+        read_only: bool
+        destructive: bool
         mode: api_types.SearchMode
         fusion: api_types.SearchFusion
         dense_weight: float
         whole: bool
-        filter: api_types.SearchFilter
         min_score: float
         min_confidence: float
         companions: bool
@@ -40,7 +50,40 @@ if TYPE_CHECKING:
         max_tokens: int
         call_id: str
         min_generation: int
+        k: int
+        """The former name of `limit`."""
+        filter: api_types.SearchFilter
+        """The former place of `servers` and the others."""
 
+    class FeedbackOptions(TypedDict, total=False):
+        """What feedback says besides the tool."""
+
+        outcome: api_types.Outcome
+        query: str | None
+
+    class CallOptions(TypedDict, total=False):
+        """How a tool is called."""
+
+        approve: str
+        dry_run: bool
+        identity: str
+
+    class EvaluationOptions(TypedDict, total=False):
+        """What is measured, and how."""
+
+        name: str
+        qrels: str
+        depths: list[int]
+        search: api_types.ArmSettings
+        compare: api_types.ArmSettings
+
+    class Removed(TypedDict):
+        """The tools that were removed."""
+
+        removed: list[str]
+
+
+log = logging.getLogger("toolscout")
 
 Answered = TypeVar("Answered")
 """The JSON of the answer."""
@@ -89,39 +132,136 @@ def _path(*parts: str) -> str:
     return "/v1/" + "/".join(urllib.parse.quote(part, safe="") for part in parts)
 
 
+FILTERS = ("servers", "tags", "ids")
+FORMER = {
+    "k": "`k` is now called `limit`",
+    "filter": "`filter` is now `servers`, `tags`, `ids`, `read_only` and `destructive`",
+}
+
+
 def search(
     catalog: str, query: str | list[str], parameters: Mapping[str, Any]
 ) -> Request[api_types.SearchAnswer]:
     """Make a search."""
-    asked = {"query": query} if isinstance(query, str) else {"queries": query}
-    return json_request("POST", _path("catalogs", catalog, "search"), {**asked, **parameters})
+    asked: dict[str, Any] = {"query": query} if isinstance(query, str) else {"queries": query}
+    for name in parameters:
+        if name in FORMER:
+            # At the line of the caller: search of the client, and this function, are between.
+            warnings.warn(FORMER[name], DeprecationWarning, stacklevel=3)
+    filters = dict(parameters.get("filter") or {})
+    for name, value in parameters.items():
+        if value is None or name == "filter":
+            continue
+        if name in FILTERS:
+            filters[name] = [value] if isinstance(value, str) else list(value)
+        elif name in ("read_only", "destructive"):
+            filters[name] = value
+        else:
+            asked["k" if name == "limit" else name] = value
+    if filters:
+        asked["filter"] = filters
+    return json_request("POST", _path("catalogs", catalog, "search"), asked)
 
 
-def _tools(method: str, path: str, tools: Any, params: dict[str, Any]) -> Request[Any]:
+class Asked:
+    """The texts of searches by the tokens of their answers, which have no text themselves."""
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._queries: OrderedDict[str, list[str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def note(self, query: str | list[str], answer: api_types.SearchAnswer) -> None:
+        """Note what an answer is to."""
+        token = answer.get("feedback_token")
+        if not token:
+            return
+        with self._lock:
+            self._queries[token] = [query] if isinstance(query, str) else list(query)
+            while len(self._queries) > self.MOST:
+                self._queries.popitem(last=False)
+
+    def query_of(self, answer: api_types.SearchAnswer, tool: str) -> str | None:
+        """Return the text that found a tool."""
+        with self._lock:
+            queries = self._queries.get(answer["feedback_token"])
+        if not queries:
+            return None
+        for hit in answer["hits"]:
+            matched = hit.get("matched_queries")
+            if hit["id"] == tool and matched and matched[0] < len(queries):
+                return queries[matched[0]]
+        return queries[0]
+
+
+ASKED = Asked()
+
+
+def _tools(
+    method: str,
+    path: str,
+    tools: Any,
+    params: dict[str, Any],
+    selection: Selection,
+) -> Request[Any]:
     kind = "application/json"
-    if isinstance(tools, str | bytes):
+    content: str | bytes
+    is_place = isinstance(tools, os.PathLike) or (isinstance(tools, str) and is_location(tools))
+    if is_place or selection.is_given:
+        # Read here, as the engine does: the server does not have the file.
+        content = read_tools(tools, params.get("server"), selection.include, selection.exclude)
+    elif isinstance(tools, str | bytes):
         content = tools.encode() if isinstance(tools, str) else tools
         if not content.lstrip().startswith((b"{", b"[")):
             kind = "application/yaml"
-    elif isinstance(tools, dict) or hasattr(tools, "model_dump"):
-        content = to_json([tools]).encode()
     else:
-        content = to_json(list(tools)).encode()
+        content = to_json(list(items_of(tools)))
     # Adding a tool twice is as good as adding it once.
     return Request(method, path, params=params, content=content, headers={"content-type": kind})
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which operations of a document are taken."""
+
+    include: list[str]
+    exclude: list[str]
+
+    @classmethod
+    def of(
+        cls, include: str | Iterable[str] | None, exclude: str | Iterable[str] | None
+    ) -> Selection:
+        """Read the options."""
+        return cls(_texts(include), _texts(exclude))
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it selects."""
+        return bool(self.include or self.exclude)
+
+
+def _texts(value: str | Iterable[str] | None) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)
+
+
 def add(
-    catalog: str, tools: Any, server: str | None, skip_invalid: bool
+    catalog: str, tools: Any, server: str | None, skip_invalid: bool, selection: Selection
 ) -> Request[api_types.UpsertAnswer | api_types.Task]:
     """Add tools."""
     params = {"server": server, "skip_invalid": "true" if skip_invalid else None}
-    return _tools("POST", _path("catalogs", catalog, "tools"), tools, params)
+    return _tools("POST", _path("catalogs", catalog, "tools"), tools, params, selection)
 
 
-def sync(catalog: str, server: str, tools: Any) -> Request[api_types.SyncAnswer | api_types.Task]:
+def sync(
+    catalog: str, server: str, tools: Any, selection: Selection
+) -> Request[api_types.SyncAnswer | api_types.Task]:
     """Replace the tools of a server."""
-    return _tools("PUT", _path("catalogs", catalog, "servers", server, "tools"), tools, {})
+    path = _path("catalogs", catalog, "servers", server, "tools")
+    return _tools("PUT", path, tools, {}, selection)
 
 
 def tools(
@@ -155,18 +295,57 @@ def task(id: str) -> Request[api_types.Task]:
 def feedback(
     catalog: str, answer: api_types.SearchAnswer, used: str, fields: Mapping[str, Any]
 ) -> Request[api_types.FeedbackAnswer]:
-    """Report what was used."""
-    body = {"feedback_token": answer["feedback_token"], "tool": used, **fields}
+    """Report what was used, with the text of the search, from which the catalog learns."""
+    query = fields["query"] if "query" in fields else ASKED.query_of(answer, used)
+    if query is None and "query" not in fields:
+        log.warning(
+            "the text of the search is not known here, so the catalog does not learn from %s; "
+            "give it as `query`",
+            used,
+        )
+    body = {"feedback_token": answer["feedback_token"], "tool": used, **fields, "query": query}
+    body = {key: value for key, value in body.items() if value is not None}
     path = _path("catalogs", catalog, "feedback")
     return json_request("POST", path, body, repeats=False)
 
 
 def call(
     catalog: str, called: str, arguments: Mapping[str, Any] | None, fields: Mapping[str, Any]
-) -> Request[dict[str, Any]]:
+) -> Request[api_types.CallAnswer]:
     """Call a tool."""
     body = {"tool": called, "arguments": arguments or {}, **fields}
     return json_request("POST", _path("catalogs", catalog, "calls"), body, repeats=False)
+
+
+def part(method: str, catalog: str, *names: str, **params: Any) -> Request[Any]:
+    """Make a request about a part of a catalog: its memory, words, settings and the like."""
+    return Request(method, _path("catalogs", catalog, *names), params=params)
+
+
+def written_part(method: str, catalog: str, name: str, value: Any) -> Request[Any]:
+    """Write a part of a catalog."""
+    return json_request(method, _path("catalogs", catalog, name), value)
+
+
+def keys(cursor: str | None) -> Request[api_types.KeyPage]:
+    """List a page of keys."""
+    return Request("GET", _path("keys"), params={"cursor": cursor})
+
+
+def key(method: str, id: str) -> Request[api_types.ApiKey]:
+    """Read or revoke a key."""
+    return Request(method, _path("keys", id))
+
+
+def create_key(fields: Mapping[str, Any]) -> Request[api_types.CreatedKeyBody]:
+    """Create a key. Doing it twice would create two."""
+    body = {name: value for name, value in fields.items() if value is not None}
+    return json_request("POST", _path("keys"), body, repeats=False)
+
+
+def usage() -> Request[api_types.ServerStats]:
+    """Read what the server has done."""
+    return Request("GET", _path("stats"))
 
 
 def evaluate(catalog: str, queries: Any, fields: Mapping[str, Any]) -> Request[api_types.Task]:
@@ -249,6 +428,7 @@ class Retries:
     def after_answer(self, answer: httpx.Response) -> float:
         """Wait so long after an error answer, or raise it."""
         error = error_of(answer)
+        log.debug("%s %s: %s", self.request.method, self.request.path, error)
         # A server that is too busy for a request has not begun with it.
         is_refused = answer.status_code == 429
         if answer.status_code not in REPEATED or not (self.request.repeats or is_refused):
@@ -273,6 +453,7 @@ class Retries:
             raise error
         self.left -= 1
         wait, self.wait = self.wait, min(2 * self.wait, LONGEST_WAIT_S)
+        log.info("%s %s is sent again: %s", self.request.method, self.request.path, error)
         # Clients that met the same busy server do not come back at the same time.
         return max(wanted or 0.0, wait * random.uniform(0.5, 1.0))
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypedDict, final, overload
 
-from typing_extensions import Self
+from typing_extensions import Self, deprecated
+
+from toolscout import api_types
+from toolscout.toolbox import ToolboxOptions, ToolboxState
 
 Mode = Literal["lexical", "dense", "hybrid", "auto"]
 Fusion = Literal["convex", "rrf"]
@@ -20,6 +23,8 @@ ToolFormat = Literal[
     "signature",
 ]
 Progress = Callable[[int, int], object]
+ToolInput = str | bytes | os.PathLike[str] | Mapping[str, object] | Iterable[object] | object
+"""Tools in any form: definitions, functions, classes, tool objects, text, or a location."""
 
 class Degraded(TypedDict):
     code: str
@@ -38,6 +43,10 @@ class Stats(TypedDict):
     vectors: dict[str, int]
     pending_embeddings: int
     disk_bytes: int
+
+class ServerTools(TypedDict):
+    name: str
+    tools: int
 
 class Answer(TypedDict):
     hits: list[str]
@@ -59,6 +68,10 @@ class Percentiles(TypedDict):
 __VERSION__: str
 
 def run_program(arguments: list[str], program: str | None) -> NoReturn: ...
+def read_tools(
+    tools: ToolInput, server: str | None, include: list[str], exclude: list[str]
+) -> str: ...
+def tool_search_definition(format: str) -> Any: ...
 
 @final
 class Tool:
@@ -268,18 +281,22 @@ class Catalog:
     def close(self) -> None: ...
     def add(
         self,
-        tools: str | bytes | os.PathLike[str] | Mapping[str, Any] | Iterable[Any],
+        tools: ToolInput,
         *,
         server: str | None = None,
         skip_invalid: bool = False,
+        include: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
         embed: bool = True,
         progress: Progress | None = None,
     ) -> Changes: ...
     def sync(
         self,
         server: str,
-        tools: str | bytes | os.PathLike[str] | Mapping[str, Any] | Iterable[Any],
+        tools: ToolInput,
         *,
+        include: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
         embed: bool = True,
         progress: Progress | None = None,
     ) -> Changes: ...
@@ -307,6 +324,14 @@ class Catalog:
         dense_weight: float | None = None,
         companions: bool | None = None,
     ) -> Results: ...
+    def evaluate(
+        self,
+        queries: str | bytes | os.PathLike[str] | Iterable[Mapping[str, Any]],
+        *,
+        mode: Mode | None = None,
+        ranker: bool = True,
+    ) -> Evaluation: ...
+    @deprecated("Catalog.eval is now called Catalog.evaluate")
     def eval(
         self,
         queries: str | bytes | os.PathLike[str] | Iterable[Mapping[str, Any]],
@@ -314,6 +339,18 @@ class Catalog:
         mode: Mode | None = None,
         ranker: bool = True,
     ) -> Evaluation: ...
+    def feedback(self, results: Results, tool: str) -> api_types.FeedbackAnswer: ...
+    def memory(self) -> list[api_types.MemoryEntry]: ...
+    def set_memory(self, enabled: bool) -> api_types.MemorySwitch: ...
+    def forget(
+        self, *, tool: str | None = None, query: str | None = None
+    ) -> api_types.Forgotten: ...
+    def servers(self) -> list[ServerTools]: ...
+    def words(self) -> api_types.WordsAnswer: ...
+    def set_words(self, words: api_types.Words) -> api_types.WordsAnswer: ...
+    def patch_words(self, patch: dict[str, Any]) -> api_types.WordsAnswer: ...
+    def settings(self) -> api_types.CatalogSettings: ...
+    def set_settings(self, settings: api_types.CatalogSettings) -> api_types.CatalogSettings: ...
     def tools(
         self,
         *,
@@ -333,3 +370,31 @@ class Catalog:
         error: BaseException | None = None,
         traceback: TracebackType | None = None,
     ) -> None: ...
+
+@final
+class ToolboxCore:
+    """What a toolbox is made of."""
+
+    def __new__(cls, catalog: Catalog, options: str) -> ToolboxCore: ...
+    @staticmethod
+    def restored(catalog: Catalog, state: str) -> ToolboxCore: ...
+    @property
+    def missing(self) -> list[str]: ...
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def tokens(self) -> int: ...
+    def options(self) -> ToolboxOptions: ...
+    def search(self, arguments: str) -> dict[str, Any]: ...
+    def inject(self, names: list[str]) -> dict[str, Any]: ...
+    def pin(self, names: list[str]) -> None: ...
+    def evict(self, names: list[str]) -> list[str]: ...
+    def find(self, name: str) -> Tool | None: ...
+    def unloaded(self, name: str) -> str | None: ...
+    def open_call(self, name: str) -> Tool | None: ...
+    def close_call(self, id: str) -> None: ...
+    def begin_turn(self) -> None: ...
+    def end_turn(self) -> list[str]: ...
+    def tools(self, format: str, with_search: bool) -> Any: ...
+    def visible(self) -> list[tuple[str, str, int]]: ...
+    def state(self) -> ToolboxState: ...

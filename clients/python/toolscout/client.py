@@ -20,18 +20,26 @@ except ImportError as missing:
     ) from missing
 
 from toolscout import _requests
-from toolscout._requests import Answered, EventReader, Request, Resumption, Retries
+from toolscout._errors import ApiError
+from toolscout._requests import Answered, EventReader, Request, Resumption, Retries, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from typing_extensions import Self, Unpack
 
     from toolscout import api_types
-    from toolscout._requests import SearchParameters
+    from toolscout._requests import (
+        CallOptions,
+        EvaluationOptions,
+        FeedbackOptions,
+        Removed,
+        SearchParameters,
+    )
+    from toolscout._toolscout import ToolInput
 
-Page = TypeVar("Page", "api_types.ToolPage", "api_types.CatalogList")
+Page = TypeVar("Page")
 
 DEFAULT_URL = "http://127.0.0.1:7700"
 """Where `toolscout serve` listens unless it is told otherwise."""
@@ -77,19 +85,40 @@ class Client:
     def search(
         self, query: str | list[str], **parameters: Unpack[SearchParameters]
     ) -> api_types.SearchAnswer:
-        """Find tools; the parameters are those of the body of a search."""
-        return self.request(_requests.search(self.catalog, query, parameters))
+        """Find tools; the options have the names of those of `Catalog.search`."""
+        answer = self.request(_requests.search(self.catalog, query, parameters))
+        _requests.ASKED.note(query, answer)
+        return answer
 
     def add(
-        self, tools: Any, *, server: str | None = None, skip_invalid: bool = False
+        self,
+        tools: ToolInput,
+        *,
+        server: str | None = None,
+        skip_invalid: bool = False,
+        include: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
     ) -> api_types.UpsertAnswer | api_types.Task:
-        """Add tools, or replace those with the same id; waits for the task of a large load."""
-        answer = self.request(_requests.add(self.catalog, tools, server, skip_invalid))
-        return self._finished(answer)
+        """Add tools, or replace those with the same id; waits for the task of a large load.
 
-    def sync(self, server: str, tools: Any) -> api_types.SyncAnswer | api_types.Task:
+        `tools` are what `Catalog.add` takes. Files are read here.
+        """
+        selection = Selection.of(include, exclude)
+        request = _requests.add(self.catalog, tools, server, skip_invalid, selection)
+        return self._finished(self.request(request))
+
+    def sync(
+        self,
+        server: str,
+        tools: ToolInput,
+        *,
+        include: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+    ) -> api_types.SyncAnswer | api_types.Task:
         """Replace all tools of a server; waits for the task of a large load."""
-        return self._finished(self.request(_requests.sync(self.catalog, server, tools)))
+        selection = Selection.of(include, exclude)
+        request = _requests.sync(self.catalog, server, tools, selection)
+        return self._finished(self.request(request))
 
     def _finished(self, answer: Answered) -> Answered:
         last: Any = answer
@@ -111,9 +140,18 @@ class Client:
         """Read one tool; `unknown_tool` where there is none."""
         return self.request(_requests.tool("GET", self.catalog, id))
 
-    def remove(self, id: str) -> None:
-        """Remove one tool; `unknown_tool` where there is none."""
-        self.request(_requests.tool("DELETE", self.catalog, id))
+    def remove(self, ids: str | Sequence[str]) -> Removed:
+        """Remove tools by id: one, or several. `removed` has those that were there."""
+        removed = []
+        for tool_id in [ids] if isinstance(ids, str) else ids:
+            try:
+                self.request(_requests.tool("DELETE", self.catalog, tool_id))
+            except ApiError as error:
+                if error.code != "unknown_tool":
+                    raise
+                continue
+            removed.append(tool_id)
+        return {"removed": removed}
 
     def catalogs(self) -> Iterator[api_types.Catalog]:
         """Iterate over the catalogs of the server that the key may see, page by page."""
@@ -125,7 +163,7 @@ class Client:
         while True:
             page = self.request(request(cursor))
             yield page
-            cursor = page.get("next_cursor")
+            cursor = cast("dict[str, Any]", page).get("next_cursor")
             if cursor is None:
                 return
 
@@ -137,21 +175,166 @@ class Client:
         """Delete a catalog with all its tools; `unknown_catalog` where there is none."""
         self.request(_requests.catalog("DELETE", name))
 
-    def feedback(self, answer: api_types.SearchAnswer, tool: str, **fields: Any) -> None:
-        """Report that a tool of the answer was used, from which the catalog learns."""
-        self.request(_requests.feedback(self.catalog, answer, tool, fields))
+    def feedback(
+        self, answer: api_types.SearchAnswer, tool: str, **options: Unpack[FeedbackOptions]
+    ) -> api_types.FeedbackAnswer:
+        """Report that a tool of the answer was used, from which the catalog learns.
+
+        It sends the text of the search; `query=None` does not. `remembered` of the answer says
+        whether the usage memory has taken it: it has to be on (`set_memory`).
+        """
+        return self.request(_requests.feedback(self.catalog, answer, tool, options))
+
+    def memory(self) -> Iterator[api_types.MemoryEntry]:
+        """Iterate over the entries of the usage memory, page by page."""
+        pages: Iterator[api_types.MemoryPage] = self._pages(self._page_of("memory"))
+        for page in pages:
+            yield from page["entries"]
+
+    def set_memory(self, enabled: bool) -> api_types.MemorySwitch:
+        """Switch the usage memory on or off; its entries stay."""
+        value = {"enabled": enabled}
+        switch: api_types.MemorySwitch = self._write_part("PUT", "memory", value)
+        return switch
+
+    def forget(self, *, tool: str | None = None, query: str | None = None) -> api_types.Forgotten:
+        """Delete entries of the usage memory: those of a tool, those of a request, or all."""
+        forgotten: api_types.Forgotten = self._part("DELETE", "memory", tool=tool, query=query)
+        return forgotten
+
+    def words(self) -> api_types.WordsAnswer:
+        """Read the owner's words: aliases, synonyms, pins, boosts and descriptions."""
+        words: api_types.WordsAnswer = self._part("GET", "words")
+        return words
+
+    def set_words(self, words: api_types.Words) -> api_types.WordsAnswer:
+        """Replace the owner's words."""
+        written: api_types.WordsAnswer = self._write_part("PUT", "words", words)
+        return written
+
+    def patch_words(self, patch: Mapping[str, object]) -> api_types.WordsAnswer:
+        """Change the owner's words by a JSON merge patch: `None` removes an entry."""
+        written: api_types.WordsAnswer = self._write_part("PATCH", "words", patch)
+        return written
+
+    def settings(self) -> api_types.CatalogSettings:
+        """Read the settings: the defaults of searches."""
+        settings: api_types.CatalogSettings = self._part("GET", "settings")
+        return settings
+
+    def set_settings(self, settings: api_types.CatalogSettings) -> api_types.CatalogSettings:
+        """Replace the settings."""
+        written: api_types.CatalogSettings = self._write_part("PUT", "settings", settings)
+        return written
+
+    def stats(self) -> api_types.CatalogStats:
+        """Read the sizes of the catalog."""
+        stats: api_types.CatalogStats = self._part("GET", "stats")
+        return stats
+
+    def servers(self) -> list[api_types.Server]:
+        """List the servers of the catalog, with their connections."""
+        listed: api_types.ServerList = self._part("GET", "servers")
+        return listed["servers"]
+
+    def changes(
+        self, *, server: str | None = None, tool: str | None = None
+    ) -> Iterator[api_types.ToolChange]:
+        """Iterate over changes of tools since a person approved them, and over blocked tools."""
+        request = self._page_of("changes", server=server, tool=tool)
+        pages: Iterator[api_types.ChangePage] = self._pages(request)
+        for page in pages:
+            yield from page["changes"]
+
+    def review(
+        self,
+        decisions: Sequence[api_types.DecisionBody] = (),
+        *,
+        accept_all: Sequence[str] = (),
+    ) -> api_types.ReviewAnswer:
+        """Accept changes, and block tools; `accept_all` names servers."""
+        value = {"decisions": list(decisions), "accept_all": list(accept_all)}
+        reviewed: api_types.ReviewAnswer = self._write_part("POST", "changes", value)
+        return reviewed
+
+    def keys(self) -> Iterator[api_types.ApiKey]:
+        """Iterate over the keys of the server, newest first."""
+        for page in self._pages(_requests.keys):
+            yield from page["keys"]
+
+    def key(self, id: str) -> api_types.ApiKey:
+        """Read one key; `unknown_key` where there is none."""
+        return self.request(_requests.key("GET", id))
+
+    def create_key(
+        self,
+        scopes: Sequence[api_types.KeyScope],
+        *,
+        catalogs: Sequence[str] | None = None,
+        profiles: Sequence[str] | None = None,
+        expires_in_s: int | None = None,
+    ) -> api_types.CreatedKeyBody:
+        """Create a key. The answer is the only one that has it whole."""
+        fields = {"scopes": scopes, "catalogs": catalogs, "profiles": profiles}
+        return self.request(_requests.create_key({**fields, "expires_in_s": expires_in_s}))
+
+    def revoke_key(self, id: str) -> api_types.ApiKey:
+        """Revoke a key."""
+        return self.request(_requests.key("DELETE", id))
+
+    def usage(self) -> api_types.ServerStats:
+        """Read what the server has done since its start: requests, searches, saved tokens."""
+        return self.request(_requests.usage())
+
+    def evaluations(self) -> list[api_types.Evaluation]:
+        """List the evaluations of the catalog, newest first."""
+        listed: api_types.EvaluationList = self._part("GET", "evaluations")
+        return listed["evaluations"]
+
+    def evaluation(self, id: str) -> api_types.EvaluationBody:
+        """Read an evaluation."""
+        return self.request(_requests.evaluation(self.catalog, id))
+
+    def evaluation_queries(self, id: str) -> Iterator[api_types.QueryRow]:
+        """Iterate over the queries of an evaluation with their answers, page by page."""
+        request = self._page_of("evaluations", id, "queries")
+        pages: Iterator[api_types.QueryPage] = self._pages(request)
+        for page in pages:
+            yield from page["queries"]
+
+    def delete_evaluation(self, id: str) -> None:
+        """Delete an evaluation."""
+        self._part("DELETE", "evaluations", id)
+
+    def _part(self, method: str, *names: str, **params: str | None) -> Any:
+        return self.request(_requests.part(method, self.catalog, *names, **params))
+
+    def _write_part(self, method: str, name: str, value: object) -> Any:
+        return self.request(_requests.written_part(method, self.catalog, name, value))
+
+    def _page_of(self, *names: str, **params: str | None) -> Callable[[str | None], Request[Any]]:
+        catalog = self.catalog
+        return lambda cursor: _requests.part("GET", catalog, *names, **params, cursor=cursor)
 
     def call(
-        self, tool: str, arguments: Mapping[str, Any] | None = None, **fields: Any
-    ) -> dict[str, Any]:
+        self,
+        tool: str,
+        arguments: Mapping[str, object] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> api_types.CallAnswer:
         """Call a tool through the gate. It is never repeated."""
-        return self.request(_requests.call(self.catalog, tool, arguments, fields))
+        return self.request(_requests.call(self.catalog, tool, arguments, options))
 
     def evaluate(
-        self, queries: str | Iterable[Mapping[str, Any]], **fields: Any
+        self,
+        queries: str | bytes | os.PathLike[str] | Iterable[Mapping[str, object]],
+        **options: Unpack[EvaluationOptions],
     ) -> api_types.EvaluationBody:
-        """Measure how well the catalog answers judged queries, and wait for the figures."""
-        started = self.request(_requests.evaluate(self.catalog, queries, fields))
+        """Measure how well the catalog answers judged queries, and wait for the figures.
+
+        `queries` are what `Catalog.evaluate` takes: dicts, lines of JSON, or the path of a file.
+        """
+        started = self.request(_requests.evaluate(self.catalog, queries, options))
         task = self._finished(started)
         return self.request(_requests.evaluation(self.catalog, task.get("evaluation") or ""))
 
@@ -196,6 +379,9 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._http.base_url)!r}, catalog={self.catalog!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -244,20 +430,42 @@ class AsyncClient:
     async def search(
         self, query: str | list[str], **parameters: Unpack[SearchParameters]
     ) -> api_types.SearchAnswer:
-        """Find tools; the parameters are those of the body of a search."""
-        return await self.request(_requests.search(self.catalog, query, parameters))
+        """Find tools; the options have the names of those of `Catalog.search`."""
+        answer = await self.request(_requests.search(self.catalog, query, parameters))
+        _requests.ASKED.note(query, answer)
+        return answer
 
     async def add(
-        self, tools: Any, *, server: str | None = None, skip_invalid: bool = False
+        self,
+        tools: ToolInput,
+        *,
+        server: str | None = None,
+        skip_invalid: bool = False,
+        include: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
     ) -> api_types.UpsertAnswer | api_types.Task:
-        """Add tools, or replace those with the same id; waits for the task of a large load."""
-        answer = await self.request(_requests.add(self.catalog, tools, server, skip_invalid))
-        return await self._finished(answer)
+        """Add tools, or replace those with the same id; waits for the task of a large load.
 
-    async def sync(self, server: str, tools: Any) -> api_types.SyncAnswer | api_types.Task:
+        `tools` are what `Catalog.add` takes. Files are read here.
+        """
+        selection = Selection.of(include, exclude)
+        request = await asyncio.to_thread(
+            _requests.add, self.catalog, tools, server, skip_invalid, selection
+        )
+        return await self._finished(await self.request(request))
+
+    async def sync(
+        self,
+        server: str,
+        tools: ToolInput,
+        *,
+        include: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+    ) -> api_types.SyncAnswer | api_types.Task:
         """Replace all tools of a server; waits for the task of a large load."""
-        answer = await self.request(_requests.sync(self.catalog, server, tools))
-        return await self._finished(answer)
+        selection = Selection.of(include, exclude)
+        request = await asyncio.to_thread(_requests.sync, self.catalog, server, tools, selection)
+        return await self._finished(await self.request(request))
 
     async def _finished(self, answer: Answered) -> Answered:
         last: Any = answer
@@ -280,9 +488,18 @@ class AsyncClient:
         """Read one tool; `unknown_tool` where there is none."""
         return await self.request(_requests.tool("GET", self.catalog, id))
 
-    async def remove(self, id: str) -> None:
-        """Remove one tool; `unknown_tool` where there is none."""
-        await self.request(_requests.tool("DELETE", self.catalog, id))
+    async def remove(self, ids: str | Sequence[str]) -> Removed:
+        """Remove tools by id: one, or several. `removed` has those that were there."""
+        removed = []
+        for tool_id in [ids] if isinstance(ids, str) else ids:
+            try:
+                await self.request(_requests.tool("DELETE", self.catalog, tool_id))
+            except ApiError as error:
+                if error.code != "unknown_tool":
+                    raise
+                continue
+            removed.append(tool_id)
+        return {"removed": removed}
 
     async def catalogs(self) -> AsyncIterator[api_types.Catalog]:
         """Iterate over the catalogs of the server that the key may see, page by page."""
@@ -295,7 +512,7 @@ class AsyncClient:
         while True:
             page = await self.request(request(cursor))
             yield page
-            cursor = page.get("next_cursor")
+            cursor = cast("dict[str, Any]", page).get("next_cursor")
             if cursor is None:
                 return
 
@@ -307,21 +524,176 @@ class AsyncClient:
         """Delete a catalog with all its tools; `unknown_catalog` where there is none."""
         await self.request(_requests.catalog("DELETE", name))
 
-    async def feedback(self, answer: api_types.SearchAnswer, tool: str, **fields: Any) -> None:
-        """Report that a tool of the answer was used, from which the catalog learns."""
-        await self.request(_requests.feedback(self.catalog, answer, tool, fields))
+    async def feedback(
+        self, answer: api_types.SearchAnswer, tool: str, **options: Unpack[FeedbackOptions]
+    ) -> api_types.FeedbackAnswer:
+        """Report that a tool of the answer was used, from which the catalog learns.
+
+        It sends the text of the search; `query=None` does not. `remembered` of the answer says
+        whether the usage memory has taken it: it has to be on (`set_memory`).
+        """
+        return await self.request(_requests.feedback(self.catalog, answer, tool, options))
+
+    async def memory(self) -> AsyncIterator[api_types.MemoryEntry]:
+        """Iterate over the entries of the usage memory, page by page."""
+        pages: AsyncIterator[api_types.MemoryPage] = self._pages(self._page_of("memory"))
+        async for page in pages:
+            for item in page["entries"]:
+                yield item
+
+    async def set_memory(self, enabled: bool) -> api_types.MemorySwitch:
+        """Switch the usage memory on or off; its entries stay."""
+        value = {"enabled": enabled}
+        switch: api_types.MemorySwitch = await self._write_part("PUT", "memory", value)
+        return switch
+
+    async def forget(
+        self, *, tool: str | None = None, query: str | None = None
+    ) -> api_types.Forgotten:
+        """Delete entries of the usage memory: those of a tool, those of a request, or all."""
+        forgotten: api_types.Forgotten = await self._part(
+            "DELETE", "memory", tool=tool, query=query
+        )
+        return forgotten
+
+    async def words(self) -> api_types.WordsAnswer:
+        """Read the owner's words: aliases, synonyms, pins, boosts and descriptions."""
+        words: api_types.WordsAnswer = await self._part("GET", "words")
+        return words
+
+    async def set_words(self, words: api_types.Words) -> api_types.WordsAnswer:
+        """Replace the owner's words."""
+        written: api_types.WordsAnswer = await self._write_part("PUT", "words", words)
+        return written
+
+    async def patch_words(self, patch: Mapping[str, object]) -> api_types.WordsAnswer:
+        """Change the owner's words by a JSON merge patch: `None` removes an entry."""
+        written: api_types.WordsAnswer = await self._write_part("PATCH", "words", patch)
+        return written
+
+    async def settings(self) -> api_types.CatalogSettings:
+        """Read the settings: the defaults of searches."""
+        settings: api_types.CatalogSettings = await self._part("GET", "settings")
+        return settings
+
+    async def set_settings(self, settings: api_types.CatalogSettings) -> api_types.CatalogSettings:
+        """Replace the settings."""
+        written: api_types.CatalogSettings = await self._write_part("PUT", "settings", settings)
+        return written
+
+    async def stats(self) -> api_types.CatalogStats:
+        """Read the sizes of the catalog."""
+        stats: api_types.CatalogStats = await self._part("GET", "stats")
+        return stats
+
+    async def servers(self) -> list[api_types.Server]:
+        """List the servers of the catalog, with their connections."""
+        listed: api_types.ServerList = await self._part("GET", "servers")
+        return listed["servers"]
+
+    async def changes(
+        self, *, server: str | None = None, tool: str | None = None
+    ) -> AsyncIterator[api_types.ToolChange]:
+        """Iterate over changes of tools since a person approved them, and over blocked tools."""
+        request = self._page_of("changes", server=server, tool=tool)
+        pages: AsyncIterator[api_types.ChangePage] = self._pages(request)
+        async for page in pages:
+            for item in page["changes"]:
+                yield item
+
+    async def review(
+        self,
+        decisions: Sequence[api_types.DecisionBody] = (),
+        *,
+        accept_all: Sequence[str] = (),
+    ) -> api_types.ReviewAnswer:
+        """Accept changes, and block tools; `accept_all` names servers."""
+        value = {"decisions": list(decisions), "accept_all": list(accept_all)}
+        reviewed: api_types.ReviewAnswer = await self._write_part("POST", "changes", value)
+        return reviewed
+
+    async def keys(self) -> AsyncIterator[api_types.ApiKey]:
+        """Iterate over the keys of the server, newest first."""
+        async for page in self._pages(_requests.keys):
+            for item in page["keys"]:
+                yield item
+
+    async def key(self, id: str) -> api_types.ApiKey:
+        """Read one key; `unknown_key` where there is none."""
+        return await self.request(_requests.key("GET", id))
+
+    async def create_key(
+        self,
+        scopes: Sequence[api_types.KeyScope],
+        *,
+        catalogs: Sequence[str] | None = None,
+        profiles: Sequence[str] | None = None,
+        expires_in_s: int | None = None,
+    ) -> api_types.CreatedKeyBody:
+        """Create a key. The answer is the only one that has it whole."""
+        fields = {"scopes": scopes, "catalogs": catalogs, "profiles": profiles}
+        return await self.request(_requests.create_key({**fields, "expires_in_s": expires_in_s}))
+
+    async def revoke_key(self, id: str) -> api_types.ApiKey:
+        """Revoke a key."""
+        return await self.request(_requests.key("DELETE", id))
+
+    async def usage(self) -> api_types.ServerStats:
+        """Read what the server has done since its start: requests, searches, saved tokens."""
+        return await self.request(_requests.usage())
+
+    async def evaluations(self) -> list[api_types.Evaluation]:
+        """List the evaluations of the catalog, newest first."""
+        listed: api_types.EvaluationList = await self._part("GET", "evaluations")
+        return listed["evaluations"]
+
+    async def evaluation(self, id: str) -> api_types.EvaluationBody:
+        """Read an evaluation."""
+        return await self.request(_requests.evaluation(self.catalog, id))
+
+    async def evaluation_queries(self, id: str) -> AsyncIterator[api_types.QueryRow]:
+        """Iterate over the queries of an evaluation with their answers, page by page."""
+        request = self._page_of("evaluations", id, "queries")
+        pages: AsyncIterator[api_types.QueryPage] = self._pages(request)
+        async for page in pages:
+            for item in page["queries"]:
+                yield item
+
+    async def delete_evaluation(self, id: str) -> None:
+        """Delete an evaluation."""
+        await self._part("DELETE", "evaluations", id)
+
+    async def _part(self, method: str, *names: str, **params: str | None) -> Any:
+        return await self.request(_requests.part(method, self.catalog, *names, **params))
+
+    async def _write_part(self, method: str, name: str, value: object) -> Any:
+        return await self.request(_requests.written_part(method, self.catalog, name, value))
+
+    def _page_of(self, *names: str, **params: str | None) -> Callable[[str | None], Request[Any]]:
+        catalog = self.catalog
+        return lambda cursor: _requests.part("GET", catalog, *names, **params, cursor=cursor)
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any] | None = None, **fields: Any
-    ) -> dict[str, Any]:
+        self,
+        tool: str,
+        arguments: Mapping[str, object] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> api_types.CallAnswer:
         """Call a tool through the gate. It is never repeated."""
-        return await self.request(_requests.call(self.catalog, tool, arguments, fields))
+        return await self.request(_requests.call(self.catalog, tool, arguments, options))
 
     async def evaluate(
-        self, queries: str | Iterable[Mapping[str, Any]], **fields: Any
+        self,
+        queries: str | bytes | os.PathLike[str] | Iterable[Mapping[str, object]],
+        **options: Unpack[EvaluationOptions],
     ) -> api_types.EvaluationBody:
-        """Measure how well the catalog answers judged queries, and wait for the figures."""
-        started = await self.request(_requests.evaluate(self.catalog, queries, fields))
+        """Measure how well the catalog answers judged queries, and wait for the figures.
+
+        `queries` are what `Catalog.evaluate` takes: dicts, lines of JSON, or the path of a file.
+        """
+        started = await self.request(
+            await asyncio.to_thread(_requests.evaluate, self.catalog, queries, options)
+        )
         task = await self._finished(started)
         return await self.request(_requests.evaluation(self.catalog, task.get("evaluation") or ""))
 
@@ -360,6 +732,9 @@ class AsyncClient:
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._http.base_url)!r}, catalog={self.catalog!r})"
 
     async def __aenter__(self) -> Self:
         return self

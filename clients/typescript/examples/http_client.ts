@@ -12,7 +12,7 @@ const tools = [
 
 const client = new Client(process.argv[2], { catalog: "default" });
 await client.add(tools, { server: "office" });
-const answer = await client.search("write a mail to Ada", { k: 3, format: "openai" });
+const answer = await client.search("write a mail to Ada", { limit: 3, format: "openai" });
 console.log(answer.hits[0]?.id);
 await client.feedback(answer, "office/send_email");
 

@@ -29,7 +29,7 @@ for (const hit of results) {
 // This goes into a request to a model as it is.
 console.log(results.tools("openai"));
 
-const evaluation = await catalog.eval([
+const evaluation = await catalog.evaluate([
   { query: "report a bug", relevant: ["office/create_issue"] },
   { query: "block Friday afternoon", relevant: ["office/create_event"] },
 ]);

@@ -11,21 +11,24 @@ use napi::bindgen_prelude::{AsyncTask, FnArgs};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Result, Status};
 use napi_derive::napi;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolscout_index::query::MAX_K;
 use toolscout_index::{
     EmbedProgress, Filter, Query, SearchOptions, Tool as EngineTool, ToolId, Writer,
 };
 use toolscout_native::evaluation::evaluate;
-use toolscout_native::input::{self, Invalid, Reader};
+use toolscout_native::input::{self, Invalid, Reader, Selection};
 use toolscout_native::opening::Open;
+use toolscout_native::owner;
+use toolscout_native::toolbox::Toolbox;
 
-use crate::environment::Slot;
+use crate::environment::{Slot, opened};
 use crate::errors::{OrReject, error, invalid_query};
 use crate::evaluation;
 use crate::input::{Input, Skipped, locked};
 use crate::results::Results;
 use crate::tool::{Tool, ToolPages};
+use crate::toolbox::ToolboxCore;
 use crate::work::{Cancellation, Signal, Work, promise};
 
 /// Tools that are stored between two looks at the signal.
@@ -120,14 +123,16 @@ impl Catalog {
     }
 
     fn opened(&self) -> Result<Arc<Open>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.clone().ok_or_else(|| {
-            let message = format!(
-                "the catalog {} was closed; open it again with Catalog.open",
-                self.path
-            );
-            error("catalog_closed", message)
-        })
+        opened(&self.open, &self.path)
+    }
+
+    /// What a function of the engine answers, as JSON.
+    fn answer(
+        &self,
+        ask: impl FnOnce(&Open) -> toolscout_native::Result<Value> + Send + 'static,
+    ) -> Result<AsyncTask<Work<String>>> {
+        let open = self.opened()?;
+        Ok(promise(move || Ok(ask(&open).or_reject()?.to_string())))
     }
 }
 
@@ -177,13 +182,21 @@ impl Catalog {
 
     /// Begins to read tools that are to be written.
     #[napi]
-    pub fn input(&self, server: Option<String>, skip_invalid: bool) -> Result<Input> {
+    pub fn input(
+        &self,
+        server: Option<String>,
+        skip_invalid: bool,
+        include: Vec<String>,
+        exclude: Vec<String>,
+    ) -> Result<Input> {
         let fetch = self.opened()?.settings.fetch;
         let invalid = match skip_invalid {
             true => Invalid::Skip,
             false => Invalid::Refuse("skipInvalid"),
         };
-        Ok(Input::new(Reader::new(server, invalid, fetch)))
+        let selection = Selection::new(include, exclude);
+        let reader = Reader::new(server, invalid, fetch).selecting(selection);
+        Ok(Input::new(reader))
     }
 
     /// Adds what was read, or replaces what has the same ids.
@@ -281,6 +294,90 @@ impl Catalog {
             let evaluation = evaluate(&open, &queries, mode, ranker, &mut is_ended);
             Ok(evaluation::json(&evaluation.or_reject()?))
         }))
+    }
+
+    /// Remembers that a tool was used for a request: `recorded` and `remembered`, as JSON.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn feedback(
+        &self,
+        queries: Vec<String>,
+        hits: Vec<String>,
+        tool: String,
+    ) -> Result<AsyncTask<Work<String>>> {
+        self.answer(move |open| {
+            let remembered = owner::remember(open, &queries, &hits, &tool)?;
+            Ok(json!({ "recorded": remembered, "remembered": remembered }))
+        })
+    }
+
+    /// The entries of the usage memory, as JSON.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn memory(&self) -> Result<AsyncTask<Work<String>>> {
+        self.answer(owner::memory)
+    }
+
+    /// Switches the usage memory on or off.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn set_memory(&self, enabled: bool) -> Result<AsyncTask<Work<String>>> {
+        self.answer(move |open| owner::set_memory(open, enabled))
+    }
+
+    /// Deletes entries of the usage memory: those of a tool, those of a request, or all.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn forget(
+        &self,
+        tool: Option<String>,
+        query: Option<String>,
+    ) -> Result<AsyncTask<Work<String>>> {
+        self.answer(move |open| owner::forget(open, tool, query))
+    }
+
+    /// The owner's words, as JSON.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn words(&self) -> Result<AsyncTask<Work<String>>> {
+        self.answer(owner::words)
+    }
+
+    /// Replaces the owner's words, or changes them by a JSON merge patch.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn set_words(&self, words: String, is_patch: bool) -> Result<AsyncTask<Work<String>>> {
+        self.answer(move |open| owner::set_words(open, &words, is_patch))
+    }
+
+    /// The settings, as JSON.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn settings(&self) -> Result<AsyncTask<Work<String>>> {
+        self.answer(owner::settings)
+    }
+
+    /// Replaces the settings.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn set_settings(&self, settings: String) -> Result<AsyncTask<Work<String>>> {
+        self.answer(move |open| owner::set_settings(open, &settings))
+    }
+
+    /// The servers with the number of their tools, as JSON.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn servers(&self) -> Result<AsyncTask<Work<String>>> {
+        self.answer(owner::servers)
+    }
+
+    /// An empty toolbox with options in JSON.
+    #[napi]
+    pub fn toolbox(&self, options: String) -> Result<ToolboxCore> {
+        let options = serde_json::from_str(&options).or_reject()?;
+        let toolbox = Toolbox::new(options).or_reject()?;
+        let (slot, path) = (Arc::clone(&self.open), self.path.clone());
+        Ok(ToolboxCore::new(slot, path, toolbox, Vec::new()))
+    }
+
+    /// The toolbox of a state in JSON.
+    #[napi]
+    pub fn restored_toolbox(&self, state: String) -> Result<ToolboxCore> {
+        let open = self.opened()?;
+        let (toolbox, missing) = Toolbox::restored(&open, &state).or_reject()?;
+        let (slot, path) = (Arc::clone(&self.open), self.path.clone());
+        Ok(ToolboxCore::new(slot, path, toolbox, missing))
     }
 
     /// The tools as they are now: all, or those of servers and with tags.

@@ -9,11 +9,24 @@ use napi_derive::napi;
 use toolscout_native::opening::Open;
 
 use crate::catalog::Catalog;
+use crate::errors::error;
 use crate::opening::Opening;
 use crate::work::{Cancellation, Work, promise};
 
 /// A catalog until it is closed.
 pub type Slot = RwLock<Option<Arc<Open>>>;
+
+/// What is open in a slot.
+///
+/// # Errors
+/// `catalog_closed`, with the path of the catalog.
+pub fn opened(slot: &Slot, path: &str) -> Result<Arc<Open>> {
+    let open = slot.read().unwrap_or_else(PoisonError::into_inner);
+    open.clone().ok_or_else(|| {
+        let message = format!("the catalog {path} was closed; open it again with Catalog.open");
+        error("catalog_closed", message)
+    })
+}
 
 /// The environment of a script. Work under way ends with it, and temporary catalogs leave nothing.
 #[napi]

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use napi::Result;
 use napi::bindgen_prelude::AsyncTask;
 use napi_derive::napi;
 use toolscout_native::input::{self, Reader};
@@ -81,6 +82,12 @@ impl Input {
     #[napi(ts_return_type = "Promise<void>")]
     pub fn text(&self, text: String) -> AsyncTask<Work<()>> {
         self.then(move |reader| reader.parse(text.as_bytes(), 0))
+    }
+
+    /// Ends reading.
+    #[napi]
+    pub fn finish(&self) -> Result<()> {
+        locked(&self.reader).finish().or_reject()
     }
 
     /// Reads a file, a folder or a URL.

@@ -11,5 +11,6 @@ mod evaluation;
 mod input;
 mod opening;
 mod environment;
+mod toolbox;
 mod catalog;
 mod program;

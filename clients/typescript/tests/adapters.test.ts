@@ -146,3 +146,28 @@ test("OpenAI Agents", async () => {
   seen.check();
   assert.ok(JSON.stringify(await session.getItems()).includes(`${WANTED} of 7`));
 });
+
+test("what is shown is within the budget", async () => {
+  const few = Object.fromEntries(Object.entries(vercelTools()).slice(0, 100)) as ToolSet;
+  const search = toolSearch(few, { embedder: "table", budget: 500 });
+  const messages: ModelMessage[] = [];
+  const seen = new Set<string>();
+  let shown: string[] = [];
+  let evictions = 0;
+  for (const [number, query] of ["list an invoice", "copy a photo", "share a hotel", "count tickets"].entries()) {
+    const { found } = (await search.tools["tool_search"]!.execute!({ query }, {} as never)) as { found: string[] };
+    const call = { toolCallId: String(number), toolName: "tool_search" };
+    messages.push(
+      { role: "user", content: query },
+      { role: "assistant", content: [{ type: "tool-call", ...call, input: { query } }] },
+      { role: "tool", content: [{ type: "tool-result", ...call, output: { type: "json", value: { found } } }] },
+    );
+    const { activeTools } = await search.prepareStep({ messages });
+    assert.equal(activeTools[0], "tool_search");
+    assert.ok(found.every((name) => activeTools.includes(name)));
+    if (!shown.every((name) => activeTools.includes(name))) evictions += 1;
+    shown = activeTools;
+    for (const name of activeTools) seen.add(name);
+  }
+  assert.ok(evictions > 0 && shown.length < seen.size);
+});

@@ -136,13 +136,13 @@ test("an evaluation has figures", async () => {
     { id: "1", query: "report a bug", relevant: ["office/create_issue"] },
     { id: "2", query: "write a mail", relevant: ["office/send_email"] },
   ];
-  const evaluation = await catalog.eval(queries);
+  const evaluation = await catalog.evaluate(queries);
   assert.equal(evaluation.metrics["recall@1"]?.mean, 1);
   assert.equal(evaluation.queries[0]?.answers[0]?.hits[0], "office/create_issue");
   const file = join(folder(), "queries.jsonl");
   writeFileSync(file, queries.map((query) => JSON.stringify(query)).join("\n"));
-  assert.deepEqual((await catalog.eval(file)).metrics, evaluation.metrics);
-  const wrong = catalog.eval([{ query: "x", relevant: ["office/nothing"] }], { mode: "lexical" });
+  assert.deepEqual((await catalog.evaluate(file)).metrics, evaluation.metrics);
+  const wrong = catalog.evaluate([{ query: "x", relevant: ["office/nothing"] }], { mode: "lexical" });
   await assert.rejects(wrong, { code: "invalid_queries" });
 });
 

@@ -5,10 +5,11 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 import { Catalog } from "toolscout";
 import { ApiError, Client, ConnectionFailedError, type AgentEvent } from "toolscout/client";
+import { z } from "zod";
 
 import { OFFICE, end, folder, many, serve, tool } from "./fixtures.js";
 
@@ -31,7 +32,7 @@ async function list<T>(items: AsyncIterable<T>): Promise<T[]> {
 }
 
 test("tools are written and found", async () => {
-  const answer = await client.search("report a bug", { k: 2, explain: true, format: "openai" });
+  const answer = await client.search("report a bug", { limit: 2, explain: true, format: "openai" });
   assert.equal(answer.hits[0]?.id, "office/create_issue");
   await client.feedback(answer, "office/create_issue");
   await client.add(JSON.stringify(tool("x")), { server: "a/b c" });
@@ -43,6 +44,116 @@ test("tools are written and found", async () => {
     assert.ok(error.requestId);
     return true;
   });
+});
+
+test("the former names of options still work", async () => {
+  const cases = [
+    [{ k: 1 }, { limit: 1 }],
+    [{ filter: { servers: ["office"] } }, { servers: "office" }],
+    [{ filter: { ids: ["office/send_email"] } }, { ids: ["office/send_email"] }],
+  ] as const;
+  for (const [former, now] of cases) {
+    const [before, after] = await Promise.all([client.search("mail", former as object), client.search("mail", now)]);
+    assert.deepEqual(before.hits.map(({ id }) => id), after.hits.map(({ id }) => id));
+  }
+});
+
+test("tools of every form are added as by the engine", async () => {
+  await using catalog = await Catalog.temporary({ embedder: "table" });
+  const file = join(folder(), "tools.json");
+  writeFileSync(file, JSON.stringify([tool("one", "First."), tool("two", "Second.")]));
+  const zod = { name: "forecast", description: "Tells.", inputSchema: z.object({ city: z.string() }) };
+  const record = { weather: { description: "Tells.", inputSchema: z.object({ city: z.string() }), execute: () => "" } };
+  for (const given of [zod, [zod, tool("three")], record, file, pathToFileURL(file), JSON.stringify(tool("four"))]) {
+    await client.sync("forms", given);
+    await catalog.sync("forms", given);
+    const sent = (await list(client.tools({ server: "forms" }))).map(({ id, inputSchema }) => [id, inputSchema]);
+    assert.deepEqual(sent, (await list(catalog.tools())).map(({ id, inputSchema }) => [id, inputSchema]));
+    assert.ok(sent.length > 0);
+  }
+  await assert.rejects(client.add([() => 1]), /item 1, is a function/);
+  await assert.rejects(client.add("nothing.json"), { code: "unreadable_tools" });
+  await client.sync("forms", []);
+});
+
+test("tools are removed, one or several", async () => {
+  await client.add([tool("a"), tool("b")], { server: "gone" });
+  assert.deepEqual(await client.remove("gone/a"), { removed: ["gone/a"] });
+  assert.deepEqual(await client.remove(["gone/a", "gone/b"]), { removed: ["gone/b"] });
+  assert.deepEqual(await client.remove("gone/a"), { removed: [] });
+});
+
+test("queries of every form are evaluated", async () => {
+  const line = JSON.stringify({ id: "1", query: "report a bug", relevant: ["office/create_issue"] });
+  const file = join(folder(), "queries.jsonl");
+  writeFileSync(file, line);
+  for (const given of [line, file, pathToFileURL(file), new TextEncoder().encode(line)]) {
+    assert.match(JSON.stringify((await client.evaluate(given)).evaluation), /recall@1/);
+  }
+});
+
+test("feedback teaches, in client and engine", async () => {
+  const text = "jot down what is broken";
+  const answer = await client.search(text);
+  assert.deepEqual(await client.feedback(answer, "office/create_issue"), { recorded: true, remembered: false });
+  assert.deepEqual(await client.setMemory(true), { enabled: true });
+  assert.equal((await client.feedback(answer, "office/create_issue")).remembered, true);
+  assert.equal((await client.feedback(answer, "office/create_issue", { query: null })).remembered, false);
+  assert.deepEqual((await list(client.memory())).map(({ query }) => query), [text]);
+  assert.deepEqual(await client.forget({ query: text }), { forgotten: 1 });
+  await client.setMemory(false);
+  await using catalog = await Catalog.temporary({ embedder: "table" });
+  await catalog.add(OFFICE, { server: "office" });
+  const results = await catalog.search(text, { limit: 3 });
+  assert.equal((await catalog.feedback(results, "office/create_issue")).remembered, false);
+  await catalog.setMemory(true);
+  assert.equal((await catalog.feedback(results, "office/create_issue")).remembered, true);
+  assert.deepEqual((await catalog.memory()).map(({ query }) => query), [text]);
+  await assert.rejects(catalog.feedback(results, "office/nothing"), { code: "tool_not_in_answer" });
+  assert.deepEqual(await catalog.forget(), { forgotten: 1 });
+});
+
+test("words and settings are those of the engine", async () => {
+  await using catalog = await Catalog.temporary({ embedder: "table" });
+  await catalog.add(OFFICE, { server: "office" });
+  for (const each of [client, catalog]) {
+    const words = { aliases: { "office/send_email": ["postbote"] } };
+    assert.deepEqual((await each.setWords(words)).words.aliases, words.aliases);
+    const patched = await each.patchWords({ aliases: null, synonyms: { bug: { words: ["bug", "kaputt"] } } });
+    assert.deepEqual(patched.words.synonyms?.bug?.words, ["bug", "kaputt"]);
+    assert.equal((await each.setSettings({ k: 2, min_score: 0.1 } as never)).k, 2);
+    await assert.rejects(each.setSettings({ k: 500 } as never), /500/);
+    assert.equal((await each.servers()).find(({ name }) => name === "office")?.tools, 3);
+  }
+  assert.deepEqual(await client.settings(), await catalog.settings());
+  await client.setSettings({} as never);
+  await client.setWords({});
+});
+
+test("what only a server has", async () => {
+  assert.ok((await client.stats()).tools >= 3);
+  assert.deepEqual(await list(client.changes()), []);
+  await assert.rejects(client.review({}), { code: "invalid_value" });
+  assert.deepEqual(await list(client.keys()), []);
+  await assert.rejects(client.key("nothing"), { status: 404 });
+  assert.ok((await client.usage()).searches);
+  const line = JSON.stringify({ query: "report a bug", relevant: ["office/create_issue"] });
+  const { evaluation } = await client.evaluate(line);
+  assert.ok((await client.evaluations()).some(({ id }) => id === evaluation.id));
+  assert.equal((await client.evaluation(evaluation.id)).evaluation.id, evaluation.id);
+  assert.deepEqual((await list(client.evaluationQueries(evaluation.id))).map(({ query }) => query), ["report a bug"]);
+  await client.deleteEvaluation(evaluation.id);
+});
+
+test("a log is told of repetitions, and of what is not learnt", async () => {
+  const told: string[] = [];
+  const { options } = played(refused(), Response.json({ hits: [] }), Response.json({ recorded: true }));
+  const log = (level: string, message: string) => told.push(`${level} ${message}`);
+  const logged = new Client("http://played", { ...options, log });
+  await logged.search("x");
+  await logged.feedback({ feedback_token: "unknown", hits: [] } as never, "a");
+  assert.match(told[0] ?? "", /^info POST .* is sent again: .*refused/);
+  assert.match(told[1] ?? "", /^warn the text of the search is not known here/);
 });
 
 test("catalogs are created, listed and deleted", async () => {
@@ -180,6 +291,12 @@ test("a lost stream goes on", async () => {
 
 test("the client needs nothing of Node", () => {
   const installed = fileURLToPath(new URL("../../node_modules/toolscout/dist/", import.meta.url));
+  // What is loaded on use needs nothing of it either.
+  const later = ["./checks.js", "./definitions.js", "./errors.js", "./zod3.js"];
+  for (const name of ["bodies", "checks", "definitions", "zod3"]) {
+    const text = readFileSync(join(installed, `${name}.js`), "utf8");
+    assert.ok([...text.matchAll(/ from "([^"]+)"/g)].every(([, from]) => later.includes(from ?? "")), name);
+  }
   for (const name of ["client", "events", "errors"]) {
     const text = readFileSync(join(installed, `${name}.js`), "utf8");
     const imported = [...text.matchAll(/from "([^"]+)"/g)].map(([, from]) => from);

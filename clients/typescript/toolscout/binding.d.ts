@@ -19,7 +19,7 @@ export declare class Catalog {
   /** Closes it before the call returns. */
   closeNow(): void
   /** Begins to read tools that are to be written. */
-  input(server: string | undefined | null, skipInvalid: boolean): Input
+  input(server: string | undefined | null, skipInvalid: boolean, include: Array<string>, exclude: Array<string>): Input
   /** Adds what was read, or replaces what has the same ids. */
   add(input: Input, embed: boolean, cancellation: Cancellation, progress: (done: number, total: number) => boolean): Promise<Changes>
   /** Replaces all tools of a server by what was read. */
@@ -32,6 +32,28 @@ export declare class Catalog {
   search(request: SearchRequest): Promise<Results>
   /** Measures how well it answers judged queries, which are lines of JSON; answers with JSON. */
   eval(queries: string, mode: string | undefined | null, ranker: boolean, cancellation: Cancellation): Promise<string>
+  /** Remembers that a tool was used for a request: `recorded` and `remembered`, as JSON. */
+  feedback(queries: Array<string>, hits: Array<string>, tool: string): Promise<string>
+  /** The entries of the usage memory, as JSON. */
+  memory(): Promise<string>
+  /** Switches the usage memory on or off. */
+  setMemory(enabled: boolean): Promise<string>
+  /** Deletes entries of the usage memory: those of a tool, those of a request, or all. */
+  forget(tool?: string | undefined | null, query?: string | undefined | null): Promise<string>
+  /** The owner's words, as JSON. */
+  words(): Promise<string>
+  /** Replaces the owner's words, or changes them by a JSON merge patch. */
+  setWords(words: string, isPatch: boolean): Promise<string>
+  /** The settings, as JSON. */
+  settings(): Promise<string>
+  /** Replaces the settings. */
+  setSettings(settings: string): Promise<string>
+  /** The servers with the number of their tools, as JSON. */
+  servers(): Promise<string>
+  /** An empty toolbox with options in JSON. */
+  toolbox(options: string): ToolboxCore
+  /** The toolbox of a state in JSON. */
+  restoredToolbox(state: string): ToolboxCore
   /** The tools as they are now: all, or those of servers and with tags. */
   tools(servers?: Array<string> | undefined | null, tags?: Array<string> | undefined | null): Promise<ToolPages>
   /** The tool with this id. */
@@ -58,6 +80,8 @@ export declare class Input {
   items(json: string, count: number): Promise<void>
   /** Reads JSON, NDJSON or YAML. */
   text(text: string): Promise<void>
+  /** Ends reading. */
+  finish(): void
   /** Reads a file, a folder or a URL. */
   location(location: string): Promise<void>
 }
@@ -80,6 +104,42 @@ export declare class Tool {
   json(): string
   /** The definition in a provider's format, as JSON. */
   to(format: string): string
+}
+
+/** The visible tools of a conversation, over a catalog. */
+export declare class ToolboxCore {
+  /** The tools of the state that the catalog no longer has. */
+  get missing(): Array<string>
+  /** The options. */
+  options(): string
+  /** Searches with the arguments of a model's call, in JSON, and shows what was found. */
+  search(arguments: string): Promise<string>
+  /** Shows tools by id or name. */
+  inject(names: Array<string>): Promise<string>
+  /** Shows tools for good. */
+  pin(names: Array<string>): Promise<void>
+  /** Hides tools by id or name. */
+  evict(names: Array<string>): Array<string>
+  /** The visible tool with this name. */
+  find(name: string): Tool | null
+  /** The id of the evicted tool with this name. */
+  unloaded(name: string): string | null
+  /** Marks a call as begun. */
+  openCall(name: string): Tool | null
+  /** Marks a call as ended. */
+  closeCall(id: string): void
+  /** Begins a turn. */
+  beginTurn(): void
+  /** Ends a turn, and returns what was evicted. */
+  endTurn(): Array<string>
+  /** The definitions for a request. */
+  tools(format: string, withSearch: boolean): string
+  /** Id, name and tokens of each visible tool. */
+  visible(): string
+  /** Tokens of all visible tools. */
+  get tokens(): number
+  /** The state. */
+  state(): string
 }
 
 /** The tools of a catalog as it was when the iteration began, in the order of their ids. */
@@ -177,3 +237,6 @@ export interface Skipped {
   /** Why it is no valid tool. */
   error: string
 }
+
+/** The definition of `tool_search` in a format. */
+export declare function toolSearchDefinition(format: string): string

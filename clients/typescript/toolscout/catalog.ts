@@ -1,12 +1,16 @@
 import { fileURLToPath } from "node:url";
 
+import type { components } from "./api_types.js";
 import type * as Binding from "./binding.js";
-import { check, checkOptions, someTexts, texts } from "./checks.js";
+import { check, checkOptions, kind, someTexts, texts } from "./checks.js";
 import { calling, callingNow, ending, environment, type LongCall } from "./environment.js";
+import { warnDeprecated } from "./errors.js";
 import type { Evaluation } from "./evaluation.js";
 import { queryLines, readTools, type Queries, type Tools } from "./input.js";
 import { Results } from "./results.js";
 import { Tool } from "./tool.js";
+
+type Schemas = components["schemas"];
 
 export interface OpenOptions {
   /** The catalog in the data directory. */
@@ -20,6 +24,10 @@ export interface OpenOptions {
 }
 
 export interface WriteOptions extends LongCall {
+  /** Only these: operations or names, tags, or paths (`/pets/*`). */
+  include?: string | readonly string[];
+  /** None of these. */
+  exclude?: string | readonly string[];
   /** Whether to embed the tools now; true if not given. */
   embed?: boolean;
 }
@@ -61,6 +69,10 @@ export interface SearchOptions {
   companions?: boolean;
 }
 
+export interface EvaluateOptions extends Pick<SearchOptions, "mode" | "ranker"> {
+  signal?: AbortSignal;
+}
+
 /** The effect of a write: ids, sorted, and counts. */
 export type Changes = Binding.Changes;
 /** An item that is no valid tool, and was left out. */
@@ -80,7 +92,7 @@ export interface Stats {
 const TEMPORARY = { embedder: "string", config: "string or URL" };
 const OPEN = { name: "string", ...TEMPORARY, create: "boolean" };
 const LONG = { signal: "object or null", progress: "function or null" };
-const SYNC = { embed: "boolean", ...LONG };
+const SYNC = { include: "any", exclude: "any", embed: "boolean", ...LONG };
 const ADD = { server: "string or null", skipInvalid: "boolean", ...SYNC };
 const EVAL = { mode: "string or null", ranker: "boolean", signal: LONG.signal };
 const LIST = { servers: "any", tags: "any" };
@@ -175,7 +187,7 @@ export class Catalog {
   async add(tools: Tools, options: AddOptions = {}): Promise<Changes> {
     checkOptions("add", options, ADD);
     const { server, skipInvalid = false, embed = true } = options;
-    const input = await this.#read(tools, server, skipInvalid);
+    const input = await this.#read(tools, server, skipInvalid, options);
     return this.#write(() =>
       ending(options, (cancellation, report) =>
         this.#native.add(input, embed, cancellation, report),
@@ -188,7 +200,7 @@ export class Catalog {
     check("server", server, "string");
     checkOptions("sync", options, SYNC);
     const { embed = true } = options;
-    const input = await this.#read(tools, server, false);
+    const input = await this.#read(tools, server, false, options);
     return this.#write(() =>
       ending(options, (cancellation, report) =>
         this.#native.sync(server, input, embed, cancellation, report),
@@ -233,17 +245,96 @@ export class Catalog {
   }
 
   /** Measures how well the catalog answers judged queries, searched for with this mode and ranker. */
-  async eval(
-    queries: Queries,
-    options: Pick<SearchOptions, "mode" | "ranker"> & { signal?: AbortSignal } = {},
-  ): Promise<Evaluation> {
-    checkOptions("eval", options, EVAL);
+  async evaluate(queries: Queries, options: EvaluateOptions = {}): Promise<Evaluation> {
+    checkOptions("evaluate", options, EVAL);
     const { mode, ranker = true, signal } = options;
     const lines = await queryLines(queries);
     const answer = await ending({ signal }, (cancellation) =>
       this.#native.eval(lines, mode, ranker, cancellation),
     );
     return JSON.parse(answer) as Evaluation;
+  }
+
+  /** @deprecated The former name of `evaluate`. */
+  async eval(queries: Queries, options: EvaluateOptions = {}): Promise<Evaluation> {
+    warnDeprecated("Catalog.eval is now called Catalog.evaluate");
+    return this.evaluate(queries, options);
+  }
+
+  /**
+   * Remembers that a tool of these results was used, so that similar requests find it. `remembered` is false
+   * while the usage memory is off.
+   */
+  async feedback(results: Results, tool: string): Promise<Schemas["FeedbackAnswer"]> {
+    if (!(results instanceof Results)) {
+      throw new TypeError(`results must be the Results of a search, not ${kind(results)}`);
+    }
+    check("tool", tool, "string");
+    return this.#answer(() => this.#native.feedback([...results.queries], results.ids, tool));
+  }
+
+  /** The entries of the usage memory: requests and the tools that were used for them. */
+  async memory(): Promise<Schemas["MemoryEntry"][]> {
+    return this.#answer(() => this.#native.memory());
+  }
+
+  /** Switches the usage memory on or off; its entries stay. */
+  async setMemory(enabled: boolean): Promise<Schemas["MemorySwitch"]> {
+    check("enabled", enabled, "boolean");
+    return this.#answer(() => this.#native.setMemory(enabled));
+  }
+
+  /** Deletes entries of the usage memory: those of a tool, those of a request, or all. */
+  async forget(which: { tool?: string; query?: string } = {}): Promise<Schemas["Forgotten"]> {
+    checkOptions("forget", which, { tool: "string", query: "string" });
+    return this.#answer(() => this.#native.forget(which.tool, which.query));
+  }
+
+  /** The owner's words: aliases, synonyms, pins, boosts and descriptions. */
+  async words(): Promise<Schemas["WordsAnswer"]> {
+    return this.#answer(() => this.#native.words());
+  }
+
+  /** Replaces the owner's words. */
+  async setWords(words: Schemas["Words"]): Promise<Schemas["WordsAnswer"]> {
+    check("words", words, "object");
+    return this.#write(() => this.#answer(() => this.#native.setWords(JSON.stringify(words), false)));
+  }
+
+  /** Changes the owner's words by a JSON merge patch: `null` removes an entry. */
+  async patchWords(patch: object): Promise<Schemas["WordsAnswer"]> {
+    check("patch", patch, "object");
+    return this.#write(() => this.#answer(() => this.#native.setWords(JSON.stringify(patch), true)));
+  }
+
+  /** The settings: the defaults of searches. */
+  async settings(): Promise<Schemas["CatalogSettings"]> {
+    return this.#answer(() => this.#native.settings());
+  }
+
+  /** Replaces the settings. */
+  async setSettings(settings: Schemas["CatalogSettings"]): Promise<Schemas["CatalogSettings"]> {
+    check("settings", settings, "object");
+    return this.#write(() => this.#answer(() => this.#native.setSettings(JSON.stringify(settings))));
+  }
+
+  /** The servers with the number of their tools. */
+  async servers(): Promise<{ name: string; tools: number }[]> {
+    return this.#answer(() => this.#native.servers());
+  }
+
+  async #answer<T>(call: () => Promise<string>): Promise<T> {
+    return JSON.parse(await calling(call)) as T;
+  }
+
+  /** @internal */
+  toolboxCore(options: string): Binding.ToolboxCore {
+    return this.#native.toolbox(options);
+  }
+
+  /** @internal */
+  restoredToolboxCore(state: string): Binding.ToolboxCore {
+    return this.#native.restoredToolbox(state);
   }
 
   /**
@@ -287,8 +378,15 @@ export class Catalog {
     };
   }
 
-  async #read(tools: Tools, server: string | undefined, skipInvalid: boolean) {
-    const input = callingNow(() => this.#native.input(server, skipInvalid));
+  async #read(
+    tools: Tools,
+    server: string | undefined,
+    skipInvalid: boolean,
+    selection: WriteOptions,
+  ) {
+    const include = someTexts("include", selection.include) ?? [];
+    const exclude = someTexts("exclude", selection.exclude) ?? [];
+    const input = callingNow(() => this.#native.input(server, skipInvalid, include, exclude));
     await calling(() => readTools(input, tools));
     return input;
   }

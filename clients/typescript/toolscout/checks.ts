@@ -1,5 +1,8 @@
 // What is passed without types, or against them.
 
+/** Longest value in a message, in characters. */
+const MOST_SHOWN = 60;
+
 /** The options of a method, and what each may be, such as `string or URL`; `any` is checked elsewhere. */
 export type Known = Readonly<Record<string, string>>;
 
@@ -21,7 +24,14 @@ export function check(what: string, value: unknown, expected: string): void {
   const found = value instanceof URL ? "URL" : kind(value);
   if (expected === "any" || expected.split(" or ").includes(found)) return;
   const article = expected.startsWith("o") ? "an" : "a";
-  throw new TypeError(`${what} must be ${article} ${expected}, not ${found}`);
+  throw new TypeError(`${what} must be ${article} ${expected}, not ${found}${shown(value)}`);
+}
+
+/** A text or a number in a message; other values may be very long. */
+function shown(value: unknown): string {
+  if (!["string", "number", "boolean"].includes(typeof value)) return "";
+  const text = typeof value === "string" ? JSON.stringify(value) : String(value);
+  return `: ${text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}…` : text}`;
 }
 
 /** One text, or several. */
@@ -41,7 +51,7 @@ export function someTexts(what: string, value?: string | readonly string[]): str
 }
 
 function wrong(what: string, value: unknown): TypeError {
-  return new TypeError(`${what} must be a string or a list of strings, not ${kind(value)}`);
+  return new TypeError(`${what} must be a string or a list of strings, not ${kind(value)}${shown(value)}`);
 }
 
 export function kind(value: unknown): string {

@@ -8,15 +8,35 @@
  * @module
  */
 import type { components } from "./api_types.js";
-import { ApiError, ConnectionFailedError, ToolscoutError } from "./errors.js";
+import type { ClientTools } from "./bodies.js";
+import { ApiError, ConnectionFailedError, ToolscoutError, warnDeprecated } from "./errors.js";
 import { EventReader, Resumption } from "./events.js";
 
 export { ApiError, ConnectionFailedError, ToolscoutError };
+export type { ClientTools };
 
 /** The JSON of the HTTP API, by name. */
 export type Schemas = components["schemas"];
 export type SearchAnswer = Schemas["SearchAnswer"];
-export type SearchParameters = Omit<Schemas["SearchRequest"], "query" | "queries">;
+/** The options of a search; those that the engine has too have its names. */
+export interface SearchParameters
+  extends Omit<Schemas["SearchRequest"], "query" | "queries" | "k" | "filter"> {
+  limit?: number;
+  servers?: string | readonly string[];
+  tags?: string | readonly string[];
+  ids?: string | readonly string[];
+  readOnly?: boolean;
+  destructive?: boolean;
+  /** @deprecated The former name of `limit`. */
+  k?: number;
+  /** @deprecated The former place of `servers`, `tags`, `ids`, `readOnly` and `destructive`. */
+  filter?: Schemas["SearchFilter"];
+}
+export type FeedbackOptions = Partial<Pick<Schemas["FeedbackRequest"], "outcome" | "query">>;
+export type CallOptions = Partial<Omit<Schemas["CallRequest"], "tool" | "arguments">>;
+export type EvaluationOptions = Partial<Omit<Schemas["EvaluationRequest"], "queries">>;
+/** What a client says of its work. `error` has values, such as the status. */
+export type Log = (level: "debug" | "info" | "warn", message: string) => void;
 export type AgentEvent = Schemas["AgentEvent"];
 
 /** Where `toolscout serve` listens unless it is told otherwise. */
@@ -27,6 +47,8 @@ const LONGEST_WAIT_MS = 30_000;
 /** Statuses after which the same request may succeed. */
 const REPEATED = [429, 502, 503, 504];
 const SUCCEEDED = 200;
+/** Searches whose text is known for feedback. */
+const MOST_ASKED = 4096;
 
 export interface ClientOptions {
   /** The key; in Node that of `TOOLSCOUT_KEY` if not given. */
@@ -38,10 +60,12 @@ export interface ClientOptions {
   retries?: number;
   /** In place of the global one. */
   fetch?: typeof fetch;
+  /** Is told of repetitions, and of what is not learnt. */
+  log?: Log;
 }
 
 export interface Call {
-  method: "GET" | "POST" | "PUT" | "DELETE";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** Begins with `/v1/`. */
   path: string;
   params?: Record<string, string | number | boolean | null | undefined>;
@@ -78,6 +102,7 @@ export class Client {
   readonly #timeoutMs: number;
   readonly #retries: number;
   readonly #fetch: typeof fetch;
+  readonly #log: Log;
 
   /** Connects to `url`, or in Node to that of `TOOLSCOUT_URL`. */
   constructor(url?: string, options: ClientOptions = {}) {
@@ -89,6 +114,7 @@ export class Client {
     this.#key = options.key ?? variable("TOOLSCOUT_KEY");
     this.#timeoutMs = options.timeoutMs ?? 30_000;
     this.#retries = options.retries ?? 3;
+    this.#log = options.log ?? (() => undefined);
     this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
   }
 
@@ -105,42 +131,48 @@ export class Client {
       }
       const wanted = failure instanceof ApiError ? (failure.retryAfter ?? 0) * 1000 : 0;
       if (attempt >= this.#retries || wanted > LONGEST_WAIT_MS) throw failure;
+      this.#log("info", `${call.method} ${call.path} is sent again: ${failure.message}`);
       // Clients that met the same busy server do not come back at the same time.
       await sleep(Math.max(wanted, wait * (0.5 + Math.random() / 2)), call.signal);
       wait = Math.min(2 * wait, LONGEST_WAIT_MS);
     }
   }
 
-  /** Finds tools; the parameters are those of the body of a search. */
-  search(
+  /** Finds tools. */
+  async search(
     query: string | string[],
     parameters: SearchParameters = {},
     signal?: AbortSignal,
   ): Promise<SearchAnswer> {
-    const asked = typeof query === "string" ? { query } : { queries: query };
-    const body = { ...asked, ...parameters };
-    return this.request({ method: "POST", path: this.#of("search"), body, signal });
+    const body = searchBody(query, parameters);
+    const call: Call = { method: "POST", path: this.#of("search"), body, signal };
+    const answer = await this.request<SearchAnswer>(call);
+    asked.note(query, answer);
+    return answer;
   }
 
-  /** Adds tools, or replaces those with the same id; waits for the task of a large load. */
+  /**
+   * Adds tools, or replaces those with the same id; waits for the task of a large load. Takes what
+   * `Catalog.add` takes; files are read here, on Node.
+   */
   async add(
-    tools: object | string,
+    tools: ClientTools,
     options: { server?: string; skipInvalid?: boolean; signal?: AbortSignal } = {},
   ): Promise<Schemas["UpsertAnswer"] | Schemas["Task"]> {
     const { server, skipInvalid, signal } = options;
     const params = { server, skip_invalid: skipInvalid ? true : undefined };
     const call: Call = { method: "POST", path: this.#of("tools"), params, signal };
-    return this.#finished(await this.request({ ...call, ...toolBody(tools) }), signal);
+    return this.#finished(await this.request({ ...call, ...(await (await bodies()).toolBody(tools)) }), signal);
   }
 
   /** Replaces all tools of a server; waits for the task of a large load. */
   async sync(
     server: string,
-    tools: object | string,
+    tools: ClientTools,
     signal?: AbortSignal,
   ): Promise<Schemas["SyncAnswer"] | Schemas["Task"]> {
     const call: Call = { method: "PUT", path: this.#of("servers", server, "tools"), signal };
-    return this.#finished(await this.request({ ...call, ...toolBody(tools) }), signal);
+    return this.#finished(await this.request({ ...call, ...(await (await bodies()).toolBody(tools)) }), signal);
   }
 
   /** The tools, page by page. */
@@ -156,9 +188,19 @@ export class Client {
     return this.request({ method: "GET", path: this.#of("tools", id) });
   }
 
-  /** Removes one tool; `unknown_tool` where there is none. */
-  async remove(id: string): Promise<void> {
-    await this.request({ method: "DELETE", path: this.#of("tools", id) });
+  /** Removes tools by id: one, or several. `removed` has those that were there. */
+  async remove(ids: string | readonly string[]): Promise<{ removed: string[] }> {
+    const removed = [];
+    for (const id of typeof ids === "string" ? [ids] : ids) {
+      try {
+        await this.request({ method: "DELETE", path: this.#of("tools", id) });
+      } catch (error) {
+        if (error instanceof ApiError && error.code === "unknown_tool") continue;
+        throw error;
+      }
+      removed.push(id);
+    }
+    return { removed };
   }
 
   /** The catalogs of the server that the key may see, page by page. */
@@ -190,30 +232,155 @@ export class Client {
     await this.request({ method: "DELETE", path: route("catalogs", name) });
   }
 
-  /** Reports that a tool of the answer was used, from which the catalog learns. */
-  async feedback(answer: SearchAnswer, tool: string, fields: object = {}): Promise<void> {
-    const body = { feedback_token: answer.feedback_token, tool, ...fields };
-    await this.request({ method: "POST", path: this.#of("feedback"), body, repeats: false });
+  /**
+   * Reports that a tool of the answer was used, from which the catalog learns. Sends the text of the search;
+   * `{ query: null }` does not. `remembered` says whether the usage memory has taken it (`setMemory`).
+   */
+  feedback(
+    answer: SearchAnswer,
+    tool: string,
+    options: FeedbackOptions = {},
+  ): Promise<Schemas["FeedbackAnswer"]> {
+    const query = options.query === undefined ? asked.queryOf(answer, tool) : options.query;
+    if (query === undefined) {
+      this.#log(
+        "warn",
+        `the text of the search is not known here, so the catalog does not learn from ${tool}; give it as \`query\``,
+      );
+    }
+    const body = { feedback_token: answer.feedback_token, tool, ...options, query: query ?? undefined };
+    return this.request({ method: "POST", path: this.#of("feedback"), body, repeats: false });
+  }
+
+  /** The entries of the usage memory, page by page. */
+  async *memory(): AsyncGenerator<Schemas["MemoryEntry"], void, undefined> {
+    const pages = this.#pages<Schemas["MemoryPage"]>(this.#of("memory"));
+    for await (const page of pages) yield* page.entries;
+  }
+
+  /** Switches the usage memory on or off; its entries stay. */
+  setMemory(enabled: boolean): Promise<Schemas["MemorySwitch"]> {
+    return this.request({ method: "PUT", path: this.#of("memory"), body: { enabled } });
+  }
+
+  /** Deletes entries of the usage memory: those of a tool, those of a request, or all. */
+  forget(which: { tool?: string; query?: string } = {}): Promise<Schemas["Forgotten"]> {
+    return this.request({ method: "DELETE", path: this.#of("memory"), params: which });
+  }
+
+  /** The owner's words: aliases, synonyms, pins, boosts and descriptions. */
+  words(): Promise<Schemas["WordsAnswer"]> {
+    return this.request({ method: "GET", path: this.#of("words") });
+  }
+
+  /** Replaces the owner's words. */
+  setWords(words: Schemas["Words"]): Promise<Schemas["WordsAnswer"]> {
+    return this.request({ method: "PUT", path: this.#of("words"), body: words });
+  }
+
+  /** Changes the owner's words by a JSON merge patch: `null` removes an entry. */
+  patchWords(patch: object): Promise<Schemas["WordsAnswer"]> {
+    return this.request({ method: "PATCH", path: this.#of("words"), body: patch });
+  }
+
+  /** The settings: the defaults of searches. */
+  settings(): Promise<Schemas["CatalogSettings"]> {
+    return this.request({ method: "GET", path: this.#of("settings") });
+  }
+
+  /** Replaces the settings. */
+  setSettings(settings: Schemas["CatalogSettings"]): Promise<Schemas["CatalogSettings"]> {
+    return this.request({ method: "PUT", path: this.#of("settings"), body: settings });
+  }
+
+  /** The sizes of the catalog. */
+  stats(): Promise<Schemas["CatalogStats"]> {
+    return this.request({ method: "GET", path: this.#of("stats") });
+  }
+
+  /** The servers of the catalog, with their connections. */
+  async servers(): Promise<Schemas["Server"][]> {
+    const list = await this.request<Schemas["ServerList"]>({ method: "GET", path: this.#of("servers") });
+    return list.servers;
+  }
+
+  /** What changed in tools since a person approved them, and blocked tools, page by page. */
+  async *changes(
+    filter: { server?: string; tool?: string } = {},
+  ): AsyncGenerator<Schemas["ToolChange"], void, undefined> {
+    const pages = this.#pages<Schemas["ChangePage"]>(this.#of("changes"), filter);
+    for await (const page of pages) yield* page.changes;
+  }
+
+  /** Accepts changes, and blocks tools; `accept_all` names servers. */
+  review(request: Schemas["ReviewRequest"]): Promise<Schemas["ReviewAnswer"]> {
+    return this.request({ method: "POST", path: this.#of("changes"), body: request });
+  }
+
+  /** The keys of the server, newest first, page by page. */
+  async *keys(): AsyncGenerator<Schemas["ApiKey"], void, undefined> {
+    for await (const page of this.#pages<Schemas["KeyPage"]>(route("keys"))) yield* page.keys;
+  }
+
+  /** One key; `unknown_key` where there is none. */
+  key(id: string): Promise<Schemas["ApiKey"]> {
+    return this.request({ method: "GET", path: route("keys", id) });
+  }
+
+  /** Creates a key. The answer is the only one that has it whole. */
+  createKey(request: Schemas["KeyRequest"]): Promise<Schemas["CreatedKeyBody"]> {
+    return this.request({ method: "POST", path: route("keys"), body: request, repeats: false });
+  }
+
+  /** Revokes a key. */
+  revokeKey(id: string): Promise<Schemas["ApiKey"]> {
+    return this.request({ method: "DELETE", path: route("keys", id) });
+  }
+
+  /** What the server has done since its start: requests, searches, saved tokens. */
+  usage(): Promise<Schemas["ServerStats"]> {
+    return this.request({ method: "GET", path: route("stats") });
+  }
+
+  /** The evaluations of the catalog, newest first. */
+  async evaluations(): Promise<Schemas["Evaluation"][]> {
+    const path = this.#of("evaluations");
+    const list = await this.request<Schemas["EvaluationList"]>({ method: "GET", path });
+    return list.evaluations;
+  }
+
+  evaluation(id: string): Promise<Schemas["EvaluationBody"]> {
+    return this.request({ method: "GET", path: this.#of("evaluations", id) });
+  }
+
+  /** The queries of an evaluation with their answers, page by page. */
+  async *evaluationQueries(id: string): AsyncGenerator<Schemas["QueryRow"], void, undefined> {
+    const pages = this.#pages<Schemas["QueryPage"]>(this.#of("evaluations", id, "queries"));
+    for await (const page of pages) yield* page.queries;
+  }
+
+  async deleteEvaluation(id: string): Promise<void> {
+    await this.request({ method: "DELETE", path: this.#of("evaluations", id) });
   }
 
   /** Calls a tool through the gate. It is never repeated. */
-  call(tool: string, args: object = {}, fields: object = {}): Promise<Record<string, unknown>> {
-    const body = { tool, arguments: args, ...fields };
+  call(tool: string, args: object = {}, options: CallOptions = {}): Promise<Schemas["CallAnswer"]> {
+    const body = { tool, arguments: args, ...options };
     return this.request({ method: "POST", path: this.#of("calls"), body, repeats: false });
   }
 
-  /** Measures how well the catalog answers judged queries, and waits for the figures. */
+  /**
+   * Measures how well the catalog answers judged queries, and waits for the figures. `queries` are a list,
+   * lines of `queries.jsonl`, or, on Node, the path of such a file.
+   */
   async evaluate(
-    queries: string | readonly object[],
-    fields: object = {},
+    queries: string | URL | Uint8Array | Iterable<object>,
+    options: EvaluationOptions = {},
     signal?: AbortSignal,
   ): Promise<Schemas["EvaluationBody"]> {
-    const lines =
-      typeof queries === "string"
-        ? queries
-        : queries.map((query) => JSON.stringify(query)).join("\n");
+    const lines = await (await bodies()).queryLines(queries);
     const path = this.#of("evaluations");
-    const call: Call = { method: "POST", path, body: { queries: lines, ...fields }, signal };
+    const call: Call = { method: "POST", path, body: { queries: lines, ...options }, signal };
     const started = await this.request<Schemas["Task"]>({ ...call, repeats: false });
     const task = await this.#finished(started, signal);
     const id = task.evaluation ?? "";
@@ -327,12 +494,49 @@ function route(...parts: string[]): string {
   return `/v1/${parts.map(encodeURIComponent).join("/")}`;
 }
 
-function toolBody(tools: object | string): Pick<Call, "body" | "contentType"> {
-  if (typeof tools === "string") {
-    const isJson = /^\s*[{[]/.test(tools);
-    return { body: tools, contentType: isJson ? "application/json" : "application/yaml" };
+/** The former names of options. */
+type FormerParameters = Pick<Schemas["SearchRequest"], "k" | "filter">;
+
+function searchBody(query: string | string[], parameters: SearchParameters): object {
+  const { k, filter } = parameters as FormerParameters;
+  const known = { ...parameters, k: undefined, filter: undefined };
+  const { limit, servers, tags, ids, readOnly, destructive, ...others } = known;
+  if (k !== undefined) warnDeprecated("`k` is now called `limit`");
+  if (filter !== undefined) {
+    warnDeprecated("`filter` is now `servers`, `tags`, `ids`, `readOnly` and `destructive`");
   }
-  return { body: Symbol.iterator in tools ? [...(tools as Iterable<unknown>)] : [tools] };
+  const list = (value?: string | readonly string[]) => (typeof value === "string" ? [value] : value);
+  const given = { servers: list(servers), tags: list(tags), ids: list(ids), read_only: readOnly, destructive };
+  const restricting = Object.entries(given).filter(([, value]) => value !== undefined);
+  const whole = { ...filter, ...Object.fromEntries(restricting) };
+  const text = typeof query === "string" ? { query } : { queries: query };
+  const filtered = Object.keys(whole).length > 0 ? { filter: whole } : {};
+  return { ...text, ...others, k: limit ?? k, ...filtered };
+}
+
+/** The texts of searches by the tokens of their answers, which have no text themselves. */
+const asked = {
+  queries: new Map<string, string[]>(),
+
+  note(query: string | string[], answer: SearchAnswer): void {
+    if (!answer.feedback_token) return;
+    this.queries.set(answer.feedback_token, typeof query === "string" ? [query] : query);
+    if (this.queries.size <= MOST_ASKED) return;
+    const [oldest] = this.queries.keys();
+    if (oldest !== undefined) this.queries.delete(oldest);
+  },
+
+  /** The text that found a tool. */
+  queryOf(answer: SearchAnswer, tool: string): string | undefined {
+    const queries = this.queries.get(answer.feedback_token);
+    const hit = answer.hits.find(({ id }) => id === tool);
+    return queries?.[hit?.matched_queries[0] ?? 0] ?? queries?.[0];
+  },
+};
+
+/** What reads tools and files: loaded on use, since a page that only searches does not need it. */
+function bodies(): Promise<typeof import("./bodies.js")> {
+  return import("./bodies.js");
 }
 
 function mayRepeat(call: Call, error: ToolscoutError): boolean {

@@ -44,3 +44,9 @@ export class ApiError extends ToolscoutError {
 export class ConnectionFailedError extends ToolscoutError {
   override readonly name = "ConnectionFailedError";
 }
+
+/** Says that something has another name now. */
+export function warnDeprecated(message: string): void {
+  const host = (globalThis as { process?: { emitWarning?: (text: string, kind: string) => void } }).process;
+  host?.emitWarning?.(message, "DeprecationWarning");
+}

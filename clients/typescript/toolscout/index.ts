@@ -12,6 +12,7 @@ export {
   Catalog,
   type AddOptions,
   type Changes,
+  type EvaluateOptions,
   type OpenOptions,
   type SearchOptions,
   type Skipped,
@@ -23,4 +24,16 @@ export { ApiError, ConnectionFailedError, ToolscoutError } from "./errors.js";
 export type { AnsweredQuery, Evaluation, Figure, JudgedQuery } from "./evaluation.js";
 export type { Queries, Tools } from "./input.js";
 export { Hit, Results, type CompanionOf, type Degraded, type NoMatch } from "./results.js";
+export {
+  Toolbox,
+  type Injection,
+  type Policy,
+  type SearchArguments,
+  type Searched,
+  type SearchTool,
+  type ToolboxOptions,
+  type ToolboxState,
+  type ToolFunction,
+  type ToolNames,
+} from "./toolbox.js";
 export { Tool, type Annotations, type JsonObject, type ToolFormat } from "./tool.js";

@@ -5,12 +5,11 @@ import { fileURLToPath } from "node:url";
 
 import type * as Binding from "./binding.js";
 import { kind } from "./checks.js";
+import { definitionOf, isText, itemsOf, type List } from "./definitions.js";
 import type { JudgedQuery } from "./evaluation.js";
 
-type List<T> = Iterable<T> | AsyncIterable<T>;
-
 /**
- * A tool, a list of them (one that is awaited too), JSON, NDJSON or YAML text, the path of a file or a
+ * A tool, a list of them (one that is awaited too), a record of tools by name, JSON, NDJSON or YAML text, the path of a file or a
  * folder, or a URL; in any format that the program accepts.
  */
 export type Tools = string | URL | Uint8Array | object | List<object>;
@@ -26,32 +25,30 @@ export async function readTools(input: Binding.Input, tools: Tools): Promise<voi
   } else if (tools instanceof Uint8Array) {
     await input.text(new TextDecoder().decode(tools));
   } else if (typeof tools !== "object" || tools === null) {
+    const hint = typeof tools === "function" ? ", which tells no schema" : "";
     throw new TypeError(
-      `tools must be an object, a list of objects, JSON text, or the path of a file, not ${kind(tools)}`,
+      `tools must be an object, a list of objects, JSON text, or the path of a file, not ${kind(tools)}${hint}`,
     );
   } else {
-    await readItems(input, isList(tools) ? tools : [tools]);
+    await readItems(input, itemsOf(tools));
   }
+  input.finish();
 }
 
 async function readItems(input: Binding.Input, items: List<unknown>): Promise<void> {
   let batch: unknown[] = [];
-  let isEmpty = true;
+  let count = 0;
   const flush = async () => {
-    const [json, count] = [JSON.stringify(batch), batch.length];
+    const [json, length] = [JSON.stringify(batch), batch.length];
     batch = [];
-    await input.items(json, count);
+    await input.items(json, length);
   };
   for await (const item of items) {
-    // JSON has null for these, or nothing.
-    if (item === undefined || typeof item === "function" || typeof item === "symbol") {
-      throw new TypeError(`a tool is an object, not ${kind(item)}`);
-    }
-    isEmpty = false;
-    batch.push(item);
+    count += 1;
+    batch.push(await definitionOf(item, `tools, item ${count},`));
     if (batch.length === BATCH) await flush();
   }
-  if (batch.length > 0 || isEmpty) await flush();
+  if (batch.length > 0 || count === 0) await flush();
 }
 
 /** Judged queries, lines of `queries.jsonl`, or the path of such a file. */
@@ -69,12 +66,6 @@ export async function queryLines(queries: Queries): Promise<string> {
     );
   }
   return Array.from(queries, (query) => JSON.stringify(query)).join("\n");
-}
-
-/** Whether a string is text, and not a path. */
-function isText(text: string, starts: string[]): boolean {
-  const trimmed = text.trim();
-  return trimmed === "" || trimmed.includes("\n") || starts.some((start) => trimmed.startsWith(start));
 }
 
 function isList<T extends object>(value: T): value is T & List<unknown> {

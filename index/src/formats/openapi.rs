@@ -233,13 +233,13 @@ fn chosen_paths<'a>(
 }
 
 fn wants_path(options: &ReadOptions, path: &str) -> bool {
-    let matches = |patterns: &[String]| patterns.iter().any(|pattern| covers(pattern, path));
+    let matches = |patterns: &[String]| patterns.iter().any(|pattern| path_matches(pattern, path));
     (options.include_paths.is_empty() || matches(&options.include_paths))
         && !matches(&options.exclude_paths)
 }
 
 /// Whether a pattern matches this path or a parent of it; `*` matches any text.
-fn covers(pattern: &str, path: &str) -> bool {
+pub fn path_matches(pattern: &str, path: &str) -> bool {
     let pattern = pattern.trim_end_matches('/');
     let Some((before, after)) = pattern.split_once('*') else {
         return path
@@ -250,7 +250,10 @@ fn covers(pattern: &str, path: &str) -> bool {
         return false;
     };
     let starts = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
-    after.is_empty() || starts.into_iter().any(|at| covers(after, &rest[at..]))
+    after.is_empty()
+        || starts
+            .into_iter()
+            .any(|at| path_matches(after, &rest[at..]))
 }
 
 fn wants_tags(options: &ReadOptions, tags: &[String]) -> bool {

@@ -23,6 +23,7 @@ use super::outputs::{check_output, write};
 use crate::agent::reply::complete;
 use crate::config::ModelParameters;
 use crate::enrich::exchange::Answers;
+use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, DEFAULT_BATCH};
 use crate::eval::generate;
 use crate::eval::judged_line::{CALLS, FEEDBACK, JudgedLine, TEMPLATE, joined, lines};
@@ -142,7 +143,8 @@ impl GenerateArgs {
 
     fn by_model(&self, tools: &[std::sync::Arc<Tool>], per_tool: usize) -> Result<Vec<JudgedLine>> {
         let asker = Asker::new(&self.llm, self.yes, &counted(tools.len(), "definition"))?;
-        let batches = enrich::batches(tools, DEFAULT_BATCH, per_tool);
+        let wanted = Wanted::new(Some(per_tool), &[]).map_err(UsageError)?;
+        let batches = enrich::batches(tools, DEFAULT_BATCH, &wanted);
         let (mut pairs, mut failures) = (Vec::new(), 0);
         for batch in &batches {
             if asker.interrupt.is_raised() {

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolscout import Catalog
+from toolscout import Catalog, Toolbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from toolscout.toolbox import Policy
 
 MAX_QUERIES = 16
 MAX_LIMIT = 50
@@ -33,7 +35,7 @@ class ToolIndex:
         self.limit = limit
         self._own = catalog is None
         self._catalog = catalog or Catalog.temporary(embedder=embedder)
-        self._indexed: dict[str, str] | None = None
+        self._indexed: dict[str, Mapping[str, Any]] = {}
         self._names: tuple[frozenset[str], int, dict[str, str]] | None = None
         self._lock = threading.Lock()
 
@@ -73,18 +75,99 @@ class ToolIndex:
         return named
 
     def _bring_up_to(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
-        definitions = {name: json.dumps(tool, default=str) for name, tool in tools.items()}
+        """Write what has changed. Comparing with a copy takes a tenth of writing it as JSON."""
         with self._lock:
-            if self._indexed is None:
-                self._indexed = {}
-            changed = [
-                tools[name]
-                for name, definition in definitions.items()
-                if self._indexed.get(name) != definition
-            ]
+            changed = {
+                name: tool for name, tool in tools.items() if self._indexed.get(name) != tool
+            }
             if changed:
-                self._catalog.add(changed)
-                self._indexed.update(definitions)
+                self._catalog.add(list(changed.values()))
+                self._indexed.update(copy.deepcopy(changed))
+
+    def toolbox(self, budget: int, policy: Policy) -> Toolbox:
+        """Make a toolbox over the catalog that is searched."""
+        return Toolbox(self._catalog, budget=budget, policy=policy)
+
+    def ids(self, tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+        """Return the id of each tool in the catalog, by the framework's name of it."""
+        by_name = {tool["name"]: tool for tool in tools}
+        if self._own:
+            self._bring_up_to(by_name)
+            return {name: name for name in by_name}
+        return {name: tool_id for tool_id, name in self._named(by_name).items()}
+
+
+class Shown:
+    """The tools of a framework that a model sees in one conversation, within a token budget."""
+
+    def __init__(
+        self,
+        index: ToolIndex,
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        budget: int = 8000,
+        policy: Policy = "lru",
+    ) -> None:
+        """Show none of these tools yet."""
+        self._index, self._tools = index, tools
+        self._toolbox = index.toolbox(budget, policy)
+
+    def search(self, query: str) -> str:
+        """Find tools, show them, and return the answer for the model."""
+        found = self._index.find(query, self._tools)
+        return self.show(found) if found else "No tool fits; try other words."
+
+    def show(self, names: Iterable[str]) -> str:
+        """Show tools by name, and return what a model is told of it."""
+        ids = self._index.ids(self._tools)
+        named = {ids[name]: name for name in names if name in ids}
+        injection = self._toolbox.inject(list(named))
+        refused = [named[tool_id] for tool_id, _ in injection.refused]
+        gone = [name for name, tool_id in ids.items() if tool_id in injection.evicted]
+        parts = [
+            ("Found", [name for name in named.values() if name not in refused]),
+            ("No room for", refused),
+            ("Unloaded, and found again by a search", gone),
+        ]
+        return ". ".join(f"{title}: {', '.join(names)}" for title, names in parts if names)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the visible tools, in their order."""
+        visible = self._toolbox.ids
+        if not visible:
+            return []
+        by_id = {tool_id: name for name, tool_id in self._index.ids(self._tools).items()}
+        return [by_id[tool_id] for tool_id in visible if tool_id in by_id]
+
+    def begin_turn(self) -> None:
+        """End the turn before, and begin one: a question of the user."""
+        self._toolbox.end_turn()
+        self._toolbox.begin_turn()
+
+    def answered(self, called: Iterable[str]) -> None:
+        """Note an answer of the model, which ends a round, with the tools that it calls."""
+        self._toolbox.tools("names")
+        for name in called:
+            self.called(name)
+
+    def replay(self, messages: Iterable[Any], search: str) -> Shown:
+        """Do again what a conversation in messages of LangChain did, with a tool `search`."""
+        for message in messages:
+            if message.type == "human":
+                self.begin_turn()
+            elif message.type == "ai":
+                self.answered(call["name"] for call in message.tool_calls)
+            elif message.type == "tool" and message.name == search:
+                self.show(message.artifact if isinstance(message.artifact, list) else [])
+        return self
+
+    def called(self, name: str) -> None:
+        """Note a call of a tool."""
+        tool_id = self._index.ids(self._tools).get(name, "")
+        if tool_id in self._toolbox:
+            with self._toolbox.calling(tool_id):
+                pass
 
 
 def _name_among(tools: Mapping[str, Any], *names: str) -> str | None:

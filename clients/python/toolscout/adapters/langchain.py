@@ -9,18 +9,19 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
-from langchain_core.utils.function_calling import convert_to_openai_function
 
-from toolscout.adapters._index import ToolIndex, definition
+from toolscout._tools import definition_of
+from toolscout.adapters._index import Shown, ToolIndex
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
+    from langchain_core.messages import AnyMessage
 
     from toolscout import Catalog
+    from toolscout.toolbox import Policy
 
 SEARCH = "tool_search"
 
@@ -29,7 +30,8 @@ class ToolSearchMiddleware(AgentMiddleware[Any, Any, Any]):
     """Show a model `tool_search`, and of these tools those that it has found in the conversation.
 
     What was found is read from the messages, so it survives where they do: with a checkpointer,
-    over turns. Found tools follow those before them, so that the beginning of a prompt stays.
+    over turns. Found tools follow those before them, so that the beginning of a prompt stays. They
+    take at most `budget` tokens: the toolbox of the program's agent evicts those of earlier turns.
     """
 
     def __init__(
@@ -38,13 +40,16 @@ class ToolSearchMiddleware(AgentMiddleware[Any, Any, Any]):
         catalog: Catalog | None = None,
         *,
         limit: int = 5,
+        budget: int = 8000,
+        policy: Policy = "lru",
         embedder: str | None = None,
     ) -> None:
         """Search these tools; `create_agent(tools=…)` has those that are always shown."""
         super().__init__()
         self._index = ToolIndex(catalog, limit=limit, embedder=embedder)
         self._hidden = {tool.name: tool for tool in tools}
-        self._definitions = [_definition(tool) for tool in tools]
+        self._definitions = [definition_of(tool) for tool in tools]
+        self._options: Any = {"budget": budget, "policy": policy}
         self._search = StructuredTool.from_function(
             self._find,
             coroutine=self._afind,
@@ -66,12 +71,11 @@ class ToolSearchMiddleware(AgentMiddleware[Any, Any, Any]):
     def _shown(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         ours = {*self._hidden, SEARCH}
         others = [tool for tool in request.tools if _name(tool) not in ours]
-        found: dict[str, BaseTool] = {}
-        for message in request.messages:
-            if isinstance(message, ToolMessage) and message.name == SEARCH:
-                names = message.artifact if isinstance(message.artifact, list) else []
-                found.update((name, self._hidden[name]) for name in names if name in self._hidden)
-        return request.override(tools=[*others, self._search, *found.values()])
+        found = [self._hidden[name] for name in self._replayed(request.messages).names]
+        return request.override(tools=[*others, self._search, *found])
+
+    def _replayed(self, messages: Sequence[AnyMessage]) -> Shown:
+        return Shown(self._index, self._definitions, **self._options).replay(messages, SEARCH)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -86,10 +90,6 @@ class ToolSearchMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any]:
         """Show the tools that were found."""
         return await handler(self._shown(request))
-
-
-def _definition(tool: BaseTool) -> dict[str, Any]:
-    return definition(tool.name, tool.description, convert_to_openai_function(tool)["parameters"])
 
 
 def _name(tool: BaseTool | dict[str, Any]) -> str | None:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.utils.function_calling import convert_to_openai_function
-
-from toolscout.adapters._index import ToolIndex, definition
+from toolscout._tools import definition_of
+from toolscout.adapters._index import ToolIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,15 +25,17 @@ def retrieve_tools_function(
     limit: int = 5,
     embedder: str | None = None,
 ) -> Callable[[str], list[str]]:
-    """Retrieve tools of a registry, by their ids in it."""
+    """Retrieve tools of a registry, by their ids in it.
+
+    The framework keeps what was retrieved in its own state, which only grows.
+    """
     index = ToolIndex(catalog, limit=limit, embedder=embedder)
     id_of: dict[str, str] = {}
     definitions = []
     for tool_id, tool in registry.items():
-        function = convert_to_openai_function(tool)
-        name, parameters = function["name"], function.get("parameters")
-        id_of.setdefault(name, tool_id)
-        definitions.append(definition(name, function.get("description"), parameters))
+        definition = definition_of(tool)
+        id_of.setdefault(definition["name"], tool_id)
+        definitions.append(definition)
 
     def retrieve_tools(query: str) -> list[str]:
         """Find tools by what they do. They can be called from the next step on."""

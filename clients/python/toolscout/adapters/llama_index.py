@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from llama_index.core.objects import ObjectRetriever
 from llama_index.core.tools import BaseTool
 
-from toolscout.adapters._index import ToolIndex, definition
+from toolscout._tools import definition_of
+from toolscout.adapters._index import Shown, ToolIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from llama_index.core.schema import QueryType
 
     from toolscout import Catalog
+    from toolscout.toolbox import Policy
 
 
 class ToolRetriever(ObjectRetriever[BaseTool]):
     """Retrieve the tools that fit what was asked, after those that were retrieved before.
 
     One retriever is for one conversation: it remembers, so that what was found stays there and the
-    beginning of a prompt stays as it was. Beyond `keep` tools it begins anew with those just found.
+    beginning of a prompt stays as it was. The tools take at most `budget` tokens: the toolbox of
+    the program's agent evicts those that were not found for longest.
     """
 
     def __init__(
@@ -34,31 +37,24 @@ class ToolRetriever(ObjectRetriever[BaseTool]):
         catalog: Catalog | None = None,
         *,
         limit: int = 5,
-        keep: int = 24,
+        budget: int = 8000,
+        policy: Policy = "lru",
         embedder: str | None = None,
     ) -> None:
         """Search these tools."""
         # The base class retrieves nodes of an index, of which there is none here.
-        self._index = ToolIndex(catalog, limit=limit, embedder=embedder)
+        index = ToolIndex(catalog, limit=limit, embedder=embedder)
         self._tools = {tool.metadata.get_name(): tool for tool in tools}
-        self._definitions = [_definition(tool) for tool in tools]
-        self._keep = keep
-        self._found: dict[str, BaseTool] = {}
+        definitions = [definition_of(tool) for tool in tools]
+        self._shown = Shown(index, definitions, budget=budget, policy=policy)
 
     def retrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
         """Retrieve tools."""
         query = str_or_query_bundle
         text = query if isinstance(query, str) else query.query_str
-        now = {name: self._tools[name] for name in self._index.find(text, self._definitions)}
-        found = {**self._found, **now}
-        self._found = found if len(found) <= self._keep else now
-        return list(self._found.values())
+        self._shown.search(text)
+        return [self._tools[name] for name in self._shown.names]
 
     async def aretrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
         """Retrieve tools."""
         return await asyncio.to_thread(self.retrieve, str_or_query_bundle)
-
-
-def _definition(tool: BaseTool) -> dict[str, object]:
-    metadata = tool.metadata
-    return definition(metadata.get_name(), metadata.description, metadata.get_parameters_dict())

@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agents import Agent, FunctionTool, Tool, function_tool
 
-from toolscout.adapters._index import ToolIndex, definition
+from toolscout._tools import definition_of
+from toolscout.adapters._index import Shown, ToolIndex
 
 if TYPE_CHECKING:
     from agents import RunContextWrapper
 
     from toolscout import Catalog
+    from toolscout.toolbox import Policy
 
 
 @dataclass
@@ -25,7 +27,8 @@ class ToolSearchAgent(Agent[Any]):
 
     One agent is for one conversation: it remembers what was found. `agent.clone()` makes one that
     has found nothing. Found tools follow those before them, so that the beginning of a prompt stays
-    as it was.
+    as it was. They take at most `budget` tokens: the toolbox of the program's agent evicts those
+    that were not used for longest.
     """
 
     searchable: list[FunctionTool] = field(default_factory=list)
@@ -34,6 +37,10 @@ class ToolSearchAgent(Agent[Any]):
     """Where they are searched; in an own one if not given."""
     limit: int = 5
     """Most tools found at a time."""
+    budget: int = 8000
+    """Most tokens of the found tools."""
+    policy: Policy = "lru"
+    """Which of them go first: `lru`, `lfu` or `none`."""
     embedder: str | None = None
     """The embedders of the own catalog."""
 
@@ -42,11 +49,9 @@ class ToolSearchAgent(Agent[Any]):
         super().__post_init__()  # type: ignore[no-untyped-call]
         index = ToolIndex(self.catalog, limit=self.limit, embedder=self.embedder)
         by_name = {tool.name: tool for tool in self.searchable}
-        definitions = [
-            definition(tool.name, tool.description, tool.params_json_schema)
-            for tool in self.searchable
-        ]
-        self._found: dict[str, FunctionTool] = {}
+        definitions = [definition_of(tool) for tool in self.searchable]
+        self._by_name = by_name
+        self._shown = Shown(index, definitions, budget=self.budget, policy=self.policy)
 
         @function_tool
         async def tool_search(query: str) -> str:
@@ -56,13 +61,24 @@ class ToolSearchAgent(Agent[Any]):
                 query: What the tool should do, in a few words.
 
             """
-            names = await asyncio.to_thread(index.find, query, definitions)
-            self._found.update((name, by_name[name]) for name in names)
-            return f"Found: {', '.join(names)}" if names else "No tool fits; try other words."
+            return await asyncio.to_thread(self._shown.search, query)
 
         self._search: Tool = tool_search
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """List the tools that the model sees."""
         always = await super().get_all_tools(run_context)
-        return [*always, self._search, *self._found.values()]
+        found = [self._used(self._by_name[name]) for name in self._shown.names]
+        # What is listed now is for the next answer, whose calls are of another round.
+        self._shown.answered(())
+        return [*always, self._search, *found]
+
+    def _used(self, tool: FunctionTool) -> FunctionTool:
+        """Return a tool that notes its calls."""
+        invoke = tool.on_invoke_tool
+
+        async def noted(context: Any, arguments: str) -> Any:
+            self._shown.called(tool.name)
+            return await invoke(context, arguments)
+
+        return replace(tool, on_invoke_tool=noted)

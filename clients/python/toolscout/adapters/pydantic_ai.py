@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 def tool_search(
     catalog: Catalog | None = None, *, limit: int = 5, embedder: str | None = None
 ) -> ToolSearch[Any]:
-    """Search the deferred tools of an agent: a capability for `Agent(capabilities=[…])`."""
+    """Search the deferred tools of an agent: a capability for `Agent(capabilities=[…])`.
+
+    The framework keeps what was found in the messages, and shows it for as long as they have it.
+    """
     index = ToolIndex(catalog, limit=limit, embedder=embedder)
 
     async def search(

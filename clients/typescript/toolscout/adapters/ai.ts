@@ -10,7 +10,7 @@
 import { asSchema, jsonSchema, tool, type ModelMessage, type Tool, type ToolSet } from "ai";
 
 import type { JsonObject } from "../index.js";
-import { ToolIndex, type Definition, type ToolSearchOptions } from "./tool_index.js";
+import { Shown, ToolIndex, type Definition, type ToolSearchOptions } from "./tool_index.js";
 
 export type { ToolSearchOptions };
 
@@ -20,14 +20,17 @@ export interface ToolSearch {
   /** All tools, and the search. */
   tools: ToolSet;
   /** Shows the model those that it has found. */
-  prepareStep(step: { messages: ModelMessage[] }): { activeTools: string[]; toolOrder: string[] };
+  prepareStep(step: {
+    messages: ModelMessage[];
+  }): Promise<{ activeTools: string[]; toolOrder: string[] }>;
 }
 
 /**
  * Makes the options of `generateText`, `streamText` or an agent that let a model search these tools.
  *
  * What was found is read from the messages, so one search serves any number of conversations. Found tools
- * follow those before them, so that the beginning of a prompt stays as it was.
+ * follow those before them, so that the beginning of a prompt stays as it was. They take at most `budget`
+ * tokens: the toolbox of the program's agent evicts those of earlier turns.
  */
 export function toolSearch(tools: ToolSet, options: ToolSearchOptions = {}): ToolSearch {
   const definitions = () => Promise.all(Object.entries(tools).map(definition));
@@ -44,25 +47,28 @@ export function toolSearch(tools: ToolSet, options: ToolSearchOptions = {}): Too
   });
   return {
     tools: { [SEARCH]: search, ...tools },
-    prepareStep({ messages }) {
-      const names = [SEARCH, ...found(messages).filter((name) => Object.hasOwn(tools, name))];
+    async prepareStep({ messages }) {
+      const shown = new Shown(index, options);
+      for (const message of messages) await replay(shown, message);
+      const names = [SEARCH, ...(await shown.names())];
       return { activeTools: names, toolOrder: names };
     },
   };
 }
 
-/** The names that searches of these messages have found, each once. */
-function found(messages: ModelMessage[]): string[] {
-  const names = new Set<string>();
-  for (const message of messages) {
-    if (message.role !== "tool") continue;
-    for (const part of message.content) {
-      if (part.type !== "tool-result" || part.toolName !== SEARCH) continue;
-      const value = part.output.type === "json" ? (part.output.value as { found?: string[] }) : null;
-      for (const name of value?.found ?? []) names.add(name);
-    }
+/** Does again what a message did to the toolbox. */
+async function replay(shown: Shown, message: ModelMessage): Promise<void> {
+  if (message.role === "user") await shown.beginTurn();
+  if (message.role === "assistant") {
+    const parts = typeof message.content === "string" ? [] : message.content;
+    await shown.answered(parts.flatMap((part) => (part.type === "tool-call" ? part.toolName : [])));
   }
-  return [...names];
+  if (message.role !== "tool") return;
+  for (const part of message.content) {
+    if (part.type !== "tool-result" || part.toolName !== SEARCH) continue;
+    const value = part.output.type === "json" ? (part.output.value as { found?: string[] }) : null;
+    await shown.show(value?.found ?? []);
+  }
 }
 
 async function definition([name, { description, inputSchema }]: [string, Tool]): Promise<Definition> {

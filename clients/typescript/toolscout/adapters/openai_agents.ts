@@ -9,7 +9,7 @@
 import { Agent, tool, type FunctionTool, type RunContext, type Tool } from "@openai/agents";
 
 import type { JsonObject } from "../index.js";
-import { ToolIndex, type ToolSearchOptions } from "./tool_index.js";
+import { Shown, ToolIndex, type ToolSearchOptions } from "./tool_index.js";
 
 export type { ToolSearchOptions };
 
@@ -24,26 +24,26 @@ export interface ToolSearchConfiguration extends ToolSearchOptions {
  * An agent whose model sees `tool_search`, and of `searchable` what it has found.
  *
  * One agent is for one conversation: it remembers what was found. Found tools follow those before them, so
- * that the beginning of a prompt stays as it was.
+ * that the beginning of a prompt stays as it was. They take at most `budget` tokens: the toolbox of the
+ * program's agent evicts those that were not used for longest.
  */
 export class ToolSearchAgent extends Agent {
-  readonly #found = new Map<string, FunctionTool>();
+  readonly #byName: Map<string, FunctionTool>;
+  readonly #shown: Shown;
   readonly #search: Tool;
 
   constructor(configuration: Configuration & ToolSearchConfiguration) {
-    const { searchable, catalog, limit, embedder, ...agent } = configuration;
+    const { searchable, catalog, limit, embedder, budget, policy, ...agent } = configuration;
     super(agent);
-    const byName = new Map(searchable.map((tool) => [tool.name, tool]));
+    this.#byName = new Map(searchable.map((tool) => [tool.name, tool]));
     const definitions = searchable.map(({ name, description, parameters }) => ({
       name,
       description,
       inputSchema: parameters as JsonObject,
     }));
-    const index = new ToolIndex([...byName.keys()], () => Promise.resolve(definitions), {
-      catalog,
-      limit,
-      embedder,
-    });
+    const options = { catalog, limit, embedder, budget, policy };
+    const index = new ToolIndex([...this.#byName.keys()], () => Promise.resolve(definitions), options);
+    this.#shown = new Shown(index, options);
     this.#search = tool({
       name: "tool_search",
       description: "Finds tools by what they do. They can be called from the next step on.",
@@ -54,19 +54,24 @@ export class ToolSearchAgent extends Agent {
         additionalProperties: false,
       },
       strict: true,
-      execute: async (input) => {
-        const names = await index.find((input as { query: string }).query);
-        for (const name of names) {
-          const found = byName.get(name);
-          if (found) this.#found.set(name, found);
-        }
-        return names.length > 0 ? `Found: ${names.join(", ")}` : "No tool fits; try other words.";
-      },
+      execute: (input) => this.#shown.search((input as { query: string }).query),
     });
   }
 
   override async getAllTools(...asked: Parameters<Agent["getAllTools"]>): Promise<Tool[]> {
     const always = await super.getAllTools(...(asked as [RunContext]));
-    return [...always, this.#search, ...this.#found.values()];
+    const found = (await this.#shown.names()).flatMap((name) => this.#byName.get(name) ?? []);
+    // What is listed now is for the next answer, whose calls are of another round.
+    if (found.length > 0) await this.#shown.answered([]);
+    return [...always, this.#search, ...found.map((tool) => this.#noted(tool))];
+  }
+
+  /** A tool that notes its calls. */
+  #noted(tool: FunctionTool): FunctionTool {
+    const invoke: FunctionTool["invoke"] = async (...given) => {
+      await this.#shown.called(tool.name);
+      return tool.invoke(...given);
+    };
+    return { ...tool, invoke };
   }
 }
