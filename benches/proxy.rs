@@ -152,6 +152,8 @@ async fn start(data: &TempDir) -> (String, String) {
         upstream: Default::default(),
         gateway: Default::default(),
         profiles: Vec::new(),
+        enrich: Default::default(),
+        enricher: None,
         proxy: Some(ProxyConfig::new(UpstreamConfig::new(format!(
             "{provider}/v1"
         )))),

@@ -308,7 +308,7 @@ pub async fn start(
         turn,
     };
     let tasks = Arc::clone(&app.tasks);
-    let task = tasks.start(&catalog.name, total, |task| work.as_task(task))?;
+    let task = tasks.start(&catalog.name, total, |task| work.run_as_task(task))?;
     Ok(tasks::accepted(&app, &task).await)
 }
 

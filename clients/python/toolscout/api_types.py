@@ -297,7 +297,65 @@ class DifferenceBody(TypedDict):
     p: NotRequired[float | None]
 
 
+class EnrichEstimate(TypedDict):
+    requests: int
+    tokens_in: int
+    tokens_out: int
+    tools: int
+
+
+class EnrichRequest(TypedDict):
+    dry_run: NotRequired[bool]
+    languages: NotRequired[list[str]]
+    limit: NotRequired[int | None]
+    servers: NotRequired[list[str]]
+    texts: NotRequired[int | None]
+
+
+class EnrichState(TypedDict):
+    mode: str
+    model: NotRequired[str | None]
+    pending_embeddings: int
+    tokens_a_day: NotRequired[int | None]
+    tokens_today: int
+    tools: int
+    with_texts: int
+
+
 ErrorType: TypeAlias = Literal["invalid_request", "auth", "internal", "system"]
+
+
+class EvaluationComparison(TypedDict):
+    a: str
+    b: str
+    ci95: list[float]
+    difference: float
+    metric: str
+    p: float
+    p_holm: NotRequired[float]
+
+
+class EvaluationCost(TypedDict):
+    disk_mb: float
+    embed_s: NotRequired[float | None]
+    embed_tools_per_s: NotRequired[float | None]
+    index_s: float
+    index_tools_per_s: float
+    open_s: float
+    rss_mb: NotRequired[float | None]
+
+
+class EvaluationCurvePoint(TypedDict):
+    accuracy: float
+    false_no_match: float
+    threshold: float
+
+
+class EvaluationExplainedHit(TypedDict):
+    id: str
+    relevant: bool
+    score: float
+    why: str
 
 
 class EvaluationFigure(TypedDict):
@@ -306,10 +364,116 @@ class EvaluationFigure(TypedDict):
     metric: str
 
 
+class EvaluationFormatTokens(TypedDict):
+    answer: float
+    catalog: int
+
+
+class EvaluationHit(TypedDict):
+    id: str
+    score: NotRequired[float | None]
+
+
+class EvaluationLeftOut(TypedDict):
+    contradicting_queries: NotRequired[int]
+    judged_irrelevant: NotRequired[int]
+    queries_without_known_tool: NotRequired[int]
+    unjudged_queries: NotRequired[int]
+    unknown_queries: NotRequired[int]
+    unknown_tools: NotRequired[int]
+
+
+EvaluationMemory = TypedDict(
+    "EvaluationMemory",
+    {
+        "asked": int,
+        "gain_ci95": list[float],
+        "gain_p": float,
+        "known": float,
+        "remembered": int,
+        "with": float,
+        "without": float,
+    },
+)
+
+
+class EvaluationPercentiles(TypedDict):
+    p50: float
+    p95: float
+    p99: float
+
+
+class EvaluationQueryOfArm(TypedDict):
+    hits: list[EvaluationHit]
+    ranks: NotRequired[dict[str, int]]
+    values: dict[str, float | None]
+
+
+class EvaluationQueryReport(TypedDict):
+    arms: dict[str, EvaluationQueryOfArm]
+    groups: NotRequired[list[list[str]]]
+    id: str
+    judged: dict[str, float]
+    order: NotRequired[list[str]]
+    query: str
+    source: NotRequired[str | None]
+
+
+class EvaluationRelevantTool(TypedDict):
+    description: str
+    id: str
+    rank: NotRequired[int | None]
+
+
 Depth: TypeAlias = int
 
 
+class EvaluationRunFile(TypedDict):
+    deepest: NotRequired[int]
+    duplicates: NotRequired[int]
+    missing_queries: NotRequired[int]
+    other_ranks: NotRequired[int]
+    shallowest: NotRequired[int]
+    ties: NotRequired[int]
+    unknown_queries: NotRequired[int]
+
+
+class EvaluationSignal(TypedDict):
+    accuracy_at_10_percent_false: float
+    auc: float
+    curve: list[EvaluationCurvePoint]
+
+
+class EvaluationSource(TypedDict):
+    arms: dict[str, dict[str, float]]
+    queries: int
+    source: str
+
+
+class EvaluationTokens(TypedDict):
+    answer: float
+    answer_hits: int
+    catalog: int
+    formats: dict[str, EvaluationFormatTokens]
+    tokenizer: str
+
+
+class EvaluationWorstQuery(TypedDict):
+    hits: list[EvaluationExplainedHit]
+    id: str
+    relevant: list[EvaluationRelevantTool]
+    score: float
+    text: str
+
+
 EvictionReason: TypeAlias = Literal["budget", "idle"]
+
+
+class FarTool(TypedDict):
+    first: NotRequired[str | None]
+    id: str
+    place: NotRequired[int | None]
+    text: str
 
 
 class FeedbackAnswer(TypedDict):
@@ -324,6 +488,11 @@ FindingKind: TypeAlias = Literal[
 
 class Forgotten(TypedDict):
     forgotten: int
+
+
+class ForgottenTexts(TypedDict):
+    forgotten: int
+    generation: int
 
 
 class Health(TypedDict):
@@ -373,6 +542,11 @@ class MemoryPage(TypedDict):
 
 class MemorySwitch(TypedDict):
     enabled: bool
+
+
+class NewTexts(TypedDict):
+    model: NotRequired[str | None]
+    texts: list[str]
 
 
 class NoMatchReport(TypedDict):
@@ -433,6 +607,11 @@ class Reference(TypedDict):
     content: str
     title: str
     url: str
+
+
+class RefusedText(TypedDict):
+    id: str
+    reason: str
 
 
 class ReviewAnswer(TypedDict):
@@ -545,6 +724,19 @@ class TagList(TypedDict):
     total: int
 
 
+class TakenTexts(TypedDict):
+    answers: int
+    generation: int
+    kept: list[str]
+    left: int
+    problem: NotRequired[str | None]
+    refused: list[RefusedText]
+    refused_texts: list[RefusedText]
+    stale: list[str]
+    stored: int
+    unknown: list[str]
+
+
 TaskStatus: TypeAlias = Literal["running", "succeeded", "failed", "cancelled"]
 
 
@@ -604,6 +796,13 @@ class ToolPage(TypedDict):
     next_cursor: NotRequired[str | None]
     tools: list[ToolBody]
     total: int
+
+
+class ToolTexts(TypedDict):
+    definition: str
+    id: str
+    model: NotRequired[str | None]
+    texts: list[str]
 
 
 class ToolWarning(TypedDict):
@@ -806,6 +1005,35 @@ class DecisionBody(TypedDict):
     version: NotRequired[str | None]
 
 
+class EnrichMeasure(TypedDict):
+    first_with_texts: int
+    first_without_texts: int
+    found_within: int
+    tools: int
+    with_texts: int
+    without_texts: int
+    worst: list[FarTool]
+
+
+class EvaluationLatency(TypedDict):
+    dense_ms: EvaluationPercentiles
+    embed_ms: EvaluationPercentiles
+    fuse_ms: EvaluationPercentiles
+    lexical_ms: EvaluationPercentiles
+    queries: int
+    rank_ms: EvaluationPercentiles
+    total_ms: EvaluationPercentiles
+
+
+class EvaluationNoMatch(TypedDict):
+    accuracy: float
+    answerable: int
+    arm: str
+    false_no_match: float
+    signals: dict[str, EvaluationSignal]
+    unanswerable: int
+
+
 class EvaluationRequest(TypedDict):
     compare: NotRequired[ArmSettings | None]
     depths: NotRequired[list[Depth]]
@@ -813,6 +1041,13 @@ class EvaluationRequest(TypedDict):
     qrels: NotRequired[str | None]
     queries: str
     search: NotRequired[ArmSettings]
+
+
+class EvaluationSize(TypedDict):
+    cost: EvaluationCost
+    grown: int
+    latency: dict[str, EvaluationLatency]
+    tools: int
 
 
 class FeedbackRequest(TypedDict):
@@ -984,6 +1219,11 @@ class Task(TypedDict):
     warnings: NotRequired[list[ToolWarning]]
 
 
+class TextsPage(TypedDict):
+    next_cursor: NotRequired[str | None]
+    tools: list[ToolTexts]
+
+
 class ToolChange(TypedDict):
     after: NotRequired[ToolBody | None]
     before: NotRequired[ToolBody | None]
@@ -1110,6 +1350,7 @@ class Evaluation(TypedDict):
     changed_meanwhile: bool
     created_at_ms: int
     depths: list[int]
+    embedder: NotRequired[str]
     fingerprint: str
     generation: int
     id: str
@@ -1117,13 +1358,62 @@ class Evaluation(TypedDict):
     name: str
     pending_embeddings: int
     queries: QueryCounts
+    set_fingerprint: NotRequired[str]
     tools: int
+    trained_on: NotRequired[bool]
+    tuned_on: NotRequired[bool]
     version: str
+
+
+class EvaluationArm(TypedDict):
+    abstained: NotRequired[int]
+    ci95: NotRequired[dict[str, list[float]]]
+    condensed: NotRequired[dict[str, float]]
+    degraded: NotRequired[int]
+    duplicate_tolerant: NotRequired[dict[str, float]]
+    latency: NotRequired[EvaluationLatency | None]
+    p50_ms: NotRequired[float | None]
+    p95_ms: NotRequired[float | None]
+    p99_ms: NotRequired[float | None]
+    run_file: NotRequired[EvaluationRunFile | None]
 
 
 class EvaluationList(TypedDict):
     current_generation: int
     evaluations: list[Evaluation]
+
+
+class EvaluationReport(TypedDict):
+    arms: dict[str, EvaluationArm]
+    cost: NotRequired[EvaluationCost | None]
+    embedder: str
+    fingerprint: NotRequired[str]
+    graded: NotRequired[bool]
+    left_out: NotRequired[EvaluationLeftOut]
+    main_arm: NotRequired[str]
+    memory: NotRequired[EvaluationMemory | None]
+    no_match: NotRequired[EvaluationNoMatch | None]
+    per_query: NotRequired[list[EvaluationQueryReport]]
+    queries: int
+    queries_in_set: NotRequired[int]
+    relevant_from: NotRequired[float]
+    scale: NotRequired[list[EvaluationSize]]
+    seed: NotRequired[int]
+    set: str
+    significance: NotRequired[list[EvaluationComparison]]
+    sources: NotRequired[list[EvaluationSource]]
+    tokens: NotRequired[EvaluationTokens | None]
+    tools: int
+    trained_on: NotRequired[bool]
+    tuned_on: NotRequired[bool]
+    unfinished: NotRequired[str | None]
+    version: NotRequired[str]
+    worst: NotRequired[list[EvaluationWorstQuery]]
+
+
+class EvaluationReportFile(TypedDict):
+    sets: list[EvaluationReport]
+    version: str
 
 
 class OpenApproval(ApprovalRequest):

@@ -986,6 +986,89 @@ export interface components {
              */
             p?: number | null;
         };
+        /** @description What writing texts would take. */
+        EnrichEstimate: {
+            /** @description Requests to the model. */
+            requests: number;
+            /** @description Tokens sent, by the o200k encoding. */
+            tokens_in: number;
+            /** @description Tokens of the answers, estimated; models that think take more. */
+            tokens_out: number;
+            /** @description Tools without texts. */
+            tools: number;
+        };
+        /** @description What texts are worth: one text of each tool with texts is kept aside and searched for. */
+        EnrichMeasure: {
+            /** @description Tools that were the first hit, with all other texts. */
+            first_with_texts: number;
+            /** @description Tools that were the first hit, without any text. */
+            first_without_texts: number;
+            /** @description Hits that count as found. */
+            found_within: number;
+            /** @description Tools that were measured, at most 1,000. */
+            tools: number;
+            /** @description Tools that were found, with all other texts. */
+            with_texts: number;
+            /** @description Tools that were found without any text. */
+            without_texts: number;
+            /** @description The tools that are farthest from what people would say, the farthest first. */
+            worst: components["schemas"]["FarTool"][];
+        };
+        /** @description Which tools texts are written for. */
+        EnrichRequest: {
+            /**
+             * @description True answers with what it would take, and sends nothing.
+             * @default false
+             */
+            dry_run?: boolean;
+            /**
+             * @description The languages of the texts, as codes or names; those of the settings where it is empty, else English.
+             * @default []
+             * @example [
+             *       "en",
+             *       "de"
+             *     ]
+             */
+            languages?: string[];
+            /**
+             * @description Most tools; 20,000 at most.
+             * @default null
+             */
+            limit?: number | null;
+            /**
+             * @description Only tools of these servers; all where it is empty.
+             * @default []
+             */
+            servers?: string[];
+            /**
+             * @description Texts of each tool, in each language; 3, or as many as fit.
+             * @default null
+             */
+            texts?: number | null;
+        };
+        /** @description How far the texts of a catalog are. */
+        EnrichState: {
+            /**
+             * @description `off`, `ask` or `auto`: when this server's model writes texts.
+             * @example ask
+             */
+            mode: string;
+            /** @description The model that writes; absent where the server has none. */
+            model?: string | null;
+            /** @description Texts that dense search does not use yet, and other texts that are not embedded. */
+            pending_embeddings: number;
+            /**
+             * Format: int64
+             * @description Tokens that this server, or all nodes of its store, may spend in a day; absent where there is no bound.
+             */
+            tokens_a_day?: number | null;
+            /** @description Tokens that were spent since midnight, UTC. */
+            tokens_today: number;
+            /** @description Tools of the catalog. */
+            tools: number;
+            /** @description Tools with texts for their present definitions. */
+            with_texts: number;
+        };
         /** @description The body of an error answer. */
         Error: {
             /** @description The error. */
@@ -1025,6 +1108,8 @@ export interface components {
             created_at_ms: number;
             /** @description The cut-offs of the metrics. */
             depths: number[];
+            /** @description The embedders; `none` without, and empty for an evaluation of an earlier version. */
+            embedder?: string;
             /** @description The same for the same queries with the same judgements. */
             fingerprint: string;
             /**
@@ -1042,10 +1127,81 @@ export interface components {
             pending_embeddings: number;
             /** @description The numbers of queries. */
             queries: components["schemas"]["QueryCounts"];
+            /**
+             * @description Digest of the tools, the judged queries and their judgements, as the command line computes it;
+             *     empty without judged queries, and for an evaluation of an earlier version.
+             */
+            set_fingerprint?: string;
             /** @description Number of tools. */
             tools: number;
+            /**
+             * @description True if the ranker that took part was trained on these queries, or on some of them: the
+             *     figures look better than they are.
+             */
+            trained_on?: boolean;
+            /**
+             * @description True if the settings or the ranker of the catalog were tuned to these queries, or to some of
+             *     them: the figures are in-sample.
+             */
+            tuned_on?: boolean;
             /** @description The version of the server. */
             version: string;
+        };
+        /** @description The results of one arm. Beside these fields it has every metric, by its name. */
+        EvaluationArm: {
+            /**
+             * @description Queries answered with "no match", which counts as no hits.
+             * @default 0
+             */
+            abstained?: number;
+            /**
+             * @description 95% bootstrap interval of every metric.
+             * @default {}
+             */
+            ci95?: {
+                [key: string]: number[];
+            };
+            /**
+             * @description The same metrics without hits that are not judged, if some tools are judged as not relevant.
+             * @default null
+             */
+            condensed?: {
+                [key: string]: number;
+            } | null;
+            /**
+             * @description Queries with a degraded answer.
+             * @default 0
+             */
+            degraded?: number;
+            /**
+             * @description The same metrics with near-identical tools counted, if requested.
+             * @default null
+             */
+            duplicate_tolerant?: {
+                [key: string]: number;
+            } | null;
+            /** @default null */
+            latency?: components["schemas"]["EvaluationLatency"] | null;
+            /**
+             * Format: double
+             * @description Median latency; null for a run from a file or without timing.
+             * @default null
+             */
+            p50_ms?: number | null;
+            /**
+             * Format: double
+             * @description 95th percentile of latency.
+             * @default null
+             */
+            p95_ms?: number | null;
+            /**
+             * Format: double
+             * @description 99th percentile of latency.
+             * @default null
+             */
+            p99_ms?: number | null;
+            /** @default null */
+            run_file?: components["schemas"]["EvaluationRunFile"] | null;
         };
         /** @description An evaluation with its figures, compared. */
         EvaluationBody: {
@@ -1059,6 +1215,104 @@ export interface components {
             current_generation: number;
             /** @description The evaluation. */
             evaluation: components["schemas"]["Evaluation"];
+        };
+        /** @description A paired comparison of two arms. */
+        EvaluationComparison: {
+            /** @description The first arm. */
+            a: string;
+            /** @description The second arm. */
+            b: string;
+            /** @description Its 95% interval. */
+            ci95: number[];
+            /**
+             * Format: double
+             * @description Mean of a minus b.
+             */
+            difference: number;
+            /** @description The metric. */
+            metric: string;
+            /**
+             * Format: double
+             * @description Two-sided p-value of the randomisation test.
+             */
+            p: number;
+            /**
+             * Format: double
+             * @description The same, corrected by Holm for all pairs of arms.
+             */
+            p_holm?: number;
+        };
+        /** @description The cost of one set's index. */
+        EvaluationCost: {
+            /**
+             * Format: double
+             * @description Disk, in MiB.
+             */
+            disk_mb: number;
+            /**
+             * Format: double
+             * @description Seconds to embed every tool, measured when the vectors were computed; null when they were
+             *     computed in several passes.
+             */
+            embed_s?: number | null;
+            /**
+             * Format: double
+             * @description Tools per second of that.
+             */
+            embed_tools_per_s?: number | null;
+            /**
+             * Format: double
+             * @description Seconds to store every tool in an empty catalog and index it lexically.
+             */
+            index_s: number;
+            /**
+             * Format: double
+             * @description Tools per second of that.
+             */
+            index_tools_per_s: number;
+            /**
+             * Format: double
+             * @description Seconds to open the catalog until it can answer.
+             */
+            open_s: number;
+            /**
+             * Format: double
+             * @description Peak memory of the process while this set was prepared and searched, in MiB; null where the
+             *     system does not report it.
+             */
+            rss_mb?: number | null;
+        };
+        /** @description The effect of answering "no match" below a threshold. */
+        EvaluationCurvePoint: {
+            /**
+             * Format: double
+             * @description Share of the unanswerable queries recognised.
+             */
+            accuracy: number;
+            /**
+             * Format: double
+             * @description Share of the other queries lost.
+             */
+            false_no_match: number;
+            /**
+             * Format: double
+             * @description Answers with a lower signal are "no match".
+             */
+            threshold: number;
+        };
+        /** @description A hit. */
+        EvaluationExplainedHit: {
+            /** @description Its id. */
+            id: string;
+            /** @description Whether it is relevant. */
+            relevant: boolean;
+            /**
+             * Format: float
+             * @description The fused score.
+             */
+            score: number;
+            /** @description Why it has its rank, in words. */
+            why: string;
         };
         /** @description A metric over all judged queries. */
         EvaluationFigure: {
@@ -1075,6 +1329,76 @@ export interface components {
              */
             metric: string;
         };
+        /** @description Tokens in one format. */
+        EvaluationFormatTokens: {
+            /**
+             * Format: double
+             * @description The mean search result.
+             */
+            answer: number;
+            /** @description The whole catalog. */
+            catalog: number;
+        };
+        /** @description A hit. */
+        EvaluationHit: {
+            /** @description The id of the tool. */
+            id: string;
+            /**
+             * Format: double
+             * @description Its score; null if an earlier version of the server kept the hit.
+             */
+            score?: number | null;
+        };
+        /** @description The latency of a search by stage. */
+        EvaluationLatency: {
+            /** @description The dense legs without embedding. */
+            dense_ms: components["schemas"]["EvaluationPercentiles"];
+            /** @description Embedding the query, without a cache. */
+            embed_ms: components["schemas"]["EvaluationPercentiles"];
+            /** @description Fusion, ordering, explanation. */
+            fuse_ms: components["schemas"]["EvaluationPercentiles"];
+            /** @description The lexical leg. */
+            lexical_ms: components["schemas"]["EvaluationPercentiles"];
+            /** @description Queries timed. */
+            queries: number;
+            /** @description The ranker and confidence. */
+            rank_ms: components["schemas"]["EvaluationPercentiles"];
+            /** @description The whole call. */
+            total_ms: components["schemas"]["EvaluationPercentiles"];
+        };
+        /** @description What was left out of a set, or read in a way that one would want to know. */
+        EvaluationLeftOut: {
+            /**
+             * @description Queries whose `relevant` and qrels differ; `relevant` counts.
+             * @default 0
+             */
+            contradicting_queries?: number;
+            /**
+             * @description Queries judged with grades of 0 only. They are not left out: no tool serves them.
+             * @default 0
+             */
+            judged_irrelevant?: number;
+            /**
+             * @description Queries that lost all their relevant tools in this way.
+             * @default 0
+             */
+            queries_without_known_tool?: number;
+            /**
+             * @description Queries about which nothing is judged.
+             * @default 0
+             */
+            unjudged_queries?: number;
+            /**
+             * @description Queries of the judgements that the set does not have.
+             * @default 0
+             */
+            unknown_queries?: number;
+            /**
+             * @description Judgements about tools that the set does not have.
+             * @default 0
+             */
+            unknown_tools?: number;
+        };
         /** @description The kept evaluations of a catalog. */
         EvaluationList: {
             /**
@@ -1084,6 +1408,193 @@ export interface components {
             current_generation: number;
             /** @description Newest first. */
             evaluations: components["schemas"]["Evaluation"][];
+        };
+        /** @description The gain of a memory with half of the queries on the other half. */
+        EvaluationMemory: {
+            /** @description Queries searched. */
+            asked: number;
+            /** @description 95% interval of the gain. */
+            gain_ci95: number[];
+            /**
+             * Format: double
+             * @description p-value of the gain.
+             */
+            gain_p: number;
+            /**
+             * Format: double
+             * @description Share of the searched queries with a relevant tool that is also remembered.
+             */
+            known: number;
+            /** @description Queries remembered. */
+            remembered: number;
+            /**
+             * Format: double
+             * @description Mean nDCG@10 with the memory switched on.
+             */
+            with: number;
+            /**
+             * Format: double
+             * @description Mean nDCG@10 with the memory switched off.
+             */
+            without: number;
+        };
+        /** @description How well unanswerable queries are separated from the others. */
+        EvaluationNoMatch: {
+            /**
+             * Format: double
+             * @description Share of the unanswerable queries that the engine answered with "no match", with its
+             *     settings.
+             */
+            accuracy: number;
+            /** @description Number of the others. */
+            answerable: number;
+            /** @description The arm. */
+            arm: string;
+            /**
+             * Format: double
+             * @description Share of the other queries that it answered with "no match".
+             */
+            false_no_match: number;
+            /** @description The result of each signal, by name. */
+            signals: {
+                [key: string]: components["schemas"]["EvaluationSignal"];
+            };
+            /** @description Number of unanswerable queries. */
+            unanswerable: number;
+        };
+        /** @description Percentiles over queries, in milliseconds. */
+        EvaluationPercentiles: {
+            /**
+             * Format: double
+             * @description Median.
+             */
+            p50: number;
+            /**
+             * Format: double
+             * @description 95th percentile.
+             */
+            p95: number;
+            /**
+             * Format: double
+             * @description 99th percentile.
+             */
+            p99: number;
+        };
+        /** @description What an arm made of a query. */
+        EvaluationQueryOfArm: {
+            /** @description The first hits, best first. */
+            hits: components["schemas"]["EvaluationHit"][];
+            /** @description The rank of each judged tool that was found. */
+            ranks?: {
+                [key: string]: number;
+            };
+            /** @description The value of each metric; null where it has none for this query. */
+            values: {
+                [key: string]: number | null;
+            };
+        };
+        /** @description A query with its judgement, and what each arm made of it. */
+        EvaluationQueryReport: {
+            /** @description By the name of the arm. */
+            arms: {
+                [key: string]: components["schemas"]["EvaluationQueryOfArm"];
+            };
+            /** @description Groups of alternatives, if there are any. */
+            groups?: string[][];
+            /** @description Unique within its set. */
+            id: string;
+            /** @description The grade of each judged tool. */
+            judged: {
+                [key: string]: number;
+            };
+            /** @description The tools in the order in which they are to be called, if it is judged. */
+            order?: string[];
+            /** @description The text of the query. */
+            query: string;
+            /** @description Where query and judgement came from, if the set says so. */
+            source?: string | null;
+        };
+        /** @description A relevant tool. */
+        EvaluationRelevantTool: {
+            /** @description Its description. */
+            description: string;
+            /** @description Its id. */
+            id: string;
+            /** @description Its 1-based rank among the hits. */
+            rank?: number | null;
+        };
+        /** @description The results of one set. Quality metrics are means over the queries, from 0 to 1. */
+        EvaluationReport: {
+            /** @description The results of each arm by its name, in the order of the plan. */
+            arms: {
+                [key: string]: components["schemas"]["EvaluationArm"];
+            };
+            cost?: components["schemas"]["EvaluationCost"] | null;
+            /** @description The embedders; `none` without. */
+            embedder: string;
+            /**
+             * @description Digest of the tools, the measured queries and their judgements; empty if another program wrote
+             *     the report.
+             */
+            fingerprint?: string;
+            /** @description Whether tools have other grades than 1 and 0. */
+            graded?: boolean;
+            /** @description What the files of the set have and this report leaves out. */
+            left_out?: components["schemas"]["EvaluationLeftOut"];
+            /** @description The arm whose worst queries and tokens are reported. */
+            main_arm?: string;
+            memory?: components["schemas"]["EvaluationMemory"] | null;
+            no_match?: components["schemas"]["EvaluationNoMatch"] | null;
+            /** @description Every query with its judgement, the values and the first hits of each arm. */
+            per_query?: components["schemas"]["EvaluationQueryReport"][];
+            /** @description Queries measured. */
+            queries: number;
+            /** @description Queries in the file. */
+            queries_in_set?: number;
+            /**
+             * Format: double
+             * @description The grade that relevance starts from; 0 for every grade above 0.
+             */
+            relevant_from?: number;
+            /** @description Cost and latency at the sizes of the plan. */
+            scale?: components["schemas"]["EvaluationSize"][];
+            /**
+             * Format: int64
+             * @description The seed of the sample, the held-out tools and the resampling.
+             */
+            seed?: number;
+            /** @description The name of the set. */
+            set: string;
+            /** @description Paired comparisons of all arms. */
+            significance?: components["schemas"]["EvaluationComparison"][];
+            /** @description The figures by source, if the set says where queries came from. */
+            sources?: components["schemas"]["EvaluationSource"][];
+            tokens?: components["schemas"]["EvaluationTokens"] | null;
+            /** @description Tools in the catalog. */
+            tools: number;
+            /**
+             * @description True if the ranker that took part was trained on these queries, or on some of them: the
+             *     figures look better than they are.
+             */
+            trained_on?: boolean;
+            /**
+             * @description True if the settings or the ranker of the catalog were tuned to these queries, or to some of
+             *     them: the figures are in-sample.
+             */
+            tuned_on?: boolean;
+            /** @description Why arms or parts are missing. */
+            unfinished?: string | null;
+            /** @description Version of this program. */
+            version?: string;
+            /** @description The queries with the lowest values in this arm, with the reason. */
+            worst?: components["schemas"]["EvaluationWorstQuery"][];
+        };
+        /** @description A file of reports: one shape for one set and for several. */
+        EvaluationReportFile: {
+            /** @description The reports. */
+            sets: components["schemas"]["EvaluationReport"][];
+            /** @description Version of the program that wrote it. */
+            version: string;
         };
         /** @description An evaluation to make. */
         EvaluationRequest: {
@@ -1111,6 +1622,119 @@ export interface components {
             /** @description How the queries are searched for: arm `a`. */
             search?: components["schemas"]["ArmSettings"];
         };
+        /** @description What a run file has, and what of it counts. */
+        EvaluationRunFile: {
+            /**
+             * @description The most hits of a query.
+             * @default 0
+             */
+            deepest?: number;
+            /**
+             * @description Hits that a query has twice; the first in the order counts.
+             * @default 0
+             */
+            duplicates?: number;
+            /**
+             * @description Queries of the set without hits; they count as 0.
+             * @default 0
+             */
+            missing_queries?: number;
+            /**
+             * @description Queries whose column of ranks has another order than their scores.
+             * @default 0
+             */
+            other_ranks?: number;
+            /**
+             * @description The fewest hits of a query that has some.
+             * @default 0
+             */
+            shallowest?: number;
+            /**
+             * @description Hits with the score of another hit of their query.
+             * @default 0
+             */
+            ties?: number;
+            /**
+             * @description Queries that the set does not have; they are left out.
+             * @default 0
+             */
+            unknown_queries?: number;
+        };
+        /** @description The quality of a signal over all thresholds. */
+        EvaluationSignal: {
+            /**
+             * Format: double
+             * @description Accuracy at the highest threshold with at most a tenth of false no-matches.
+             */
+            accuracy_at_10_percent_false: number;
+            /**
+             * Format: double
+             * @description Probability that an answerable query has the higher signal; .5 is chance.
+             */
+            auc: number;
+            /** @description From answering everything to answering nothing. */
+            curve: components["schemas"]["EvaluationCurvePoint"][];
+        };
+        /** @description Cost and speed at one catalog size. */
+        EvaluationSize: {
+            /** @description The index. */
+            cost: components["schemas"]["EvaluationCost"];
+            /** @description How many of them are generated variations of others. */
+            grown: number;
+            /** @description The latency of each arm, by name. */
+            latency: {
+                [key: string]: components["schemas"]["EvaluationLatency"];
+            };
+            /** @description Tools in the catalog. */
+            tools: number;
+        };
+        /** @description The figures of the queries of one source. */
+        EvaluationSource: {
+            /** @description The means of each arm. */
+            arms: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+            /** @description Their number. */
+            queries: number;
+            /** @description Where these queries came from. */
+            source: string;
+        };
+        /** @description Tokens of the whole catalog and of a search result. */
+        EvaluationTokens: {
+            /**
+             * Format: double
+             * @description The mean search result in the same format.
+             */
+            answer: number;
+            /** @description Hits per search result. */
+            answer_hits: number;
+            /** @description The whole catalog as OpenAI chat tools. */
+            catalog: number;
+            /** @description The same for each format. */
+            formats: {
+                [key: string]: components["schemas"]["EvaluationFormatTokens"];
+            };
+            /** @description The tokenizer. */
+            tokenizer: string;
+        };
+        /** @description A query with a low score. */
+        EvaluationWorstQuery: {
+            /** @description The first hits. */
+            hits: components["schemas"]["EvaluationExplainedHit"][];
+            /** @description Its id. */
+            id: string;
+            /** @description The relevant tools. */
+            relevant: components["schemas"]["EvaluationRelevantTool"][];
+            /**
+             * Format: double
+             * @description nDCG at the deepest cut-off.
+             */
+            score: number;
+            /** @description The text of the query. */
+            text: string;
+        };
         /** @description What happened in a turn, as far as it is kept. */
         EventsOfTurn: {
             /** @description In their order. */
@@ -1123,6 +1747,17 @@ export interface components {
          * @enum {string}
          */
         EvictionReason: "budget" | "idle";
+        /** @description A tool that its text does not find. */
+        FarTool: {
+            /** @description The id of the first hit. */
+            first?: string | null;
+            /** @description The tool's id. */
+            id: string;
+            /** @description Its place among the hits, from 1; absent beyond the first 50. */
+            place?: number | null;
+            /** @description What was searched for. */
+            text: string;
+        };
         /** @description The answer to feedback. */
         FeedbackAnswer: {
             /** @description Always true; feedback that is not stored is an error. */
@@ -1174,6 +1809,16 @@ export interface components {
         Forgotten: {
             /** @description Number of deleted entries. */
             forgotten: number;
+        };
+        /** @description The result of deleting texts. */
+        ForgottenTexts: {
+            /** @description Number of tools that had texts. */
+            forgotten: number;
+            /**
+             * Format: int64
+             * @description The generation of the catalog that holds the change.
+             */
+            generation: number;
         };
         /** @description The health of the service. */
         Health: {
@@ -1316,6 +1961,13 @@ export interface components {
         MemorySwitch: {
             /** @description True stores feedback in the memory and uses the memory in searches. */
             enabled: boolean;
+        };
+        /** @description New texts of a tool. */
+        NewTexts: {
+            /** @description Who wrote them; `person` without it. */
+            model?: string | null;
+            /** @description At most 8, of at most 200 characters each. */
+            texts: string[];
         };
         /** @description Why no tool matched well enough. */
         NoMatchReport: {
@@ -1469,6 +2121,13 @@ export interface components {
             title: string;
             /** @description Its URL. */
             url: string;
+        };
+        /** @description What is refused of a tool's texts. */
+        RefusedText: {
+            /** @description The tool's id. */
+            id: string;
+            /** @description The reason. */
+            reason: string;
         };
         /** @description Requests. */
         RequestStats: {
@@ -1993,6 +2652,32 @@ export interface components {
             /** @description Number of different tags in the catalog. */
             total: number;
         };
+        /** @description What came of answers. */
+        TakenTexts: {
+            /** @description Answers in the body. */
+            answers: number;
+            /**
+             * Format: int64
+             * @description The generation of the catalog that holds the texts.
+             */
+            generation: number;
+            /** @description Tools that have texts already, which stay. */
+            kept: string[];
+            /** @description Tools that still have no texts. */
+            left: number;
+            /** @description What of the body was not read, and why. */
+            problem?: string | null;
+            /** @description Answers that are refused. */
+            refused: components["schemas"]["RefusedText"][];
+            /** @description Single texts that are refused, of answers whose other texts are stored. */
+            refused_texts: components["schemas"]["RefusedText"][];
+            /** @description Tools whose definition is another one by now. */
+            stale: string[];
+            /** @description Number of tools whose texts are stored. */
+            stored: number;
+            /** @description Tools that the catalog does not have. */
+            unknown: string[];
+        };
         /** @description A task. */
         Task: {
             /** @description The catalog that it writes to, or evaluates. */
@@ -2020,6 +2705,13 @@ export interface components {
          * @enum {string}
          */
         TaskStatus: "running" | "succeeded" | "failed" | "cancelled";
+        /** @description A page of texts. */
+        TextsPage: {
+            /** @description The cursor of the next page; absent on the last one. */
+            next_cursor?: string | null;
+            /** @description The texts, by the ids of their tools. */
+            tools: components["schemas"]["ToolTexts"][];
+        };
         /** @description The token for questions by GET. */
         TokenBody: {
             /** @description For the query string of `/agent/chat/stream`; valid until the server restarts. */
@@ -2163,6 +2855,25 @@ export interface components {
             tools: components["schemas"]["ToolBody"][];
             /** @description Number of tools in the catalog. */
             total: number;
+        };
+        /** @description The texts of a tool. */
+        ToolTexts: {
+            /** @description The hash of the tool's definition, which the texts belong to. */
+            definition: string;
+            /**
+             * @description The tool's id.
+             * @example outlook/RecallMessage
+             */
+            id: string;
+            /** @description The name of the model that wrote them, or `person`; absent without texts. */
+            model?: string | null;
+            /**
+             * @description What people say when they need the tool; empty where nobody wrote any for its present definition.
+             * @example [
+             *       "I mailed the wrong person, undo it"
+             *     ]
+             */
+            texts: string[];
         };
         /** @description What of a valid tool is left out or will not work. */
         ToolWarning: {

@@ -34,7 +34,7 @@ impl Work {
     ///
     /// # Errors
     /// What keeps texts from being stored, and why a run ended early.
-    pub async fn as_task(self, task: Arc<Task>) -> ApiResult<()> {
+    pub async fn run_as_task(self, task: Arc<Task>) -> ApiResult<()> {
         let is_stopped = {
             let task = Arc::clone(&task);
             move || task.is_cancelled()
