@@ -286,7 +286,7 @@ mod tests {
         let known = ALL[0].checksum();
         check("t", &[(1, known.clone())]).unwrap();
         for (run, expected) in [
-            (vec![(1, known.clone()), (9, known.clone())], "version 9"),
+            (vec![(1, known.clone()), (99, known.clone())], "version 99"),
             (vec![(1, "other".to_owned())], "not the one"),
             (vec![(0, known)], "half migrated"),
         ] {

@@ -247,6 +247,36 @@ def test_what_only_a_server_has(client: toolscout.Client) -> None:
     assert number not in [evaluation["id"] for evaluation in client.evaluations()]
 
 
+def test_texts_of_tools_are_written_read_and_passed_on(client: toolscout.Client) -> None:
+    id = "office/send_email"
+    assert client.texts_of(id)["texts"] == []
+    written = client.set_texts(id, ["tell Ada by post"], model="us")
+    assert (written["texts"], written.get("model")) == (["tell Ada by post"], "us")
+    assert [tool["id"] for tool in client.texts(server="office")] == [id]
+    state = client.enrich_state()
+    assert (state["with_texts"], state["mode"]) == (1, "ask")
+    questions = client.questions(limit=1, languages=["de", "zh"])
+    assert "German, Chinese" in questions
+    question = json.loads(next(line for line in questions.splitlines() if '"tool"' in line))
+    answer = {**question, "texts": ["somebody wants the third thing", "another way"]}
+    del answer["tool"], answer["description"]
+    taken = client.take_texts(json.dumps(answer))
+    assert (taken["answers"], taken["stored"]) == (1, 1)
+    assert client.measure_texts()["found_within"] == 5
+    assert client.estimate_enrich(limit=1)["tools"] == 1
+    with pytest.raises(toolscout.ApiError) as raised:
+        client.enrich()
+    assert raised.value.code == "no_model"
+    wrong: Any = "one text"
+    with pytest.raises(TypeError, match="one text"):
+        client.set_texts(id, wrong)
+    for tool in [id, question["id"]]:
+        client.delete_texts(tool)
+    with pytest.raises(toolscout.ApiError) as raised:
+        client.delete_texts(id)
+    assert raised.value.code == "no_texts"
+
+
 def test_both_clients_have_the_same_methods() -> None:
     from toolscout.client import AsyncClient, Client
 

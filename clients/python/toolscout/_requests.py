@@ -68,6 +68,14 @@ if TYPE_CHECKING:
         dry_run: bool
         identity: str
 
+    class EnrichOptions(TypedDict, total=False):
+        """Which tools texts are written for."""
+
+        servers: list[str]
+        limit: int
+        texts: int
+        languages: list[str]
+
     class EvaluationOptions(TypedDict, total=False):
         """What is measured, and how."""
 
@@ -327,6 +335,47 @@ def written_part(method: str, catalog: str, name: str, value: Any) -> Request[An
     return json_request(method, _path("catalogs", catalog, name), value)
 
 
+def texts(method: str, catalog: str, id: str) -> Request[api_types.ToolTexts]:
+    """Read or delete what people say when they need a tool."""
+    return Request(method, _path("catalogs", catalog, "texts", id))
+
+
+def set_texts(
+    catalog: str, id: str, texts: Sequence[str], model: str | None
+) -> Request[api_types.ToolTexts]:
+    """Replace what people say when they need a tool."""
+    if isinstance(texts, str):
+        raise TypeError(f"texts must be a list of str, not one: {texts!r}")
+    value = {"texts": list(texts), "model": model}
+    return json_request("PUT", _path("catalogs", catalog, "texts", id), value)
+
+
+def questions(
+    catalog: str,
+    server: str | None,
+    limit: int | None,
+    texts: int | None,
+    languages: Sequence[str],
+) -> Request[str]:
+    """Ask about tools without texts."""
+    names = [languages] if isinstance(languages, str) else languages
+    params = {"server": server, "limit": limit, "texts": texts, "languages": ",".join(names) or None}
+    return Request("GET", _path("catalogs", catalog, "questions"), params=params)
+
+
+def take_texts(catalog: str, answers: str) -> Request[api_types.TakenTexts]:
+    """Store answers about tools, or the texts of another catalog."""
+    path = _path("catalogs", catalog, "texts")
+    headers = {"content-type": "text/plain; charset=utf-8"}
+    return Request("POST", path, content=answers.encode(), headers=headers)
+
+
+def enrich(catalog: str, fields: Mapping[str, Any]) -> Request[Any]:
+    """Let the server's model write texts, or count what that would take."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return json_request("POST", _path("catalogs", catalog, "enrich"), given, repeats=False)
+
+
 def keys(cursor: str | None) -> Request[api_types.KeyPage]:
     """List a page of keys."""
     return Request("GET", _path("keys"), params={"cursor": cursor})
@@ -375,7 +424,9 @@ def ask(
 
 
 def body(answer: httpx.Response) -> Any:
-    """Read the JSON of an answer."""
+    """Read the JSON of an answer, or its text where it is no JSON by its type."""
+    if answer.headers.get("content-type", "").startswith("text/markdown"):
+        return answer.text
     if not answer.content:
         return None
     try:

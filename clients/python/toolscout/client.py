@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolscout import api_types
     from toolscout._requests import (
         CallOptions,
+        EnrichOptions,
         EvaluationOptions,
         FeedbackOptions,
         Removed,
@@ -285,6 +286,64 @@ class Client:
     def usage(self) -> api_types.ServerStats:
         """Read what the server has done since its start: requests, searches, saved tokens."""
         return self.request(_requests.usage())
+
+    def texts(self, *, server: str | None = None) -> Iterator[api_types.ToolTexts]:
+        """Iterate over what people say when they need tools, page by page."""
+        pages: Iterator[api_types.TextsPage] = self._pages(self._page_of("texts", server=server))
+        for page in pages:
+            yield from page["tools"]
+
+    def texts_of(self, id: str) -> api_types.ToolTexts:
+        """Read what people say when they need a tool; `texts` is empty where nobody wrote any."""
+        return self.request(_requests.texts("GET", self.catalog, id))
+
+    def set_texts(
+        self, id: str, texts: Sequence[str], *, model: str | None = None
+    ) -> api_types.ToolTexts:
+        """Replace what people say when they need a tool; `model` says who wrote it."""
+        return self.request(_requests.set_texts(self.catalog, id, texts, model))
+
+    def delete_texts(self, id: str) -> None:
+        """Delete what people say when they need a tool; `no_texts` where there is none."""
+        self.request(_requests.texts("DELETE", self.catalog, id))
+
+    def questions(
+        self,
+        *,
+        server: str | None = None,
+        limit: int | None = None,
+        texts: int | None = None,
+        languages: Sequence[str] = (),
+    ) -> str:
+        """Ask about tools without texts, in a text that any assistant answers (`take_texts`)."""
+        return self.request(_requests.questions(self.catalog, server, limit, texts, languages))
+
+    def take_texts(self, answers: str) -> api_types.TakenTexts:
+        """Store the answers to `questions`, or lines of texts of another catalog."""
+        return self.request(_requests.take_texts(self.catalog, answers))
+
+    def enrich_state(self) -> api_types.EnrichState:
+        """Read how many tools have texts, and what may be spent on others."""
+        state: api_types.EnrichState = self._part("GET", "enrich")
+        return state
+
+    def estimate_enrich(
+        self, **options: Unpack[EnrichOptions]
+    ) -> api_types.EnrichEstimate:
+        """Count what `enrich` would take; nothing is sent to a model."""
+        fields = {**options, "dry_run": True}
+        estimate: api_types.EnrichEstimate = self.request(_requests.enrich(self.catalog, fields))
+        return estimate
+
+    def enrich(self, **options: Unpack[EnrichOptions]) -> api_types.Task:
+        """Let the server's model write texts for tools without any, and wait for the task."""
+        task: api_types.Task = self.request(_requests.enrich(self.catalog, options))
+        return self._finished(task)
+
+    def measure_texts(self, *, server: str | None = None) -> api_types.EnrichMeasure:
+        """Measure what the texts are worth: one of each tool is kept aside and searched for."""
+        figures: api_types.EnrichMeasure = self._part("GET", "enrich", "measure", server=server)
+        return figures
 
     def evaluations(self) -> list[api_types.Evaluation]:
         """List the evaluations of the catalog, newest first."""
@@ -641,6 +700,67 @@ class AsyncClient:
     async def usage(self) -> api_types.ServerStats:
         """Read what the server has done since its start: requests, searches, saved tokens."""
         return await self.request(_requests.usage())
+
+    async def texts(self, *, server: str | None = None) -> AsyncIterator[api_types.ToolTexts]:
+        """Iterate over what people say when they need tools, page by page."""
+        pages: AsyncIterator[api_types.TextsPage] = self._pages(self._page_of("texts", server=server))
+        async for page in pages:
+            for tool in page["tools"]:
+                yield tool
+
+    async def texts_of(self, id: str) -> api_types.ToolTexts:
+        """Read what people say when they need a tool; `texts` is empty where nobody wrote any."""
+        return await self.request(_requests.texts("GET", self.catalog, id))
+
+    async def set_texts(
+        self, id: str, texts: Sequence[str], *, model: str | None = None
+    ) -> api_types.ToolTexts:
+        """Replace what people say when they need a tool; `model` says who wrote it."""
+        return await self.request(_requests.set_texts(self.catalog, id, texts, model))
+
+    async def delete_texts(self, id: str) -> None:
+        """Delete what people say when they need a tool; `no_texts` where there is none."""
+        await self.request(_requests.texts("DELETE", self.catalog, id))
+
+    async def questions(
+        self,
+        *,
+        server: str | None = None,
+        limit: int | None = None,
+        texts: int | None = None,
+        languages: Sequence[str] = (),
+    ) -> str:
+        """Ask about tools without texts, in a text that any assistant answers (`take_texts`)."""
+        return await self.request(
+            _requests.questions(self.catalog, server, limit, texts, languages)
+        )
+
+    async def take_texts(self, answers: str) -> api_types.TakenTexts:
+        """Store the answers to `questions`, or lines of texts of another catalog."""
+        return await self.request(_requests.take_texts(self.catalog, answers))
+
+    async def enrich_state(self) -> api_types.EnrichState:
+        """Read how many tools have texts, and what may be spent on others."""
+        state: api_types.EnrichState = await self._part("GET", "enrich")
+        return state
+
+    async def estimate_enrich(
+        self, **options: Unpack[EnrichOptions]
+    ) -> api_types.EnrichEstimate:
+        """Count what `enrich` would take; nothing is sent to a model."""
+        fields = {**options, "dry_run": True}
+        estimate: api_types.EnrichEstimate = await self.request(_requests.enrich(self.catalog, fields))
+        return estimate
+
+    async def enrich(self, **options: Unpack[EnrichOptions]) -> api_types.Task:
+        """Let the server's model write texts for tools without any, and wait for the task."""
+        task: api_types.Task = await self.request(_requests.enrich(self.catalog, options))
+        return await self._finished(task)
+
+    async def measure_texts(self, *, server: str | None = None) -> api_types.EnrichMeasure:
+        """Measure what the texts are worth: one of each tool is kept aside and searched for."""
+        figures: api_types.EnrichMeasure = await self._part("GET", "enrich", "measure", server=server)
+        return figures
 
     async def evaluations(self) -> list[api_types.Evaluation]:
         """List the evaluations of the catalog, newest first."""

@@ -130,6 +130,27 @@ test("words and settings are those of the engine", async () => {
   await client.setWords({});
 });
 
+test("texts of tools are written, read and passed on", async () => {
+  const id = "office/send_email";
+  assert.deepEqual((await client.textsOf(id)).texts, []);
+  const written = await client.setTexts(id, ["tell Ada by post"], "us");
+  assert.deepEqual([written.texts, written.model], [["tell Ada by post"], "us"]);
+  assert.deepEqual((await list(client.texts({ server: "office" }))).map((tool) => tool.id), [id]);
+  assert.equal((await client.enrichState()).with_texts, 1);
+  const questions = await client.questions({ limit: 1, languages: ["de", "zh"] });
+  assert.match(questions, /German, Chinese/u);
+  const line = questions.split("\n").find((each) => each.includes('"tool"')) ?? "";
+  const { id: other, definition } = JSON.parse(line) as { id: string; definition: string };
+  const answer = JSON.stringify({ id: other, definition, texts: ["somebody wants the third thing"] });
+  assert.equal((await client.takeTexts(answer)).stored, 1);
+  assert.equal((await client.measureTexts()).found_within, 5);
+  assert.equal((await client.estimateEnrich({ limit: 1 })).tools, 1);
+  await assert.rejects(client.enrich(), { code: "no_model" });
+  await client.deleteTexts(id);
+  await client.deleteTexts(other);
+  await assert.rejects(client.deleteTexts(id), { code: "no_texts" });
+});
+
 test("what only a server has", async () => {
   assert.ok((await client.stats()).tools >= 3);
   assert.deepEqual(await list(client.changes()), []);

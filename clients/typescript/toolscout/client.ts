@@ -77,6 +77,22 @@ export interface Call {
   signal?: AbortSignal;
 }
 
+/** Which tools texts are written for. */
+export interface EnrichOptions {
+  servers?: string[];
+  limit?: number;
+  texts?: number;
+  languages?: string[];
+}
+
+/** Which tools are asked about. */
+export interface QuestionOptions {
+  server?: string;
+  limit?: number;
+  texts?: number;
+  languages?: readonly string[];
+}
+
 /** A question for the agent. */
 export interface AskOptions {
   conversation?: string;
@@ -342,6 +358,61 @@ export class Client {
     return this.request({ method: "GET", path: route("stats") });
   }
 
+  /** What people say when they need tools, page by page. */
+  async *texts(filter: { server?: string } = {}): AsyncGenerator<Schemas["ToolTexts"], void, undefined> {
+    const pages = this.#pages<Schemas["TextsPage"]>(this.#of("texts"), filter);
+    for await (const page of pages) yield* page.tools;
+  }
+
+  /** What people say when they need a tool; `texts` is empty where nobody wrote any. */
+  textsOf(id: string): Promise<Schemas["ToolTexts"]> {
+    return this.request({ method: "GET", path: this.#of("texts", id) });
+  }
+
+  /** Replaces what people say when they need a tool; `model` says who wrote it. */
+  setTexts(id: string, texts: readonly string[], model?: string): Promise<Schemas["ToolTexts"]> {
+    return this.request({ method: "PUT", path: this.#of("texts", id), body: { texts, model } });
+  }
+
+  /** Deletes what people say when they need a tool; `no_texts` where there is none. */
+  async deleteTexts(id: string): Promise<void> {
+    await this.request({ method: "DELETE", path: this.#of("texts", id) });
+  }
+
+  /** Asks about tools without texts, in a text that any assistant answers (`takeTexts`). */
+  questions(options: QuestionOptions = {}): Promise<string> {
+    const params = { ...options, languages: options.languages?.join(",") };
+    return this.request({ method: "GET", path: this.#of("questions"), params });
+  }
+
+  /** Stores the answers to `questions`, or lines of texts of another catalog. */
+  takeTexts(answers: string): Promise<Schemas["TakenTexts"]> {
+    const path = this.#of("texts");
+    return this.request({ method: "POST", path, body: answers, contentType: "text/plain" });
+  }
+
+  /** How many tools have texts, and what may be spent on others. */
+  enrichState(): Promise<Schemas["EnrichState"]> {
+    return this.request({ method: "GET", path: this.#of("enrich") });
+  }
+
+  /** What `enrich` would take; nothing is sent to a model. */
+  estimateEnrich(options: EnrichOptions = {}): Promise<Schemas["EnrichEstimate"]> {
+    const body = { ...options, dry_run: true };
+    return this.request({ method: "POST", path: this.#of("enrich"), body });
+  }
+
+  /** Lets the server's model write texts for tools without any, and waits for the task. */
+  async enrich(options: EnrichOptions = {}, signal?: AbortSignal): Promise<Schemas["Task"]> {
+    const call: Call = { method: "POST", path: this.#of("enrich"), body: options, signal };
+    return this.#finished(await this.request<Schemas["Task"]>({ ...call, repeats: false }), signal);
+  }
+
+  /** What the texts are worth: one of each tool is kept aside and searched for. */
+  measureTexts(filter: { server?: string } = {}): Promise<Schemas["EnrichMeasure"]> {
+    return this.request({ method: "GET", path: this.#of("enrich", "measure"), params: filter });
+  }
+
   /** The evaluations of the catalog, newest first. */
   async evaluations(): Promise<Schemas["Evaluation"][]> {
     const path = this.#of("evaluations");
@@ -464,7 +535,8 @@ export class Client {
       call.signal?.throwIfAborted();
       throw lost(`${call.method} ${call.path}`, error);
     }
-    return parsed<T>(answer.url, text);
+    const isProse = answer.headers.get("content-type")?.startsWith("text/markdown");
+    return isProse ? (text as T) : parsed<T>(answer.url, text);
   }
 
   async #send(call: Call, signal: AbortSignal): Promise<Response> {

@@ -17,7 +17,9 @@ use crate::eval::{Report, Result as EvalResult, html};
 
 /// Show a report of `eval --json`, or of an evaluation on a server, as tables or as a page
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  toolscout eval report report.json --html report.html")]
+#[command(
+    after_help = "Examples:\n  toolscout eval report report.json --markdown\n  toolscout eval report report.json --html report.html"
+)]
 pub struct ReportArgs {
     /// JSON report of `toolscout eval --json`, or of GET …/evaluations/ID/report
     #[arg(value_name = "FILE")]
