@@ -20,7 +20,7 @@ const TEXTS: &str = "/v1/catalogs/default/texts";
 const ENRICH: &str = "/v1/catalogs/default/enrich";
 const TOKENS_OF_AN_ANSWER: u64 = 100;
 
-/// A model that writes one text for each tool; none for tools whose names begin with `silent`.
+/// A model that writes two texts for each tool; none for tools whose names begin with `silent`.
 #[derive(Default)]
 struct Writer {
     requests: AtomicUsize,
@@ -39,8 +39,10 @@ impl ChatModel for Writer {
         for tool in tools {
             let signature = tool["tool"].as_str().unwrap().to_owned();
             if !signature.contains("silent") {
-                let text = format!("somebody wants what {} could give", signature.len());
-                answer.insert(tool["number"].to_string(), json!([text]));
+                let length = signature.len();
+                let first = format!("somebody wants what {length} could give");
+                let second = format!("people ask for the number {length}");
+                answer.insert(tool["number"].to_string(), json!([first, second]));
             }
         }
         let usage = Usage {
