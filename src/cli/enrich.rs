@@ -5,6 +5,7 @@ mod files;
 mod keep;
 mod measure;
 mod offer;
+mod offered;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -100,6 +101,9 @@ pub struct Args {
     /// Print what the texts are worth: one of each tool is kept aside and searched for
     #[arg(long, group = "action")]
     measure: bool,
+    /// Print the texts that servers offer for their own tools in _meta; with --yes, take them
+    #[arg(long, group = "action")]
+    offered: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -123,6 +127,11 @@ impl Args {
         }
         if self.measure {
             return self.measure(context);
+        }
+        if self.offered {
+            let legs = if self.yes { Legs::All } else { Legs::Lexical };
+            let place = self.place(context, legs)?;
+            return offered::offered(context, &place, &self.server, self.yes);
         }
         if let Some(file) = self.answers.as_ref().or(self.import.as_ref()) {
             let place = self.place(context, Legs::All)?;

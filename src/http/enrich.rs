@@ -288,24 +288,18 @@ pub async fn start(
     if app.enriching.settings.tokens_a_day.is_none() {
         grant.operates()?;
     }
-    let turn = app.enriching.account.turn().await?.ok_or_else(busy)?;
+    let reserved = app.enriching.account.reserve().ok_or_else(busy)?;
     let batches = app
         .cpu_pool
         .run(move || request.batches(&searcher, &wanted));
-    let batches = match batches.await {
-        Ok(batches) => batches,
-        Err(error) => {
-            turn.end().await;
-            return Err(error);
-        }
-    };
+    let batches = batches.await?;
     let total = batches.iter().map(|batch| batch.tools.len()).sum();
     let work = Work {
         app: app.clone(),
         catalog: Arc::clone(&catalog),
         model,
         batches,
-        turn,
+        reserved,
     };
     let tasks = Arc::clone(&app.tasks);
     let task = tasks.start(&catalog.name, total, |task| work.run_as_task(task))?;

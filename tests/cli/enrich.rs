@@ -592,3 +592,58 @@ fn adding_says_what_texts_would_take_where_a_model_is_configured() {
         ended.stderr
     );
 }
+
+#[test]
+fn texts_that_a_server_offers_are_taken_once_a_person_has_seen_them() {
+    let world = World::new();
+    let tool = |name: &str, texts: Value| {
+        json!({
+            "server": "post", "name": name, "description": format!("Does {name}."),
+            "inputSchema": { "type": "object" }, "_meta": { "toolscout/requests": texts },
+        })
+    };
+    let file = world.file(
+        "t.json",
+        json!([
+            tool(
+                "send",
+                json!(["this box has to be in Rome on Friday", "Does send"])
+            ),
+            tool("track", json!("where is it")),
+            tool("weigh", Value::Null),
+        ])
+        .to_string(),
+    );
+    assert_eq!(run(&world, &["add", text(&file)]).code, 0);
+    let seen = json_of(&run(&world, &["enrich", "--offered", "--json"]));
+    assert_eq!(
+        seen["offered"],
+        json!([{ "id": "post/send", "texts": ["this box has to be in Rome on Friday"] }])
+    );
+    assert_eq!(
+        (&seen["taken"], seen["refused"].as_array().unwrap().len()),
+        (&json!(0), 3),
+        "{seen}"
+    );
+    let unseen = run(&world, &["enrich", "--show", "post/send"]);
+    assert!(
+        unseen.stderr.contains("nothing was written"),
+        "{}",
+        unseen.stderr
+    );
+
+    let taken = run(&world, &["enrich", "--offered", "--yes"]);
+    assert!(
+        taken.stderr.contains("texts of 1 of 1 tool taken"),
+        "{}",
+        taken.stderr
+    );
+    let shown = json_of(&run(&world, &["enrich", "--show", "post/send", "--json"]));
+    assert_eq!(shown["model"], "server post");
+    let nothing = run(&world, &["enrich", "--offered", "--server", "post"]);
+    assert!(
+        nothing.stderr.contains("no server offers"),
+        "{}",
+        nothing.stderr
+    );
+}

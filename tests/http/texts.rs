@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
 use toolscout::config::{EnrichMode, EnrichSettings};
 use toolscout::http::Settings;
 use toolscout::keys::Scope;
@@ -24,6 +25,8 @@ const TOKENS_OF_AN_ANSWER: u64 = 100;
 #[derive(Default)]
 struct Writer {
     requests: AtomicUsize,
+    /// Its permits let answers through; without it all of them pass.
+    held: Option<Semaphore>,
 }
 
 #[async_trait]
@@ -34,6 +37,9 @@ impl ChatModel for Writer {
 
     async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
         self.requests.fetch_add(1, Ordering::SeqCst);
+        if let Some(held) = &self.held {
+            held.acquire().await.unwrap().forget();
+        }
         let tools: Vec<Value> = serde_json::from_str(request.messages[1].content()).unwrap();
         let mut answer = Map::new();
         for tool in tools {
@@ -369,6 +375,34 @@ async fn a_key_of_one_catalog_spends_tokens_only_within_a_bound() {
     })
     .await;
     assert_eq!(ask(&server, Scope::Admin, "default").await.status, 202);
+}
+
+#[tokio::test]
+async fn one_task_writes_at_a_time_and_can_be_cancelled() {
+    let model = Arc::new(Writer {
+        held: Some(Semaphore::new(0)),
+        ..Writer::default()
+    });
+    let server = server_with(|configured| {
+        configured.enricher = Some(Arc::clone(&model) as Arc<dyn ChatModel>);
+    })
+    .await;
+    let started = server.post(ENRICH, &json!({})).await;
+    assert_eq!(started.status, 202, "{started:?}");
+    let second = server.post(ENRICH, &json!({})).await;
+    assert_eq!(
+        (second.status.as_u16(), second.error_code()),
+        (409, "already_enriching")
+    );
+    let path = format!("/v1/tasks/{}", started.body["id"].as_str().unwrap());
+    assert_eq!(server.delete(&path).await.status, 202);
+    let task = server
+        .wait_for(&path, |task| task["status"] != "running")
+        .await;
+    assert_eq!(task["status"], "cancelled", "{task}");
+    model.held.as_ref().unwrap().add_permits(10);
+    let task = enrich(&server, json!({})).await;
+    assert_eq!(task["result"]["changed"], 2, "{task}");
 }
 
 #[tokio::test]

@@ -313,7 +313,9 @@ fn read_lines(path: &Path) -> Result<Vec<JudgedLine>> {
 
 /// Say how far two judges agree: the share of equal grades, and Cohen's kappa
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  toolscout eval agreement ann.jsonl by-model.jsonl")]
+#[command(
+    after_help = "Examples:\n  toolscout eval agreement ann.jsonl by-model.jsonl\n  toolscout --json eval agreement ann.jsonl by-model.jsonl"
+)]
 pub struct AgreementArgs {
     /// Judgements, as `eval judge` writes them
     #[arg(value_name = "A")]

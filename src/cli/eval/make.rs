@@ -50,7 +50,7 @@ enum Maker {
 /// Queries by templates are easy, because they have the words of the definitions
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout eval generate --out queries.jsonl\n  toolscout eval generate --by model --llm http://127.0.0.1:11434/v1 --model qwen3:8b --yes --out queries.jsonl\n  toolscout enrich --ask questions.md   # let any chat answer it, then:\n  toolscout eval generate --answers answers.jsonl --out queries.jsonl"
+    after_help = "Examples:\n  toolscout eval generate --out queries.jsonl\n  toolscout eval generate --by model --llm http://127.0.0.1:11434/v1 --model qwen3:8b --yes --out queries.jsonl\n  toolscout enrich --ask questions.md\n  toolscout eval generate --answers answers.jsonl --out queries.jsonl"
 )]
 pub struct GenerateArgs {
     /// File of the queries
@@ -226,7 +226,9 @@ impl Asker {
 /// Write judged queries from what a catalog was used for: requests with the tools that were called for
 /// them (usage memory), and feedback of HTTP clients
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  toolscout eval from-usage --out queries.jsonl")]
+#[command(
+    after_help = "Examples:\n  toolscout eval from-usage --out queries.jsonl\n  toolscout --catalog team eval from-usage --out team.jsonl"
+)]
 pub struct FromUsageArgs {
     /// File of the queries
     #[arg(long, value_name = "FILE")]

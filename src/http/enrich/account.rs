@@ -19,6 +19,8 @@ use crate::store::SharedStore;
 /// The file in the data directory.
 const FILE: &str = "enrich-tokens.json";
 const DAY_MS: i64 = 86_400_000;
+/// The code of the answer while another run writes.
+pub const ALREADY_ENRICHING: &str = "already_enriching";
 
 /// Where tokens are counted.
 pub struct Account {
@@ -33,7 +35,13 @@ enum Kept {
     Store(Arc<SharedStore>),
 }
 
-/// The right to write texts, until it is dropped.
+/// A place for one run of this node.
+pub struct Reserved {
+    kept: Kept,
+    permit: OwnedSemaphorePermit,
+}
+
+/// The right to write texts, on all nodes.
 pub struct Turn {
     kept: Kept,
     /// Tokens of this day before this turn and within it.
@@ -70,26 +78,34 @@ impl Account {
         self.kept.spent().await
     }
 
-    /// The right to write; `None` while another one has it, here or on another node.
+    /// A place for a run of this node; `None` while another run has it.
+    pub fn reserve(&self) -> Option<Reserved> {
+        let permit = Arc::clone(&self.running).try_acquire_owned().ok()?;
+        Some(Reserved {
+            kept: self.kept.clone(),
+            permit,
+        })
+    }
+}
+
+impl Reserved {
+    /// The right to write.
     ///
     /// # Errors
-    /// As [`Account::spent`].
-    pub async fn turn(&self) -> ApiResult<Option<Turn>> {
-        let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() else {
-            return Ok(None);
-        };
+    /// As [`Account::spent`], and 409 while another node has it.
+    pub async fn begin(self) -> ApiResult<Turn> {
         let spent = match &self.kept {
             Kept::File(_) => self.kept.spent().await?,
-            Kept::Store(store) => match store.begin_enriching().await.map_err(store_unavailable)? {
-                Some(spent) => spent,
-                None => return Ok(None),
-            },
+            Kept::Store(store) => {
+                let spent = store.begin_enriching().await.map_err(store_unavailable)?;
+                spent.ok_or_else(busy)?
+            }
         };
-        Ok(Some(Turn {
-            kept: self.kept.clone(),
+        Ok(Turn {
+            kept: self.kept,
             spent,
-            _permit: permit,
-        }))
+            _permit: self.permit,
+        })
     }
 }
 
@@ -136,7 +152,7 @@ impl Turn {
 pub fn busy() -> ApiError {
     ApiError::busy(
         axum::http::StatusCode::CONFLICT,
-        "already_enriching",
+        ALREADY_ENRICHING,
         "texts are being written already; wait for that task to end, or cancel it",
     )
 }

@@ -10,6 +10,7 @@ use toolscout_index::{Searcher, Tool};
 use super::super::App;
 use super::super::error::ApiResult;
 use super::super::registry::OpenCatalog;
+use super::account::ALREADY_ENRICHING;
 use super::work::{Answered, Work};
 use crate::config::EnrichMode;
 use crate::enrich::exchange::definition_hash;
@@ -51,7 +52,10 @@ pub async fn write_by_itself(app: App) {
         loop {
             sleep(PAUSE).await;
             for catalog in app.catalogs.all_open() {
-                if let Err(error) = seen.write(&app, &catalog).await {
+                if let Err(error) = seen.write(&app, &catalog).await
+                    // Another node writes.
+                    && error.code != ALREADY_ENRICHING
+                {
                     let reason = error.detail.unwrap_or(error.message);
                     tracing::warn!(catalog = catalog.name, reason, "texts are not written");
                 }
@@ -73,19 +77,18 @@ impl Seen {
         let Some(model) = app.enriching.model.clone() else {
             return Ok(());
         };
-        let Some(turn) = app.enriching.account.turn().await? else {
-            return Ok(());
-        };
-        if app.enriching.left(turn.spent()) == Some(0) {
-            turn.end().await;
+        let spent = app.enriching.account.spent().await?;
+        if app.enriching.left(spent) == Some(0) {
             return Ok(());
         }
         let tools = self.missing(app, searcher).await?;
         if tools.is_empty() {
             self.finished.insert(catalog.name.clone(), generation);
-            turn.end().await;
             return Ok(());
         }
+        let Some(reserved) = app.enriching.account.reserve() else {
+            return Ok(());
+        };
         let hashes: HashMap<String, String> = tools
             .iter()
             .map(|tool| (tool.id.to_string(), definition_hash(tool)))
@@ -95,7 +98,7 @@ impl Seen {
             catalog: Arc::clone(catalog),
             model,
             batches: enrich::batches(&tools, DEFAULT_BATCH, &app.enriching.wanted),
-            turn,
+            reserved,
         };
         let (mut stored, mut unanswered) = (0, 0);
         let skipped = &mut self.skipped;

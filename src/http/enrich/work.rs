@@ -10,7 +10,7 @@ use super::super::registry::OpenCatalog;
 use super::super::tasks::{MAX_LISTED_FAILURES, Task, TaskBody};
 use super::super::wire::{ItemError, ItemResult, ItemStatus};
 use super::PARALLEL;
-use super::account::Turn;
+use super::account::Reserved;
 use crate::catalog_writer::Change;
 use crate::enrich::exchange::Refused;
 use crate::enrich::run::{Run, Step};
@@ -26,7 +26,7 @@ pub struct Work {
     pub catalog: Arc<OpenCatalog>,
     pub model: Arc<dyn ChatModel>,
     pub batches: Vec<Batch>,
-    pub turn: Turn,
+    pub reserved: Reserved,
 }
 
 impl Work {
@@ -68,8 +68,9 @@ impl Work {
             catalog,
             model,
             batches,
-            mut turn,
+            reserved,
         } = self;
+        let mut turn = reserved.begin().await?;
         let mut run = Run::new(model, batches, PARALLEL);
         if let Some(left) = app.enriching.left(turn.spent()) {
             run = run.within(left);

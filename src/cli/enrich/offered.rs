@@ -1,0 +1,95 @@
+//! Texts that servers offer for their own tools, in `_meta`. They are taken once a person has seen them.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use toolscout_index::{Enrichment, MAX_ENRICHMENT_TEXTS, Searcher, Tool};
+
+use super::keep::{embed_pending, note_unembedded, store, warn_of_each};
+use crate::cli::Outcome;
+use crate::cli::context::Context;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::store::Place;
+use crate::enrich;
+use crate::enrich::check::checked;
+use crate::enrich::exchange::Refused;
+use crate::printable::{self, counted};
+
+/// The list of texts in a tool's `_meta`.
+const KEY: &str = "toolscout/requests";
+
+/// What servers offer for tools without texts.
+#[derive(Default)]
+struct Offered {
+    usable: Vec<(Arc<Tool>, Enrichment)>,
+    refused: Vec<Refused>,
+}
+
+/// Prints what servers offer, and takes it if somebody has agreed.
+pub fn offered(
+    context: &Context,
+    place: &Place,
+    servers: &[String],
+    is_agreed: bool,
+) -> Result<Outcome> {
+    let searcher = place.catalog().searcher();
+    context.warn_of_unknown_servers(&searcher, servers);
+    let Offered {
+        usable,
+        mut refused,
+    } = look(&searcher, servers);
+    let texts: Vec<Value> = usable.iter().map(json_of).collect();
+    let mut taken = 0;
+    if is_agreed && !usable.is_empty() {
+        let interrupt = Interrupt::listen()?;
+        taken = store(place, &interrupt, usable, &mut refused)?;
+        let embedded = embed_pending(context, place, &interrupt)?;
+        note_unembedded(context, place, taken, embedded.as_ref())?;
+    }
+    if context.printer.is_json() {
+        let json = json!({ "offered": texts, "taken": taken, "refused": refused });
+        context.printer.json(&json)?;
+        return Ok(Outcome::Success);
+    }
+    for tool in &texts {
+        context.printer.text(printable::json(&tool.to_string()))?;
+    }
+    warn_of_each(context, "a text was refused for", &refused);
+    let tools = counted(texts.len(), "tool");
+    let said = match (texts.is_empty(), is_agreed) {
+        (true, _) => format!("no server offers texts for a tool without any (`_meta`, {KEY:?})"),
+        (false, false) => {
+            format!("servers offer texts for {tools}; read them, and take them with --yes")
+        }
+        (false, true) => format!("texts of {taken} of {tools} taken"),
+    };
+    context.printer.note(said)?;
+    Ok(Outcome::Success)
+}
+
+fn look(searcher: &Searcher, servers: &[String]) -> Offered {
+    let mut offered = Offered::default();
+    for tool in enrich::missing(searcher, servers) {
+        let meta = tool.metadata.get("_meta");
+        let Some(list) = meta.and_then(|meta| meta.get(KEY)) else {
+            continue;
+        };
+        let model = format!("server {}", tool.id.server());
+        let read = checked(&tool, list, MAX_ENRICHMENT_TEXTS, &model);
+        let mut refuse = |reason: String| {
+            let id = tool.id.as_str();
+            offered.refused.push(Refused::new(id, reason));
+        };
+        read.refused.into_iter().for_each(&mut refuse);
+        match read.enrichment {
+            Ok(enrichment) => offered.usable.push((Arc::clone(&tool), enrichment)),
+            Err(reason) => refuse(reason),
+        }
+    }
+    offered
+}
+
+fn json_of((tool, enrichment): &(Arc<Tool>, Enrichment)) -> Value {
+    json!({ "id": tool.id, "texts": enrichment.texts() })
+}
