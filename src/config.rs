@@ -37,6 +37,9 @@ pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSett
 /// The catalog of runs that name none.
 pub const DEFAULT_CATALOG: &str = "default";
 
+/// The file that is empty.
+const NULL_DEVICE: &str = "/dev/null";
+
 /// The environment variables whose values are paths.
 pub const PATH_VARIABLES: [&str; 6] = [
     "HF_HOME",
@@ -461,6 +464,10 @@ fn read_file(
             _ => return Ok((None, Layer::default())),
         },
     };
+    // People name it for no configuration at all.
+    if path == Path::new(NULL_DEVICE) {
+        return Ok((Some(path), Layer::default()));
+    }
     let text = regular_file::read_to_string(&path)
         .with_context(|| format!("read the configuration {}", path.display()))?;
     let mut layer = parse(&path, &text)?;
@@ -652,6 +659,12 @@ mod tests {
         )
         .unwrap();
         assert_eq!(settings.catalog, "c");
+    }
+
+    #[test]
+    fn the_null_device_is_an_empty_file() {
+        let of_flag = Settings::resolve(Layer::default(), Some(Path::new(NULL_DEVICE)), &|_| None);
+        assert_eq!(of_flag.unwrap().catalog, DEFAULT_CATALOG);
     }
 
     #[test]
