@@ -248,11 +248,11 @@ def test_what_only_a_server_has(client: toolscout.Client) -> None:
 
 
 def test_texts_of_tools_are_written_read_and_passed_on(client: toolscout.Client) -> None:
-    id = "office/send_email"
-    assert client.texts_of(id)["texts"] == []
-    written = client.set_texts(id, ["tell Ada by post"], model="us")
+    send = "office/send_email"
+    assert client.texts_of(send)["texts"] == []
+    written = client.set_texts(send, ["tell Ada by post"], model="us")
     assert (written["texts"], written.get("model")) == (["tell Ada by post"], "us")
-    assert [tool["id"] for tool in client.texts(server="office")] == [id]
+    assert [tool["id"] for tool in client.texts(server="office")] == [send]
     state = client.enrich_state()
     assert (state["with_texts"], state["mode"]) == (1, "ask")
     questions = client.questions(limit=1, languages=["de", "zh"])
@@ -268,11 +268,11 @@ def test_texts_of_tools_are_written_read_and_passed_on(client: toolscout.Client)
     assert (task["status"], task["done"]) == ("succeeded", 1)
     wrong: Any = "one text"
     with pytest.raises(TypeError, match="one text"):
-        client.set_texts(id, wrong)
-    for tool in [id, question["id"]]:
-        client.delete_texts(tool)
+        client.set_texts(send, wrong)
+    for written_of in [send, question["id"]]:
+        client.delete_texts(written_of)
     with pytest.raises(toolscout.ApiError) as raised:
-        client.delete_texts(id)
+        client.delete_texts(send)
     assert raised.value.code == "no_texts"
 
 

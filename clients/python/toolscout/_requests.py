@@ -19,7 +19,7 @@ from toolscout._tools import is_location
 from toolscout._toolscout import read_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import httpx
     from typing_extensions import TypedDict
@@ -359,7 +359,12 @@ def questions(
 ) -> Request[str]:
     """Ask about tools without texts."""
     names = [languages] if isinstance(languages, str) else languages
-    params = {"server": server, "limit": limit, "texts": texts, "languages": ",".join(names) or None}
+    params = {
+        "server": server,
+        "limit": limit,
+        "texts": texts,
+        "languages": ",".join(names) or None,
+    }
     return Request("GET", _path("catalogs", catalog, "questions"), params=params)
 
 

@@ -327,9 +327,7 @@ class Client:
         state: api_types.EnrichState = self._part("GET", "enrich")
         return state
 
-    def estimate_enrich(
-        self, **options: Unpack[EnrichOptions]
-    ) -> api_types.EnrichEstimate:
+    def estimate_enrich(self, **options: Unpack[EnrichOptions]) -> api_types.EnrichEstimate:
         """Count what `enrich` would take; nothing is sent to a model."""
         fields = {**options, "dry_run": True}
         estimate: api_types.EnrichEstimate = self.request(_requests.enrich(self.catalog, fields))
@@ -703,7 +701,9 @@ class AsyncClient:
 
     async def texts(self, *, server: str | None = None) -> AsyncIterator[api_types.ToolTexts]:
         """Iterate over what people say when they need tools, page by page."""
-        pages: AsyncIterator[api_types.TextsPage] = self._pages(self._page_of("texts", server=server))
+        pages: AsyncIterator[api_types.TextsPage] = self._pages(
+            self._page_of("texts", server=server)
+        )
         async for page in pages:
             for tool in page["tools"]:
                 yield tool
@@ -744,12 +744,12 @@ class AsyncClient:
         state: api_types.EnrichState = await self._part("GET", "enrich")
         return state
 
-    async def estimate_enrich(
-        self, **options: Unpack[EnrichOptions]
-    ) -> api_types.EnrichEstimate:
+    async def estimate_enrich(self, **options: Unpack[EnrichOptions]) -> api_types.EnrichEstimate:
         """Count what `enrich` would take; nothing is sent to a model."""
         fields = {**options, "dry_run": True}
-        estimate: api_types.EnrichEstimate = await self.request(_requests.enrich(self.catalog, fields))
+        estimate: api_types.EnrichEstimate = await self.request(
+            _requests.enrich(self.catalog, fields)
+        )
         return estimate
 
     async def enrich(self, **options: Unpack[EnrichOptions]) -> api_types.Task:
@@ -759,7 +759,9 @@ class AsyncClient:
 
     async def measure_texts(self, *, server: str | None = None) -> api_types.EnrichMeasure:
         """Measure what the texts are worth: one of each tool is kept aside and searched for."""
-        figures: api_types.EnrichMeasure = await self._part("GET", "enrich", "measure", server=server)
+        figures: api_types.EnrichMeasure = await self._part(
+            "GET", "enrich", "measure", server=server
+        )
         return figures
 
     async def evaluations(self) -> list[api_types.Evaluation]:
