@@ -162,11 +162,28 @@ fn lists(answer: &str, tools: usize) -> Option<Map<String, Value>> {
 /// Tools that have no enrichment for their present definition, of these servers, or of all where
 /// none is named.
 pub fn missing(searcher: &Searcher, servers: &[String]) -> Vec<Arc<Tool>> {
-    searcher
-        .ids_after(None)
-        .filter(|id| is_of(servers, id) && searcher.enrichment(id).is_none())
+    ids_without_texts(searcher, servers)
         .filter_map(|id| searcher.tool(id))
         .collect()
+}
+
+/// The ids of [`missing`]. Reads no tool.
+pub fn ids_without_texts<'a>(
+    searcher: &'a Searcher,
+    servers: &'a [String],
+) -> impl Iterator<Item = &'a ToolId> {
+    let ids = searcher.ids_after(None);
+    ids.filter(|id| is_of(servers, id) && searcher.enrichment(id).is_none())
+}
+
+/// The ids of tools with an enrichment for their present definition, of these servers, or of all where
+/// none is named.
+pub fn ids_with_texts<'a>(
+    searcher: &'a Searcher,
+    servers: &'a [String],
+) -> impl Iterator<Item = &'a ToolId> {
+    let ids = searcher.ids_after(None);
+    ids.filter(|id| is_of(servers, id) && searcher.enrichment(id).is_some())
 }
 
 /// True for a tool of these servers, or of any where none is named.

@@ -12,7 +12,7 @@ use reqwest::Url;
 use reqwest::blocking::Client;
 use serde::Serialize;
 use toolscout_index::embed::{MultilingualTable, StaticTable};
-use toolscout_index::{Embedder, Searcher, ToolId};
+use toolscout_index::{Embedder, Searcher};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -20,6 +20,7 @@ use super::exit::error_message;
 use super::llm::LlmArgs;
 use super::models::describe_part;
 use crate::config::EmbedderKind;
+use crate::enrich;
 use crate::models::{self, MODEL_DIMENSIONS, Part, Patience};
 use crate::printable::counted;
 use crate::store::{CatalogPage, StoreStatus};
@@ -308,8 +309,7 @@ fn catalog(context: &Context, name: &str) -> Check {
 
 /// The share of tools with texts, as `40 of 425`.
 fn enriched(searcher: &Searcher) -> String {
-    let has_texts = |id: &&ToolId| searcher.enrichment(id).is_some();
-    let enriched = searcher.ids_after(None).filter(has_texts).count();
+    let enriched = enrich::ids_with_texts(searcher, &[]).count();
     format!("{enriched} of {}", searcher.len())
 }
 

@@ -167,7 +167,8 @@ impl Args {
         let mut run = Run::new(model, plan.batches, parallel.into());
         let ended = asking::ask(&mut run, &place, &interrupt, &self.prices());
         let embedded = embed_pending(context, &place, &interrupt)?;
-        let left = enrich::missing(&place.catalog().searcher(), &self.server).len();
+        let searcher = place.catalog().searcher();
+        let left = enrich::ids_without_texts(&searcher, &self.server).count();
         let took = start.elapsed();
         asking::report(&run, context, &place, left, took, embedded.as_ref())?;
         ended?;

@@ -302,6 +302,20 @@ impl Refused {
     }
 }
 
+/// The tools that these texts are for.
+pub fn ids_of(written: &[(Arc<Tool>, Enrichment)]) -> Vec<ToolId> {
+    written.iter().map(|(tool, _)| tool.id.clone()).collect()
+}
+
+/// The tools whose texts were not stored, because they have another definition by then, or are gone.
+pub fn not_stored(ids: &[ToolId], stored: &[ToolId]) -> Vec<Refused> {
+    let stored: HashSet<&ToolId> = stored.iter().collect();
+    let others = ids.iter().filter(|id| !stored.contains(id));
+    others
+        .map(|id| Refused::new(id.as_str(), "it was changed or removed meanwhile"))
+        .collect()
+}
+
 impl Matched {
     fn put(&mut self, place: Unmatched, id: &str) {
         // It comes from a file, and is printed.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toolscout_index::language::Language;
 use toolscout_index::{CountedTexts, Enrichment, Parts, Query, Searcher, Tool, ToolId};
 
-use super::is_of;
+use super::ids_with_texts;
 
 /// Most tools that are measured; of more, evenly chosen ones.
 const MAX_TOOLS: usize = 1_000;
@@ -106,10 +106,7 @@ fn kept_aside(enrichment: &Enrichment, number: usize) -> Option<&str> {
 
 /// Tools with texts; of too many, evenly chosen ones.
 fn sample(searcher: &Searcher, servers: &[String]) -> Vec<Arc<Tool>> {
-    let with_texts = searcher
-        .ids_after(None)
-        .filter(|id| is_of(servers, id) && searcher.enrichment(id).is_some());
-    let ids: Vec<&ToolId> = with_texts.collect();
+    let ids: Vec<&ToolId> = ids_with_texts(searcher, servers).collect();
     let count = ids.len().min(MAX_TOOLS);
     (0..count)
         .filter_map(|number| searcher.tool(ids[number * ids.len() / count]))

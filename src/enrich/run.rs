@@ -34,11 +34,24 @@ pub enum Step {
     Answered {
         /// The tools that were asked about.
         tools: usize,
+        /// What it took.
+        tokens: Tokens,
         /// What can be used of the answer.
         written: Vec<(Arc<Tool>, Enrichment)>,
     },
     /// The provider limits requests, and all of them wait.
     Waiting,
+}
+
+impl Step {
+    /// No answer about so many tools.
+    fn nothing(tools: usize) -> Self {
+        Step::Answered {
+            tools,
+            tokens: Tokens::default(),
+            written: Vec::new(),
+        }
+    }
 }
 
 /// The requests of a run and what came of them.
@@ -186,10 +199,7 @@ impl Run {
             Ok(answer) => answer,
             Err(error) => {
                 self.problem = Some(format!("a request failed inside the program: {error}"));
-                return Step::Answered {
-                    tools: 0,
-                    written: Vec::new(),
-                };
+                return Step::nothing(0);
             }
         };
         match answer {
@@ -231,6 +241,7 @@ impl Run {
         }
         Step::Answered {
             tools: batch.tools.len(),
+            tokens: spent,
             written,
         }
     }
@@ -243,10 +254,7 @@ impl Run {
         self.unanswered
             .extend(ids.map(|id| Refused::new(id, reason.as_str())));
         self.last_reason = reason;
-        Step::Answered {
-            tools: tools.len(),
-            written: Vec::new(),
-        }
+        Step::nothing(tools.len())
     }
 
     fn failed(&mut self) {
@@ -261,7 +269,10 @@ impl Run {
 }
 
 /// The model's whole answer.
-async fn ask(model: &dyn ChatModel, request: ChatRequest) -> Answer {
+///
+/// # Errors
+/// As [`ChatModel::stream`], and for an answer that takes too long.
+pub async fn ask(model: &dyn ChatModel, request: ChatRequest) -> Answer {
     match timeout(ANSWER_TIMEOUT, complete(model, request)).await {
         Ok(reply) => reply,
         Err(_) => Err(LlmError::Timeout {

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Searcher, Tool};
+use toolscout_index::Searcher;
 use utoipa::ToSchema;
 
 use super::App;
@@ -135,15 +135,11 @@ impl EnrichRequest {
         Wanted::new(self.texts, &self.languages).map_err(refuse)
     }
 
-    /// The tools without texts.
-    fn tools(&self, searcher: &Searcher) -> Vec<Arc<Tool>> {
+    /// The requests about the tools without texts.
+    fn batches(&self, searcher: &Searcher, wanted: &Wanted) -> Vec<Batch> {
         let mut tools = enrich::missing(searcher, &self.servers);
         tools.truncate(self.limit.unwrap_or(MAX_TOOLS));
-        tools
-    }
-
-    fn batches(&self, searcher: &Searcher, wanted: &Wanted) -> Vec<Batch> {
-        enrich::batches(&self.tools(searcher), DEFAULT_BATCH, wanted)
+        enrich::batches(&tools, DEFAULT_BATCH, wanted)
     }
 }
 
@@ -236,10 +232,9 @@ pub async fn state(
     let tokens_today = app.enriching.account.spent().await?;
     let searcher = catalog.searcher();
     let counting = Arc::clone(&searcher);
-    let with_texts = app.cpu_pool.run(move || {
-        let ids = counting.ids_after(None);
-        ids.filter(|id| counting.enrichment(id).is_some()).count()
-    });
+    let with_texts = app
+        .cpu_pool
+        .run(move || enrich::ids_with_texts(&counting, &[]).count());
     Ok(Json(EnrichState {
         mode: app.enriching.settings.mode(),
         model: app

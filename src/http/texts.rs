@@ -1,7 +1,6 @@
 //! What people say when they need a tool: the texts of a tool and of a catalog, read, changed, brought from
 //! elsewhere, and asked for in a file that any assistant answers.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -22,7 +21,9 @@ use super::registry::OpenCatalog;
 use super::tools::{ItemPath, find_tool};
 use crate::catalog_writer::{Change, Written};
 use crate::enrich::check::checked;
-use crate::enrich::exchange::{Answers, Matched, Refused, definition_hash, questions};
+use crate::enrich::exchange::{
+    Answers, Matched, Refused, definition_hash, ids_of, not_stored, questions,
+};
 use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, DEFAULT_BATCH};
 
@@ -30,10 +31,6 @@ use crate::enrich::{self, DEFAULT_BATCH};
 const PERSON: &str = "person";
 /// The model's name of answers that name none.
 const ASSISTANT: &str = "assistant";
-/// Most tools in one file of questions.
-const MAX_QUESTIONS: usize = 1_000;
-/// Why texts for a tool are not stored.
-const CHANGED: &str = "it was changed or removed meanwhile";
 
 /// The texts of a tool.
 #[derive(Debug, Serialize, ToSchema)]
@@ -352,7 +349,7 @@ pub async fn ask(
     QueryString(params): QueryString<QuestionParams>,
 ) -> ApiResult<Response> {
     refuse_pushed_down(&catalog)?;
-    let limit = paging::limit(params.limit)?.min(MAX_QUESTIONS);
+    let limit = paging::limit(params.limit)?;
     let languages: Vec<String> = params
         .languages
         .iter()
@@ -404,10 +401,7 @@ fn page(searcher: &Searcher, servers: &[String], after: Option<&str>, limit: usi
 }
 
 fn enriched(searcher: &Searcher, servers: &[String]) -> Vec<ToolId> {
-    let ids = searcher.ids_after(None);
-    ids.filter(|id| enrich::is_of(servers, id) && searcher.enrichment(id).is_some())
-        .cloned()
-        .collect()
+    enrich::ids_with_texts(searcher, servers).cloned().collect()
 }
 
 async fn forget(catalog: &OpenCatalog, ids: Vec<ToolId>) -> ApiResult<Written> {
@@ -423,18 +417,15 @@ async fn store(
     problem: Option<String>,
 ) -> ApiResult<TakenTexts> {
     let usable = std::mem::take(&mut matched.usable);
-    let ids: Vec<ToolId> = usable.iter().map(|(tool, _)| tool.id.clone()).collect();
+    let ids = ids_of(&usable);
     let written = catalog.writer.try_write(Change::Enrich(usable)).await?;
     catalog.reach(written.generation).await?;
-    let stored: HashSet<&ToolId> = written.changes.changed.iter().collect();
-    let changed = ids.iter().filter(|id| !stored.contains(id));
-    let changed = changed.map(|id| Refused::new(id.as_str(), CHANGED));
-    matched.refused.extend(changed);
+    let stored = &written.changes.changed;
+    matched.refused.extend(not_stored(&ids, stored));
     let searcher = catalog.searcher();
-    let left = app.cpu_pool.run(move || {
-        let ids = searcher.ids_after(None);
-        ids.filter(|id| searcher.enrichment(id).is_none()).count()
-    });
+    let left = app
+        .cpu_pool
+        .run(move || enrich::ids_without_texts(&searcher, &[]).count());
     Ok(TakenTexts {
         answers: matched.answers,
         stored: stored.len(),

@@ -28,7 +28,7 @@ pub fn ask(run: &mut Run, place: &Place, interrupt: &Interrupt, prices: &Prices)
     bar.set_length(run.tools() as u64);
     let is_stopped = || interrupt.is_raised();
     while let Some(step) = runtime.block_on(run.next(&is_stopped)) {
-        let Step::Answered { tools, written } = step else {
+        let Step::Answered { tools, written, .. } = step else {
             bar.set_message("waiting, the provider limits requests");
             continue;
         };

@@ -112,7 +112,7 @@ pub fn take(context: &Context, place: &Place, file: &Path, model: &str) -> Resul
         matched,
         enriched,
         problem: answers.problem.map(|problem| format!("{name}: {problem}")),
-        left: enrich::missing(&place.catalog().searcher(), &[]).len(),
+        left: enrich::ids_without_texts(&place.catalog().searcher(), &[]).count(),
         took_ms: start.elapsed().as_secs_f64() * 1e3,
     };
     report.print(context, place, embedded.as_ref())?;

@@ -13,15 +13,13 @@ use crate::cli::embed::{self, Embedded};
 use crate::cli::exit::error_message;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::store::Place;
-use crate::enrich::exchange::Refused;
+use crate::enrich::exchange::{Refused, ids_of, not_stored};
 
 /// How long texts wait for another process that writes to the catalog, and how often they look.
 const WRITER_PATIENCE: Duration = Duration::from_secs(60);
 const WRITER_PAUSE: Duration = Duration::from_secs(1);
 /// Refused texts that are named.
 const MAX_NAMED: usize = 20;
-/// Why texts for a tool are not stored.
-const CHANGED: &str = "it was changed or removed meanwhile";
 
 /// Stores texts. Returns of how many tools; those that were changed or removed meanwhile are refused.
 pub fn store(
@@ -31,31 +29,16 @@ pub fn store(
     refused: &mut Vec<Refused>,
 ) -> Result<usize> {
     if let Place::Shared(copy) = place {
+        let ids = ids_of(&written);
         let stored = copy.commit(&Change::Enrich(written.clone()))?.changed;
-        keep_stored(&mut written, &stored, refused);
+        refused.extend(not_stored(&ids, &stored));
+        let stored: HashSet<ToolId> = stored.into_iter().collect();
+        written.retain(|(tool, _)| stored.contains(&tool.id));
     }
-    let change = Change::Enrich(written);
-    let stored = commit(place.catalog(), interrupt, &change)?.changed;
-    if let Change::Enrich(mut written) = change {
-        keep_stored(&mut written, &stored, refused);
-    }
+    let ids = ids_of(&written);
+    let stored = commit(place.catalog(), interrupt, &Change::Enrich(written))?.changed;
+    refused.extend(not_stored(&ids, &stored));
     Ok(stored.len())
-}
-
-/// Removes what was not stored, and says so.
-fn keep_stored(
-    written: &mut Vec<(Arc<Tool>, Enrichment)>,
-    stored: &[ToolId],
-    refused: &mut Vec<Refused>,
-) {
-    let stored: HashSet<&ToolId> = stored.iter().collect();
-    written.retain(|(tool, _)| {
-        let is_stored = stored.contains(&tool.id);
-        if !is_stored {
-            refused.push(Refused::new(tool.id.as_str(), CHANGED));
-        }
-        is_stored
-    });
 }
 
 /// Deletes the texts of tools. Returns of how many.

@@ -26,10 +26,7 @@ pub fn offer(context: &Context, catalog: &Catalog) {
 }
 
 fn words(searcher: &Searcher, model: &str) -> Option<String> {
-    if searcher
-        .ids_after(None)
-        .any(|id| searcher.enrichment(id).is_some())
-    {
+    if enrich::ids_with_texts(searcher, &[]).next().is_some() {
         return None;
     }
     let tools = searcher.ids_after(None).count();

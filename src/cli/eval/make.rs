@@ -3,12 +3,10 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use tokio::runtime::Builder;
-use tokio::time::timeout;
 use toolscout_index::memory::MAX_ENTRIES;
 use toolscout_index::{Searcher, Tool};
 
@@ -20,9 +18,9 @@ use super::super::llm::LlmArgs;
 use super::super::output::print_stderr;
 use super::super::store::{Place, StoreArgs};
 use super::outputs::{check_output, write};
-use crate::agent::reply::complete;
 use crate::config::ModelParameters;
 use crate::enrich::exchange::Answers;
+use crate::enrich::run::ask;
 use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, DEFAULT_BATCH};
 use crate::eval::generate;
@@ -32,8 +30,6 @@ use crate::llm::{ChatModel, ChatRequest};
 use crate::printable::counted;
 use crate::regular_file;
 
-/// Longest wait for one answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
 /// Requests in a row without a usable answer that end a run.
 pub(super) const MAX_FAILURES_IN_A_ROW: usize = 3;
 
@@ -210,15 +206,7 @@ impl Asker {
 
     /// The text of the answer.
     pub(super) fn ask(&self, request: ChatRequest) -> Result<String> {
-        let answer = self
-            .runtime
-            .block_on(async { timeout(ANSWER_TIMEOUT, complete(&*self.model, request)).await });
-        let answer = answer.map_err(|_| {
-            anyhow!(
-                "the model did not answer within {} s",
-                ANSWER_TIMEOUT.as_secs()
-            )
-        })?;
+        let answer = self.runtime.block_on(ask(&*self.model, request));
         Ok(answer.context("ask the model")?.text)
     }
 }

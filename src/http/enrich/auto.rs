@@ -102,7 +102,7 @@ impl Seen {
         };
         let (mut stored, mut unanswered) = (0, 0);
         let skipped = &mut self.skipped;
-        let progress = |answered: &mut Answered| {
+        let progress = |answered: &Answered| {
             stored += answered.stored;
             unanswered += answered.unanswered.len();
             let ids = answered.skipped.iter().map(|refused| &refused.id);
@@ -133,9 +133,7 @@ impl Seen {
             skipped.clear();
         }
         let look = move || {
-            let ids = searcher.ids_after(None);
-            let missing = ids
-                .filter(|id| searcher.enrichment(id).is_none())
+            let missing = enrich::ids_without_texts(&searcher, &[])
                 .filter_map(|id| searcher.tool(id))
                 .filter(|tool| !skipped.contains(&definition_hash(tool)))
                 .take(TURN_TOOLS)

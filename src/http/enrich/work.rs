@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolscout_index::{Enrichment, Tool, ToolId};
+use toolscout_index::{Enrichment, Tool};
 
 use super::super::App;
 use super::super::error::{ApiError, ApiResult};
@@ -12,13 +12,10 @@ use super::super::wire::{ItemError, ItemResult, ItemStatus};
 use super::PARALLEL;
 use super::account::Reserved;
 use crate::catalog_writer::Change;
-use crate::enrich::exchange::Refused;
+use crate::enrich::Batch;
+use crate::enrich::exchange::{Refused, ids_of, not_stored};
 use crate::enrich::run::{Run, Step};
-use crate::enrich::{Batch, Tokens};
 use crate::llm::ChatModel;
-
-/// Why texts for a tool are not stored.
-const CHANGED: &str = "it was changed or removed meanwhile";
 
 /// Texts to be written.
 pub struct Work {
@@ -61,7 +58,7 @@ impl Work {
     pub async fn run(
         self,
         is_stopped: impl Fn() -> bool + Send + Sync,
-        mut progress: impl FnMut(&mut Answered) + Send,
+        mut progress: impl FnMut(&Answered) + Send,
     ) -> ApiResult<Run> {
         let Work {
             app,
@@ -78,28 +75,26 @@ impl Work {
         let is_over =
             || is_stopped() || app.shutdown.is_triggered() || !app.catalogs.holds(&catalog);
         let mut ended = Ok(());
-        let (mut counted, mut reported) = (Tokens::default(), 0);
         while let Some(step) = run.next(&is_over).await {
-            let Step::Answered { tools, written } = step else {
+            let Step::Answered {
+                tools,
+                tokens,
+                written,
+            } = step
+            else {
                 continue;
             };
-            let spent = Tokens {
-                input: run.tokens.input - counted.input,
-                output: run.tokens.output - counted.output,
-            };
-            counted = run.tokens;
+            let before = run.enriched;
             ended = store(&catalog, &mut run, written).await;
             if ended.is_ok() {
-                ended = turn.spend(spent).await;
+                ended = turn.spend(tokens).await;
             }
-            let mut answered = Answered {
+            progress(&Answered {
                 tools,
-                stored: run.enriched - reported,
+                stored: run.enriched - before,
                 skipped: std::mem::take(&mut run.skipped),
                 unanswered: std::mem::take(&mut run.unanswered),
-            };
-            reported = run.enriched;
-            progress(&mut answered);
+            });
             if ended.is_err() {
                 break;
             }
@@ -142,18 +137,10 @@ async fn store(
         run.stored(0, Vec::new());
         return Ok(());
     }
-    let ids: Vec<ToolId> = written.iter().map(|(tool, _)| tool.id.clone()).collect();
-    let stored = catalog
-        .writer
-        .write(Change::Enrich(written))
-        .await?
-        .changes
-        .changed;
-    let others = ids.iter().filter(|id| !stored.contains(id));
-    let others = others
-        .map(|id| Refused::new(id.as_str(), CHANGED))
-        .collect();
-    run.stored(stored.len(), others);
+    let ids = ids_of(&written);
+    let stored = catalog.writer.write(Change::Enrich(written)).await?;
+    let stored = stored.changes.changed;
+    run.stored(stored.len(), not_stored(&ids, &stored));
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use toolscout_index::{Enrichment, Tool};
 
 use super::{GatewayState, NAME_CHARS};
-use crate::enrich::exchange::Refused;
+use crate::enrich::exchange::{Refused, ids_of, not_stored};
 use crate::enrich::run::{Run, Step};
 use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, Batch, DEFAULT_BATCH};
@@ -92,9 +92,9 @@ impl ClientTexts {
     }
 
     async fn store(&self, run: &mut Run, written: Vec<(Arc<Tool>, Enrichment)>) {
-        let ids: Vec<_> = written.iter().map(|(tool, _)| tool.id.clone()).collect();
+        let ids = ids_of(&written);
         match self.catalog.enrich(written).await {
-            Ok(stored) => run.stored(stored.len(), Vec::new()),
+            Ok(stored) => run.stored(stored.len(), not_stored(&ids, &stored)),
             Err(reason) => {
                 let refused = ids
                     .iter()
