@@ -18,23 +18,27 @@ fn main() {
     let hits: usize = hits.parse().expect("HITS is a number");
 
     let start = Instant::now();
-    let engine = index(&read_lines(tools));
+    let tools = read_lines(tools);
+    let engine = index(&tools);
     let build = start.elapsed();
 
     let mut times = Vec::new();
-    let mut found = 0;
+    let mut hits_by_query = Vec::new();
     for query in read_lines(queries) {
         let text = query["query"].as_str().expect("a request");
         let start = Instant::now();
-        found += engine.search(text, hits).len();
+        let found = engine.search(text, hits);
         times.push(start.elapsed().as_secs_f64() * 1e3);
+        let id_of = |number: u32| &tools[number as usize]["id"];
+        let ids: Vec<&Value> = found.iter().map(|hit| id_of(hit.document.id)).collect();
+        hits_by_query.push(json!(ids));
     }
     let mut times = times.split_off(warm_up);
     times.sort_by(f64::total_cmp);
     let figures = json!({
         "build_s": build.as_secs_f64(),
         "search_ms": times[times.len() / 2],
-        "found": found,
+        "hits": hits_by_query,
     });
     println!("{figures}");
 }
