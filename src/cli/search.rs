@@ -571,7 +571,7 @@ fn describe_move(ranker: &Reranked) -> String {
 /// What a feature of the ranker measures, in words.
 fn describe_feature(feature: &str) -> &'static str {
     // By prefix: features of one subject share it. Longer prefixes come first.
-    const DESCRIPTIONS: [(&str, &str); 25] = [
+    const DESCRIPTIONS: [(&str, &str); 30] = [
         ("near_name", "word similarity to the name"),
         ("near_description", "word similarity to the description"),
         ("near", "word similarity"),
@@ -585,6 +585,11 @@ fn describe_feature(feature: &str) -> &'static str {
         ("parameter_coverage", "overlap with the parameters"),
         ("parameters", "number of parameters"),
         ("server_share", "scores of tools on the same server"),
+        ("server_rank", "scores of tools on the same server"),
+        ("server_gap", "scores of tools on the same server"),
+        ("server_best", "scores of tools on the same server"),
+        ("rank_in_server", "place among the tools of its server"),
+        ("gap_in_server", "place among the tools of its server"),
         ("server", "overlap with the name of the server"),
         ("clause", "fit to a clause of the request"),
         ("coverage", "share of the request's words"),

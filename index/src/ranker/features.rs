@@ -1,9 +1,11 @@
 //! The features of a candidate, which the ranker reads, and the signals of an answer, from which
 //! its confidence is computed.
 
+use super::by_server::ByServer;
 use super::late_interaction::LateInteraction;
 use super::tool_profile::{RequestProfile, ToolProfile, Word};
 use super::verbs::{RequestVerbs, Verbs};
+use super::wording::Wording;
 use crate::embed::StaticTable;
 use crate::fuse;
 use crate::hit::ranked;
@@ -191,6 +193,25 @@ columns! {
         ModelLead = "model_lead" measures,
         /// Lead of the best tool without the ranker.
         FusedLead = "fused_lead" measures,
+        /// 1 / place of the server by its best candidate; this and the next four by the score without
+        /// the ranker, 0 for a tool without a server.
+        ServerRank = "server_rank" measures,
+        /// The server's best score less that of all candidates.
+        ServerGap = "server_gap" measures,
+        /// The mean of the server's three best scores.
+        ServerBest = "server_best" measures,
+        /// 1 / place of the tool among the candidates of its server.
+        RankInServer = "rank_in_server" measures,
+        /// Its score less the best of its server.
+        GapInServer = "gap_in_server" measures,
+        /// Share of the request's words that are in the stop-list.
+        FunctionWords = "function_words" measures,
+        /// 1 if the request has a digit.
+        Digits = "digits" measures,
+        /// Number of its commas, and of "and" between words.
+        ListItems = "list_items" measures,
+        /// ln(1 + words).
+        Words = "words" measures,
     }
 }
 
@@ -634,6 +655,9 @@ struct Measure<'m, 'a> {
     found: Vec<Found>,
     /// The best scores by server.
     servers: Vec<(Option<u32>, f32)>,
+    by_server: ByServer,
+    /// The best score of the formula.
+    best: f32,
     nearness: Option<LateInteraction>,
 }
 
@@ -660,6 +684,11 @@ impl<'m, 'a> Measure<'m, 'a> {
             .iter()
             .map(|(tool, score)| ((request.server)(*tool as usize), *score))
             .collect();
+        let by_server = ByServer::new(candidates.iter().map(|&tool| {
+            let tool = tool as usize;
+            ((request.server)(tool), request.fused[tool])
+        }));
+        let best = legs.fused.best.first().map_or(0.0, |(_, score)| *score);
         let request_profile = RequestProfile::new(request.text);
         // The resolved terms too, for the corrections among them.
         let resolved = request.terms.iter().map(|(term, _)| term.as_str());
@@ -688,6 +717,8 @@ impl<'m, 'a> Measure<'m, 'a> {
             clauses,
             found: Vec::new(),
             servers,
+            by_server,
+            best,
             nearness,
         };
         // Needs all the rest of `measure`, so it is filled in last.
@@ -725,6 +756,11 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(Feature::TableLead, lead(&self.legs.table));
         row.set(Feature::ModelLead, lead(&self.legs.model));
         row.set(Feature::FusedLead, self.legs.fused.lead());
+        let wording = Wording::of(self.request.text);
+        row.set(Feature::FunctionWords, wording.function_words);
+        row.set(Feature::Digits, wording.digits);
+        row.set(Feature::ListItems, wording.list_items);
+        row.set(Feature::Words, wording.words);
     }
 
     fn fill_scores(&self, tool: usize, row: &mut Row<'_>) {
@@ -805,7 +841,19 @@ impl<'m, 'a> Measure<'m, 'a> {
         );
         row.set(Feature::Parameters, f32::from(profile.parameters));
         row.set(Feature::NameWords, f32::from(profile.name_words));
-        row.set(Feature::ServerShare, self.server_share(tool));
+        self.fill_server(tool, row);
+    }
+
+    fn fill_server(&self, tool: usize, row: &mut Row<'_>) {
+        let server = (self.request.server)(tool);
+        let score = self.request.fused[tool];
+        let standing = self.by_server.standing(server, score, self.best);
+        row.set(Feature::ServerShare, self.server_share(server));
+        row.set(Feature::ServerRank, standing.server_rank);
+        row.set(Feature::ServerGap, standing.server_gap);
+        row.set(Feature::ServerBest, standing.server_best);
+        row.set(Feature::RankInServer, standing.rank_in_server);
+        row.set(Feature::GapInServer, standing.gap_in_server);
     }
 
     fn fill_everyday(&self, profile: &ToolProfile, row: &mut Row<'_>) {
@@ -917,8 +965,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         self.clauses.iter().map(share).reduce(f32::max)
     }
 
-    fn server_share(&self, tool: usize) -> f32 {
-        let server = (self.request.server)(tool);
+    fn server_share(&self, server: Option<u32>) -> f32 {
         let all: f32 = self.servers.iter().map(|(_, score)| score).sum();
         let same: f32 = self
             .servers
