@@ -41,6 +41,7 @@ mod man;
 mod mcp;
 mod memory;
 mod models;
+mod more_tools;
 mod remove;
 mod review;
 mod search;

@@ -26,8 +26,8 @@ use crate::regular_file;
 
 pub use address::masked;
 pub use agent::{
-    AgentSettings, CALLS, COUNT, Eviction, Limits, ModelParameters, ROUNDS, ReasoningEffort,
-    SECONDS, SIZE,
+    AgentSettings, CALLS, COUNT, Eviction, Limits, MORE_CHARS, MORE_TOOLS, ModelParameters, ROUNDS,
+    ReasoningEffort, SECONDS, SIZE,
 };
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
 pub use enrich::{EnrichMode, EnrichSettings};

@@ -297,7 +297,11 @@ impl ProfiledSearch {
         }
         let mut found = self.catalog.search(&request);
         found.hits.retain(|hit| self.has(&hit.tool));
-        found.hits.truncate(wanted);
+        let after = found.hits.split_off(wanted.min(found.hits.len()));
+        let after = after.into_iter().map(|hit| hit.tool);
+        found.more.retain(|tool| self.has(tool));
+        found.more.splice(..0, after);
+        found.more.truncate(request.more);
         if let Some(no_match) = &mut found.no_match {
             no_match.nearest.retain(|id| self.tool(id).is_some());
         }
@@ -325,17 +329,18 @@ impl ToolSearch for ProfiledSearch {
         // An empty filter would let every tool in.
         if request.filter.ids.is_empty() {
             return Found {
-                hits: Vec::new(),
                 no_match: Some(NoMatch {
                     reason: "there are no tools here".to_owned(),
                     nearest: Vec::new(),
                 }),
+                ..Found::default()
             };
         }
         request.limit = request.limit.or(self.profile.settings.limit);
         let mut found = self.catalog.search(&request);
         // The catalog may have changed since the ids were read.
         found.hits.retain(|hit| self.has(&hit.tool));
+        found.more.retain(|tool| self.has(tool));
         if let Some(no_match) = &mut found.no_match {
             no_match.nearest.retain(|id| ids.contains(id.as_str()));
         }
@@ -450,10 +455,12 @@ mod tests {
         let found = search.search(&SearchRequest {
             queries: vec!["read".into()],
             limit: Some(3),
+            more: 2,
             ..SearchRequest::default()
         });
         let hits: Vec<&str> = found.hits.iter().map(|hit| hit.tool.id.as_str()).collect();
         assert_eq!(hits, ["mail/read_00", "mail/read_02", "mail/read_04"]);
+        assert_eq!(ids(&found.more), ["mail/read_06", "mail/read_08"]);
         assert!(
             search
                 .tool(&ToolId::parse("mail/read_01").unwrap())

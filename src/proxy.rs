@@ -68,6 +68,7 @@ use self::memory::Memory;
 use self::not_deferred::{NotDeferred, Reason};
 use self::said_once::SaidOnce;
 use self::tool_list::{Deferral, ToolList};
+use crate::finder::meta_tools::MoreTools;
 use crate::llm::LlmError;
 use crate::telemetry::Metrics;
 
@@ -97,6 +98,8 @@ pub struct ProxyConfig {
     pub max_hidden_rounds: u32,
     /// Most tokens of the found tools that a model sees.
     pub tool_budget_tokens: usize,
+    /// The tools after the hits that a search names.
+    pub more: MoreTools,
     /// Answers, and items of answers, that are remembered.
     pub remembered_entries: NonZeroUsize,
     /// Bytes of all that is remembered.
@@ -121,6 +124,7 @@ impl ProxyConfig {
             answers: AnswerLimits::default(),
             max_hidden_rounds: 10,
             tool_budget_tokens: 8_000,
+            more: MoreTools::default(),
             remembered_entries: NonZeroUsize::new(20_000).unwrap_or(NonZeroUsize::MIN),
             remembered_bytes: 64 << 20,
             catalogs: CatalogLimits::default(),

@@ -89,6 +89,16 @@ impl Definition for Arc<Tool> {
     }
 }
 
+/// A tool that comes after the hits.
+#[derive(Clone, Debug, Serialize)]
+pub struct NearTool {
+    /// Its id.
+    pub id: ToolId,
+    /// Its definition.
+    #[serde(skip)]
+    pub tool: HitTool,
+}
+
 /// The tool of a hit, read as a [`Tool`] when it is first asked for: most searches want no more than the
 /// description.
 #[derive(Clone)]
@@ -585,6 +595,9 @@ pub struct Results {
     /// Set when something that was asked for could not take part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degraded: Option<Degraded>,
+    /// The tools that come after the hits, as many as [`crate::Query::near`] asks for, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub near: Vec<NearTool>,
     /// Set when nothing matches; `hits` is then empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_match: Option<NoMatch>,

@@ -96,8 +96,8 @@ pub use error::{
     EnrichmentProblem, Error, MemoryEntryProblem, OutOfRange, QueryProblem, Result, StoreProblem,
 };
 pub use hit::{
-    CompanionOf, Degraded, DegradedCause, Explain, Hit, HitTool, Moved, NoMatch, NoMatchReason,
-    OwnerEffect, Reranked, Results, Signals, Timings, ToolCompanion,
+    CompanionOf, Degraded, DegradedCause, Explain, Hit, HitTool, Moved, NearTool, NoMatch,
+    NoMatchReason, OwnerEffect, Reranked, Results, Signals, Timings, ToolCompanion,
 };
 pub use lexical::LexicalSettings;
 pub use memory::Memory;

@@ -279,6 +279,7 @@ pub struct Query {
     pub(crate) effort: Effort,
     pub(crate) fold: bool,
     pub(crate) explain: bool,
+    pub(crate) near: usize,
 }
 
 impl Query {
@@ -298,6 +299,7 @@ impl Query {
             effort: Effort::All,
             fold: false,
             explain: false,
+            near: 0,
         }
     }
 
@@ -375,6 +377,12 @@ impl Query {
         self
     }
 
+    /// Names at most this many tools that come after the hits, 0 to [`MAX_K`]: [`crate::Results::near`].
+    pub fn near(mut self, near: usize) -> Self {
+        self.near = near;
+        self
+    }
+
     /// Drops hits below this fused score.
     pub fn min_score(mut self, min_score: f32) -> Self {
         self.options.min_score = Some(min_score);
@@ -422,6 +430,9 @@ impl Query {
                 count: self.texts.len(),
                 max: MAX_TEXTS,
             });
+        }
+        if self.near > MAX_K {
+            return Err(OutOfRange::new("near", self.near, format!("from 0 to {MAX_K}")).into());
         }
         if let Effort::BudgetMs(budget_ms) = self.effort
             && !(budget_ms > 0.0 && budget_ms.is_finite())

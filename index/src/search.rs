@@ -184,6 +184,7 @@ impl Searcher {
             }
         });
         let (hits, no_match) = timed(&mut timings.fuse_ms, || search.rank(&requests, &scores));
+        let near = timed(&mut timings.fuse_ms, || search.near(&hits, &scores));
         let confidence = match &no_match {
             // The scores are those of tools that the filter leaves out.
             Some(no_match) if matches!(no_match.reason, NoMatchReason::Filter) => None,
@@ -201,6 +202,7 @@ impl Searcher {
             .learn(&work, timings.embed_ms, by_tool_ms, timings.dense_ms);
         Ok(Results {
             hits,
+            near,
             mode: search.mode,
             variant: search.variant,
             embedders: scoring::contributing_embedders(&scores),

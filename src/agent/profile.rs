@@ -238,6 +238,8 @@ impl AgentConfig {
         }
         if let Some(find) = &mut run.find {
             set(&mut find.max_limit, limits.max_hits);
+            set(&mut find.more.lines, limits.more_tools);
+            set(&mut find.more.chars, limits.more_chars);
         }
         set(&mut self.toolbox.budget_tokens, limits.tool_budget_tokens);
         set(&mut self.toolbox.eviction, limits.eviction);
@@ -340,8 +342,15 @@ mod tests {
         assert_ne!(refresh_interval, before.refresh_interval);
         assert_ne!(context_tokens, before.context_tokens);
         assert_ne!(on_invalid_step, before.on_invalid_step);
-        let (FindConfig { max_limit, filter }, before) = (find.unwrap(), before.find.unwrap());
+        let (find, before) = (find.unwrap(), before.find.unwrap());
+        let FindConfig {
+            max_limit,
+            more,
+            filter,
+        } = find;
         assert_ne!(max_limit, before.max_limit);
+        assert_ne!(more.lines, before.more.lines);
+        assert_ne!(more.chars, before.more.chars);
         assert_ne!(filter, before.filter);
     }
 

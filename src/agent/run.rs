@@ -414,7 +414,10 @@ impl Run {
                     let found = search_results.next().unwrap_or_default();
                     events.push(search_event(&call.id, &request, &found));
                     self.figures.searches += 1;
-                    let answer = meta_tools::answer(&found, &described, self.config.style);
+                    let style = self.config.style;
+                    let more = self.config.find.as_ref().map(|find| find.more);
+                    let more = more.unwrap_or_default();
+                    let answer = meta_tools::answer(&found, &described, style, more);
                     // Only the first answer lists the unloaded tools.
                     described.evicted.clear();
                     SourcedText {

@@ -23,6 +23,7 @@ use super::apis::Apis;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::llm::LlmArgs;
+use super::more_tools::{self, MoreToolArgs};
 use super::output::{Printer, print_stderr};
 use super::policy::{PolicyArgs, warn_of_mistakes};
 use super::upstream::{CallTimeArgs, McpArgs};
@@ -33,8 +34,9 @@ use crate::agent::{
     Agent, AgentBuilder, AgentConfig, Agents, BuildError, Event, Protocol, Question, QuestionTools,
     RunStream, ServedAgent,
 };
-use crate::config::{AgentSettings, ModelParameters, Settings};
+use crate::config::{AgentSettings, Limits, ModelParameters, Settings};
 use crate::finder::Style;
+use crate::finder::meta_tools::MoreTools;
 use crate::finder::toolbox::ToolboxState;
 use crate::gate::audit;
 use crate::gate::{Answer, AuditLog};
@@ -122,6 +124,8 @@ pub struct AgentArgs {
     policy: PolicyArgs,
     #[command(flatten)]
     call_times: CallTimeArgs,
+    #[command(flatten)]
+    more_tools: MoreToolArgs,
     #[command(flatten)]
     mcp: McpArgs,
 }
@@ -219,9 +223,18 @@ impl AgentArgs {
 
     /// How long calls may take.
     pub fn call_times(&self, context: &Context) -> Result<CallTimes> {
+        Ok(CallTimes::of(&self.limits(context)?))
+    }
+
+    /// The tools after the hits that a search names.
+    pub fn more_tools(&self, context: &Context) -> Result<MoreTools> {
+        Ok(more_tools::of_limits(&self.limits(context)?))
+    }
+
+    fn limits(&self, context: &Context) -> Result<Limits> {
         let profile = self.policy.preset(&context.settings)?;
         let settings = self.settings_over(&profile, &context.settings.agent);
-        Ok(CallTimes::of(&settings.limits))
+        Ok(settings.limits)
     }
 
     /// Fails where --profile names a profile of the settings: a server offers all of them.
@@ -413,7 +426,9 @@ impl AgentArgs {
         let mut flags = self.settings.settings();
         flags.limits.max_rounds = self.max_rounds;
         flags.limits.tool_budget_tokens = self.tool_budget;
-        let flags = flags.or(self.call_times.settings());
+        let flags = flags
+            .or(self.call_times.settings())
+            .or(self.more_tools.settings());
         flags.or(profile.settings()).or(settings.clone())
     }
 

@@ -19,11 +19,13 @@ use super::agent::style;
 use super::apis::Apis;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
+use super::more_tools::{self, MoreToolArgs};
 use super::output::print_stderr;
 use super::policy::{PolicyArgs, warn_of_mistakes};
 use super::upstream::{CallTimeArgs, McpArgs};
 use crate::agent::profile::Profile;
 use crate::enrich::wanted::Wanted;
+use crate::finder::meta_tools::FindConfig;
 use crate::finder::{Style, ToolSearch};
 use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::mcp::{
@@ -82,6 +84,8 @@ pub struct Args {
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
+    more_tools: MoreToolArgs,
+    #[command(flatten)]
     call_times: CallTimeArgs,
     #[command(flatten)]
     mcp: McpArgs,
@@ -117,8 +121,10 @@ impl Args {
                 }
                 let profile = narrowed(profile, self.read_only, &self.only);
                 let preset = self.policy.preset(&context.settings)?;
-                let settings = self.call_times.settings().or(preset.settings());
-                let call_times = CallTimes::of(&settings.or(context.settings.agent.clone()).limits);
+                let settings = self.call_times.settings().or(self.more_tools.settings());
+                let settings = settings.or(preset.settings());
+                let limits = settings.or(context.settings.agent.clone()).limits;
+                let call_times = CallTimes::of(&limits);
                 warn_of_builtins(&preset);
                 let apis = Apis::of(&preset)?;
                 let mut policies = preset.gate.unwrap_or_default();
@@ -127,6 +133,10 @@ impl Args {
                 servers.limits.call = call_times;
                 let default = GatewayConfig::default();
                 let config = GatewayConfig {
+                    find: FindConfig {
+                        more: more_tools::of_limits(&limits),
+                        ..default.find
+                    },
                     call_timeout: call_times.idle,
                     style: self.style.unwrap_or(default.style),
                     detail: self.detail.unwrap_or(default.detail),

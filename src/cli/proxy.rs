@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use anyhow::Result;
 
 use super::agent::AgentArgs;
+use super::context::Context;
 use super::size;
 use crate::http::Limits;
 use crate::proxy::{ProxyConfig, UpstreamConfig};
@@ -61,7 +62,12 @@ pub struct ProxyArgs {
 
 impl ProxyArgs {
     /// The settings; `None` where the model is a script.
-    pub fn config(&self, agent: &AgentArgs, limits: &Limits) -> Result<Option<ProxyConfig>> {
+    pub fn config(
+        &self,
+        context: &Context,
+        agent: &AgentArgs,
+        limits: &Limits,
+    ) -> Result<Option<ProxyConfig>> {
         let llm = agent.llm();
         let Some(base_url) = llm.base_url() else {
             return Ok(None);
@@ -79,6 +85,7 @@ impl ProxyArgs {
         let (pins, tool_budget) = agent.toolbox();
         config.pins = pins.to_vec();
         config.tool_budget_tokens = tool_budget.unwrap_or(config.tool_budget_tokens);
+        config.more = agent.more_tools(context)?;
         config.defer_above_tokens = self.defer_above;
         config.own_tools_tokens = self.own_tools_budget;
         config.max_request_tools = self.max_request_tools;

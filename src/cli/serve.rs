@@ -19,6 +19,7 @@ use super::store::{self, StoreArgs};
 use crate::config;
 use crate::config::{EnrichMode, EnrichSettings};
 use crate::finder::Style;
+use crate::finder::meta_tools::FindConfig;
 use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
 use crate::mcp::{Detail, GatewayConfig};
 use crate::models::{self, Patience};
@@ -249,6 +250,10 @@ impl ServerArgs {
         let upstream = self.agent.pool(context)?;
         let default = GatewayConfig::default();
         let gateway = GatewayConfig {
+            find: FindConfig {
+                more: self.agent.more_tools(context)?,
+                ..default.find
+            },
             call_timeout: self.agent.call_times(context)?.idle,
             style: self.mcp_style.unwrap_or(default.style),
             detail: self.mcp_detail.unwrap_or(default.detail),
@@ -265,7 +270,7 @@ impl ServerArgs {
             upstream,
             gateway,
             profiles: tool_profiles(&context.settings),
-            proxy: self.proxy.config(&self.agent, &limits)?,
+            proxy: self.proxy.config(context, &self.agent, &limits)?,
             data: context.settings.data.clone(),
             store,
             default_catalog: context.settings.catalog.clone(),

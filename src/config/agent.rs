@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 pub const ROUNDS: RangeInclusive<u64> = 1..=100;
 /// What may be said of how many calls of one answer are made, and how many at a time.
 pub const CALLS: RangeInclusive<u64> = 1..=1_000;
+/// What may be said of the tools that a search names after its hits.
+pub const MORE_TOOLS: RangeInclusive<u64> = 0..=50;
+/// What may be said of the characters of such a tool's description.
+pub const MORE_CHARS: RangeInclusive<u64> = 0..=1_000;
 /// What may be said of the seconds of a turn: at most a day.
 pub const SECONDS: RangeInclusive<u64> = 1..=86_400;
 /// What may be said of a number of turns.
@@ -56,6 +60,10 @@ pub struct Limits {
     pub search_from_tools: Option<usize>,
     /// Maximum number of tools that one search of the model may load.
     pub max_hits: Option<usize>,
+    /// Maximum number of tools after the hits that a search names, in a line each; 0 is none.
+    pub more_tools: Option<usize>,
+    /// Characters of a description in such a line.
+    pub more_chars: Option<usize>,
     /// Maximum number of bytes of a result that the model gets at once.
     pub max_result_bytes: Option<usize>,
     /// Rounds after which the context is reduced to question, facts and plan; 0 is never.
@@ -181,6 +189,8 @@ impl Limits {
             time_to_live_s: self.time_to_live_s.or(other.time_to_live_s),
             search_from_tools: self.search_from_tools.or(other.search_from_tools),
             max_hits: self.max_hits.or(other.max_hits),
+            more_tools: self.more_tools.or(other.more_tools),
+            more_chars: self.more_chars.or(other.more_chars),
             max_result_bytes: self.max_result_bytes.or(other.max_result_bytes),
             refresh_interval: self.refresh_interval.or(other.refresh_interval),
             context_tokens: self.context_tokens.or(other.context_tokens),
@@ -201,6 +211,8 @@ impl Limits {
             ("call_timeout_total_s", self.call_timeout_total_s, SECONDS),
             ("time_to_live_s", self.time_to_live_s, SECONDS),
             ("max_hits", number(self.max_hits), CALLS),
+            ("more_tools", number(self.more_tools), MORE_TOOLS),
+            ("more_chars", number(self.more_chars), MORE_CHARS),
             ("max_result_bytes", number(self.max_result_bytes), SIZE),
             ("context_tokens", number(self.context_tokens), SIZE),
             ("idle_turns", self.idle_turns, COUNT),

@@ -256,6 +256,7 @@ pub(crate) mod testing {
                 explain: None,
             };
             Ok(Results {
+                near: Vec::new(),
                 hits: scored.into_iter().map(hit).collect(),
                 mode: arm.mode,
                 variant: Default::default(),

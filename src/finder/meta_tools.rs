@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolscout_index::formats::model_name;
-use toolscout_index::query::MAX_TEXTS;
+use toolscout_index::query::{MAX_K, MAX_TEXTS};
 use toolscout_index::{CompanionOf, Filter, Tool, ToolId};
 
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
@@ -22,12 +22,16 @@ const SELECT: &str = "select:";
 const SUMMARY_CHARS: usize = 160;
 /// Similar names in an answer without a match.
 const MAX_NEAREST: usize = 5;
+/// What the definition of a search says of the tools after the hits.
+pub const ABOUT_MORE: &str = "`more` lists what came next; if one of those fits better, load it with `select:NAME` instead of searching again.";
 
 /// Limits of a model's searches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FindConfig {
     /// Largest limit that the model may set.
     pub max_limit: usize,
+    /// The tools after the hits that an answer names.
+    pub more: MoreTools,
     /// Which tools may be found at all.
     pub filter: Filter,
 }
@@ -36,7 +40,50 @@ impl Default for FindConfig {
     fn default() -> Self {
         FindConfig {
             max_limit: 20,
+            more: MoreTools::default(),
             filter: Filter::default(),
+        }
+    }
+}
+
+/// How many tools after the hits an answer names, in a line each, and how long the lines are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoreTools {
+    /// Most lines; none with 0.
+    pub lines: usize,
+    /// Characters of a description in a line.
+    pub chars: usize,
+}
+
+impl MoreTools {
+    /// Most lines that can be set.
+    pub const MAX_LINES: usize = MAX_K;
+
+    /// A line for each of these tools: the name that `select:` takes, and how its description begins.
+    pub fn describe(self, tools: &[Arc<Tool>]) -> Vec<String> {
+        let tools = tools.iter().take(self.lines);
+        tools
+            .map(|tool| self.line(&model_name(&tool.id), tool))
+            .collect()
+    }
+
+    /// The line of a tool with this name.
+    pub fn line(self, name: &str, tool: &Tool) -> String {
+        let description = tool.shown_description();
+        if self.chars == 0 || description.is_empty() {
+            return name.to_owned();
+        }
+        format!("{name}: {}", excerpt(description, self.chars))
+    }
+}
+
+impl Default for MoreTools {
+    /// With five hits and eleven lines the right tools are in 81% of the answers of eight catalogs, with
+    /// five hits alone in 66%.
+    fn default() -> Self {
+        MoreTools {
+            lines: 11,
+            chars: 100,
         }
     }
 }
@@ -70,8 +117,10 @@ pub fn search_spec() -> ToolSpec {
             "server": { "type": "string", "description": "Only tools of this server." },
         },
     });
-    let description = "Finds tools by what they do and loads them so that you can call them. \
-        Use it whenever no visible tool fits; never guess tool names.";
+    let description = format!(
+        "Finds tools by what they do and loads them so that you can call them. \
+        Use it whenever no visible tool fits; never guess tool names. {ABOUT_MORE}"
+    );
     ToolSpec::new(TOOL_SEARCH, description, parameters)
 }
 
@@ -101,6 +150,7 @@ pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest
     texts.extend(strings(arguments.get("queries")));
     let mut request = SearchRequest {
         limit: limit(arguments, config)?,
+        more: config.more.lines,
         ..SearchRequest::default()
     };
     request.filter = filter(arguments, config)?;
@@ -144,8 +194,12 @@ pub fn merged(search_results: &[Found]) -> Vec<Arc<Tool>> {
 }
 
 /// The answer to one search.
-pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
+pub fn answer(found: &Found, injection: &Injection, style: Style, more: MoreTools) -> Value {
     let mut answer = hits_by_state(found, injection, style);
+    let lines = more.describe(&found.more);
+    if !lines.is_empty() {
+        answer.insert("more".into(), lines.into());
+    }
     if !injection.evicted.is_empty() {
         let names: Vec<String> = injection.evicted.iter().map(model_name).collect();
         answer.insert("unloaded".into(), names.into());
@@ -411,6 +465,7 @@ mod tests {
             &found(&["m/new", "m/old", "m/big"]),
             &injection,
             Style::Inject,
+            MoreTools::default(),
         );
         assert_eq!(
             answer["loaded"],
@@ -437,7 +492,8 @@ mod tests {
         let expected =
             json!({ "name": "m__update", "parameter": "person_id", "reason": "it lists people" });
         for style in [Style::Inject, Style::Dispatch] {
-            let loaded = answer(&searched, &injection, style)["loaded"].clone();
+            let loaded =
+                answer(&searched, &injection, style, MoreTools::default())["loaded"].clone();
             assert_eq!(loaded[1]["companion_of"], expected);
             assert!(loaded[0].get("companion_of").is_none());
         }
@@ -450,9 +506,32 @@ mod tests {
             ..Injection::default()
         };
         assert!(
-            answer(&found(&["a"]), &injection, Style::Dispatch)["loaded"][0]["parameters"]
+            answer(
+                &found(&["a"]),
+                &injection,
+                Style::Dispatch,
+                MoreTools::default()
+            )["loaded"][0]["parameters"]
                 .is_object()
         );
+    }
+
+    #[test]
+    fn the_tools_after_the_hits_are_named_with_how_to_load_them() {
+        let mut searched = found(&["m/new"]);
+        searched.more = found(&["m/next"])
+            .hits
+            .into_iter()
+            .map(|hit| hit.tool)
+            .collect();
+        let answer = answer(
+            &searched,
+            &Injection::default(),
+            Style::Inject,
+            MoreTools::default(),
+        );
+        assert_eq!(answer["more"], json!(["m__next: does it"]));
+        assert!(search_spec().description.contains("select:NAME"));
     }
 
     #[test]
@@ -462,15 +541,25 @@ mod tests {
             nearest: ids(&["s/x", "s/y"]),
         };
         let found = Found {
-            hits: Vec::new(),
             no_match: Some(no_match),
+            ..Found::default()
         };
         assert_eq!(
-            answer(&found, &Injection::default(), Style::Inject)["no_match"],
+            answer(
+                &found,
+                &Injection::default(),
+                Style::Inject,
+                MoreTools::default()
+            )["no_match"],
             json!({ "reason": "nothing like it", "nearest_names": ["s__x", "s__y"] })
         );
         assert!(
-            answer(&Found::default(), &Injection::default(), Style::Inject)["no_match"]["reason"]
+            answer(
+                &Found::default(),
+                &Injection::default(),
+                Style::Inject,
+                MoreTools::default()
+            )["no_match"]["reason"]
                 .is_string()
         );
     }

@@ -79,6 +79,8 @@ pub struct SearchRequest {
     pub select: Vec<String>,
     /// Most hits for the queries, not counting selected tools; if not set, the catalog's default.
     pub limit: Option<usize>,
+    /// Most tools after the hits that are named in a line each.
+    pub more: usize,
     /// Which tools may be found.
     pub filter: Filter,
 }
@@ -88,6 +90,8 @@ pub struct SearchRequest {
 pub struct Found {
     /// The selected tools, then the hits, best first.
     pub hits: Vec<FoundTool>,
+    /// The tools that come after the hits, best first.
+    pub more: Vec<Arc<Tool>>,
     /// Why a requested tool is not among the hits.
     pub no_match: Option<NoMatch>,
 }
@@ -178,7 +182,7 @@ pub(crate) mod doubles {
             .collect();
         Found {
             hits,
-            no_match: None,
+            ..Found::default()
         }
     }
 
@@ -194,7 +198,7 @@ pub(crate) mod doubles {
     impl ToolSearch for ListedTools {
         fn search(&self, request: &SearchRequest) -> Found {
             let allowed = || self.0.iter().filter(|tool| request.filter.accepts(tool));
-            let mut hits: Vec<FoundTool> = Vec::new();
+            let (mut hits, mut more) = (Vec::<FoundTool>::new(), Vec::new());
             let mut missing = Vec::new();
             for name in &request.select {
                 match allowed().find(|tool| model_names::denotes(name, &tool.id)) {
@@ -212,14 +216,14 @@ pub(crate) mod doubles {
                     allowed().map(|tool| (overlap(tool, query), tool)).collect();
                 ranked.retain(|(shared, _)| *shared > 0);
                 ranked.sort_by_key(|(shared, tool)| (std::cmp::Reverse(*shared), tool.id.clone()));
-                hits.extend(ranked.into_iter().take(request.limit.unwrap_or(5)).map(
-                    |(shared, tool)| FoundTool {
-                        tool: tool.clone(),
-                        score: shared as f32,
-                        query: Some(number),
-                        companion_of: None,
-                    },
-                ));
+                let after = ranked.split_off(ranked.len().min(request.limit.unwrap_or(5)));
+                more.extend(after.into_iter().map(|(_, tool)| tool.clone()));
+                hits.extend(ranked.into_iter().map(|(shared, tool)| FoundTool {
+                    tool: tool.clone(),
+                    score: shared as f32,
+                    query: Some(number),
+                    companion_of: None,
+                }));
             }
             let nearest: Vec<ToolId> = self.0.iter().take(2).map(|tool| tool.id.clone()).collect();
             let reason = match (missing.is_empty(), hits.is_empty()) {
@@ -227,8 +231,10 @@ pub(crate) mod doubles {
                 (true, true) => Some("no tool shares a word with the request".to_owned()),
                 (true, false) => None,
             };
+            more.truncate(request.more);
             Found {
                 hits,
+                more,
                 no_match: reason.map(|reason| NoMatch { reason, nearest }),
             }
         }

@@ -153,6 +153,7 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
         };
         let query = Query::any_of(&request.queries)
             .options(options)
+            .near(request.more)
             .filter(request.filter.clone());
         let results = source
             .snapshot_for(&query)
@@ -170,6 +171,7 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
                     companion_of: hit.companion_of,
                 });
                 found.hits.extend(hits);
+                found.more = results.near.iter().map(|near| near.tool.shared()).collect();
                 reasons.extend(results.no_match.map(NoMatch::from));
             }
             Err(problem) => reasons.push(not_searched(problem)),

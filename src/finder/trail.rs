@@ -93,7 +93,10 @@ impl SearchTrail {
     /// Notes what a search found.
     pub fn found(&mut self, queries: &[String], found: &Found) {
         let hits = found.hits.iter().map(|hit| (&hit.tool.id, hit.query));
-        self.searched(queries, hits);
+        // Which of several queries a tool after the hits is for, is not known.
+        let query = (queries.len() == 1).then_some(0);
+        let more = found.more.iter().map(|tool| (&tool.id, query));
+        self.searched(queries, hits.chain(more));
     }
 
     /// The query of the last search that showed this tool, which was called with success; `None` where

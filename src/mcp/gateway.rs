@@ -417,6 +417,7 @@ impl Session {
             injection.as_ref(),
             detail,
             config.answer_tokens,
+            config.find.more,
             &|id| self.shared.unavailable(id),
         );
         CallToolResult::success(vec![ContentBlock::text(answer.to_string())])

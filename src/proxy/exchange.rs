@@ -1,6 +1,6 @@
 //! One request from its first round to its last, in every dialect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use reqwest::Response;
 use toolscout_index::formats::model_name;
 use toolscout_index::{Tool, ToolId};
 
-use crate::finder::meta_tools::{self, FindConfig};
+use crate::finder::meta_tools::{self, FindConfig, MoreTools};
 use crate::finder::model_names;
 use crate::finder::search::{self, SearchRequest, UsedTool};
 use crate::finder::snapshot::CurrentSnapshot;
@@ -431,7 +431,7 @@ impl Exchange {
     }
 
     async fn found(&mut self, arguments: &str) -> Result<Answer, String> {
-        let mut request = search_request(arguments)?;
+        let mut request = search_request(arguments, self.proxy.0.config.more)?;
         let mut answer = Answer::default();
         let list = &self.list;
         for name in &mut request.select {
@@ -451,6 +451,7 @@ impl Exchange {
         let Searched {
             own,
             extra,
+            extra_more,
             queries,
         } = self.searched(request).await?;
         if let Some(queries) = queries {
@@ -477,6 +478,7 @@ impl Exchange {
             let description = hit.tool.shown_description().to_owned();
             answer.loaded.push((name, description));
         }
+        answer.more = self.more_lines(&own.more, extra_more, &hits);
         answer.already.extend(loaded.already);
         answer.refused = loaded.refused;
         answer.evicted = loaded.evicted;
@@ -485,6 +487,27 @@ impl Exchange {
             answer.missing(no_match, str::to_owned);
         }
         Ok(answer)
+    }
+
+    /// A line for each tool after the hits, those of the request first.
+    fn more_lines(
+        &self,
+        own: &[Arc<Tool>],
+        extra: Vec<MoreTool>,
+        hits: &[FoundTool],
+    ) -> Vec<String> {
+        let own = own.iter().map(|tool| MoreTool {
+            name: tool.id.name().to_owned(),
+            tool: Arc::clone(tool),
+        });
+        let mut shown: BTreeSet<String> = hits.iter().map(|hit| hit.name.clone()).collect();
+        let mut more: Vec<MoreTool> = own.chain(extra).collect();
+        more.retain(|tool| shown.insert(tool.name.clone()));
+        let config = self.proxy.0.config.more;
+        let lines = more.iter().take(config.lines);
+        lines
+            .map(|more| config.line(&more.name, &more.tool))
+            .collect()
     }
 
     fn tokens_of(&self, hit: &FoundTool) -> Option<usize> {
@@ -505,10 +528,12 @@ impl Exchange {
         let searching = tokio::task::spawn_blocking(move || {
             let learns = extra.as_ref().is_some_and(|extra| extra.search.learns());
             let extra = extra.map(|extra| extra_hits(&extra, &list, &request));
+            let (extra, extra_more) = extra.unwrap_or_default();
             let own = CurrentSnapshot(move || Arc::clone(&searcher));
             Searched {
                 own: own.search(&request),
-                extra: extra.unwrap_or_default(),
+                extra,
+                extra_more,
                 queries: learns.then_some(request.queries),
             }
         });
@@ -518,11 +543,19 @@ impl Exchange {
 
 /// Tools of the other catalog that can be shown: those that the client has too, and those that can be
 /// called here.
-fn extra_hits(extra: &ExtraCatalog, list: &ToolList, request: &SearchRequest) -> Vec<FoundTool> {
-    let hits = extra.useful_hits(request, |tool| shown_name(extra, list, tool).is_some());
-    hits.iter()
-        .filter_map(|hit| FoundTool::of_catalog(extra, list, hit))
-        .collect()
+fn extra_hits(
+    extra: &ExtraCatalog,
+    list: &ToolList,
+    request: &SearchRequest,
+) -> (Vec<FoundTool>, Vec<MoreTool>) {
+    let (hits, more) = extra.useful_hits(request, |tool| shown_name(extra, list, tool).is_some());
+    let hits = hits.iter();
+    let hits = hits.filter_map(|hit| FoundTool::of_catalog(extra, list, hit));
+    let more = more.into_iter().filter_map(|tool| {
+        let (name, _) = shown_name(extra, list, &tool)?;
+        Some(MoreTool { name, tool })
+    });
+    (hits.collect(), more.collect())
 }
 
 /// What a search found.
@@ -531,8 +564,16 @@ struct Searched {
     own: search::Found,
     /// In the other catalog.
     extra: Vec<FoundTool>,
+    /// In the other catalog after these.
+    extra_more: Vec<MoreTool>,
     /// Its queries, where the other catalog learns from calls.
     queries: Option<Vec<String>>,
+}
+
+/// A tool after the hits, with the name that the model sees.
+struct MoreTool {
+    name: String,
+    tool: Arc<Tool>,
 }
 
 /// A tool that was found.
@@ -632,7 +673,7 @@ pub enum First {
 }
 
 /// Reads the arguments of a search.
-fn search_request(arguments: &str) -> Result<SearchRequest, String> {
+fn search_request(arguments: &str, more: MoreTools) -> Result<SearchRequest, String> {
     let unreadable = |problem: String| {
         format!(
             "the arguments are no JSON object ({problem}); give `query` with a few words about what the tool should do"
@@ -642,5 +683,9 @@ fn search_request(arguments: &str) -> Result<SearchRequest, String> {
         serde_json::from_str(arguments).map_err(|error| unreadable(error.to_string()))?;
     // The tools of a request belong to no servers.
     arguments.shift_remove("server");
-    meta_tools::parse(&arguments, &FindConfig::default())
+    let config = FindConfig {
+        more,
+        ..FindConfig::default()
+    };
+    meta_tools::parse(&arguments, &config)
 }

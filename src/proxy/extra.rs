@@ -33,24 +33,28 @@ impl ExtraCatalog {
         &self,
         request: &SearchRequest,
         is_useful: impl Fn(&Tool) -> bool,
-    ) -> Vec<FoundTool> {
+    ) -> (Vec<FoundTool>, Vec<Arc<Tool>>) {
         let found = |request: &SearchRequest| {
-            let mut hits = self.search.search(request).hits;
-            let number = hits.len();
-            hits.retain(|hit| is_useful(&hit.tool));
-            (number, hits)
+            let mut found = self.search.search(request);
+            let number = found.hits.len();
+            found.hits.retain(|hit| is_useful(&hit.tool));
+            found.more.retain(|tool| is_useful(tool));
+            (number, found.hits, found.more)
         };
-        let (number, hits) = found(request);
+        let (number, hits, more) = found(request);
         if hits.len() == number {
-            return hits;
+            return (hits, more);
         }
         let deeper = SearchRequest {
             limit: Some(MAX_K),
             ..request.clone()
         };
-        let (_, mut hits) = found(&deeper);
-        hits.truncate(number);
-        hits
+        let (_, mut hits, after) = found(&deeper);
+        let displaced = hits.split_off(number.min(hits.len()));
+        let displaced = displaced.into_iter().map(|hit| hit.tool);
+        let mut more: Vec<Arc<Tool>> = displaced.chain(after).collect();
+        more.truncate(request.more);
+        (hits, more)
     }
 }
 
@@ -106,7 +110,7 @@ mod tests {
             ..SearchRequest::default()
         };
         let ids = |is_useful: fn(&Tool) -> bool| -> Vec<String> {
-            let hits = catalog.useful_hits(&request, is_useful);
+            let (hits, _) = catalog.useful_hits(&request, is_useful);
             hits.iter().map(|hit| hit.tool.id.to_string()).collect()
         };
         assert_eq!(ids(|tool| tool.id.server() == "here"), ["here/mail"]);

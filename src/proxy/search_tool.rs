@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::finder::meta_tools;
+use crate::finder::meta_tools::{self, ABOUT_MORE};
 use crate::finder::model_names::TOOL_SEARCH;
 use crate::finder::search::NoMatch;
 use crate::llm::ToolSpec;
@@ -46,7 +46,7 @@ pub fn name<'n>(names: impl Iterator<Item = &'n str> + Clone) -> String {
 pub fn spec(name: &str, deferred: &[&str]) -> ToolSpec {
     let description = format!(
         "Finds tools by what they do and loads them so that you can call them. {} tools are not \
-        shown{} Use it whenever no visible tool fits; never guess tool names.",
+        shown{} Use it whenever no visible tool fits; never guess tool names. {ABOUT_MORE}",
         deferred.len(),
         names_to_search(deferred),
     );
@@ -138,6 +138,8 @@ pub struct Answer {
     pub refused: Vec<String>,
     /// Tools that were taken away for the new ones.
     pub evicted: Vec<String>,
+    /// A line for each tool that came next.
+    pub more: Vec<String>,
     /// Why something was not found, with similar names.
     pub no_match: Option<(String, Vec<String>)>,
 }
@@ -158,6 +160,7 @@ impl Answer {
         put("already_visible", texts(&self.already));
         put("no_room_for", texts(&self.refused));
         put("unloaded", texts(&self.evicted));
+        put("more", texts(&self.more));
         if !self.evicted.is_empty() {
             let note = "Unloaded tools come back with a search for `select:NAME`.";
             answer.insert("note".into(), note.into());

@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolscout::finder::meta_tools::{self, FindConfig, Style};
+use toolscout::config::{MORE_CHARS, MORE_TOOLS};
+use toolscout::finder::meta_tools::{self, FindConfig, MoreTools, Style};
 use toolscout::finder::model_names::nearest;
 use toolscout::finder::snapshot::CurrentSnapshot;
 use toolscout::finder::toolbox::{self, Injection, ToolboxConfig, ToolboxState, o200k};
@@ -40,6 +41,12 @@ pub struct Options {
     /// Most tools of a search whose model names no limit; the catalog's default if not given.
     #[serde(default)]
     pub limit: Option<i64>,
+    /// Most tools after the hits that a search names, in a line each; 11 if not given, none with 0.
+    #[serde(default)]
+    pub more_tools: Option<i64>,
+    /// Characters of the description in such a line; 100 if not given.
+    #[serde(default)]
+    pub more_chars: Option<i64>,
     /// Only tools of these servers; empty for all.
     #[serde(default)]
     pub servers: Vec<String>,
@@ -71,6 +78,26 @@ impl Options {
         })
     }
 
+    fn more(&self) -> Result<MoreTools> {
+        let up_to = |name: &str, value: Option<i64>, default: usize, most: u64| {
+            let Some(value) = value else {
+                return Ok(default);
+            };
+            match usize::try_from(value) {
+                Ok(number) if value as u64 <= most => Ok(number),
+                _ => Err(invalid(format!(
+                    "{name} is {value}, it must be from 0 to {most}"
+                ))),
+            }
+        };
+        let default = MoreTools::default();
+        let (lines, chars) = (*MORE_TOOLS.end(), *MORE_CHARS.end());
+        Ok(MoreTools {
+            lines: up_to("more_tools", self.more_tools, default.lines, lines)?,
+            chars: up_to("more_chars", self.more_chars, default.chars, chars)?,
+        })
+    }
+
     fn find_config(&self) -> FindConfig {
         let filter = Filter {
             servers: self.servers.iter().cloned().collect(),
@@ -79,6 +106,8 @@ impl Options {
         };
         FindConfig {
             filter,
+            // A toolbox was made with options that were checked.
+            more: self.more().unwrap_or_default(),
             ..FindConfig::default()
         }
     }
@@ -169,6 +198,7 @@ impl Toolbox {
     /// `invalid_toolbox` that names the option.
     pub fn new(options: Options) -> Result<Self> {
         options.checked_limit()?;
+        options.more()?;
         let toolbox = toolbox::Toolbox::new(options.config()?, counted);
         Ok(Toolbox {
             options,
@@ -241,7 +271,8 @@ impl Toolbox {
         self.begin_round();
         let tools = meta_tools::merged(std::slice::from_ref(&found.0));
         let injection = self.toolbox.inject(&tools);
-        let answer = meta_tools::answer(&found.0, &injection, Style::Inject);
+        let more = self.options.find_config().more;
+        let answer = meta_tools::answer(&found.0, &injection, Style::Inject, more);
         Searched {
             text: answer.to_string(),
             found: tools.iter().map(|tool| tool.id.to_string()).collect(),

@@ -244,6 +244,8 @@ def test_a_search_that_is_none_is_answered(
         ({"policy": 7}, TypeError, "policy must be a str, not int"),
         ({"idle_turns": -1}, toolscout.Error, "idle_turns is -1"),
         ({"limit": 51}, toolscout.Error, "limit is 51, it must be from 1 to 50"),
+        ({"more_tools": 51}, toolscout.Error, "more_tools is 51, it must be from 0 to 50"),
+        ({"more_chars": -1}, toolscout.Error, "more_chars is -1, it must be from 0 to 1000"),
         ({"servers": 7}, TypeError, "servers must be a str"),
         ({"pinned": "nothing"}, toolscout.Error, 'no tool "nothing"'),
         ({"functions": [lambda: 1]}, TypeError, "lambda"),

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         policy: Policy
         idle_turns: int
         limit: NotRequired[int | None]
+        more_tools: NotRequired[int | None]
+        more_chars: NotRequired[int | None]
         servers: NotRequired[list[str]]
         tags: NotRequired[list[str]]
 
@@ -167,6 +169,8 @@ class Toolbox:
         policy: Policy = "lru",
         idle_turns: int = 3,
         limit: int | None = None,
+        more_tools: int = 11,
+        more_chars: int = 100,
         servers: str | Sequence[str] | None = None,
         tags: str | Sequence[str] | None = None,
         pinned: str | Sequence[str] = (),
@@ -174,8 +178,9 @@ class Toolbox:
     ) -> None:
         """Make an empty toolbox.
 
-        `limit` is the number of tools of a search whose model names none. `servers` and `tags`
-        restrict what is found. `pinned` tools are always visible. `functions` are what `call`
+        `limit` is the number of tools of a search whose model names none. A search also names the
+        `more_tools` tools that come next, with `more_chars` characters of their descriptions; the
+        model loads one with the query `select:NAME`. `servers` and `tags` restrict what is found. `pinned` tools are always visible. `functions` are what `call`
         calls: by the id or the name of the tool, or functions that are tools of the catalog.
         """
         options = {
@@ -183,6 +188,8 @@ class Toolbox:
             "policy": policy,
             "idle_turns": _int("idle_turns", idle_turns),
             "limit": None if limit is None else _int("limit", limit),
+            "more_tools": _int("more_tools", more_tools),
+            "more_chars": _int("more_chars", more_chars),
             "servers": _list("servers", servers),
             "tags": _list("tags", tags),
         }

@@ -143,6 +143,7 @@ test("searches that are none are answered, and options are checked", async () =>
     [{ policy: "fifo" }, /policy is "fifo", it must be lru, lfu or none/],
     [{ idleTurns: 1.5 }, /idleTurns is 1.5/],
     [{ limit: 51 }, /limit is 51, it must be from 1 to 50/],
+    [{ moreTools: 51 }, /more_tools is 51, it must be from 0 to 50/],
     [{ budgt: 1 }, /no option "budgt"/],
   ];
   for (const [options, text] of wrong) assert.throws(() => new Toolbox(catalog, options), { message: text });

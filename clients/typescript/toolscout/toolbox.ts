@@ -23,6 +23,10 @@ export interface ToolboxOptions {
   idleTurns?: number;
   /** Most tools of a search whose model names no limit. */
   limit?: number;
+  /** Most tools after the hits that a search names; 11 if not given, none with 0. `select:NAME` loads one. */
+  moreTools?: number;
+  /** Characters of the description of such a tool; 100 if not given. */
+  moreChars?: number;
   /** Only tools of these servers. */
   servers?: string | readonly string[];
   /** Only tools with one of these tags. */
@@ -87,6 +91,8 @@ const OPTIONS = {
   policy: "string",
   idleTurns: "number",
   limit: "number",
+  moreTools: "number",
+  moreChars: "number",
   servers: "any",
   tags: "any",
   functions: "object",
@@ -108,12 +114,16 @@ export class Toolbox {
     checkCatalog(catalog);
     checkOptions("Toolbox", options, OPTIONS);
     const { budget = 8000, policy = "lru", idleTurns = 3, limit, functions = {} } = options;
+    const { moreTools = 11, moreChars = 100 } = options;
     whole("budget", budget);
     whole("idleTurns", idleTurns);
     if (limit !== undefined) whole("limit", limit);
+    whole("moreTools", moreTools);
+    whole("moreChars", moreChars);
     const servers = someTexts("servers", options.servers) ?? [];
     const tags = someTexts("tags", options.tags) ?? [];
-    const known = { budget, policy, idle_turns: idleTurns, limit, servers, tags };
+    const more = { more_tools: moreTools, more_chars: moreChars };
+    const known = { budget, policy, idle_turns: idleTurns, limit, ...more, servers, tags };
     this.#core = core ?? callingNow(() => catalog.toolboxCore(JSON.stringify(known)));
     this.#functions = functions;
   }

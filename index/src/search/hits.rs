@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use super::legs::LegResult;
 use super::{RequestScores, RequestTexts, Search, explain, needs};
 use crate::embed::Languages;
-use crate::hit::{CompanionOf, Hit, HitTool, NoMatch, Signals, ranked};
+use crate::hit::{CompanionOf, Hit, HitTool, NearTool, NoMatch, Signals, ranked};
 use crate::language::Language;
+use crate::tool::ToolId;
 use crate::top_k::TopK;
 
 /// A tool found by one or more requests.
@@ -45,6 +46,38 @@ impl Search<'_> {
             .collect();
         let no_match = hits.is_empty().then(|| self.no_match(all_scores));
         (hits, no_match)
+    }
+
+    /// The tools that come after the hits, as many as the query asks for. None without hits: what is
+    /// near is then named as no match.
+    pub(super) fn near(&self, hits: &[Hit], all_scores: &[RequestScores]) -> Vec<NearTool> {
+        let count = self.query.near;
+        if count == 0 || hits.is_empty() {
+            return Vec::new();
+        }
+        let mut best: HashMap<usize, f32> = HashMap::new();
+        for scores in all_scores.iter().filter(|scores| self.is_match(scores)) {
+            for (tool, score) in self.best(scores, hits.len() + count) {
+                let known = best.entry(tool).or_insert(score);
+                *known = known.max(score);
+            }
+        }
+        let mut near: Vec<(usize, f32)> = best.into_iter().collect();
+        near.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
+        let mut shown: HashSet<&str> = HashSet::new();
+        for hit in hits {
+            shown.insert(hit.id.as_str());
+            shown.extend(hit.also_on.iter().map(ToolId::as_str));
+        }
+        let rows = near.into_iter().map(|(tool, _)| &self.searcher.rows[tool]);
+        let tools = rows.map(|row| NearTool {
+            id: row.id(),
+            tool: HitTool::new(row.clone()),
+        });
+        tools
+            .filter(|near| !shown.contains(near.id.as_str()))
+            .take(count)
+            .collect()
     }
 
     /// The best tools of every request that has a match, each tool once.
@@ -112,8 +145,17 @@ impl Search<'_> {
         }
     }
 
-    /// The best tools of one request, best first.
+    /// The hits of one request, best first.
     pub(super) fn top(&self, scores: &RequestScores) -> Vec<(usize, f32)> {
+        let k = self.parameters.k;
+        if self.covers_needs(scores) {
+            return self.cover_needs(scores, self.best(scores, needs::depth(k)));
+        }
+        self.best(scores, k)
+    }
+
+    /// The best tools of one request by score, best first.
+    fn best(&self, scores: &RequestScores, count: usize) -> Vec<(usize, f32)> {
         let by_tool = scores.by_tool();
         let named: Vec<(usize, f32)> = scores
             .named
@@ -127,14 +169,9 @@ impl Search<'_> {
             let found = scores.fused[tool] > 0.0 || scores.memory_scores.contains_key(&tool);
             found && self.is_shown(scores, tool) && !scores.named.contains_key(&(tool as u32))
         };
-        let k = self.parameters.k;
-        let mut best = TopK::new(if self.covers_needs(scores) {
-            needs::depth(k)
-        } else {
-            k
-        });
+        let mut best = TopK::new(count);
         if self.query.fold {
-            // Duplicates must be folded before the best k are taken, or they would take up its
+            // Duplicates must be folded before the best are taken, or they would take up its
             // places.
             let mut scored = named;
             let by_content = by_tool.iter().copied().enumerate();
@@ -149,11 +186,7 @@ impl Search<'_> {
             }
             best.offer_all(by_tool, matches);
         }
-        let ranked = best.into_ranked();
-        if self.covers_needs(scores) {
-            return self.cover_needs(scores, ranked);
-        }
-        ranked
+        best.into_ranked()
     }
 
     /// Keeps the best of each group of near-duplicates.

@@ -406,6 +406,31 @@ fn nearest_names_are_listed_once() {
 }
 
 #[test]
+fn the_tools_after_the_hits_are_the_next_hits_of_a_longer_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
+    for query in ["create an issue", "list files and then mail them to Ann"] {
+        let query = |k| Query::new(query).k(k).companions(false);
+        let ids = |results: &toolscout_index::Results| -> Vec<ToolId> {
+            results.hits.iter().map(|hit| hit.id.clone()).collect()
+        };
+        let found = searcher.search(&query(5).near(4)).unwrap();
+        assert_eq!(ids(&found), ids(&searcher.search(&query(5)).unwrap()));
+        assert_eq!(found.near.len(), 4);
+        let longer = searcher.search(&query(20)).unwrap();
+        for near in &found.near {
+            assert!(ids(&longer).contains(&near.id), "{}", near.id);
+            assert!(!ids(&found).contains(&near.id), "{}", near.id);
+            assert_eq!(near.tool.id, near.id);
+        }
+    }
+    let none = Query::new("create an issue").min_score(2.0).near(4);
+    assert!(searcher.search(&none).unwrap().near.is_empty());
+    let silent = searcher.search(&Query::new("create an issue")).unwrap();
+    assert!(silent.near.is_empty());
+}
+
+#[test]
 fn an_empty_catalog_is_reported_as_such() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = DataDir::new(dir.path())

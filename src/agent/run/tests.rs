@@ -973,8 +973,8 @@ fn failing_searches_are_answers_too() {
     });
     run.tools_answered(
         vec![Found {
-            hits: Vec::new(),
             no_match,
+            ..Found::default()
         }],
         Vec::new(),
     );

@@ -131,6 +131,9 @@ mod tests {
             // Keys of a profile and of the settings alone.
             max_searches: _,
             max_hits: _,
+            // Flags of their own, for all that searches.
+            more_tools: _,
+            more_chars: _,
             max_result_bytes: _,
             refresh_interval: _,
             eviction: _,

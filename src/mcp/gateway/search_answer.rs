@@ -7,7 +7,7 @@ use toolscout_index::formats::{Emit, model_name, model_names};
 use toolscout_index::{CompanionOf, Tool, ToolId};
 
 use crate::budget;
-use crate::finder::meta_tools;
+use crate::finder::meta_tools::{self, MoreTools};
 use crate::finder::search::Found;
 use crate::finder::toolbox::Injection;
 use crate::tools::Arguments;
@@ -73,6 +73,7 @@ pub fn describe(
     injection: Option<&Injection>,
     detail: Detail,
     max_tokens: usize,
+    more: MoreTools,
     unavailable: Unavailable<'_>,
 ) -> Value {
     let tools = meta_tools::merged(std::slice::from_ref(found));
@@ -83,6 +84,10 @@ pub fn describe(
     let companions = companions(found);
     if !companions.is_empty() {
         answer.insert("companions".into(), companions.into());
+    }
+    let more = more.describe(&found.more);
+    if !more.is_empty() {
+        answer.insert("more".into(), more.into());
     }
     if let Some(injection) = injection {
         let names =
@@ -184,7 +189,7 @@ fn entry(id: &ToolId, name: String, mut value: Value, unavailable: Unavailable<'
 mod tests {
     use super::*;
     use crate::finder::search::NoMatch;
-    use crate::finder::search::doubles::found;
+    use crate::finder::search::doubles::{found, tool};
 
     #[test]
     fn every_tool_has_its_server_and_whether_it_can_be_called() {
@@ -193,6 +198,7 @@ mod tests {
             None,
             Detail::Schema,
             1000,
+            MoreTools::default(),
             &|_| Some("it is not connected here".to_owned()),
         );
         assert_eq!(answer["tools"][1]["name"], "chat__send");
@@ -218,13 +224,22 @@ mod tests {
             reason: "it lists people".into(),
         });
         for detail in Detail::ALL {
-            let answer = describe(&searched, None, detail, 1000, &|_| None);
+            let answer = describe(&searched, None, detail, 1000, MoreTools::default(), &|_| {
+                None
+            });
             let expected = json!({ "crm/search_people": {
                 "companion_of": "crm/update_person", "parameter": "person_id", "reason": "it lists people",
             } });
             assert_eq!(answer["companions"], expected);
         }
-        let without = describe(&found(&["a"]), None, Detail::Schema, 1000, &|_| None);
+        let without = describe(
+            &found(&["a"]),
+            None,
+            Detail::Schema,
+            1000,
+            MoreTools::default(),
+            &|_| None,
+        );
         assert!(without.get("companions").is_none());
     }
 
@@ -235,6 +250,7 @@ mod tests {
             None,
             Detail::Signature,
             1000,
+            MoreTools::default(),
             &|_| Some("it is not connected here".to_owned()),
         );
         assert_eq!(answer["tools"], json!(["mail/send() — does it"]));
@@ -272,10 +288,29 @@ mod tests {
             Some(&injection),
             Detail::Signature,
             1000,
+            MoreTools::default(),
             &|_| Some("it is not connected here".to_owned()),
         );
         assert_eq!(answer["added_to_your_list"], json!(["mail__send"]));
         assert_eq!(answer["removed_from_your_list"], json!(["old__one"]));
+    }
+
+    #[test]
+    fn the_tools_after_the_hits_are_lines_that_a_setting_bounds() {
+        let mut searched = found(&["mail/send"]);
+        searched.more = vec![tool("chat/send", "Sends a message"), tool("old/one", "")];
+        let lines = |more| {
+            describe(&searched, None, Detail::Signature, 1000, more, &|_| None)["more"].clone()
+        };
+        assert_eq!(
+            lines(MoreTools::default()),
+            json!(["chat__send: Sends a message", "old__one"])
+        );
+        let short = MoreTools { lines: 1, chars: 5 };
+        assert_eq!(lines(short), json!(["chat__send: Sends…"]));
+        let names = MoreTools { lines: 9, chars: 0 };
+        assert_eq!(lines(names), json!(["chat__send", "old__one"]));
+        assert_eq!(lines(MoreTools { lines: 0, chars: 9 }), Value::Null);
     }
 
     #[test]
@@ -285,10 +320,17 @@ mod tests {
             nearest: vec![ToolId::parse("s/x").unwrap()],
         };
         let nothing = Found {
-            hits: Vec::new(),
             no_match: Some(no_match),
+            ..Found::default()
         };
-        let answer = describe(&nothing, None, Detail::Schema, 1000, &|_| None);
+        let answer = describe(
+            &nothing,
+            None,
+            Detail::Schema,
+            1000,
+            MoreTools::default(),
+            &|_| None,
+        );
         assert_eq!(
             answer["no_match"],
             json!({ "reason": "nothing like it", "nearest_names": ["s__x"] })
@@ -299,6 +341,7 @@ mod tests {
                 None,
                 Detail::Signature,
                 1000,
+                MoreTools::default(),
                 &|_| None
             )["no_match"]["reason"]
                 .is_string()
