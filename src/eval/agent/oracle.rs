@@ -1,8 +1,8 @@
 //! A model that knows the relevant tools only: it calls those it sees and searches for the others.
 //!
 //! It searches with the words of the question, never with those of the tools: first the whole
-//! question, then its sentences, then half of its words. A tool that a message reports as unloaded
-//! is selected by name.
+//! question, then its sentences, then half of its words. A tool that a message reports as unloaded,
+//! or as one that came after the hits, is selected by name.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -183,11 +183,13 @@ impl Task {
     /// A tool for this need that the messages name and that was not selected before.
     fn named_tool(&self, need: &Need, messages: &[Message]) -> Option<String> {
         let is_named = |name: &&String| {
-            let quoted = format!("\"{name}\"");
-            !self.selected.contains(*name)
-                && messages
-                    .iter()
-                    .any(|message| message.content().contains(&quoted))
+            // As one of the unloaded tools, or before its description as one that came after the hits.
+            let written = [format!("\"{name}\""), format!("\"{name}: ")];
+            let names = |message: &Message| {
+                let content = message.content();
+                written.iter().any(|written| content.contains(written))
+            };
+            !self.selected.contains(*name) && messages.iter().any(names)
         };
         need.tools
             .iter()
