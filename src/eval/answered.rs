@@ -19,6 +19,8 @@ use super::report::Means;
 pub const DEPTH: usize = toolscout_index::query::MAX_K;
 /// First hits that are stored, and compared between two answers.
 pub const STORED_HITS: usize = 10;
+/// Values that differ by less are the same.
+const ROUNDING: f64 = 1e-9;
 /// The seed of the resampling, as the command line has it.
 pub const SEED: u64 = 42;
 
@@ -92,8 +94,8 @@ pub struct Answer {
     /// What the relevant tools are worth.
     #[serde(default, skip_serializing_if = "Worth::is_equal")]
     pub worth: Worth,
-    /// Its values by the names of the metrics, if a report has them: they count instead of the ranks, which
-    /// do not have all that is judged.
+    /// Its values by the names of the metrics, if a report has them: they win over the ranks, which do not have
+    /// all that is judged.
     #[serde(skip)]
     pub values: Option<BTreeMap<String, Option<f64>>>,
 }
@@ -146,11 +148,16 @@ impl Answer {
     /// Its value by a metric; `None` for a query without relevant tools, and for a metric that a report does
     /// not have.
     pub fn score(&self, metric: Metric) -> Option<f64> {
-        if let Some(values) = &self.values {
-            return values.get(&metric.to_string()).copied().flatten();
-        }
         let judgements = self.worth.judgements(self.ranks.len());
-        (!self.ranks.is_empty()).then(|| metric.of(&self.judged_hits(), &judgements))
+        let by_ranks =
+            (!self.ranks.is_empty()).then(|| metric.of(&self.judged_hits(), &judgements));
+        let Some(values) = &self.values else {
+            return by_ranks;
+        };
+        let value = values.get(&metric.to_string()).copied().flatten()?;
+        // Reading a number may change its last digit, which is no difference.
+        let is_same = |by_ranks: &f64| (by_ranks - value).abs() < ROUNDING;
+        by_ranks.filter(is_same).or(Some(value))
     }
 
     /// Whether the first hits of both are the same, in the same order.

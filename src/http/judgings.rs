@@ -194,7 +194,7 @@ pub async fn judge(
             .unwrap_or_else(PoisonError::into_inner);
         let store = Store::of(&catalog);
         let mut judged = store.load(&id)?;
-        let judgements = judgements_of(request, &judged, &searcher)?;
+        let judgements = judgements_of(&request, &judged, &searcher)?;
         let judges: BTreeSet<String> = judgements.iter().map(|one| one.judge.clone()).collect();
         store.add(&mut judged, judgements)?;
         Ok::<_, ApiError>(judges.iter().map(|judge| judged.progress(judge)).collect())
@@ -330,7 +330,7 @@ fn pooled_query(
 
 /// The judgements of a request, all of them right.
 fn judgements_of(
-    request: NewJudgements,
+    request: &NewJudgements,
     judged: &Judged,
     searcher: &Searcher,
 ) -> ApiResult<Vec<Judgement>> {
@@ -396,7 +396,7 @@ fn grades_of(line: &NewJudgement, searcher: &Searcher) -> Result<BTreeMap<String
     }
     let mut grades = BTreeMap::new();
     for (tool, grade) in &line.relevant {
-        if !ToolId::parse(tool).is_ok_and(|id| searcher.tool(&id).is_some()) {
+        if !ToolId::parse(tool).is_ok_and(|id| searcher.has(&id)) {
             return Err(format!("the catalog has no tool {tool:?}"));
         }
         let whole = (0..=MAX_GRADE).find(|whole| f64::from(*whole) == *grade);

@@ -188,7 +188,7 @@ fn unknown_tools(report: &Report, catalog: &OpenCatalog) -> ApiResult<Option<Str
         .iter()
         .flat_map(|query| query.judged.keys());
     let judged: BTreeSet<&str> = judged.map(String::as_str).collect();
-    let is_known = |id: &str| ToolId::parse(id).is_ok_and(|id| searcher.tool(&id).is_some());
+    let is_known = |id: &str| ToolId::parse(id).is_ok_and(|id| searcher.has(&id));
     let unknown = judged.iter().copied().filter(|id| !is_known(id));
     let unknown: Vec<&str> = unknown.collect();
     if unknown.is_empty() {

@@ -165,10 +165,15 @@ class EvaluateScreen {
     const view = new JudgeView({
       catalog: this.name, id: this.judging, number: this.number, signal: this.shown.signal,
       moved: (number) => { this.number = number; history.replaceState(null, "", address("evaluate", { c: this.name, judge: this.judging, n: number })); },
-      changed: () => this.load(), deleted: () => { go("evaluate", { c: this.name }); this.load(); },
+      changed: (judging) => this.noteJudging(judging), deleted: () => { go("evaluate", { c: this.name }); this.load(); },
     });
     replace(this.content, view.element);
     view.load();
+  }
+
+  noteJudging(judging) {
+    this.judgings = this.judgings.map((known) => (known.id === judging.id ? judging : known));
+    this.drawSide();
   }
 
   /** Begins to judge these queries. */

@@ -20,7 +20,7 @@ export function judgedOf({ queries, judges }) {
 }
 
 export class JudgeView {
-  /** @param {{catalog: string, id: string, number: number, signal: AbortSignal, moved: (number: number) => void, changed: () => void, deleted: () => void}} context */
+  /** @param {{catalog: string, id: string, number: number, signal: AbortSignal, moved: (number: number) => void, changed: (judging: object) => void, deleted: () => void}} context */
   constructor(context) {
     Object.assign(this, context);
     this.judge = localStorage.getItem(STORED_JUDGE) ?? "";
@@ -134,11 +134,12 @@ export class JudgeView {
     const { number, query, tools } = this.query;
     const button = (caption, action, properties = {}) => h("button", { type: "button", onclick: action, ...properties }, caption);
     this.rows = tools.map((tool, index) => this.row(tool, index));
+    this.undoButton = button("Undo (U)", () => this.undo());
     replace(this.body,
       h("p", { class: "muted" }, `Request ${count(number)} of ${count(this.judging.queries)}`),
       h("p", { class: "judge-query" }, foreign(query)),
       h("div", { class: "actions judge-actions" },
-        button("None fits (N)", () => this.none(), { disabled: tools.length === 0 }), button("Skip (S)", () => this.skip()), button("Undo (U)", () => this.undo(), { disabled: this.undone.length === 0 }),
+        button("None fits (N)", () => this.none(), { disabled: tools.length === 0 }), button("Skip (S)", () => this.skip()), this.undoButton,
         button("Previous (P)", () => this.step(-1), { class: "quiet", disabled: number === 1 }), button("Next (Enter)", () => this.step(1), { class: "quiet", disabled: number === this.judging.queries })),
       tools.length > 0 ? h("ol", { class: "judge-tools" }, this.rows) : h("p", { class: "notice" }, "Search finds no tool for this request. Skip it."),
       h("p", { class: "muted small" }, GRADES.map((meaning, grade) => `${grade} ${meaning}`).reverse().join("; "), ". The arrow keys move between the tools, which come by name."));
@@ -155,6 +156,7 @@ export class JudgeView {
   /** Shows which tool is the present one, and the grades. */
   mark(isMoved) {
     const { tools, relevant } = this.query;
+    this.undoButton.disabled = this.undone.length === 0;
     this.rows.forEach((row, index) => {
       if (index === this.at) row.setAttribute("aria-current", "true");
       else row.removeAttribute("aria-current");
@@ -279,11 +281,10 @@ export class JudgeView {
     const names = new Set(judges.map(({ judge }) => judge));
     // A judge who took everything back has no grades.
     const kept = judges.filter(({ judged, skipped, grades }) => judged + skipped + grades > 0);
-    const isNew = kept.some(({ judge }) => !this.judging.judges.some((known) => known.judge === judge));
     this.judging.judges = [...this.judging.judges.filter(({ judge }) => !names.has(judge)), ...kept].sort((a, b) => (a.judge < b.judge ? -1 : 1));
     this.drawHead();
     this.drawFoot();
-    if (isNew) this.changed();
+    this.changed(this.judging);
   }
 
   drawFoot() {
