@@ -105,7 +105,7 @@ pub struct PooledQuery {
 pub struct PooledTool {
     /// Its id.
     pub id: String,
-    /// Its name with its parameters.
+    /// Its id with its parameters.
     pub signature: String,
     /// The start of its description.
     pub description: String,
@@ -115,7 +115,7 @@ impl From<&Tool> for PooledTool {
     fn from(tool: &Tool) -> Self {
         PooledTool {
             id: tool.id.to_string(),
-            signature: formats::signature(tool),
+            signature: formats::call_signature(tool),
             description: excerpt(tool.description.trim(), SHOWN_CHARS),
         }
     }

@@ -147,9 +147,11 @@ export class JudgeView {
   }
 
   row({ id, signature, description }, index) {
+    // The id stands above it.
+    const parameters = signature.startsWith(id) ? signature.slice(id.length) : signature;
     const buttons = GRADES.map((meaning, grade) => h("button", { type: "button", class: "grade", title: meaning, "aria-label": `${grade}: ${meaning}`, onclick: () => { this.at = index; this.grade(grade); } }, String(grade)));
     return h("li", { class: "judge-tool", tabindex: -1, onfocusin: () => { if (this.at !== index) { this.at = index; this.mark(false); } } },
-      h("div", { class: "judge-text" }, h("b", {}, foreign(oneLine(id, 160))), h("small", { class: "muted judge-signature" }, foreign(oneLine(signature, 200))), long(description || "No description.")),
+      h("div", { class: "judge-text" }, h("b", {}, foreign(oneLine(id, 160))), h("small", { class: "muted judge-signature" }, foreign(oneLine(parameters, 200))), long(description || "No description.")),
       h("div", { class: "grades", role: "group", "aria-label": `Grade of ${oneLine(id, 80)}` }, buttons));
   }
 
