@@ -29,6 +29,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// What is known of a judging from the start.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = JudgingHead)]
 pub struct Head {
     /// Its id. Later ones are greater.
     pub id: String,
