@@ -13,10 +13,10 @@ mod ordered;
 pub mod judgements;
 pub mod judged_line;
 pub mod generate;
-pub mod pool;
 pub mod dataset;
 
 pub mod arms;
+pub mod pool;
 pub mod prepare;
 pub mod run;
 pub mod run_file;

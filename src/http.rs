@@ -35,6 +35,8 @@ mod feedback;
 mod guard;
 mod key_watch;
 mod keys;
+mod judgings;
+mod kept_files;
 mod limits;
 mod mask;
 mod mcp;
@@ -146,8 +148,22 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
             routes!(evaluations::list, evaluations::start)
                 .layer(DefaultBodyLimit::max(evaluations::MAX_BODY_BYTES)),
         )
+        .routes(
+            routes!(evaluations::send).layer(DefaultBodyLimit::max(evaluations::MAX_REPORT_BYTES)),
+        )
         .routes(routes!(evaluations::show, evaluations::delete))
         .routes(routes!(evaluations::queries))
+        .routes(
+            routes!(judgings::list, judgings::begin)
+                .layer(DefaultBodyLimit::max(judgings::MAX_BODY_BYTES)),
+        )
+        .routes(routes!(judgings::show, judgings::delete))
+        .routes(routes!(judgings::pooled))
+        .routes(
+            routes!(judgings::export, judgings::judge)
+                .layer(DefaultBodyLimit::max(judgings::MAX_BODY_BYTES)),
+        )
+        .routes(routes!(judgings::agreement))
         .routes(routes!(evaluations::report))
         .routes(routes!(tasks::show, tasks::cancel))
         .routes(routes!(agent::show))

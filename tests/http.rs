@@ -16,6 +16,7 @@ mod http {
     pub mod errors;
     pub mod evaluations;
     pub mod feedback;
+    pub mod judgings;
     pub mod keys;
     pub mod many;
     pub mod mcp;

@@ -102,7 +102,8 @@ def limited(report, url, search, other):
         ("DELETE", "/v1/catalogs/default"), ("POST", "/v1/catalogs/default/tools"), ("PUT", "/v1/catalogs/default/tools/a/b"),
         ("DELETE", "/v1/catalogs/default/tools"), ("PUT", "/v1/catalogs/default/settings"), ("PUT", "/v1/catalogs/default/words"),
         ("PATCH", "/v1/catalogs/default/words"), ("GET", "/v1/catalogs/default/memory"), ("DELETE", "/v1/catalogs/default/memory"),
-        ("PUT", "/v1/catalogs/default/memory"), ("POST", "/v1/catalogs/default/evaluations"), ("POST", "/v1/catalogs/default/changes"),
+        ("PUT", "/v1/catalogs/default/memory"), ("POST", "/v1/catalogs/default/evaluations"), ("POST", "/v1/catalogs/default/evaluations/reports"),
+        ("POST", "/v1/catalogs/default/judgings"), ("DELETE", "/v1/catalogs/default/judgings/x"), ("POST", "/v1/catalogs/default/changes"),
         ("PUT", "/v1/catalogs/default/servers/a/tools"),
     ]:
         for name, value in (("search", search), ("another catalog", other)):

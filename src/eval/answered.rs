@@ -2,7 +2,7 @@
 //! answers to the same queries. Pure, and without the tools themselves, so that it can be stored
 //! and compared with later answers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 use toolscout_index::Results;
@@ -11,7 +11,7 @@ use super::bootstrap::{Interval, intervals, paired};
 use super::dataset::Fingerprint;
 use super::dataset::pasted::PastedQuery;
 use super::judge::Scores;
-use super::judgements::{JudgedHits, Judgements, Worth};
+use super::judgements::{JudgedHits, Worth};
 use super::metrics::{Metric, headline, mean};
 use super::report::Means;
 
@@ -19,6 +19,8 @@ use super::report::Means;
 pub const DEPTH: usize = toolscout_index::query::MAX_K;
 /// First hits that are stored, and compared between two answers.
 pub const STORED_HITS: usize = 10;
+/// Values that differ by less are the same.
+const ROUNDING: f64 = 1e-9;
 /// The seed of the resampling, as the command line has it.
 pub const SEED: u64 = 42;
 
@@ -38,7 +40,31 @@ pub struct AnsweredQuery {
     pub answers: Vec<Answer>,
 }
 
+/// What is judged of a query, in an order of its own: the relevant tools with their grades, and groups of
+/// alternatives.
+type Judged<'a> = (BTreeMap<&'a str, u64>, BTreeSet<BTreeSet<&'a str>>);
+
 impl AnsweredQuery {
+    /// Whether both have the same text and judgement, in whatever order the tools were given.
+    fn is_same(&self, other: &Self) -> bool {
+        self.text == other.text && self.judged() == other.judged()
+    }
+
+    fn judged(&self) -> Option<Judged<'_>> {
+        let relevant = self.relevant.as_ref()?;
+        let worth = self.answers.first().map(|answer| answer.worth.clone());
+        let judgements = worth.unwrap_or_default().judgements(relevant.len());
+        let grades = judgements.grades.iter().map(|grade| grade.to_bits());
+        let id = |position: &usize| relevant.get(*position).map(String::as_str);
+        let groups = judgements.groups.iter();
+        Some((
+            relevant.iter().map(String::as_str).zip(grades).collect(),
+            groups
+                .map(|group| group.iter().filter_map(id).collect())
+                .collect(),
+        ))
+    }
+
     /// A query with these answers.
     pub fn new(query: PastedQuery, answers: Vec<Answer>) -> Self {
         AnsweredQuery {
@@ -68,6 +94,10 @@ pub struct Answer {
     /// What the relevant tools are worth.
     #[serde(default, skip_serializing_if = "Worth::is_equal")]
     pub worth: Worth,
+    /// Its values by the names of the metrics, if a report has them: they win over the ranks, which do not have
+    /// all that is judged.
+    #[serde(skip)]
+    pub values: Option<BTreeMap<String, Option<f64>>>,
 }
 
 impl Answer {
@@ -88,6 +118,7 @@ impl Answer {
             no_match,
             degraded,
             worth: Worth::default(),
+            values: None,
         }
     }
 
@@ -114,10 +145,19 @@ impl Answer {
         }
     }
 
-    /// Its value by a metric; `None` for a query without relevant tools.
+    /// Its value by a metric; `None` for a query without relevant tools, and for a metric that a report does
+    /// not have.
     pub fn score(&self, metric: Metric) -> Option<f64> {
         let judgements = self.worth.judgements(self.ranks.len());
-        (!self.ranks.is_empty()).then(|| metric.of(&self.judged_hits(), &judgements))
+        let by_ranks =
+            (!self.ranks.is_empty()).then(|| metric.of(&self.judged_hits(), &judgements));
+        let Some(values) = &self.values else {
+            return by_ranks;
+        };
+        let value = values.get(&metric.to_string()).copied().flatten()?;
+        // Reading a number may change its last digit, which is no difference.
+        let is_same = |by_ranks: &f64| (by_ranks - value).abs() < ROUNDING;
+        by_ranks.filter(is_same).or(Some(value))
     }
 
     /// Whether the first hits of both are the same, in the same order.
@@ -183,20 +223,15 @@ pub fn figures(queries: &[AnsweredQuery], arm: usize, metrics: &[Metric]) -> Vec
 
 /// The scores of the answers to queries with relevant tools.
 pub(super) fn scores<'a>(answers: impl Iterator<Item = &'a Answer>, metrics: &[Metric]) -> Scores {
-    let judged = answers.filter(|answer| !answer.ranks.is_empty());
-    let judged: Vec<(JudgedHits, Judgements)> = judged
-        .map(|answer| {
-            (
-                answer.judged_hits(),
-                answer.worth.judgements(answer.ranks.len()),
-            )
-        })
-        .collect();
-    let queries = judged.iter();
-    Scores::of_hits(
-        metrics,
-        queries.map(|(hits, judgements)| (hits.as_slice(), judgements)),
-    )
+    let judged: Vec<&Answer> = answers.filter(|answer| !answer.ranks.is_empty()).collect();
+    let column = |metric: &Metric| -> Vec<f64> {
+        let values = judged.iter().map(|answer| answer.score(*metric));
+        values.map(|value| value.unwrap_or(f64::NAN)).collect()
+    };
+    Scores {
+        metrics: metrics.to_vec(),
+        columns: metrics.iter().map(column).collect(),
+    }
 }
 
 /// A digest of the queries and their judgements: the same for the same queries.
@@ -239,17 +274,7 @@ impl<'a> Earlier<'a> {
     /// What an arm answered to the same query with the same judgement.
     pub fn answer(&self, query: &AnsweredQuery, arm: usize) -> Option<&'a Answer> {
         let earlier = self.0.get(query.id.as_str())?;
-        let same = |ids: &Option<Vec<String>>| {
-            let mut ids = ids.clone();
-            ids.iter_mut().for_each(|ids| ids.sort_unstable());
-            ids
-        };
-        let is_same =
-            earlier.text == query.text && same(&earlier.relevant) == same(&query.relevant);
-        let worth = query.answers.first().map(|answer| &answer.worth);
-        let earlier = earlier.answers.get(arm).filter(|_| is_same)?;
-        let has_same_worth = worth.is_none_or(|worth| *worth == earlier.worth);
-        has_same_worth.then_some(earlier)
+        earlier.answers.get(arm).filter(|_| earlier.is_same(query))
     }
 }
 

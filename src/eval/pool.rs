@@ -1,26 +1,68 @@
-//! Judging pooled hits: what a model is asked about a query, what it answers, and how far two judges
-//! agree.
+//! Judging pooled hits: which tools are judged for a query, what a model is asked about them, what it answers,
+//! and how far two judges agree.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use toolscout_index::{Tool, formats};
+use toolscout_index::{Fusion, Searcher, Tool, ToolId, formats};
+use utoipa::ToSchema;
 
+use super::arms::Arm;
+use super::error::Result;
 use super::judged_line::JudgedLine;
 use crate::llm::{ChatRequest, Message};
 use crate::printable::excerpt;
 
 /// The highest grade.
-pub const MAX_GRADE: u8 = 2;
+pub const MAX_GRADE: u8 = 3;
 /// What the grades mean.
-pub const GRADES: &str = "2: does what is asked; 1: does a part of it, or helps; 0: does not help";
+pub const GRADES: &str = "3: does exactly what is asked; 2: does it, and another tool may do it better; 1: does a part of it, or helps; \
+     0: does not help";
 /// Characters of a description that a judge reads.
 pub const SHOWN_CHARS: usize = 600;
 /// Disagreements that are listed.
 const LISTED: usize = 10;
 /// Places in an answer where its JSON may begin.
 const MAX_JSON_STARTS: usize = 8;
+
+/// The settings whose first hits are pooled: words, meaning and both, as far as the catalog has embedders.
+///
+/// # Errors
+/// None that these arms have.
+pub fn arms(searcher: &Searcher) -> Result<Vec<Arm>> {
+    let names: &[&str] = if searcher.embedder_ids() == "none" {
+        &["lexical"]
+    } else {
+        &["lexical", "dense", "hybrid"]
+    };
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    Arm::named(&names, &[Fusion::default()], None)
+}
+
+/// The first hits of every setting and the tools that are judged already, by id: their order tells a judge
+/// nothing.
+///
+/// # Errors
+/// Those of the searches.
+pub fn tools<'a>(
+    searcher: &Searcher,
+    arms: &[Arm],
+    query: &str,
+    depth: usize,
+    judged: impl IntoIterator<Item = &'a String>,
+) -> toolscout_index::Result<Vec<Arc<Tool>>> {
+    let mut ids: BTreeSet<ToolId> = BTreeSet::new();
+    for arm in arms {
+        let found = searcher.search(&arm.query(query).k(depth))?;
+        ids.extend(found.hits.into_iter().map(|hit| hit.id));
+    }
+    for id in judged {
+        ids.extend(ToolId::parse(id));
+    }
+    Ok(ids.iter().filter_map(|id| searcher.tool(id)).collect())
+}
 
 /// The request to a model that judges these tools for a query.
 pub fn request(query: &str, tools: &[&Tool]) -> ChatRequest {
@@ -63,7 +105,7 @@ pub fn grades_of(answer: &str, tools: usize) -> Vec<Option<u8>> {
 }
 
 /// How far two judges agree.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Agreement {
     /// Pairs of query and tool that both have judged.
     pub pairs: usize,
@@ -84,7 +126,7 @@ pub struct Agreement {
 }
 
 /// A pair with two grades.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Disagreement {
     /// The text of the query.
     pub query: String,
@@ -235,7 +277,8 @@ mod tests {
     fn only_valid_grades_of_an_answer_count() {
         for (answer, expected) in [
             (r#"Here: {"1": 2, "2": 0}"#, [Some(2), Some(0)]),
-            (r#"{"1": 3, "2": "1"}"#, [None, None]),
+            (r#"{"1": 4, "2": "1"}"#, [None, None]),
+            (r#"{"1": 3, "2": -1}"#, [Some(3), None]),
             (r#"{"2": 1}"#, [None, Some(1)]),
             ("no JSON { at all", [None, None]),
             ("", [None, None]),

@@ -22,7 +22,9 @@ use super::significance::holm;
 use super::tokens::TokensReport;
 use super::worst::WorstQuery;
 
-pub use file::{ReportFile, not_a_report, read_json, read_reports, reports_of, to_json};
+pub use file::{
+    FORMAT, ReportFile, check_format, not_a_report, read_json, read_reports, reports_of, to_json,
+};
 pub use means::{Intervals, Means};
 pub use sources::{SourceReport, by_source};
 

@@ -1,15 +1,20 @@
 //! The report of queries that a server has asked: the one that the command line writes of the same
-//! queries.
+//! queries. And the way back: the queries of a report with their answers.
 
 use std::collections::BTreeMap;
 
 use super::answered::{Answer, AnsweredQuery, SEED, scores};
+use super::dataset::pasted::PastedQuery;
 use super::judge::Scores;
+use super::judgements::Worth;
 use super::latency::Latency;
-use super::metrics::Metric;
+use super::metrics::{self, Metric};
 use super::per_query::{self, QueryOfArm, QueryReport, ScoredHit};
 use super::report::{ArmReport, Report, by_source, comparisons};
 use super::run::ArmRun;
+
+/// The deepest rank of a report: deeper than the run of any system.
+const MAX_RANK: usize = 100_000;
 
 /// An arm of a server.
 #[derive(Clone, Debug)]
@@ -69,6 +74,128 @@ pub fn report_of(
         arms: reports,
         ..facts
     }
+}
+
+/// Most by which the mean of a report may differ from that of its queries.
+const ROUNDING: f64 = 1e-6;
+
+/// The queries of a report, with the answers of its arms in their order.
+pub fn answered(report: &Report) -> Vec<AnsweredQuery> {
+    let mut queries = Vec::with_capacity(report.per_query.len());
+    for query in &report.per_query {
+        let (relevant, worth) = relevant_of(query, report.relevant_from);
+        let arms = report.arms.iter().map(|arm| query.arms.get(&arm.name));
+        let answers = arms.map(|arm| answer(arm, &relevant, &worth)).collect();
+        queries.push(AnsweredQuery {
+            id: query.id.clone(),
+            text: query.query.clone(),
+            source: query.source.clone(),
+            relevant: Some(relevant),
+            answers,
+        });
+    }
+    queries
+}
+
+/// The relevant tools of a query, and what they are worth.
+fn relevant_of(query: &QueryReport, from: f64) -> (Vec<String>, Worth) {
+    let judgements = query.judgements(from);
+    let judged = query.judged.iter();
+    let relevant = judged.filter(|(_, grade)| judgements.is_relevant(**grade, None));
+    let (ids, grades): (Vec<String>, Vec<f64>) =
+        relevant.map(|(id, grade)| (id.clone(), *grade)).unzip();
+    let position = |id: &String| ids.iter().position(|other| other == id);
+    let groups = query.groups.iter();
+    let worth = Worth {
+        groups: groups
+            .map(|group| group.iter().filter_map(position).collect())
+            .collect(),
+        grades: if grades.iter().all(|grade| *grade == 1.0) {
+            Vec::new()
+        } else {
+            grades
+        },
+    };
+    (ids, worth)
+}
+
+fn answer(arm: Option<&QueryOfArm>, relevant: &[String], worth: &Worth) -> Answer {
+    let none = QueryOfArm::default();
+    let arm = arm.unwrap_or(&none);
+    let score = |hit: &ScoredHit| hit.score.map(|score| score as f32);
+    let scores: Option<Vec<f32>> = arm.hits.iter().map(score).collect();
+    Answer {
+        hits: arm.hits.iter().map(|hit| hit.id.clone()).collect(),
+        scores: scores.unwrap_or_default(),
+        ranks: relevant
+            .iter()
+            .map(|id| arm.ranks.get(id).copied())
+            .collect(),
+        no_match: arm.hits.is_empty(),
+        degraded: false,
+        worth: worth.clone(),
+        values: Some(arm.values.clone()),
+    }
+}
+
+/// The queries of a report as a request would have them, with all that is judged.
+pub fn pasted(report: &Report) -> Vec<PastedQuery> {
+    let query = |query: &QueryReport| {
+        let (relevant, worth) = relevant_of(query, 0.0);
+        let zeros = query.judged.iter().filter(|(_, grade)| **grade <= 0.0);
+        PastedQuery {
+            id: query.id.clone(),
+            text: query.query.clone(),
+            source: query.source.clone(),
+            relevant: Some(relevant),
+            worth,
+            irrelevant: zeros.map(|(id, _)| id.clone()).collect(),
+            order: query.order.clone(),
+        }
+    };
+    report.per_query.iter().map(query).collect()
+}
+
+/// What in a report cannot be: a mean that its queries do not have, a rank that no search gives.
+///
+/// # Errors
+/// The place and the values.
+pub fn check(report: &Report) -> Result<(), String> {
+    if report.per_query.len() != report.queries {
+        return Err(format!(
+            "it says {} queries and has {} in per_query",
+            report.queries,
+            report.per_query.len()
+        ));
+    }
+    for query in &report.per_query {
+        for (name, arm) in &query.arms {
+            let mut ranks = arm.ranks.iter();
+            if let Some((tool, rank)) = ranks.find(|(_, rank)| !(1..=MAX_RANK).contains(*rank)) {
+                return Err(format!(
+                    "query {:?} has the rank {rank} for {tool:?} in the arm {name:?}; ranks are 1 to {MAX_RANK}",
+                    query.id
+                ));
+            }
+        }
+    }
+    for arm in &report.arms {
+        for (metric, mean) in &arm.means.0 {
+            let queries = report.per_query.iter();
+            let values: Vec<f64> = queries
+                .map(|query| query.value(&arm.name, *metric))
+                .collect();
+            let of_queries = metrics::mean(&values);
+            let differs = (of_queries - mean).abs() > ROUNDING;
+            if differs || mean.is_nan() {
+                return Err(format!(
+                    "{metric} of the arm {:?} is {mean}, and the mean of its queries is {of_queries}",
+                    arm.name
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn is_judged(query: &AnsweredQuery) -> bool {

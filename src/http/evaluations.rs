@@ -5,6 +5,7 @@ mod compare;
 mod page;
 mod report;
 mod run;
+mod sent;
 mod store;
 mod wire;
 
@@ -15,24 +16,27 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use toolscout_index::ToolId;
+use toolscout_index::{Searcher, ToolId};
 
 use super::App;
-use super::access::{Reading, Writing};
+use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString};
 use super::registry::OpenCatalog;
 use super::tasks;
+use super::threads::blocking;
 use crate::eval::dataset::pasted;
 use crate::eval::metrics::default_depths;
-use crate::eval::report::ReportFile;
+use crate::eval::report::{FORMAT, ReportFile};
 use compare::Against;
 use run::Plan;
 use store::{Evaluated, Store};
 use wire::{
-    AgainstParams, EvaluationBody, EvaluationList, EvaluationRequest, QueriesParams, QueryPage,
-    ReportFormat, ReportParams,
+    AgainstParams, Evaluation, EvaluationBody, EvaluationList, EvaluationRequest, QueriesParams,
+    QueryPage, ReportFormat, ReportParams, SentParams,
 };
+
+pub use sent::MAX_BODY_BYTES as MAX_REPORT_BYTES;
 
 /// Most bytes of a request.
 pub const MAX_BODY_BYTES: usize = 4 << 20;
@@ -148,6 +152,34 @@ pub async fn start(
     Ok(tasks::accepted(&app, &task).await)
 }
 
+/// Keeps a report of `toolscout eval --json`, or of another server, beside the evaluations of this server.
+///
+/// It is checked, and compared with the catalog. The console and these routes show it and compare it with others.
+#[utoipa::path(
+    post, path = "/v1/catalogs/{catalog}/evaluations/reports", operation_id = "send_report", tag = "evaluations",
+    params(("catalog" = String, Path, description = "The catalog's name"), SentParams),
+    request_body = ReportFile,
+    responses((status = 201, body = Evaluation, description = "The evaluation that the report is kept as"))
+)]
+pub async fn send(
+    Writing(catalog): Writing,
+    grant: Grant,
+    State(app): State<App>,
+    QueryString(params): QueryString<SentParams>,
+    request: Request,
+) -> ApiResult<Response> {
+    let _permit = app.evaluations.begin()?;
+    let Json(file) = Json::<sent::SentFile>::from_request(request, &()).await?;
+    let reading = Arc::clone(&catalog);
+    let evaluated = app
+        .cpu_pool
+        .run(move || sent::evaluated(file, params, grant.sender(), &reading))
+        .await??;
+    let evaluation = evaluated.evaluation.clone();
+    blocking(move || app.evaluations.keep(&catalog, &evaluated)).await??;
+    Ok((StatusCode::CREATED, Json(evaluation)).into_response())
+}
+
 /// Shows an evaluation: its figures, and how they differ from an earlier one.
 #[utoipa::path(
     get, path = "/v1/catalogs/{catalog}/evaluations/{id}", operation_id = "show_evaluation", tag = "evaluations",
@@ -194,6 +226,7 @@ pub async fn report(
         let report = report::of(&Store::of(&catalog).load(&id)?, &catalog.name)?;
         Ok(match format {
             ReportFormat::Json => Json(ReportFile {
+                format: FORMAT,
                 version: report.version.clone(),
                 sets: vec![report],
             })
@@ -243,22 +276,7 @@ pub async fn delete(
 
 /// Reads a request whole, so that a mistake in it is answered at once.
 fn plan_of(request: EvaluationRequest, catalog: &OpenCatalog) -> ApiResult<Plan> {
-    if catalog.pushed().is_some() {
-        let message = format!(
-            "the tools of the catalog {:?} are looked for in the store, and an evaluation needs them here; evaluate a part \
-             of them in a catalog of its own",
-            catalog.name
-        );
-        return Err(ApiError::unprocessable("pushed_down", message));
-    }
-    let searcher = catalog.searcher();
-    if searcher.is_empty() {
-        let message = format!(
-            "the catalog {:?} has no tools, so there is nothing to find; add tools first",
-            catalog.name
-        );
-        return Err(ApiError::unprocessable("empty_catalog", message));
-    }
+    let searcher = searched(catalog)?;
     check_name(request.name.as_deref())?;
     let lines = request.queries.lines();
     let count = lines.filter(|line| !line.trim().is_empty()).count();
@@ -284,11 +302,37 @@ fn plan_of(request: EvaluationRequest, catalog: &OpenCatalog) -> ApiResult<Plan>
     Ok(Plan::new(request.name, searcher, queries, arms, depths))
 }
 
-fn invalid_queries(message: String) -> ApiError {
+/// What an evaluation searches.
+///
+/// # Errors
+/// 422 for a catalog without tools, or whose tools are in the store alone.
+pub(super) fn searched(catalog: &OpenCatalog) -> ApiResult<Arc<Searcher>> {
+    if catalog.pushed().is_some() {
+        let message = format!(
+            "the tools of the catalog {:?} are looked for in the store, and an evaluation needs them here; evaluate a part \
+             of them in a catalog of its own",
+            catalog.name
+        );
+        return Err(ApiError::unprocessable("pushed_down", message));
+    }
+    let searcher = catalog.searcher();
+    if searcher.is_empty() {
+        let message = format!(
+            "the catalog {:?} has no tools, so there is nothing to find; add tools first",
+            catalog.name
+        );
+        return Err(ApiError::unprocessable("empty_catalog", message));
+    }
+    Ok(searcher)
+}
+
+pub(super) fn invalid_queries(message: String) -> ApiError {
     ApiError::unprocessable("invalid_queries", message)
 }
 
-fn check_name(name: Option<&str>) -> ApiResult<()> {
+/// # Errors
+/// 422 for a name that is too long.
+pub(super) fn check_name(name: Option<&str>) -> ApiResult<()> {
     let chars = name.unwrap_or_default().chars().count();
     if chars <= MAX_NAME_CHARS {
         return Ok(());

@@ -19,6 +19,7 @@ use super::enrich::account::Account;
 use super::enrich::{Enriching, write_by_itself};
 use super::error::{self, ApiResult};
 use super::evaluations::Evaluations;
+use super::judgings::Judgings;
 use super::feedback::RateLimit;
 use super::key_watch::KeyWatch;
 use super::limits::Limits;
@@ -162,6 +163,7 @@ pub struct AppState {
     pub(super) streams: Streams,
     pub(super) tasks: Arc<Tasks>,
     pub(super) evaluations: Evaluations,
+    pub(super) judgings: Judgings,
     pub(super) enriching: Enriching,
     pub(super) cpu_pool: CpuPool,
     /// One permit for each body of tools that is being read.
@@ -262,6 +264,7 @@ impl App {
             token_savings: TokenSavings::start(),
             enriching,
             evaluations: Evaluations::default(),
+            judgings: Judgings::default(),
             cpu_pool: CpuPool::new(
                 limits.search_threads,
                 limits.search_queue,

@@ -85,6 +85,109 @@ export const evaluate = {
     await close(page);
   },
 
+  async "a report that is dropped is kept as sent, and compared with the server's own"({ browser, server }) {
+    await ownCatalog(server, "sent");
+    const page = await open(browser, server, { hash: "#/evaluate?c=sent", height: 1000, expected: /422/u });
+    await page.getByLabel("Name").fill("mine");
+    await run(page, BUNDLED.join("\n"));
+    const report = JSON.parse(await saved(page, "Report as JSON"));
+    // Another engine found nothing for the first query.
+    const [set] = report.sets;
+    const [{ arms: { "in use": first } }] = set.per_query;
+    for (const [metric, value] of Object.entries(first.values)) {
+      set.arms["in use"][metric] -= (value ?? 0) / set.queries;
+      first.values[metric] = 0;
+    }
+    Object.assign(first, { hits: [], ranks: {} });
+    await page.getByRole("link", { name: "New evaluation" }).click();
+    await drop(page, ".evaluation-form", "other.json", JSON.stringify(report));
+    await page.getByText("a report of sent, sent by http").waitFor();
+    await page.locator(".changes-said", { hasText: "Against mine: 0 better, 1 worse" }).waitFor();
+    assert.match(await page.locator(".side-panel li a[aria-current]").innerText(), /sent/u);
+    assert.match(await page.locator(".figures .main").first().innerText(), /nDCG@10[\s\S]*p [=<]/u);
+    await page.getByLabel("Changed only").check();
+    await page.waitForFunction(() => document.querySelectorAll(".query-row").length === 1);
+    await picture(page, "evaluate-sent");
+    await page.getByRole("button", { name: "Run here" }).click();
+    assert.equal((await page.getByLabel("Queries", { exact: true }).inputValue()).split("\n").length, 60);
+    set.arms["in use"]["ndcg@10"] = 1;
+    await drop(page, ".evaluation-form", "wrong.json", JSON.stringify(report));
+    await page.locator(".notice.error", { hasText: "the mean of its queries" }).waitFor();
+    await close(page);
+  },
+
+  async "a person judges by keys alone, takes back, goes on later, and is compared with another judge"({ browser, server }) {
+    await ownCatalog(server, "hands");
+    const page = await open(browser, server, { hash: "#/evaluate?c=hands", height: 1000 });
+    await page.getByLabel("Name").fill("by hand");
+    await page.getByLabel("Queries", { exact: true }).fill(lines(QUERIES));
+    await page.getByRole("button", { name: "Judge by hand" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByLabel("Your name").waitFor();
+    await page.keyboard.type("Ann");
+    await page.keyboard.press("Enter");
+    await page.locator(".judge-query", { hasText: QUERIES[0].query }).waitFor();
+    const tools = await page.locator(".judge-tool").count();
+    assert.ok(tools >= 5, `${tools} tools`);
+    const current = () => page.locator(".judge-tool[aria-current] b").innerText();
+    const names = await page.locator(".judge-tool b").allInnerTexts();
+    assert.deepEqual(names, [...names].sort(), "the order tells nothing");
+    await page.keyboard.press("3");
+    assert.equal(await current(), names[1]);
+    await page.keyboard.press("u");
+    await page.waitForFunction((name) => document.querySelector(".judge-tool[aria-current] b")?.textContent === name, names[0]);
+    assert.equal(await page.locator(".grade[aria-pressed=true]").count(), 0);
+    await page.keyboard.press("ArrowDown");
+    assert.equal(await current(), names[1]);
+    await page.keyboard.press("2");
+    await picture(page, "judge");
+    for (let left = 1; left < tools; left += 1) await page.keyboard.press("1");
+    await page.locator(".judge-query", { hasText: QUERIES[1].query }).waitFor();
+    await page.keyboard.press("n");
+    await page.locator(".judge-query", { hasText: QUERIES[2].query }).waitFor();
+    await page.keyboard.press("s");
+    await page.locator(".judge-query", { hasText: QUERIES[3].query }).waitFor();
+    await page.locator(".judge-progress", { hasText: "2 of 4 judged, 1 skipped" }).waitFor();
+    await page.keyboard.press("u");
+    await page.locator(".judge-query", { hasText: QUERIES[2].query }).waitFor();
+    await page.keyboard.press("s");
+    await page.locator(".judge-query", { hasText: QUERIES[3].query }).waitFor();
+
+    await page.goto(`${server.url}/#/evaluate?c=hands`);
+    await page.locator(".side-panel", { hasText: "3 of 4 queries" }).getByRole("link", { name: /by hand/u }).click();
+    await page.locator(".judge-query", { hasText: QUERIES[3].query }).waitFor();
+    await page.keyboard.press("n");
+    await page.getByText("Nothing is left to judge").waitFor();
+    await page.keyboard.press("u");
+    await page.locator(".judge-query", { hasText: QUERIES[3].query }).waitFor();
+    await page.keyboard.press("n");
+    await page.getByText("Nothing is left to judge").waitFor();
+
+    const exported = (await saved(page, "Export Ann")).trim().split("\n").map((line) => JSON.parse(line));
+    assert.deepEqual(exported.map(({ id, judge }) => [id, judge]), [["issue", "Ann"], ["warm", "Ann"], ["scarf", "Ann"]]);
+    const other = exported.map((line) => ({ ...line, judge: "model m", relevant: Object.fromEntries(Object.keys(line.relevant).map((id, index) => [id, index === 0 ? 3 : line.relevant[id]])) }));
+    await page.getByLabel("File of judgements").setInputFiles({ name: "m.jsonl", mimeType: "application/jsonl", buffer: Buffer.from(other.map((line) => JSON.stringify(line)).join("\n")) });
+    await page.getByLabel("Agreement with").selectOption("model m");
+    await page.locator(".judging", { hasText: /Grades\s*\d+\.\d%\s*\d*\.\d{3}[\s\S]*Where they differ most/u }).waitFor();
+    await picture(page, "judge-agreement");
+    const { serious } = await barriers(page);
+    assert.deepEqual(serious, []);
+    await close(page);
+    for (const [name, options] of [["judge-dark", { dark: true, height: 1000 }], ["phone-judge", { width: 400, height: 860 }]]) {
+      const again = await open(browser, server, { hash: "#/evaluate?c=hands", ...options });
+      await again.getByRole("link", { name: /by hand/u }).click();
+      await again.getByLabel("Your name").fill("Bob");
+      await again.getByRole("button", { name: "Begin" }).click();
+      await again.locator(".judge-tool").first().waitFor();
+      const [content, window] = await again.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.equal(content, window);
+      assert.deepEqual((await barriers(again)).serious, []);
+      await again.locator(".judge-query").scrollIntoViewIfNeeded();
+      await picture(again, name);
+      await close(again);
+    }
+  },
+
   async "two settings are compared, under a filter that the link keeps"({ browser, server }) {
     const page = await open(browser, server, { hash: "#/evaluate?c=default" });
     await page.getByLabel("Queries", { exact: true }).fill(lines(QUERIES));

@@ -13,7 +13,7 @@ use super::server::{Answer, Server, key_in, read, tool};
 use super::shared_store::Shared;
 
 /// Every route that names a catalog, with what it needs.
-const ROUTES: [(&str, &str, &str); 24] = [
+const ROUTES: [(&str, &str, &str); 29] = [
     ("POST", "/v1/catalogs/{c}/search", r#"{"query":"secret"}"#),
     ("GET", "/v1/catalogs/{c}/search?q=secret", ""),
     ("GET", "/v1/catalogs/{c}", ""),
@@ -30,12 +30,29 @@ const ROUTES: [(&str, &str, &str); 24] = [
         r#"{"feedback_token":"r","tool":"s/secret"}"#,
     ),
     ("GET", "/v1/catalogs/{c}/evaluations", ""),
+    ("GET", "/v1/catalogs/{c}/judgings", ""),
     (
         "POST",
         "/v1/catalogs/{c}/evaluations",
         r#"{"queries":"secret"}"#,
     ),
     ("DELETE", "/v1/catalogs/{c}/evaluations/none", ""),
+    (
+        "POST",
+        "/v1/catalogs/{c}/evaluations/reports",
+        r#"{"sets":[]}"#,
+    ),
+    (
+        "POST",
+        "/v1/catalogs/{c}/judgings",
+        r#"{"queries":"secret"}"#,
+    ),
+    (
+        "POST",
+        "/v1/catalogs/{c}/judgings/none/judgements",
+        r#"{"judge":"a","judgements":[]}"#,
+    ),
+    ("DELETE", "/v1/catalogs/{c}/judgings/none", ""),
     ("PUT", "/v1/catalogs/{c}/settings", "{}"),
     (
         "POST",
@@ -60,7 +77,7 @@ const ROUTES: [(&str, &str, &str); 24] = [
     ("DELETE", "/v1/catalogs/{c}", ""),
 ];
 /// The first of them only read.
-const READING: usize = 12;
+const READING: usize = 13;
 
 async fn ask(server: &Server, key: &str, route: (&str, &str, &str), catalog: &str) -> Answer {
     let (method, path, body) = route;

@@ -541,3 +541,327 @@ async fn the_report_is_a_page_too() {
     let none = server.get(&format!("{ROUTE}/none/report")).await;
     assert_eq!(none.error_code(), "unknown_evaluation");
 }
+
+/// Sends a report to a catalog.
+async fn send(server: &Server, parameters: &str, report: &Value) -> Answer {
+    server
+        .post(&format!("{ROUTE}/reports{parameters}"), report)
+        .await
+}
+
+/// Whether both are the same but for the last digits of numbers.
+fn is_near(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(key, a)| b.get(key).is_some_and(|b| is_near(a, b)))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_near(a, b))
+        }
+        (Value::Number(a), Value::Number(b)) => {
+            (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-9
+        }
+        _ => a == b,
+    }
+}
+
+/// A change of a report.
+type Spoil = fn(&mut Value);
+
+#[tokio::test]
+async fn a_report_that_is_sent_is_kept_shown_and_compared() {
+    let server = Server::with_tools(&tools()).await;
+    let made = evaluate(&server, &json!({ "queries": QUERIES })).await;
+    let report = server.get(&report_of(&made, "")).await.body;
+    assert_eq!(report["format"], 1);
+    // As another program measured it: the last judged query lost its tool.
+    let mut other = report.clone();
+    let set = &mut other["sets"][0];
+    let values = set["per_query"][2]["arms"]["in use"]["values"]
+        .as_object()
+        .unwrap()
+        .clone();
+    for (metric, value) in &values {
+        let of_set = set["arms"]["in use"][metric].as_f64().unwrap();
+        let lost = of_set - value.as_f64().unwrap_or(0.0) / 3.0;
+        set["arms"]["in use"][metric] = json!(lost);
+        set["per_query"][2]["arms"]["in use"]["values"][metric] = json!(0.0);
+    }
+    set["per_query"][2]["arms"]["in use"]["hits"] = json!([]);
+    set["per_query"][2]["arms"]["in use"]["ranks"] = json!({});
+    let sent = send(&server, "?name=another%20program", &other).await;
+    assert_eq!(sent.status, 201, "{sent:?}");
+    assert_eq!(
+        (
+            &sent.body["source"],
+            &sent.body["name"],
+            &sent.body["sent"]["by"],
+            &sent.body["sent"]["set"]
+        ),
+        (
+            &json!("sent"),
+            &json!("another program"),
+            &json!("http"),
+            &json!("default")
+        )
+    );
+    assert_eq!(
+        sent.body["queries"],
+        json!({ "total": 3, "judged": 3, "no_tool": 0, "unjudged": 0 })
+    );
+    // The report has no queries that no tool can serve, and the digest is of them too.
+    let remarks = sent.body["sent"]["remarks"].as_array().unwrap();
+    assert!(
+        remarks.len() == 1 && remarks[0].as_str().unwrap().contains("no tool can serve"),
+        "{remarks:?}"
+    );
+
+    let path = format!("{ROUTE}/{}", sent.body["id"].as_str().unwrap());
+    let shown = server.get(&path).await.body;
+    let against = &shown["against"];
+    assert_eq!(
+        against["evaluation"]["id"], made["evaluation"]["id"],
+        "the last one over the same queries"
+    );
+    let change = &against["arms"][0];
+    assert_eq!(
+        (&change["arm"], &change["other"]),
+        (&json!("in use"), &json!("a"))
+    );
+    assert_eq!(
+        (&change["judged"], &change["worse"]),
+        (&json!(3), &json!(1)),
+        "{change}"
+    );
+    let arm = &shown["evaluation"]["arms"][0];
+    assert_eq!(
+        (&arm["name"], &arm["search"]),
+        (&json!("in use"), &Value::Null)
+    );
+    let recall = arm["figures"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["metric"] == "recall@5")
+        .unwrap();
+    let of_report = &other["sets"][0]["arms"]["in use"]["recall@5"];
+    assert!(is_near(&recall["mean"], of_report), "{recall}");
+
+    // It comes back as it was sent, so that it is a baseline.
+    let back = server.get(&format!("{path}/report")).await.body;
+    assert!(is_near(&back["sets"], &other["sets"]), "{back}");
+    assert_eq!(
+        server
+            .get(&format!("{path}/report?format=html"))
+            .await
+            .status,
+        200
+    );
+    let page = server
+        .get(&format!("{path}/queries?arm=in%20use&changed=true"))
+        .await
+        .body;
+    assert_eq!(
+        (&page["total"], &page["queries"][0]["id"]),
+        (&json!(1), &json!("q3")),
+        "{page}"
+    );
+
+    // A later evaluation of the server is compared with it on request, and a restart keeps it.
+    let asked = format!(
+        "{ROUTE}/{}?against={}",
+        id(&made),
+        sent.body["id"].as_str().unwrap()
+    );
+    assert_eq!(
+        server.get(&asked).await.body["against"]["arms"][0]["better"],
+        1
+    );
+    let dir = server.stop().await;
+    let again = Server::start_with(|settings| settings.data = dir.path().to_owned()).await;
+    assert_eq!(
+        again.get(&path).await.body["evaluation"],
+        shown["evaluation"]
+    );
+}
+
+#[tokio::test]
+async fn a_sent_report_is_compared_with_the_catalog() {
+    let server = Server::with_tools(&tools()).await;
+    let queries: String = QUERIES
+        .lines()
+        .take(3)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let made = evaluate(&server, &json!({ "queries": queries })).await;
+    let report = server.get(&report_of(&made, "")).await.body;
+    let same = send(&server, "", &report).await;
+    assert_eq!(same.body["sent"]["remarks"], json!([]), "{same:?}");
+    let cases: [(Spoil, &str); 3] = [
+        (
+            |report| report["sets"][0]["embedder"] = json!("bge"),
+            "with the embedder bge",
+        ),
+        (
+            |report| report["sets"][0]["tools"] = json!(7),
+            "is of 7 tools, and the catalog has 5",
+        ),
+        (
+            |report| report["sets"][0]["per_query"][0]["judged"]["mail/gone"] = json!(0.0),
+            "does not have 1 of 5 judged tools: mail/gone",
+        ),
+    ];
+    for (change, expected) in cases {
+        let mut other = report.clone();
+        change(&mut other);
+        let sent = send(&server, "", &other).await;
+        let remarks = sent.body["sent"]["remarks"].to_string();
+        assert!(remarks.contains(expected), "{expected}: {sent:?}");
+    }
+    server.put("/v1/catalogs/other", &json!({})).await;
+    server
+        .post(
+            "/v1/catalogs/other/tools",
+            &json!([tool("x", "y", "Does z.")]),
+        )
+        .await;
+    let wrong = server
+        .post("/v1/catalogs/other/evaluations/reports", &report)
+        .await;
+    assert_eq!(wrong.error_code(), "report_of_another_catalog", "{wrong:?}");
+}
+
+#[tokio::test]
+async fn a_report_that_contradicts_itself_is_refused() {
+    let server = Server::with_tools(&tools()).await;
+    let made = evaluate(&server, &json!({ "queries": QUERIES })).await;
+    let report = server.get(&report_of(&made, "")).await.body;
+    let cases: [(Spoil, &str, &str); 8] = [
+        (
+            |report| report["format"] = json!(2),
+            "invalid_report",
+            "has the format 2",
+        ),
+        (
+            |report| report["sets"] = json!([]),
+            "invalid_report",
+            "no set",
+        ),
+        (
+            |report| report["sets"][0]["arms"] = json!({}),
+            "report_too_large",
+            "0 arms",
+        ),
+        (
+            |report| report["sets"][0]["per_query"] = json!([]),
+            "invalid_report",
+            "3 queries and has 0 in per_query",
+        ),
+        (
+            |report| report["sets"][0]["arms"]["in use"]["ndcg@5"] = json!(0.1),
+            "invalid_report",
+            "ndcg@5 of the arm",
+        ),
+        (
+            |report| {
+                report["sets"][0]["per_query"][0]["arms"]["in use"]["ranks"]["mail/send"] =
+                    json!(1_000_000_000_u64)
+            },
+            "invalid_report",
+            "rank 1000000000",
+        ),
+        (
+            |report| report["sets"][0]["queries"] = json!("three"),
+            "invalid_value",
+            "sets",
+        ),
+        (
+            |report| {
+                let mut second = report["sets"][0].clone();
+                second["set"] = json!("second");
+                report["sets"].as_array_mut().unwrap().push(second);
+            },
+            "several_sets",
+            "default, second",
+        ),
+    ];
+    for (change, code, expected) in cases {
+        let mut other = report.clone();
+        change(&mut other);
+        let refused = send(&server, "", &other).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.error_code()),
+            (422, code),
+            "{refused:?}"
+        );
+        assert!(
+            refused.message().contains(expected),
+            "{expected}: {refused:?}"
+        );
+    }
+    let mut two = report.clone();
+    let mut second = report["sets"][0].clone();
+    second["set"] = json!("second");
+    two["sets"].as_array_mut().unwrap().push(second);
+    let chosen = send(&server, "?set=second", &two).await;
+    assert_eq!(chosen.body["name"], "second", "{chosen:?}");
+    assert_eq!(
+        send(&server, "?set=third", &two).await.error_code(),
+        "invalid_value"
+    );
+    let long = format!("?name={}", "n".repeat(201));
+    assert_eq!(
+        send(&server, &long, &report).await.error_code(),
+        "invalid_value"
+    );
+    assert_eq!(
+        server.get(ROUTE).await.body["evaluations"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn arms_of_a_sent_report_are_compared_by_name() {
+    let server = Server::start_dense().await;
+    server
+        .post("/v1/catalogs/default/tools", &json!(tools()))
+        .await;
+    server
+        .wait_for("/v1/catalogs/default", |catalog| {
+            catalog["pending_embeddings"] == 0
+        })
+        .await;
+    let body = json!({ "queries": QUERIES, "search": { "mode": "hybrid" }, "compare": { "mode": "lexical" } });
+    let both = evaluate(&server, &body).await;
+    let report = server.get(&report_of(&both, "")).await.body;
+    let words = json!({ "queries": QUERIES, "search": { "mode": "lexical" } });
+    let words = evaluate(&server, &words).await;
+    let sent = send(&server, "", &report).await;
+    let path = format!("{ROUTE}/{}", sent.body["id"].as_str().unwrap());
+    let shown = server
+        .get(&format!("{path}?against={}", id(&words)))
+        .await
+        .body;
+    let arms = shown["against"]["arms"].as_array().unwrap();
+    assert_eq!(arms.len(), 1, "{arms:?}");
+    assert_eq!(
+        (&arms[0]["arm"], &arms[0]["hits_changed"]),
+        (&json!("lexical"), &json!(0))
+    );
+    assert!(shown["b_against_a"]["judged"].is_number());
+    let default = evaluate(
+        &server,
+        &json!({ "queries": QUERIES, "search": { "mode": "dense" } }),
+    )
+    .await;
+    let refused = server
+        .get(&format!("{path}?against={}", id(&default)))
+        .await;
+    assert_eq!(refused.error_code(), "nothing_in_common", "{refused:?}");
+    assert!(refused.message().contains("hybrid, lexical"), "{refused:?}");
+}

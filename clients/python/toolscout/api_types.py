@@ -297,6 +297,13 @@ class DifferenceBody(TypedDict):
     p: NotRequired[float | None]
 
 
+class Disagreement(TypedDict):
+    a: float
+    b: float
+    query: str
+    tool: str
+
+
 class EnrichEstimate(TypedDict):
     requests: int
     tokens_in: int
@@ -514,6 +521,27 @@ class ItemError(TypedDict):
 ItemStatus: TypeAlias = Literal["added", "changed", "unchanged", "failed"]
 
 
+class JudgeProgress(TypedDict):
+    grades: int
+    judge: str
+    judged: int
+    next: NotRequired[int | None]
+    skipped: int
+
+
+class JudgeProgressList(TypedDict):
+    judges: list[JudgeProgress]
+
+
+class JudgingHead(TypedDict):
+    by: str
+    created_at_ms: int
+    depth: int
+    id: str
+    name: str
+    queries: int
+
+
 KeyScope: TypeAlias = Literal["search", "call", "approve", "llm", "admin"]
 
 
@@ -544,6 +572,25 @@ class MemorySwitch(TypedDict):
     enabled: bool
 
 
+class NewJudgement(TypedDict):
+    done: NotRequired[bool]
+    id: str
+    judge: NotRequired[str | None]
+    query: NotRequired[str | None]
+    relevant: dict[str, float]
+
+
+class NewJudgements(TypedDict):
+    judge: NotRequired[str | None]
+    judgements: list[NewJudgement]
+
+
+class NewJudging(TypedDict):
+    depth: NotRequired[int | None]
+    name: NotRequired[str | None]
+    queries: str
+
+
 class NewTexts(TypedDict):
     model: NotRequired[str | None]
     texts: list[str]
@@ -563,6 +610,12 @@ class Pin(TypedDict):
     place: NotRequired[int | None]
     query: str
     tool: str
+
+
+class PooledTool(TypedDict):
+    description: str
+    id: str
+    signature: str
 
 
 class PutAnswer(TypedDict):
@@ -662,6 +715,12 @@ SearchMode: TypeAlias = Literal["lexical", "dense", "hybrid", "auto"]
 
 
 SearchVariant: TypeAlias = Literal["full", "instant", "whole", "lexical"]
+
+
+class SentReport(TypedDict):
+    by: str
+    remarks: list[str]
+    set: str
 
 
 class ServerConnection(TypedDict):
@@ -901,6 +960,17 @@ class AgentEvent16(TypedDict):
     type: Literal["done"]
 
 
+class Agreement(TypedDict):
+    disagreements: list[Disagreement]
+    kappa: NotRequired[float | None]
+    kappa_relevance: NotRequired[float | None]
+    left_out: int
+    pairs: int
+    queries: int
+    same_grade: float
+    same_relevance: float
+
+
 class ApiKey(TypedDict):
     catalogs: list[str]
     created_at: int
@@ -1070,6 +1140,14 @@ class ItemResult(TypedDict):
     status: ItemStatus
 
 
+class Judging(JudgingHead):
+    judges: list[JudgeProgress]
+
+
+class JudgingList(TypedDict):
+    judgings: list[Judging]
+
+
 class KeyPage(TypedDict):
     in_use: bool
     keys: list[ApiKey]
@@ -1097,6 +1175,15 @@ PlannedStep = TypedDict(
         "tool": str,
     },
 )
+
+
+class PooledQuery(TypedDict):
+    done: bool
+    id: str
+    number: int
+    query: str
+    relevant: dict[str, int]
+    tools: list[PooledTool]
 
 
 class QueryPage(TypedDict):
@@ -1289,6 +1376,11 @@ ApprovalRequest = TypedDict(
 )
 
 
+class ArmChange(ChangeBody):
+    arm: str
+    other: str
+
+
 class ArmFigures(TypedDict):
     abstained: int
     degraded: int
@@ -1296,7 +1388,7 @@ class ArmFigures(TypedDict):
     latency: list[StageLatency]
     name: str
     no_tool_abstained: int
-    search: ArmSettings
+    search: NotRequired[ArmSettings | None]
 
 
 CallAnswer = TypedDict(
@@ -1358,7 +1450,9 @@ class Evaluation(TypedDict):
     name: str
     pending_embeddings: int
     queries: QueryCounts
+    sent: NotRequired[SentReport | None]
     set_fingerprint: NotRequired[str]
+    source: NotRequired[EvaluationSource]
     tools: int
     trained_on: NotRequired[bool]
     tuned_on: NotRequired[bool]
@@ -1412,8 +1506,9 @@ class EvaluationReport(TypedDict):
 
 
 class EvaluationReportFile(TypedDict):
+    format: NotRequired[int]
     sets: list[EvaluationReport]
-    version: str
+    version: NotRequired[str]
 
 
 class OpenApproval(ApprovalRequest):
@@ -1432,7 +1527,7 @@ class WaitingApprovals(TypedDict):
 
 
 class AgainstBody(TypedDict):
-    arms: list[ChangeBody]
+    arms: list[ArmChange]
     evaluation: Evaluation
 
 

@@ -6,8 +6,11 @@ export interface components {
     schemas: {
         /** @description The comparison with another evaluation. */
         AgainstBody: {
-            /** @description The differences of each arm that both have, in their order: `a`, then `b`. */
-            arms: components["schemas"]["ChangeBody"][];
+            /**
+             * @description The differences of each arm that is compared, in their order. Arms of the same name in a report are
+             *     compared; without one, those in the same place of two evaluations of this server, or the only ones.
+             */
+            arms: components["schemas"]["ArmChange"][];
             /** @description The other one. */
             evaluation: components["schemas"]["Evaluation"];
         };
@@ -201,6 +204,37 @@ export interface components {
             /** @description The agents; that of questions that choose none is the first. */
             agents: components["schemas"]["AgentEntry"][];
         };
+        /** @description How far two judges agree. */
+        Agreement: {
+            /** @description Pairs with other grades, the largest differences first. */
+            disagreements: components["schemas"]["Disagreement"][];
+            /**
+             * Format: double
+             * @description Cohen's kappa of the grades; null if chance alone would make them agree.
+             */
+            kappa?: number | null;
+            /**
+             * Format: double
+             * @description Cohen's kappa of relevant or not.
+             */
+            kappa_relevance?: number | null;
+            /** @description Pairs that only one of them has judged. */
+            left_out: number;
+            /** @description Pairs of query and tool that both have judged. */
+            pairs: number;
+            /** @description Queries of these pairs. */
+            queries: number;
+            /**
+             * Format: double
+             * @description Share of the pairs with the same grade.
+             */
+            same_grade: number;
+            /**
+             * Format: double
+             * @description Share of the pairs that both find relevant, or both not.
+             */
+            same_relevance: number;
+        };
         /** @description The outcome of a request for approval. */
         Answer: {
             /** @enum {string} */
@@ -309,6 +343,13 @@ export interface components {
             /** @description The reason of a refusal, for the model. */
             reason?: string;
         };
+        /** @description What differs between two arms of two evaluations. */
+        ArmChange: components["schemas"]["ChangeBody"] & {
+            /** @description The name of the arm. */
+            arm: string;
+            /** @description The name of the arm of the other evaluation. */
+            other: string;
+        };
         /** @description What was measured for an arm. */
         ArmFigures: {
             /** @description Judged queries that were answered with "no match". */
@@ -317,14 +358,16 @@ export interface components {
             degraded: number;
             /** @description Every metric over the judged queries; none without them. */
             figures: components["schemas"]["EvaluationFigure"][];
-            /** @description Milliseconds by stage, of searches made one after the other beside the server's others. */
+            /**
+             * @description Milliseconds by stage, of searches made one after the other beside the server's others; empty if it was
+             *     not measured.
+             */
             latency: components["schemas"]["StageLatency"][];
-            /** @description `a` or `b`. */
+            /** @description `a` or `b`, or its name in the report that was sent. */
             name: string;
             /** @description Queries that no tool can serve and that were answered with "no match". */
             no_tool_abstained: number;
-            /** @description How it searched. */
-            search: components["schemas"]["ArmSettings"];
+            search?: components["schemas"]["ArmSettings"] | null;
         };
         /** @description How an arm searches: fields of the body of a search. 50 hits are asked for. */
         ArmSettings: {
@@ -986,6 +1029,23 @@ export interface components {
              */
             p?: number | null;
         };
+        /** @description A pair with two grades. */
+        Disagreement: {
+            /**
+             * Format: double
+             * @description The grade of the first judge.
+             */
+            a: number;
+            /**
+             * Format: double
+             * @description The grade of the second judge.
+             */
+            b: number;
+            /** @description The text of the query. */
+            query: string;
+            /** @description The id of the tool. */
+            tool: string;
+        };
         /** @description What writing texts would take. */
         EnrichEstimate: {
             /** @description Requests to the model. */
@@ -1097,13 +1157,16 @@ export interface components {
         ErrorType: "invalid_request" | "auth" | "internal" | "system";
         /** @description A kept evaluation. */
         Evaluation: {
-            /** @description What was measured for each arm: `a`, and `b` where two were compared. */
+            /**
+             * @description What was measured for each arm: `a`, and `b` where two were compared; those of a report that was sent
+             *     have its names.
+             */
             arms: components["schemas"]["ArmFigures"][];
             /** @description Whether the catalog was changed while it was searched. All searches were of `generation`. */
             changed_meanwhile: boolean;
             /**
              * Format: int64
-             * @description When it was started, in milliseconds since 1970.
+             * @description When it was started, or sent, in milliseconds since 1970.
              */
             created_at_ms: number;
             /** @description The cut-offs of the metrics. */
@@ -1114,7 +1177,7 @@ export interface components {
             fingerprint: string;
             /**
              * Format: int64
-             * @description The generation of the catalog that was searched.
+             * @description The generation of the catalog that was searched; for a report that was sent, the one at that time.
              */
             generation: number;
             /** @description Its id. Later ones are greater. */
@@ -1127,11 +1190,14 @@ export interface components {
             pending_embeddings: number;
             /** @description The numbers of queries. */
             queries: components["schemas"]["QueryCounts"];
+            sent?: components["schemas"]["SentReport"] | null;
             /**
              * @description Digest of the tools, the judged queries and their judgements, as the command line computes it;
              *     empty without judged queries, and for an evaluation of an earlier version.
              */
             set_fingerprint?: string;
+            /** @description Whether this server made it, or a client sent it. */
+            source?: components["schemas"]["EvaluationSource"];
             /** @description Number of tools. */
             tools: number;
             /**
@@ -1144,7 +1210,7 @@ export interface components {
              *     them: the figures are in-sample.
              */
             tuned_on?: boolean;
-            /** @description The version of the server. */
+            /** @description The version of the program that measured. */
             version: string;
         };
         /** @description The results of one arm. Beside these fields it has every metric, by its name. */
@@ -1591,10 +1657,15 @@ export interface components {
         };
         /** @description A file of reports: one shape for one set and for several. */
         EvaluationReportFile: {
+            /**
+             * Format: int32
+             * @description Version of the shape of the reports: 1, also without it.
+             */
+            format?: number;
             /** @description The reports. */
             sets: components["schemas"]["EvaluationReport"][];
             /** @description Version of the program that wrote it. */
-            version: string;
+            version?: string;
         };
         /** @description An evaluation to make. */
         EvaluationRequest: {
@@ -1858,6 +1929,52 @@ export interface components {
          * @enum {string}
          */
         ItemStatus: "added" | "changed" | "unchanged" | "failed";
+        /** @description How far a judge is. */
+        JudgeProgress: {
+            /** @description Graded pairs of query and tool. */
+            grades: number;
+            /** @description The judge's name. */
+            judge: string;
+            /** @description Queries whose tools the judge has graded. */
+            judged: number;
+            /** @description The number of the first query that is neither judged nor skipped; null after the last one. */
+            next?: number | null;
+            /** @description Queries that the judge has skipped. */
+            skipped: number;
+        };
+        /** @description How far the judges of these judgements are. */
+        JudgeProgressList: {
+            /** @description By name. */
+            judges: components["schemas"]["JudgeProgress"][];
+        };
+        /** @description Queries whose hits people judge. */
+        Judging: components["schemas"]["JudgingHead"] & {
+            /** @description Who has judged, by name. */
+            judges: components["schemas"]["JudgeProgress"][];
+        };
+        /** @description What is known of a judging from the start. */
+        JudgingHead: {
+            /** @description Who began it: `key:ID`, or `http` for a server without keys. */
+            by: string;
+            /**
+             * Format: int64
+             * @description When it was begun, in milliseconds since 1970.
+             */
+            created_at_ms: number;
+            /** @description First hits of each setting that are judged. */
+            depth: number;
+            /** @description Its id. Later ones are greater. */
+            id: string;
+            /** @description A name for people; empty without one. */
+            name: string;
+            /** @description The number of its queries. */
+            queries: number;
+        };
+        /** @description The judgings of a catalog. */
+        JudgingList: {
+            /** @description Newest first. */
+            judgings: components["schemas"]["Judging"][];
+        };
         /** @description A page of keys. */
         KeyPage: {
             /** @description Whether requests need a key: since the first one was created. */
@@ -1962,6 +2079,50 @@ export interface components {
             /** @description True stores feedback in the memory and uses the memory in searches. */
             enabled: boolean;
         };
+        /** @description A judgement of a query. It takes the place of the judge's earlier one. */
+        NewJudgement: {
+            /**
+             * @description False while tools are left to judge. Without grades, false takes the judgement back.
+             * @default true
+             */
+            done?: boolean;
+            /** @description The id of the query. */
+            id: string;
+            /** @description Who judged. */
+            judge?: string | null;
+            /** @description The text of the query, to check that it is the one of this id. */
+            query?: string | null;
+            /** @description The grades by tool, 0 to 3: at most 200. Without any, a query that is done was skipped. */
+            relevant: {
+                [key: string]: number;
+            };
+        };
+        /** @description Judgements to keep. */
+        NewJudgements: {
+            /**
+             * @description Who judged, of at most 100 characters; lines with a `judge` of their own do not need it.
+             * @example Ann
+             */
+            judge?: string | null;
+            /** @description At most 2000: lines of `eval judge` are such. */
+            judgements: components["schemas"]["NewJudgement"][];
+        };
+        /** @description A judging to begin. */
+        NewJudging: {
+            /** @description First hits of each setting that are judged; 5 by default. */
+            depth?: number | null;
+            /**
+             * @description A name for people, of at most 200 characters.
+             * @example requests of May
+             */
+            name?: string | null;
+            /**
+             * @description The queries, one a line, at most 2000, in the forms of an evaluation. Tools that a line judges are
+             *     pooled too.
+             * @example send a mail to Ann
+             */
+            queries: string;
+        };
         /** @description New texts of a tool. */
         NewTexts: {
             /** @description Who wrote them; `person` without it. */
@@ -2020,6 +2181,35 @@ export interface components {
             step: string;
             /** @description The tool's id, or the unknown name. */
             tool: string;
+        };
+        /** @description A query with the tools to judge. */
+        PooledQuery: {
+            /** @description Whether the judge has judged or skipped it. */
+            done: boolean;
+            /** @description Its id. */
+            id: string;
+            /** @description Its position among the queries, from 1. */
+            number: number;
+            /** @description Its text. */
+            query: string;
+            /** @description The judge's grades, by tool. */
+            relevant: {
+                [key: string]: number;
+            };
+            /**
+             * @description The first hits of search by words, by meaning and by both, and the tools that its line judges. They come
+             *     by id: their order tells a judge nothing.
+             */
+            tools: components["schemas"]["PooledTool"][];
+        };
+        /** @description A tool to judge. */
+        PooledTool: {
+            /** @description The start of its description. */
+            description: string;
+            /** @description Its id. */
+            id: string;
+            /** @description Its id with its parameters. */
+            signature: string;
         };
         /** @description The result of a change to one tool. */
         PutAnswer: {
@@ -2449,6 +2639,15 @@ export interface components {
          * @enum {string}
          */
         SearchVariant: "full" | "instant" | "whole" | "lexical";
+        /** @description What is known of a report that was sent. */
+        SentReport: {
+            /** @description Who sent it: `key:ID`, or `http` for a server without keys. */
+            by: string;
+            /** @description How the catalog differed, when the report was sent, from what was measured; a sentence each. */
+            remarks: string[];
+            /** @description The name of its set. */
+            set: string;
+        };
         /** @description A server. */
         Server: {
             /** @description Number of its tools that are blocked. */

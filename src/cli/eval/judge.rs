@@ -1,13 +1,13 @@
 //! `toolscout eval judge` and `eval agreement`: judgements of pooled hits, and how far two judges agree.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
-use toolscout_index::{Fusion, Searcher, Tool, ToolId};
+use toolscout_index::{Searcher, Tool, ToolId};
 
 use super::super::Outcome;
 use super::super::context::{Context, Legs};
@@ -16,7 +16,6 @@ use super::super::llm::LlmArgs;
 use super::super::output::print_stderr;
 use super::make::{Asker, MAX_FAILURES_IN_A_ROW};
 use super::outputs::check_output;
-use crate::eval::Arm;
 use crate::eval::dataset::pasted::{self, PastedQuery};
 use crate::eval::judged_line::JudgedLine;
 use crate::eval::pool::{self, GRADES, MAX_GRADE, SHOWN_CHARS};
@@ -116,11 +115,12 @@ impl JudgeArgs {
         asker: Option<&Asker>,
         judge: &str,
     ) -> Result<Progress> {
-        let arms = arms(searcher)?;
+        let arms = pool::arms(searcher)?;
         let mut progress = Progress::default();
         for (number, query) in queries.iter().enumerate() {
-            let pool = pool(searcher, &arms, query, self.depth.into())?;
-            let tools: Vec<&Tool> = pool.iter().map(AsRef::as_ref).collect();
+            let judged = query.relevant.iter().flatten();
+            let pooled = pool::tools(searcher, &arms, &query.text, self.depth.into(), judged)?;
+            let tools: Vec<&Tool> = pooled.iter().map(AsRef::as_ref).collect();
             if tools.is_empty() {
                 print_stderr(format_args!(
                     "{}: nothing is found, so nothing can be judged",
@@ -204,36 +204,6 @@ struct Progress {
     ungraded: usize,
     skipped: usize,
     in_a_row: usize,
-}
-
-/// Words, meaning and both, as far as the catalog has embedders.
-fn arms(searcher: &Searcher) -> Result<Vec<Arm>> {
-    let names: &[&str] = if searcher.embedder_ids() == "none" {
-        &["lexical"]
-    } else {
-        &["lexical", "dense", "hybrid"]
-    };
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    Ok(Arm::named(&names, &[Fusion::default()], None)?)
-}
-
-/// The first hits of every setting and the tools that are judged already, by id: their order tells a
-/// judge nothing.
-fn pool(
-    searcher: &Searcher,
-    arms: &[Arm],
-    query: &PastedQuery,
-    depth: usize,
-) -> Result<Vec<std::sync::Arc<Tool>>> {
-    let mut ids: BTreeSet<ToolId> = BTreeSet::new();
-    for arm in arms {
-        let found = searcher.search(&arm.query(&query.text).k(depth))?;
-        ids.extend(found.hits.into_iter().map(|hit| hit.id));
-    }
-    for id in query.relevant.iter().flatten() {
-        ids.extend(ToolId::parse(id));
-    }
-    Ok(ids.iter().filter_map(|id| searcher.tool(id)).collect())
 }
 
 fn by_model(asker: &Asker, query: &PastedQuery, tools: &[&Tool]) -> Graded {

@@ -2,27 +2,52 @@
 
 use std::path::Path;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Report;
 use crate::eval::error::{EvalError, Result, read_text};
 
+/// The version of the shape of a report. A later one cannot be read.
+pub const FORMAT: u32 = 1;
+
 /// A file of reports: one shape for one set and for several.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = EvaluationReportFile)]
 pub struct ReportFile {
+    /// Version of the shape of the reports: 1, also without it.
+    #[serde(default = "format")]
+    pub format: u32,
     /// Version of the program that wrote it.
+    #[serde(default)]
     pub version: String,
     /// The reports.
     pub sets: Vec<Report>,
 }
 
+fn format() -> u32 {
+    FORMAT
+}
+
+/// Refuses a report of a later shape.
+///
+/// # Errors
+/// What it has and what is read.
+pub fn check_format(format: u64) -> Result<(), String> {
+    if format <= u64::from(FORMAT) {
+        return Ok(());
+    }
+    Err(format!(
+        "it has the format {format}, and this version reads up to {FORMAT}; use a newer version"
+    ))
+}
+
 /// A file of reports of any kind.
 #[derive(Serialize)]
 struct File<'a, T> {
+    format: u32,
     version: &'static str,
     /// Why sets are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +64,7 @@ pub fn to_json<T: Serialize>(
     unfinished: Option<&str>,
 ) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&File {
+        format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
         unfinished,
         sets: reports,
@@ -67,6 +93,9 @@ pub fn read_json(path: &Path) -> Result<Value> {
 /// # Errors
 /// What is wrong with it.
 pub fn reports_of<T: DeserializeOwned>(value: Value) -> Result<Vec<T>, String> {
+    if let Some(format) = value.get("format").and_then(Value::as_u64) {
+        check_format(format)?;
+    }
     let sets = match value {
         Value::Array(reports) => reports,
         Value::Object(mut file) => match file.remove("sets") {

@@ -75,3 +75,22 @@ fn every_pair_of_arms_is_compared() {
     assert!((found[0].difference + 0.4).abs() < 1e-12 && found[0].p < 0.001);
     assert_eq!((found[2].difference, found[2].p), (0.0, 1.0));
 }
+
+#[test]
+fn a_report_of_a_later_shape_is_refused() {
+    let one = serde_json::to_value(report("a", "lexical", 0.5)).unwrap();
+    for (format, is_read) in [
+        (serde_json::json!(null), true),
+        (serde_json::json!(0), true),
+        (serde_json::json!(1), true),
+        (serde_json::json!(2), false),
+        (serde_json::json!(99), false),
+    ] {
+        let file = serde_json::json!({ "format": format, "sets": [one.clone()] });
+        let read = reports_of::<Report>(file);
+        assert_eq!(read.is_ok(), is_read, "{format}");
+        if let Err(reason) = read {
+            assert!(reason.contains(&format!("format {format}")), "{reason}");
+        }
+    }
+}

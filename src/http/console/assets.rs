@@ -64,7 +64,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 47] = [
+static FILES: [Asset; 48] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
@@ -81,6 +81,7 @@ static FILES: [Asset; 47] = [
     asset!("evaluate.js", JAVASCRIPT),
     asset!("evaluate_figures.js", JAVASCRIPT),
     asset!("evaluate_form.js", JAVASCRIPT),
+    asset!("evaluate_judge.js", JAVASCRIPT),
     asset!("evaluate_queries.js", JAVASCRIPT),
     asset!("events.js", JAVASCRIPT),
     asset!("export.js", JAVASCRIPT),

@@ -2,7 +2,7 @@
 
 use super::super::error::{ApiError, ApiResult};
 use super::store::{Evaluated, Store};
-use super::wire::AgainstBody;
+use super::wire::{AgainstBody, ArmChange, Evaluation, EvaluationSource};
 use crate::eval::answered::{Answer, AnsweredQuery, Change, Earlier, change};
 use crate::eval::metrics::{Metric, headline};
 
@@ -12,8 +12,27 @@ pub enum Against {
     Nothing,
     /// Arm `b` with arm `a` of the same evaluation.
     ArmA,
-    /// Each arm with the same arm of another one.
-    Other(Box<Evaluated>),
+    /// Each arm with its counterpart in another one.
+    Other {
+        /// The other one.
+        other: Box<Evaluated>,
+        /// For each arm the position of its counterpart, if it has one.
+        arms: Vec<Option<usize>>,
+    },
+}
+
+/// For each arm of an evaluation the position of the arm of another one that it is compared with: the one
+/// with the same name in a report; else the one in the same place of two evaluations of this server, or the
+/// only one.
+pub fn counterparts(evaluation: &Evaluation, other: &Evaluation) -> Vec<Option<usize>> {
+    let (names, others) = (evaluation.report_names(), other.report_names());
+    let is_sent = [evaluation, other].map(|one| one.source == EvaluationSource::Sent);
+    let has_places = !is_sent.contains(&true) || names.len() == 1 && others.len() == 1;
+    let counterpart = |(place, name): (usize, &String)| {
+        let same_name = others.iter().position(|other| other == name);
+        same_name.or((has_places && place < others.len()).then_some(place))
+    };
+    names.iter().enumerate().map(counterpart).collect()
 }
 
 impl Against {
@@ -29,17 +48,24 @@ impl Against {
                 // It may be deleted at this moment.
                 Some(id) => store
                     .load(&id)
-                    .map_or(Against::Nothing, |other| Against::Other(Box::new(other))),
+                    .map_or(Against::Nothing, |other| Against::other(evaluated, other)),
                 None => Against::Nothing,
             }),
-            id => store.load(id).map(|other| Against::Other(Box::new(other))),
+            id => store.load(id).map(|other| Against::other(evaluated, other)),
+        }
+    }
+
+    fn other(evaluated: &Evaluated, other: Evaluated) -> Self {
+        Against::Other {
+            arms: counterparts(&evaluated.evaluation, &other.evaluation),
+            other: Box::new(other),
         }
     }
 
     /// The id of the other evaluation.
     pub fn id(&self) -> Option<&str> {
         match self {
-            Against::Other(other) => Some(&other.evaluation.id),
+            Against::Other { other, .. } => Some(&other.evaluation.id),
             _ => None,
         }
     }
@@ -57,20 +83,27 @@ impl Against {
     /// How an evaluation differs from the other one.
     ///
     /// # Errors
-    /// 422 where the two have no query in common.
+    /// 422 where the two have no arm or no query in common.
     pub fn body(&self, evaluated: &Evaluated) -> ApiResult<Option<AgainstBody>> {
-        let Against::Other(other) = self else {
+        let Against::Other { other, arms } = self else {
             return Ok(None);
         };
         let earlier = Earlier::new(&other.queries);
-        let metrics = metrics(evaluated);
-        let arms = evaluated.evaluation.arms.len();
+        let of_other = metrics(other);
+        let mut metrics = metrics(evaluated);
+        metrics.retain(|metric| of_other.contains(metric));
         let mut changes = Vec::new();
-        for arm in 0..arms.min(other.evaluation.arms.len()) {
+        for (arm, counterpart) in arms.iter().enumerate() {
+            let Some(counterpart) = *counterpart else {
+                continue;
+            };
             let pairs: Vec<(&Answer, &Answer)> = evaluated
                 .queries
                 .iter()
-                .filter_map(|query| Some((query.answers.get(arm)?, earlier.answer(query, arm)?)))
+                .filter_map(|query| {
+                    let before = earlier.answer(query, counterpart)?;
+                    Some((query.answers.get(arm)?, before))
+                })
                 .collect();
             if pairs.is_empty() {
                 let message = format!(
@@ -79,7 +112,22 @@ impl Against {
                 );
                 return Err(ApiError::unprocessable("nothing_in_common", message));
             }
-            changes.push(change(&pairs, &metrics).into());
+            changes.push(ArmChange {
+                arm: evaluated.evaluation.arms[arm].name.clone(),
+                other: other.evaluation.arms[counterpart].name.clone(),
+                change: change(&pairs, &metrics).into(),
+            });
+        }
+        if changes.is_empty() {
+            let message = format!(
+                "the arms of {} are {}, and those of {} are {}, so none is compared; compare evaluations with an arm of the \
+                 same name, or use against=none",
+                evaluated.evaluation.id,
+                evaluated.evaluation.report_names().join(", "),
+                other.evaluation.id,
+                other.evaluation.report_names().join(", ")
+            );
+            return Err(ApiError::unprocessable("nothing_in_common", message));
         }
         Ok(Some(AgainstBody {
             evaluation: other.evaluation.clone(),
@@ -92,7 +140,10 @@ impl Against {
         match self {
             Against::Nothing => Before::Nothing,
             Against::ArmA => Before::ArmA,
-            Against::Other(other) => Before::Other(Earlier::new(&other.queries)),
+            Against::Other { other, arms } => Before::Other {
+                earlier: Earlier::new(&other.queries),
+                arms,
+            },
         }
     }
 }
@@ -101,7 +152,10 @@ impl Against {
 pub enum Before<'a> {
     Nothing,
     ArmA,
-    Other(Earlier<'a>),
+    Other {
+        earlier: Earlier<'a>,
+        arms: &'a [Option<usize>],
+    },
 }
 
 impl<'a> Before<'a> {
@@ -110,14 +164,23 @@ impl<'a> Before<'a> {
         match self {
             Before::Nothing => None,
             Before::ArmA => query.answers.first().filter(|_| arm > 0),
-            Before::Other(earlier) => earlier.answer(query, arm),
+            Before::Other { earlier, arms } => {
+                earlier.answer(query, arms.get(arm).copied().flatten()?)
+            }
         }
     }
 }
 
 /// Every metric of an evaluation.
 pub fn metrics(evaluated: &Evaluated) -> Vec<Metric> {
-    Metric::all(&evaluated.evaluation.depths)
+    match &evaluated.report {
+        None => Metric::all(&evaluated.evaluation.depths),
+        Some(report) => report
+            .arms
+            .first()
+            .map(|arm| arm.means.metrics())
+            .unwrap_or_default(),
+    }
 }
 
 /// Its main metric.

@@ -57,7 +57,7 @@ pub fn page(
 
 fn arm_of(evaluated: &Evaluated, named: Option<&str>) -> ApiResult<usize> {
     let arms = &evaluated.evaluation.arms;
-    let named = named.unwrap_or("a");
+    let Some(named) = named else { return Ok(0) };
     arms.iter()
         .position(|arm| arm.name == named)
         .ok_or_else(|| {

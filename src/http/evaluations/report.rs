@@ -17,28 +17,28 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
 );
 
-/// The report of an evaluation of the catalog with this name.
+/// The report of an evaluation of the catalog with this name; one that was sent as it came.
 ///
 /// # Errors
 /// 422 for an evaluation without judged queries.
 pub fn of(evaluated: &Evaluated, catalog: &str) -> ApiResult<Report> {
+    if let Some(report) = &evaluated.report {
+        return Ok(report.clone());
+    }
     let evaluation = &evaluated.evaluation;
     let counts = evaluation.queries;
     if counts.judged == 0 {
         let message = "none of the queries names relevant tools, so there are no figures to report; judge some of them";
         return Err(ApiError::unprocessable("not_judged", message.to_owned()));
     }
-    let mut arms: Vec<AnsweredArm> = Vec::new();
-    for arm in &evaluation.arms {
-        let mut name = arm.search.name();
-        if arms.iter().any(|other| other.name == name) {
-            name = format!("{name} ({})", arm.name);
-        }
-        arms.push(AnsweredArm {
+    let names = evaluation.report_names().into_iter();
+    let arms: Vec<AnsweredArm> = names
+        .zip(&evaluation.arms)
+        .map(|(name, arm)| AnsweredArm {
             name,
             latency: latency(&arm.latency, counts.total),
-        });
-    }
+        })
+        .collect();
     let facts = Report {
         set: catalog.to_owned(),
         tools: evaluation.tools,

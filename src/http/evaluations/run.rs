@@ -14,7 +14,7 @@ use super::super::registry::OpenCatalog;
 use super::super::tasks::Task;
 use super::super::threads::blocking;
 use super::store::Evaluated;
-use super::wire::{ArmFigures, ArmSettings, Evaluation, QueryCounts, stages};
+use super::wire::{ArmFigures, ArmSettings, Evaluation, EvaluationSource, QueryCounts, stages};
 use crate::clock::unix_ms;
 use crate::eval::EvalSet;
 use crate::eval::answered::{Answer, AnsweredQuery, figures, fingerprint};
@@ -157,6 +157,8 @@ fn evaluated(
     let evaluation = Evaluation {
         id: plan.id(),
         name: plan.name.clone(),
+        source: EvaluationSource::Server,
+        sent: None,
         created_at_ms: plan.created_at_ms,
         generation: plan.searcher.generation(),
         changed_meanwhile: catalog.searcher().generation() != plan.searcher.generation(),
@@ -179,6 +181,7 @@ fn evaluated(
     Evaluated {
         evaluation,
         queries,
+        report: None,
     }
 }
 
@@ -210,7 +213,7 @@ fn arm_figures(
     };
     ArmFigures {
         name: ARM_NAMES[arm].to_owned(),
-        search: settings.clone(),
+        search: Some(settings.clone()),
         figures: figures(queries, arm, metrics),
         abstained: abstained(|relevant| !relevant.is_empty()),
         no_tool_abstained: abstained(|relevant| relevant.is_empty()),
@@ -222,7 +225,7 @@ fn arm_figures(
     }
 }
 
-fn counts(queries: &[AnsweredQuery]) -> QueryCounts {
+pub(super) fn counts(queries: &[AnsweredQuery]) -> QueryCounts {
     let count = |is_meant: fn(Option<&[String]>) -> bool| {
         let relevant = queries.iter().map(|query| query.relevant.as_deref());
         relevant.filter(|relevant| is_meant(*relevant)).count()

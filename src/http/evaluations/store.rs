@@ -1,26 +1,26 @@
 //! The evaluations of a catalog on disk: a file for each in the catalog's folder, of a line with the
-//! figures and a line for each query. Everything here blocks.
+//! figures and a line for each query, or for the report that was sent. Everything here blocks.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use toolscout_index::database;
 use uuid::Uuid;
 
 use super::super::error::{ApiError, ApiResult};
+use super::super::kept_files::KeptFiles;
 use super::super::registry::OpenCatalog;
+use super::compare::counterparts;
 use super::unknown_evaluation;
-use super::wire::Evaluation;
+use super::wire::{Evaluation, EvaluationSource};
+use crate::eval::Report;
 use crate::eval::answered::AnsweredQuery;
+use crate::eval::reported::answered;
 
 /// The folder in that of the catalog.
 const FOLDER: &str = "evaluations";
-const EXTENSION: &str = "jsonl";
-/// The end of the name of a file that is being written.
-const DRAFT: &str = "new";
 /// The version of the format of the files.
 const FORMAT: u32 = 1;
 /// Most evaluations of a catalog; the oldest make room.
@@ -36,6 +36,8 @@ pub struct Evaluated {
     pub evaluation: Evaluation,
     /// In the order of the request.
     pub queries: Vec<AnsweredQuery>,
+    /// The report that was sent, which the queries are made of.
+    pub report: Option<Report>,
 }
 
 /// The first line of a file.
@@ -47,7 +49,7 @@ struct Head {
 
 /// The evaluations of a catalog.
 pub struct Store {
-    folder: PathBuf,
+    files: KeptFiles,
 }
 
 impl Store {
@@ -58,7 +60,7 @@ impl Store {
 
     fn in_folder(catalog: &Path) -> Self {
         Store {
-            folder: catalog.join(FOLDER),
+            files: KeptFiles::new(catalog, FOLDER),
         }
     }
 
@@ -70,12 +72,13 @@ impl Store {
     pub fn list(&self) -> ApiResult<Vec<Evaluation>> {
         let mut evaluations = Vec::new();
         for id in self
+            .files
             .ids()
-            .map_err(|error| self.failed("read", error))?
+            .map_err(|error| self.files.failed("read", &error))?
             .iter()
             .rev()
         {
-            match read_head(&self.path(*id)) {
+            match read_head(&self.files.path(*id)) {
                 Ok(evaluation) => evaluations.push(evaluation),
                 // Deleted meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -87,15 +90,16 @@ impl Store {
         Ok(evaluations)
     }
 
-    /// The id of the last one before this over the same queries.
+    /// The id of the last one before this over the same queries, with an arm to compare.
     ///
     /// # Errors
     /// As [`Store::list`].
     pub fn before(&self, evaluation: &Evaluation) -> ApiResult<Option<String>> {
-        let earlier = self
-            .list()?
-            .into_iter()
-            .find(|other| other.id < evaluation.id && other.fingerprint == evaluation.fingerprint);
+        let earlier = self.list()?.into_iter().find(|other| {
+            other.id < evaluation.id
+                && has_same_queries(other, evaluation)
+                && counterparts(evaluation, other).iter().any(Option::is_some)
+        });
         Ok(earlier.map(|earlier| earlier.id))
     }
 
@@ -105,9 +109,9 @@ impl Store {
     /// 404 when there is none, 500 for one that cannot be read.
     pub fn load(&self, id: &str) -> ApiResult<Evaluated> {
         let known: Uuid = id.parse().map_err(|_| unknown_evaluation(id))?;
-        read_whole(&self.path(known)).map_err(|error| match error.kind() {
+        read_whole(&self.files.path(known)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => unknown_evaluation(id),
-            _ => self.failed("read", error),
+            _ => self.files.failed("read", &error),
         })
     }
 
@@ -117,9 +121,9 @@ impl Store {
     /// 404 when there is none.
     pub fn delete(&self, id: &str) -> ApiResult<()> {
         let known: Uuid = id.parse().map_err(|_| unknown_evaluation(id))?;
-        fs::remove_file(self.path(known)).map_err(|error| match error.kind() {
+        fs::remove_file(self.files.path(known)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => unknown_evaluation(id),
-            _ => self.failed("delete from", error),
+            _ => self.files.failed("delete from", &error),
         })
     }
 
@@ -128,7 +132,7 @@ impl Store {
     /// # Errors
     /// 422 for one that is too large, 500 when it cannot be written.
     pub fn keep(&self, evaluated: &Evaluated) -> ApiResult<()> {
-        let bytes = serialized(evaluated).map_err(|error| self.failed("write", error))?;
+        let bytes = serialized(evaluated).map_err(|error| self.files.failed("write", &error))?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
             let message = format!(
                 "the answers take {} bytes, an evaluation may take {MAX_FILE_BYTES}; evaluate fewer queries",
@@ -142,42 +146,17 @@ impl Store {
             .parse()
             .map_err(ApiError::internal)?;
         self.make_room(bytes.len() as u64)
-            .and_then(|()| self.write(id, &bytes))
-            .map_err(|error| self.failed("write", error))
-    }
-
-    fn write(&self, id: Uuid, bytes: &[u8]) -> io::Result<()> {
-        let (path, draft) = (self.path(id), self.path(id).with_extension(DRAFT));
-        let written = database::make_private(&draft)
-            .and_then(|()| File::create(&draft))
-            .and_then(|mut file| {
-                file.write_all(bytes)?;
-                file.sync_all()
-            })
-            .and_then(|()| fs::rename(&draft, &path));
-        written.inspect_err(|_| {
-            // On a full disk it would keep what others need.
-            let _ = fs::remove_file(&draft);
-        })
+            .and_then(|()| self.files.write(id, &bytes))
+            .map_err(|error| self.files.failed("write", &error))
     }
 
     /// Creates the folder, and deletes drafts left behind and the oldest evaluations.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
-        // Not its parents: those of a catalog that was deleted meanwhile stay deleted.
-        match fs::create_dir(&self.folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => database::narrow(&self.folder)?,
-        };
-        for entry in fs::read_dir(&self.folder)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == DRAFT) {
-                fs::remove_file(path)?;
-            }
-        }
-        let ids = self.ids()?;
+        self.files.prepare()?;
+        let ids = self.files.ids()?;
         let mut sizes = Vec::with_capacity(ids.len());
         for id in &ids {
-            sizes.push(fs::metadata(self.path(*id))?.len());
+            sizes.push(fs::metadata(self.files.path(*id))?.len());
         }
         let mut total: u64 = sizes.iter().sum();
         for (position, (id, size)) in ids.iter().zip(sizes).enumerate() {
@@ -185,41 +164,10 @@ impl Store {
             if others < MAX_KEPT && total + bytes <= MAX_BYTES {
                 break;
             }
-            fs::remove_file(self.path(*id))?;
+            fs::remove_file(self.files.path(*id))?;
             total -= size;
         }
         Ok(())
-    }
-
-    /// The ids of all, oldest first: they begin with the time.
-    fn ids(&self) -> io::Result<Vec<Uuid>> {
-        let entries = match fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
-        let mut ids = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
-            if path
-                .extension()
-                .is_none_or(|extension| extension != EXTENSION)
-            {
-                continue;
-            }
-            let stem = path.file_stem().and_then(|stem| stem.to_str());
-            ids.extend(stem.and_then(|stem| stem.parse::<Uuid>().ok()));
-        }
-        ids.sort_unstable();
-        Ok(ids)
-    }
-
-    fn path(&self, id: Uuid) -> PathBuf {
-        // A UUID is no path, whatever a client has sent.
-        self.folder.join(id.to_string()).with_extension(EXTENSION)
-    }
-
-    fn failed(&self, action: &str, error: io::Error) -> ApiError {
-        ApiError::internal(format!("{action} {}: {error}", self.folder.display()))
     }
 }
 
@@ -229,12 +177,26 @@ fn serialized(evaluated: &Evaluated) -> io::Result<Vec<u8>> {
         evaluation: evaluated.evaluation.clone(),
     };
     let mut bytes = serde_json::to_vec(&head)?;
-    for query in &evaluated.queries {
+    if let Some(report) = &evaluated.report {
         bytes.push(b'\n');
-        serde_json::to_writer(&mut bytes, query)?;
+        serde_json::to_writer(&mut bytes, report)?;
+    } else {
+        for query in &evaluated.queries {
+            bytes.push(b'\n');
+            serde_json::to_writer(&mut bytes, query)?;
+        }
     }
     bytes.push(b'\n');
     Ok(bytes)
+}
+
+/// Whether both are over the same judged queries. A report has no others, so that its digest of the queries
+/// may differ from the server's.
+fn has_same_queries(one: &Evaluation, other: &Evaluation) -> bool {
+    let is_sent = [one, other].map(|evaluation| evaluation.source == EvaluationSource::Sent);
+    let has_same_set =
+        !one.set_fingerprint.is_empty() && one.set_fingerprint == other.set_fingerprint;
+    one.fingerprint == other.fingerprint || is_sent.contains(&true) && has_same_set
 }
 
 fn read_head(path: &Path) -> io::Result<Evaluation> {
@@ -259,9 +221,16 @@ fn read_whole(path: &Path) -> io::Result<Evaluated> {
         .read_to_string(&mut text)?;
     let mut lines = text.lines();
     let evaluation = head_of(lines.next().unwrap_or_default())?;
-    let queries = lines
-        .map(parsed)
-        .collect::<io::Result<Vec<AnsweredQuery>>>()?;
+    let (queries, report) = match evaluation.source {
+        EvaluationSource::Sent => {
+            let report: Report = parsed(lines.next().unwrap_or_default())?;
+            (answered(&report), Some(report))
+        }
+        EvaluationSource::Server => {
+            let queries = lines.map(parsed);
+            (queries.collect::<io::Result<Vec<AnsweredQuery>>>()?, None)
+        }
+    };
     if queries.len() != evaluation.queries.total {
         let message = format!(
             "it has {} of its {} queries",
@@ -273,6 +242,7 @@ fn read_whole(path: &Path) -> io::Result<Evaluated> {
     Ok(Evaluated {
         evaluation,
         queries,
+        report,
     })
 }
 
@@ -282,7 +252,7 @@ fn parsed<T: DeserializeOwned>(line: &str) -> io::Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::QueryCounts;
+    use super::super::wire::{ArmFigures, ArmSettings, QueryCounts};
     use super::*;
 
     fn evaluated(fingerprint: &str) -> Evaluated {
@@ -290,6 +260,8 @@ mod tests {
             evaluation: Evaluation {
                 id: Uuid::now_v7().to_string(),
                 name: String::new(),
+                source: EvaluationSource::Server,
+                sent: None,
                 created_at_ms: 0,
                 generation: 1,
                 changed_meanwhile: false,
@@ -309,7 +281,15 @@ mod tests {
                     no_tool: 0,
                     unjudged: 1,
                 },
-                arms: Vec::new(),
+                arms: vec![ArmFigures {
+                    name: "a".into(),
+                    search: Some(ArmSettings::default()),
+                    figures: Vec::new(),
+                    abstained: 0,
+                    no_tool_abstained: 0,
+                    degraded: 0,
+                    latency: Vec::new(),
+                }],
             },
             queries: vec![AnsweredQuery {
                 id: "q".into(),
@@ -318,6 +298,7 @@ mod tests {
                 relevant: None,
                 answers: Vec::new(),
             }],
+            report: None,
         }
     }
 
@@ -384,12 +365,13 @@ mod tests {
                 .unwrap()
                 .path()
                 .extension()
-                .is_some_and(|end| end == DRAFT)
+                .is_some_and(|end| end == "new")
         });
         assert_eq!(drafts.count(), 0);
-        let cut = fs::read_to_string(store.path(good.evaluation.id.parse().unwrap())).unwrap();
+        let cut =
+            fs::read_to_string(store.files.path(good.evaluation.id.parse().unwrap())).unwrap();
         let head = cut.lines().next().unwrap();
-        fs::write(store.path(good.evaluation.id.parse().unwrap()), head).unwrap();
+        fs::write(store.files.path(good.evaluation.id.parse().unwrap()), head).unwrap();
         assert_eq!(store.load(&good.evaluation.id).err().unwrap().status, 500);
     }
 

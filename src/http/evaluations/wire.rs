@@ -131,6 +131,28 @@ pub struct EvaluationList {
     pub current_generation: u64,
 }
 
+/// Where an evaluation came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EvaluationSource {
+    /// This server made it.
+    #[default]
+    Server,
+    /// A client sent its report.
+    Sent,
+}
+
+/// What is known of a report that was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SentReport {
+    /// Who sent it: `key:ID`, or `http` for a server without keys.
+    pub by: String,
+    /// The name of its set.
+    pub set: String,
+    /// How the catalog differed, when the report was sent, from what was measured; a sentence each.
+    pub remarks: Vec<String>,
+}
+
 /// A kept evaluation.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Evaluation {
@@ -138,9 +160,15 @@ pub struct Evaluation {
     pub id: String,
     /// A name for people; empty without one.
     pub name: String,
-    /// When it was started, in milliseconds since 1970.
+    /// Whether this server made it, or a client sent it.
+    #[serde(default)]
+    pub source: EvaluationSource,
+    /// What is known of a report that was sent; null for an evaluation of this server.
+    #[serde(default)]
+    pub sent: Option<SentReport>,
+    /// When it was started, or sent, in milliseconds since 1970.
     pub created_at_ms: i64,
-    /// The generation of the catalog that was searched.
+    /// The generation of the catalog that was searched; for a report that was sent, the one at that time.
     pub generation: u64,
     /// Whether the catalog was changed while it was searched. All searches were of `generation`.
     pub changed_meanwhile: bool,
@@ -148,7 +176,7 @@ pub struct Evaluation {
     pub tools: usize,
     /// Tools that had no vectors yet.
     pub pending_embeddings: usize,
-    /// The version of the server.
+    /// The version of the program that measured.
     pub version: String,
     /// The same for the same queries with the same judgements.
     pub fingerprint: String,
@@ -173,8 +201,28 @@ pub struct Evaluation {
     pub main_metric: String,
     /// The numbers of queries.
     pub queries: QueryCounts,
-    /// What was measured for each arm: `a`, and `b` where two were compared.
+    /// What was measured for each arm: `a`, and `b` where two were compared; those of a report that was sent
+    /// have its names.
     pub arms: Vec<ArmFigures>,
+}
+
+impl Evaluation {
+    /// The names of its arms in a report.
+    pub(super) fn report_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for arm in &self.arms {
+            let name = arm
+                .search
+                .as_ref()
+                .map_or_else(|| arm.name.clone(), ArmSettings::name);
+            names.push(if names.contains(&name) {
+                format!("{name} ({})", arm.name)
+            } else {
+                name
+            });
+        }
+        names
+    }
 }
 
 /// The numbers of queries.
@@ -193,10 +241,10 @@ pub struct QueryCounts {
 /// What was measured for an arm.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ArmFigures {
-    /// `a` or `b`.
+    /// `a` or `b`, or its name in the report that was sent.
     pub name: String,
-    /// How it searched.
-    pub search: ArmSettings,
+    /// How it searched; null for a report that was sent, which does not have it.
+    pub search: Option<ArmSettings>,
     /// Every metric over the judged queries; none without them.
     #[schema(value_type = Vec<EvaluationFigure>)]
     pub figures: Vec<answered::Figure>,
@@ -206,7 +254,8 @@ pub struct ArmFigures {
     pub no_tool_abstained: usize,
     /// Queries with a degraded answer.
     pub degraded: usize,
-    /// Milliseconds by stage, of searches made one after the other beside the server's others.
+    /// Milliseconds by stage, of searches made one after the other beside the server's others; empty if it was
+    /// not measured.
     pub latency: Vec<StageLatency>,
 }
 
@@ -317,6 +366,17 @@ pub(super) fn latency(stages: &[StageLatency], queries: usize) -> Latency {
     }
 }
 
+/// How a report is kept.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SentParams {
+    /// A name for people, of at most 200 characters; by default that of the set.
+    pub name: Option<String>,
+    /// Which set of the report to keep; needed if it has several.
+    pub set: Option<String>,
+}
+
 /// Which evaluation to compare with.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -346,8 +406,21 @@ pub struct EvaluationBody {
 pub struct AgainstBody {
     /// The other one.
     pub evaluation: Evaluation,
-    /// The differences of each arm that both have, in their order: `a`, then `b`.
-    pub arms: Vec<ChangeBody>,
+    /// The differences of each arm that is compared, in their order. Arms of the same name in a report are
+    /// compared; without one, those in the same place of two evaluations of this server, or the only ones.
+    pub arms: Vec<ArmChange>,
+}
+
+/// What differs between two arms of two evaluations.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ArmChange {
+    /// The name of the arm.
+    pub arm: String,
+    /// The name of the arm of the other evaluation.
+    pub other: String,
+    /// The differences.
+    #[serde(flatten)]
+    pub change: ChangeBody,
 }
 
 /// What differs between two answers to the same queries.
@@ -432,10 +505,10 @@ pub struct QueriesParams {
     /// The order.
     #[param(inline)]
     pub sort: Option<QuerySort>,
-    /// The arm to sort and filter by: `a`, the default, or `b`.
+    /// The name of the arm to sort and filter by; the first by default.
     pub arm: Option<String>,
     /// What to compare with: `last`, the default, an id, or `none`, as for the evaluation; or `a`,
-    /// to compare arm `b` with arm `a`.
+    /// to compare the other arms with the first.
     pub against: Option<String>,
     /// Only queries whose first ten hits, or whose main metric, differ.
     pub changed: Option<bool>,

@@ -64,6 +64,10 @@ const SAME_EVALUATION: &[(&str, &str)] = &[
     ("catalog", "$request.path.catalog"),
     ("id", "$request.path.id"),
 ];
+const ID_OF_RESPONSE: &[(&str, &str)] = &[
+    ("catalog", "$request.path.catalog"),
+    ("id", "$response.body#/id"),
+];
 const TASK: &[(&str, &str)] = &[("id", "$response.body#/id")];
 const FIRST_TURN: &[(&str, &str)] = &[
     ("id", "$response.body#/id"),
@@ -131,6 +135,11 @@ const LINKS: &[Link] = &[
         "delete_evaluation",
         SAME_EVALUATION,
     ),
+    link("send_report", "201", "show_evaluation", ID_OF_RESPONSE),
+    link("begin_judging", "201", "show_judging", ID_OF_RESPONSE),
+    link("begin_judging", "201", "judge", ID_OF_RESPONSE),
+    link("begin_judging", "201", "export_judgements", ID_OF_RESPONSE),
+    link("begin_judging", "201", "delete_judging", ID_OF_RESPONSE),
     link("chat", "200", "show_conversation", CONVERSATION),
     link("chat", "200", "delete_conversation", CONVERSATION),
     link("show_conversation", "200", "show_turn_events", FIRST_TURN),

@@ -3,14 +3,16 @@
 import { call, isAbort, ofCatalog, pause, request } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { announce, h, icon, replace, skeleton } from "./dom.js";
-import { changeSummary, figuresTable, latencyTable, points } from "./evaluate_figures.js";
+import { armName, changeSummary, figuresTable, latencyTable, points } from "./evaluate_figures.js";
 import { EvaluationForm } from "./evaluate_form.js";
+import { JudgeView, judgedOf } from "./evaluate_judge.js";
 import { QueryTable, readQueries } from "./evaluate_queries.js";
 import { address, go } from "./place.js";
 import { saySettings, settingsOf } from "./settings.js";
 import { count, counted, dates, foreign, oneLine } from "./text.js";
 
 const ASK_EVERY_MS = 300;
+const MOST_SETS = 200;
 
 /** What is typed, and what runs, by catalog: another screen may be looked at meanwhile. */
 const forms = new Map();
@@ -28,12 +30,20 @@ export function evaluate(root, params, catalogs) {
   return view;
 }
 
+/** Asks which set of a report is meant. */
+async function chooseSet(sets) {
+  const options = sets.slice(0, MOST_SETS).map(({ set }) => h("option", { value: String(set) }, oneLine(String(set), 80)));
+  const content = h("div", { class: "field" }, h("label", { for: "set-of-report" }, "Set"), h("select", { id: "set-of-report", name: "set" }, options));
+  const given = await ask("The report has several sets", content, { accept: "Send" });
+  return given?.get("set") ?? null;
+}
+
 /** What an evaluation is called. */
 const nameOf = ({ name, created_at_ms: at }) => (name ? foreign(oneLine(name, 80)) : dates.format(at));
 
 class EvaluateScreen {
   constructor(root, params, { list, name }) {
-    Object.assign(this, { root, list, name, evaluations: [], servers: [] });
+    Object.assign(this, { root, list, name, evaluations: [], judgings: [], servers: [] });
     this.read(params);
     this.aborter = new AbortController();
     this.shown = new AbortController();
@@ -41,6 +51,8 @@ class EvaluateScreen {
 
   read(params) {
     this.id = params.get("id") ?? "";
+    this.judging = params.get("judge") ?? "";
+    this.number = Number(params.get("n") ?? 0);
     this.against = params.get("against") ?? "";
     this.table = { sort: params.get("sort") ?? "", arm: params.get("arm") ?? "", changed: params.has("changed") };
   }
@@ -81,6 +93,7 @@ class EvaluateScreen {
   draw() {
     this.root.classList.add("wide");
     this.names = h("ul", {});
+    this.judged = h("ul", {});
     const catalogs = this.list.map(({ name, tools }) => [name, `${name} (${count(tools)})`]);
     if (!this.list.some(({ name }) => name === this.name)) catalogs.unshift([this.name, this.name]);
     const chooser = h("select", { "aria-label": "Catalog", onchange: (event) => go("evaluate", { c: event.target.value }) },
@@ -88,7 +101,8 @@ class EvaluateScreen {
     this.side = h("aside", { class: "side-panel", "aria-label": "Evaluations" },
       h("div", { class: "side-chooser" }, chooser),
       h("a", { class: "new", href: address("evaluate", { c: this.name }) }, icon("plus"), "New evaluation"),
-      h("div", { class: "side-head" }, h("h2", {}, "Earlier ones")), this.names);
+      h("div", { class: "side-head" }, h("h2", {}, "Earlier ones")), this.names,
+      h("div", { class: "side-head" }, h("h2", {}, "Judged by hand")), this.judged);
     this.progress = h("div", { class: "loads" });
     this.content = h("div", {});
     this.center = h("div", { class: "evaluate-center" }, this.progress, this.content);
@@ -102,16 +116,21 @@ class EvaluateScreen {
       const { id, arms, created_at_ms: at, main_metric: main } = evaluation;
       const figure = arms[0].figures.find(({ metric }) => metric === main);
       return h("li", {}, h("a", { href: address("evaluate", { c: this.name, id }), "aria-current": id === this.id && "true" },
-        h("span", {}, nameOf(evaluation), evaluation.name && h("small", { class: "muted" }, dates.format(at))),
+        h("span", {}, nameOf(evaluation), (evaluation.name || evaluation.source === "sent") && h("small", { class: "muted" }, evaluation.source === "sent" && "sent, ", dates.format(at))),
         figure && h("span", { class: "number", title: main }, points(figure.mean))));
     });
     replace(this.names, items.length > 0 ? items : h("li", { class: "muted" }, "None are kept yet."));
+    const judgings = this.judgings.map((judging) => h("li", {}, h("a", { href: address("evaluate", { c: this.name, judge: judging.id }), "aria-current": judging.id === this.judging && "true" },
+      h("span", {}, nameOf(judging), h("small", { class: "muted" }, judgedOf(judging))))));
+    replace(this.judged, judgings.length > 0 ? judgings : h("li", { class: "muted" }, "None yet."));
   }
 
   async load() {
     try {
       const { evaluations } = await call(ofCatalog(this.name, "/evaluations"), { signal: this.aborter.signal });
+      const { judgings } = await call(ofCatalog(this.name, "/judgings"), { signal: this.aborter.signal });
       this.evaluations = evaluations;
+      this.judgings = judgings;
       this.drawSide();
       if (this.id && this.content.querySelector(".empty")) this.show();
     } catch (error) {
@@ -138,11 +157,56 @@ class EvaluateScreen {
     this.shown.abort();
     this.shown = new AbortController();
     if (this.id) this.showResult();
+    else if (this.judging) this.showJudging();
     else this.showForm();
+  }
+
+  showJudging() {
+    const view = new JudgeView({
+      catalog: this.name, id: this.judging, number: this.number, signal: this.shown.signal,
+      moved: (number) => { this.number = number; history.replaceState(null, "", address("evaluate", { c: this.name, judge: this.judging, n: number })); },
+      changed: (judging) => this.noteJudging(judging), deleted: () => { go("evaluate", { c: this.name }); this.load(); },
+    });
+    replace(this.content, view.element);
+    view.load();
+  }
+
+  noteJudging(judging) {
+    this.judgings = this.judgings.map((known) => (known.id === judging.id ? judging : known));
+    this.drawSide();
+  }
+
+  /** Begins to judge these queries. */
+  async begin(body) {
+    try {
+      const { id } = await call(ofCatalog(this.name, "/judgings"), { method: "POST", json: body });
+      this.form.fail(null);
+      go("evaluate", { c: this.name, judge: id });
+      this.load();
+    } catch (error) {
+      this.form.fail(error);
+    }
+  }
+
+  /** Sends a report of the command line or of another server. */
+  async sendReport(file, { sets }) {
+    const set = sets.length > 1 ? await chooseSet(sets) : "";
+    if (set === null) return;
+    try {
+      const query = set ? `?${new URLSearchParams({ set })}` : "";
+      const { id } = await call(ofCatalog(this.name, `/evaluations/reports${query}`), { method: "POST", body: file, type: "application/json" });
+      this.form.fail(null);
+      go("evaluate", { c: this.name, id });
+      this.load();
+    } catch (error) {
+      this.form.fail(error);
+    }
   }
 
   showForm() {
     this.form.submit = (body) => this.run(body);
+    this.form.begin = (body) => this.begin(body);
+    this.form.sendReport = (file, report) => this.sendReport(file, report);
     this.form.setServers(this.servers);
     this.form.setBusy(running.has(this.name));
     replace(this.content, this.form.element);
@@ -249,14 +313,15 @@ class EvaluateScreen {
     const facts = [[total, "queries"], [judged, "judged"], [none, "that no tool fits"], [unjudged, "not judged"]].filter(([number], index) => index === 0 || has(number));
     // Two settings without an earlier time are compared with each other.
     this.table.sort ||= judged > 0 ? "loss" : "change";
-    this.table.arm ||= evaluation.arms.length > 1 && !against ? "b-a" : "a";
+    const isKnown = evaluation.arms.some(({ name }) => name === this.table.arm) || (this.table.arm === "b-a" && evaluation.arms.length > 1);
+    if (!isKnown) this.table.arm = evaluation.arms.length > 1 && !against ? "b-a" : (against?.arms[0] ?? { arm: evaluation.arms[0].name }).arm;
     this.queryTable = new QueryTable({ catalog: this.name, evaluation, against: this.against, state: this.table, signal: this.shown.signal, changed: () => history.replaceState(null, "", address("evaluate", this.place())) });
     replace(this.content, h("article", { class: "evaluation" },
       h("div", { class: "catalog-head" }, h("h1", {}, nameOf(evaluation)), this.buttons(evaluation)),
-      h("p", { class: "muted" }, evaluation.name && `${dates.format(evaluation.created_at_ms)} · `, `${counted(evaluation.tools, "tool")}, generation ${evaluation.generation}`),
+      h("p", { class: "muted" }, evaluation.name && `${dates.format(evaluation.created_at_ms)} · `, `${counted(evaluation.tools, "tool")}, `, evaluation.sent ? ["a report of ", foreign(oneLine(evaluation.sent.set, 80)), ", sent by ", foreign(oneLine(evaluation.sent.by, 80))] : `generation ${evaluation.generation}`),
       this.warnings(body),
       h("dl", { class: "tiles" }, facts.map(([number, name]) => h("div", {}, h("dt", {}, name), h("dd", { class: "number" }, count(number))))),
-      h("ul", { class: "plain arms" }, evaluation.arms.map(({ name, search }) => h("li", {}, evaluation.arms.length > 1 && h("span", { class: "side" }, name.toUpperCase()), " ", foreign(saySettings(settingsOf(search)))))),
+      !evaluation.sent && h("ul", { class: "plain arms" }, evaluation.arms.map(({ name, search }) => h("li", {}, evaluation.arms.length > 1 && h("span", { class: "side" }, name.toUpperCase()), " ", foreign(saySettings(settingsOf(search)))))),
       h("section", {}, h("div", { class: "catalog-head" }, h("h2", {}, "Figures"), this.chooser(evaluation, against)),
         changeSummary(evaluation, against, arms),
         figuresTable(evaluation, against, arms),
@@ -268,12 +333,13 @@ class EvaluateScreen {
   warnings({ evaluation, current_generation: now }) {
     const said = [];
     if (now !== evaluation.generation) said.push("The catalog was changed since.");
+    said.push(...(evaluation.sent?.remarks ?? []));
     if (evaluation.changed_meanwhile) said.push("It was changed while this ran; all searches were of the state at the start.");
     if (evaluation.trained_on) said.push("The ranker was trained on these queries: the figures look better than on requests it has not seen.");
     if (evaluation.tuned_on) said.push("The catalog was tuned to these queries: the figures are in-sample and look better than on others.");
     if (evaluation.pending_embeddings > 0) said.push(`${counted(evaluation.pending_embeddings, "tool")} had no vectors yet.`);
-    for (const { name, degraded } of evaluation.arms) if (degraded > 0) said.push(`${counted(degraded, "answer")} of ${name.toUpperCase()} ${degraded === 1 ? "was" : "were"} degraded.`);
-    return said.length > 0 && h("p", { class: "notice warn" }, said.join(" "));
+    for (const { name, degraded } of evaluation.arms) if (degraded > 0) said.push(`${counted(degraded, "answer")} of ${armName(evaluation, name)} ${degraded === 1 ? "was" : "were"} degraded.`);
+    return said.length > 0 && h("p", { class: "notice warn" }, foreign(said.join(" ")));
   }
 
   buttons(evaluation) {
@@ -281,7 +347,7 @@ class EvaluateScreen {
     return h("div", { class: "actions" },
       isJudged && h("button", { type: "button", class: "quiet", title: "For eval --baseline, eval diff and eval report", onclick: () => this.save(evaluation, "json") }, "Report as JSON"),
       isJudged && h("button", { type: "button", class: "quiet", title: "A page with plots, as one file", onclick: () => this.save(evaluation, "html") }, "Report as page"),
-      h("button", { type: "button", onclick: () => this.runAgain(evaluation) }, "Run again"),
+      h("button", { type: "button", onclick: () => this.runAgain(evaluation) }, evaluation.sent ? "Run here" : "Run again"),
       h("button", { type: "button", class: "quiet", onclick: () => this.remove(evaluation) }, "Delete"));
   }
 

@@ -30,14 +30,20 @@ function direction({ ci95: [low, high], p }) {
   return low > 0 ? "up" : high < 0 ? "down" : "";
 }
 
+/** What an arm is called: those of a report that was sent have names of their own. */
+export const armName = ({ source }, name) => (source === "sent" ? oneLine(name, 60) : name.toUpperCase());
+
 /** What differs, in words. */
 export function changeSummary(evaluation, against, arms) {
   const said = [];
   if (against) {
     const name = against.evaluation.name ? foreign(oneLine(against.evaluation.name, 60)) : "the last time";
-    against.arms.forEach((change, index) => said.push(sentence(change, evaluation, [evaluation.arms.length > 1 && `${evaluation.arms[index].name.toUpperCase()} against `, evaluation.arms.length === 1 && "Against ", name])));
+    for (const change of against.arms) said.push(sentence(change, evaluation, [evaluation.arms.length > 1 ? [foreign(armName(evaluation, change.arm)), " against "] : "Against ", name]));
   } else said.push(h("p", { class: "muted" }, "There is no earlier evaluation to compare with."));
-  if (arms) said.push(sentence(arms, evaluation, ["B against A"]));
+  if (arms) {
+    const [first, second] = evaluation.arms;
+    said.push(sentence(arms, evaluation, [foreign(armName(evaluation, second.name)), " against ", foreign(armName(evaluation, first.name))]));
+  }
   return h("div", { class: "changes-said" }, said);
 }
 
@@ -56,23 +62,25 @@ function sentence(change, evaluation, what) {
 
 /** Every metric with its mean, interval and change. */
 export function figuresTable(evaluation, against, arms) {
-  const [first, second] = evaluation.arms;
+  const [first] = evaluation.arms;
   if (first.figures.length === 0) {
     return h("p", { class: "muted" }, "None of the queries names relevant tools, so there are no figures; what changed in the hits is below.");
   }
   const { depths } = evaluation;
   const deepest = depths[depths.length - 1];
   const isMain = ({ metric }) => metric.endsWith(`@${deepest}`) || metric === "precision@1";
-  const row = (figure) => figureRow(figure, { first, second, against, arms, main: evaluation.main_metric });
+  const row = (figure) => figureRow(figure, { evaluation, against, arms });
+  const isOne = evaluation.arms.length === 1;
+  const column = (...caption) => h("th", { scope: "col", class: "right" }, caption);
+  const label = (name) => foreign(armName(evaluation, name));
   const head = () => h("thead", {}, h("tr", {}, h("th", { scope: "col" }, evaluation.queries.judged < FEW ? "Metric (small set)" : "Metric"),
-    second ? [h("th", { scope: "col", class: "right" }, "A"), h("th", { scope: "col", class: "right" }, "B"), h("th", { scope: "col", class: "right" }, "B − A")]
-      : h("th", { scope: "col", class: "right" }, "Mean"),
+    isOne ? column("Mean") : evaluation.arms.map(({ name }) => column(label(name))),
+    arms && column(label(evaluation.arms[1].name), " − ", label(evaluation.arms[0].name)),
     h("th", { scope: "col", class: "range-head" }, "95% interval"),
-    against && h("th", { scope: "col", class: "right" }, second ? "A since last" : "Change"),
-    against && second && against.arms[1] && h("th", { scope: "col", class: "right" }, "B since last")));
+    against?.arms.map(({ arm }) => (isOne ? column("Change") : column(label(arm), " since last")))));
   const table = (figures, label) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "figures" }, head(), h("tbody", {}, figures.map(row))));
   return [
-    table(first.figures.filter(isMain), "Figures"),
+    table(first.figures.some(isMain) ? first.figures.filter(isMain) : first.figures, "Figures"),
     h("details", {}, h("summary", {}, "All metrics"), table(first.figures, "All metrics")),
     h("p", { class: "muted small" }, "In points of 100. Intervals are bootstrap intervals of the mean over ", counted(evaluation.queries.judged, "judged query"), "; differences are paired by query, and p is of a randomisation test.",
       evaluation.queries.judged < FEW && " This set is small: one query moves a mean by more than two points."),
@@ -80,18 +88,17 @@ export function figuresTable(evaluation, against, arms) {
   ];
 }
 
-function figureRow({ metric, mean, ci95 }, { first, second, against, arms, main }) {
+function figureRow({ metric }, { evaluation, against, arms }) {
   const [measure, depth] = metric.split("@");
   const of = (list) => list?.find((other) => other.metric === metric);
-  const other = second && of(second.figures);
-  return h("tr", { class: metric === main && "main" },
-    h("th", { scope: "row", title: MEANINGS[measure] }, `${NAMES[measure] ?? measure}@${depth}`),
-    h("td", { class: "right" }, points(mean)),
-    other && h("td", { class: "right" }, points(other.mean)),
-    second && h("td", { class: "right" }, difference(of(arms?.differences))),
-    h("td", { class: "range-cell" }, range([ci95, other?.ci95], [mean, other?.mean])),
-    against && h("td", { class: "right" }, difference(of(against.arms[0]?.differences))),
-    against && second && against.arms[1] && h("td", { class: "right" }, difference(of(against.arms[1].differences))));
+  const figures = evaluation.arms.map(({ figures: all }) => of(all));
+  const cell = (content) => h("td", { class: "right" }, content);
+  return h("tr", { class: metric === evaluation.main_metric && "main" },
+    h("th", { scope: "row", title: MEANINGS[measure] }, `${NAMES[measure] ?? measure}${depth ? `@${depth}` : ""}`),
+    figures.map((figure) => cell(figure ? points(figure.mean) : "–")),
+    arms && cell(difference(of(arms.differences))),
+    h("td", { class: "range-cell" }, range(figures.filter(Boolean))),
+    against?.arms.map(({ differences }) => cell(difference(of(differences)))));
 }
 
 function difference(change) {
@@ -103,38 +110,42 @@ function difference(change) {
 }
 
 /** Intervals from 0 to 100 as lines with a dot for the mean, and in numbers. */
-function range(intervals, means) {
-  const lines = intervals.filter(Boolean).map(([low, high], index) => {
-    const line = h("span", { class: `range range-${index}` });
+function range(figures) {
+  const lines = figures.map(({ mean, ci95: [low, high] }, index) => {
+    const line = h("span", { class: `range range-${index % 2}` });
     line.style.left = `${100 * low}%`;
     line.style.width = `${Math.max(100 * (high - low), 0.5)}%`;
-    const dot = h("span", { class: `range-dot range-${index}` });
-    dot.style.left = `${100 * means[index]}%`;
+    const dot = h("span", { class: `range-dot range-${index % 2}` });
+    dot.style.left = `${100 * mean}%`;
     return h("span", { class: "range-line" }, line, dot);
   });
-  const said = intervals.filter(Boolean).map(([low, high]) => `${points(low)} to ${points(high)}`).join("; ");
+  const said = figures.map(({ ci95: [low, high] }) => `${points(low)} to ${points(high)}`).join("; ");
   return [h("span", { class: "ranges", "aria-hidden": "true" }, lines), h("small", { class: "muted" }, said)];
 }
 
-function abstentions({ arms, queries }) {
+function abstentions(evaluation) {
+  const { arms, queries } = evaluation;
   const said = arms.map(({ name, abstained, no_tool_abstained: none }) => {
-    const side = arms.length > 1 ? `${name.toUpperCase()}: ` : "";
+    const side = arms.length > 1 ? `${armName(evaluation, name)}: ` : "";
     const parts = [];
     if (queries.no_tool > 0) parts.push(`${count(none)} of ${count(queries.no_tool)} that no tool fits answered with “no match”`);
     if (abstained > 0) parts.push(`${count(abstained)} of ${count(queries.judged)} judged ones wrongly so`);
     return parts.length > 0 && `${side}${parts.join("; ")}.`;
   }).filter(Boolean);
-  return said.length > 0 && h("p", {}, said.join(" "));
+  return said.length > 0 && h("p", {}, foreign(said.join(" ")));
 }
 
-/** Percentiles by stage. */
-export function latencyTable({ arms }) {
+/** Percentiles by stage, where they were measured. */
+export function latencyTable(evaluation) {
+  const arms = evaluation.arms.filter(({ latency }) => latency.length > 0);
+  if (arms.length === 0) return null;
+  const side = (name) => (arms.length > 1 ? `${armName(evaluation, name)} ` : "");
   const columns = arms.flatMap(({ name }) => ["p50", "p95", "p99"].map((percentile) => [name, percentile]));
-  const head = h("tr", {}, h("th", { scope: "col" }, "Stage"), columns.map(([name, percentile]) => h("th", { scope: "col", class: "right" }, arms.length > 1 ? `${name.toUpperCase()} ${percentile}` : percentile)));
+  const head = h("tr", {}, h("th", { scope: "col" }, "Stage"), columns.map(([name, percentile]) => h("th", { scope: "col", class: "right" }, foreign(`${side(name)}${percentile}`))));
   const rows = arms[0].latency.map(({ stage }, index) => h("tr", {}, h("th", { scope: "row" }, STAGES[stage] ?? stage),
     arms.flatMap(({ latency }) => ["p50", "p95", "p99"].map((percentile) => h("td", { class: "right" }, milliseconds(latency[index][percentile]))))));
-  const total = arms.map(({ name, latency }) => `${arms.length > 1 ? `${name.toUpperCase()} ` : ""}${milliseconds(latency.find(({ stage }) => stage === "total")?.p50 ?? 0)}`).join(", ");
-  return h("details", {}, h("summary", {}, `Time of a search: ${total} in the median`),
+  const total = arms.map(({ name, latency }) => `${side(name)}${milliseconds(latency.find(({ stage }) => stage === "total")?.p50 ?? 0)}`).join(", ");
+  return h("details", {}, h("summary", {}, foreign(`Time of a search: ${total} in the median`)),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Times" }, h("table", { class: "figures times" }, h("thead", {}, head), h("tbody", {}, rows))),
     h("p", { class: "muted small" }, "As they were made: one after the other, beside the server's other searches. A text that was embedded before is not embedded again."));
 }

@@ -7,6 +7,8 @@ import { bytes, counted, foreign, oneLine } from "./text.js";
 
 /** The API takes 4 MiB with all that is around the queries. */
 const MOST_BYTES = 4_000_000;
+/** The API takes reports of 32 MiB. */
+const MOST_REPORT_BYTES = 32 * 1024 * 1024;
 /** Characters of a long paste. */
 const LONG_PASTE = 20_000;
 const QRELS = /qrels|trec|test\.tsv$/iu;
@@ -27,6 +29,8 @@ export class EvaluationForm {
     this.others = null;
     this.servers = [];
     this.submit = () => {};
+    this.begin = () => {};
+    this.sendReport = () => {};
     this.draw();
   }
 
@@ -41,9 +45,11 @@ export class EvaluationForm {
     this.compareButton = h("button", { type: "button", onclick: () => this.toggleCompare() });
     this.runButton = h("button", { class: "primary" }, "Run");
     const file = h("input", { type: "file", accept: ".jsonl,.ndjson,.json,.txt,.tsv,.trec,.qrels", multiple: true, class: "sr", tabindex: -1, "aria-label": "Files of queries", onchange: (event) => this.take(Array.from(event.target.files)) });
+    const report = h("input", { type: "file", accept: ".json", class: "sr", tabindex: -1, "aria-label": "File of a report", onchange: (event) => this.take(Array.from(event.target.files)) });
     const formats = FORMATS.map(([title, example]) => h("div", {}, h("dt", { class: "muted" }, title), h("dd", {}, h("pre", {}, example))));
     this.element = h("form", { class: "evaluation-form", onsubmit: (event) => { event.preventDefault(); this.send(); } },
-      h("h1", {}, "New evaluation"),
+      h("div", { class: "catalog-head" }, h("h1", {}, "New evaluation"),
+        h("button", { type: "button", class: "quiet", title: "A report of toolscout eval --json, or of another server", onclick: () => report.click() }, "Send a report"), report),
       h("p", { class: "muted" }, "Ask the catalog many queries at once: see how often the right tools come first, and what has changed since the last time."),
       h("div", { class: "queries-head" }, h("label", { for: "queries" }, "Queries"), this.counted,
         h("button", { type: "button", class: "quiet", onclick: () => file.click() }, "Choose a file"), file),
@@ -52,7 +58,8 @@ export class EvaluationForm {
       this.judgements,
       this.sides,
       h("div", { class: "actions evaluation-foot" },
-        h("label", { class: "setting", for: "evaluation-name" }, h("span", {}, "Name"), this.name), this.compareButton, this.runButton),
+        h("label", { class: "setting", for: "evaluation-name" }, h("span", {}, "Name"), this.name), this.compareButton,
+        h("button", { type: "button", title: "Grade the tools that are found for these queries yourself", onclick: () => this.judge() }, "Judge by hand"), this.runButton),
       this.failure);
     takeDrops(this.element, (files) => this.take(files));
     this.drawSettings();
@@ -92,8 +99,8 @@ export class EvaluationForm {
     this.queries.value = queries;
     this.qrels.value = "";
     this.name.value = "";
-    this.settings = settingsOf(first.search);
-    this.others = second ? settingsOf(second.search) : null;
+    this.settings = settingsOf(first.search ?? {});
+    this.others = second?.search ? settingsOf(second.search) : null;
     this.drawSettings();
     this.showCount();
     this.fail(null);
@@ -106,6 +113,11 @@ export class EvaluationForm {
 
   async take(files) {
     for (const file of files.slice(0, 8)) {
+      const report = await reportOf(file);
+      if (report) {
+        this.sendReport(file, report);
+        return;
+      }
       if (file.size > MOST_BYTES) {
         this.say(`${oneLine(file.name, 80)} has ${bytes(file.size)}; an evaluation takes ${bytes(MOST_BYTES)}. Take a sample of its lines.`);
         continue;
@@ -133,6 +145,15 @@ export class EvaluationForm {
     });
   }
 
+  /** Begins a judging of the queries. */
+  judge() {
+    const name = this.name.value.trim();
+    if (this.queries.value.trim() === "") {
+      this.say("Write or drop queries first.");
+      this.queries.focus();
+    } else this.begin({ queries: this.queries.value, ...(name && { name }) });
+  }
+
   /** Says why it was refused, and goes to the line where it is known. */
   fail(error) {
     if (!error) {
@@ -156,6 +177,17 @@ export class EvaluationForm {
     this.queries.focus();
     this.queries.setSelectionRange(start, start + line.length);
     this.queries.scrollTop = (number - 3) * (this.queries.scrollHeight / Math.max(this.queries.value.split("\n").length, 1));
+  }
+}
+
+/** What a file has, if it is a report. */
+async function reportOf(file) {
+  if (!/\.json$/iu.test(file.name) || file.size > MOST_REPORT_BYTES) return null;
+  try {
+    const value = JSON.parse(await file.text());
+    return Array.isArray(value?.sets) ? value : null;
+  } catch {
+    return null;
   }
 }
 

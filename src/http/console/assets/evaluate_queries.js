@@ -2,7 +2,7 @@
 
 import { call, isAbort, ofCatalog } from "./api.js";
 import { h, icon, replace, skeleton } from "./dom.js";
-import { points } from "./evaluate_figures.js";
+import { armName, points } from "./evaluate_figures.js";
 import { address } from "./place.js";
 import { settingsOf, writeSettings } from "./settings.js";
 import { count, foreign, oneLine } from "./text.js";
@@ -42,7 +42,7 @@ export class QueryTable {
   /** @param {{catalog: string, evaluation: object, against: string, state: {sort: string, arm: string, changed: boolean}, signal: AbortSignal, changed: () => void}} context */
   constructor(context) {
     Object.assign(this, context);
-    this.settings = this.evaluation.arms.map(({ search }) => settingsOf(search));
+    this.settings = this.evaluation.arms.map(({ search }) => settingsOf(search ?? {}));
     this.visit = 0;
     this.counted = h("span", { class: "muted", role: "status" });
     this.rows = h("ol", { class: "query-rows" });
@@ -63,7 +63,10 @@ export class QueryTable {
     const choice = (name, label, values) => h("label", { class: "setting" }, h("span", {}, label),
       h("select", { onchange: (event) => choose(name, event.target.value) }, values.map(([value, caption]) => h("option", { value, selected: value === this.state[name] }, caption))));
     const changed = h("input", { type: "checkbox", checked: this.state.changed, onchange: (event) => choose("changed", event.target.checked) });
-    const arms = this.evaluation.arms.length > 1 && choice("arm", "Settings", [["a", "A, against the last time"], ["b", "B, against the last time"], ["b-a", "B, against A"]]);
+    const label = ({ name }) => armName(this.evaluation, name);
+    const [first, second] = this.evaluation.arms;
+    const against = this.evaluation.arms.map((arm) => [arm.name, `${label(arm)}, against the last time`]);
+    const arms = second && choice("arm", "Settings", [...against, ["b-a", `${label(second)}, against ${label(first)}`]]);
     return h("div", { class: "fields query-controls" }, choice("sort", "Order", this.evaluation.queries.judged > 0 ? SORTS : UNJUDGED_SORTS), arms, h("label", { class: "check" }, changed, h("span", {}, "Changed only")), this.counted);
   }
 
@@ -72,7 +75,7 @@ export class QueryTable {
     const visit = this.visit;
     const isBetween = this.state.arm === "b-a";
     const query = new URLSearchParams({
-      limit: PAGE, sort: this.state.sort, arm: isBetween ? "b" : this.state.arm,
+      limit: PAGE, sort: this.state.sort, arm: this.evaluation.arms[isBetween ? 1 : this.arm].name,
       ...(this.state.changed && { changed: "true" }), ...(cursor && { cursor }),
       ...(isBetween ? { against: "a" } : this.against && { against: this.against }),
     });
@@ -126,7 +129,8 @@ export class QueryTable {
   /** The search that gave this answer. */
   link(query) {
     const [first, second] = this.settings;
-    return address("search", { c: this.catalog, q: query, ...writeSettings(first), ...(second && { compare: "1", ...writeSettings(second, "b.") }) });
+    const isHere = this.evaluation.source === "server";
+    return address("search", { c: this.catalog, q: query, ...writeSettings(first), ...(second && isHere && { compare: "1", ...writeSettings(second, "b.") }) });
   }
 }
 

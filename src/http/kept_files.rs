@@ -1,0 +1,103 @@
+//! Files in a folder of a catalog, each named by a UUID that begins with the time when it was made. Everything
+//! here blocks.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use toolscout_index::database;
+use uuid::Uuid;
+
+use super::error::ApiError;
+
+const EXTENSION: &str = "jsonl";
+/// The end of the name of a file that is being written.
+const DRAFT: &str = "new";
+
+/// The files of a folder.
+pub struct KeptFiles {
+    folder: PathBuf,
+}
+
+impl KeptFiles {
+    /// Those in this folder of a catalog.
+    pub fn new(catalog: &Path, folder: &str) -> Self {
+        KeptFiles {
+            folder: catalog.join(folder),
+        }
+    }
+
+    /// The ids of all, oldest first.
+    ///
+    /// # Errors
+    /// Those of the disk; a folder that is not there has no files.
+    pub fn ids(&self) -> io::Result<Vec<Uuid>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            if path
+                .extension()
+                .is_none_or(|extension| extension != EXTENSION)
+            {
+                continue;
+            }
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            ids.extend(stem.and_then(|stem| stem.parse::<Uuid>().ok()));
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The path of a file.
+    pub fn path(&self, id: Uuid) -> PathBuf {
+        // A UUID is no path, whatever a client has sent.
+        self.folder.join(id.to_string()).with_extension(EXTENSION)
+    }
+
+    /// Creates the folder, and deletes drafts left behind. One at a time.
+    ///
+    /// # Errors
+    /// Those of the disk, and for a catalog that was deleted meanwhile.
+    pub fn prepare(&self) -> io::Result<()> {
+        // Not its parents: those of a catalog that was deleted meanwhile stay deleted.
+        match fs::create_dir(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => database::narrow(&self.folder)?,
+        };
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == DRAFT) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a file atomically.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn write(&self, id: Uuid, bytes: &[u8]) -> io::Result<()> {
+        let (path, draft) = (self.path(id), self.path(id).with_extension(DRAFT));
+        let written = database::make_private(&draft)
+            .and_then(|()| File::create(&draft))
+            .and_then(|mut file| {
+                file.write_all(bytes)?;
+                file.sync_all()
+            })
+            .and_then(|()| fs::rename(&draft, &path));
+        written.inspect_err(|_| {
+            // On a full disk it would keep what others need.
+            let _ = fs::remove_file(&draft);
+        })
+    }
+
+    /// The error for a disk that failed.
+    pub fn failed(&self, action: &str, error: &io::Error) -> ApiError {
+        ApiError::internal(format!("{action} {}: {error}", self.folder.display()))
+    }
+}
