@@ -137,11 +137,12 @@ async fn the_agent_can_be_kept_for_keys_that_may_spend() {
         .serve(|settings| settings.agent_scope = Scope::Llm)
         .await;
     let question = json!({ "query": "hello" });
-    let ag_ui = json!({
-        "threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {},
-        "messages": [{ "id": "m", "role": "user", "content": "hello" }]
-    });
     let ask = async |key: &str| {
+        // A conversation belongs to one key.
+        let ag_ui = json!({
+            "threadId": key.split('_').nth(1), "runId": "r", "state": {}, "tools": [], "context": [],
+            "forwardedProps": {}, "messages": [{ "id": "m", "role": "user", "content": "hello" }]
+        });
         let post = |path: &str, body: &Value| ask(&server, key, Method::POST, path).json(body);
         let by_query = "/agent/chat/stream?query=hello";
         [
