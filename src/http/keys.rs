@@ -232,7 +232,8 @@ struct Wanted(NewKey);
 impl Wanted {
     fn of(request: KeyRequest) -> ApiResult<Self> {
         if request.scopes.is_empty() {
-            let message = "scopes is empty; give one or more of search, call, approve, llm and admin";
+            let message =
+                "scopes is empty; give one or more of search, call, approve, llm and admin";
             return Err(ApiError::unprocessable("invalid_value", message));
         }
         let lifetime = request.expires_in_s;
