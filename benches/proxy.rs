@@ -154,6 +154,7 @@ async fn start(data: &TempDir) -> (String, String) {
         profiles: Vec::new(),
         enrich: Default::default(),
         enricher: None,
+        agent_scope: toolscout::keys::Scope::Search,
         proxy: Some(ProxyConfig::new(UpstreamConfig::new(format!(
             "{provider}/v1"
         )))),

@@ -61,9 +61,9 @@ pub enum Scope {
     Call,
     /// Approving calls of the key's own runs.
     Approve,
-    /// Requests to the model's provider, which cost money.
+    /// Whatever the operator pays the model's provider for.
     Llm,
-    /// Everything, including writing and deleting.
+    /// Everything in the key's catalogs, including writing and deleting. `llm` only with all catalogs.
     Admin,
 }
 
@@ -94,14 +94,20 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The scopes of a key. `search` is always included, and `admin` includes the others.
+/// The scopes of a key. `search` is always included, and `admin` includes the others: `llm` only with
+/// all catalogs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Scopes(BTreeSet<Scope>);
 
 impl Scopes {
-    /// Whether the key has this scope.
-    pub fn allow(&self, scope: Scope) -> bool {
-        scope == Scope::Search || self.0.contains(&scope) || self.0.contains(&Scope::Admin)
+    /// Whether a key for these catalogs has this scope.
+    pub fn allow(&self, scope: Scope, catalogs: &Catalogs) -> bool {
+        if scope == Scope::Search || self.0.contains(&scope) {
+            return true;
+        }
+        // The model is no part of a catalog: whoever runs the server pays for it.
+        let is_within_catalogs = scope != Scope::Llm || *catalogs == Catalogs::All;
+        self.0.contains(&Scope::Admin) && is_within_catalogs
     }
 
     /// The scopes that were given, in order.
@@ -234,7 +240,7 @@ impl Key {
     /// Whether it may do everything, the management of keys included: the scope `admin` for all
     /// catalogs.
     pub fn operates(&self) -> bool {
-        self.scopes.allow(Scope::Admin)
+        self.scopes.allow(Scope::Admin, &self.catalogs)
             && self.catalogs == Catalogs::All
             && self.profiles.is_empty()
     }
@@ -284,7 +290,7 @@ impl NewKey {
         if let Some(name) = self.profiles.iter().find(bad) {
             return Err(KeyError::InvalidProfile { name: name.clone() });
         }
-        if !self.profiles.is_empty() && self.scopes.allow(Scope::Admin) {
+        if !self.profiles.is_empty() && self.scopes.allow(Scope::Admin, &self.catalogs) {
             return Err(KeyError::AdminOfProfiles);
         }
         Ok(())
@@ -880,19 +886,23 @@ mod tests {
             (listed.scopes.to_string().as_str(), &listed),
             ("call,approve", &made.key)
         );
-        for (text, allowed) in [
-            ("search", 1),
-            ("call", 2),
-            ("admin", 5),
-            ("owner", 1),
-            ("", 1),
-            ("Admin", 1),
+        let some: Catalogs = "a,b".parse().unwrap();
+        for (text, of_all, of_some) in [
+            ("search", 1, 1),
+            ("call", 2, 2),
+            ("llm", 2, 2),
+            ("admin", 5, 4),
+            ("admin,llm", 5, 5),
+            ("owner", 1, 1),
+            ("", 1, 1),
+            ("Admin", 1, 1),
         ] {
-            let allows = Scope::ALL
-                .into_iter()
-                .filter(|scope| Scopes::read(text).allow(*scope))
-                .count();
-            assert_eq!(allows, allowed, "{text:?}");
+            for (catalogs, allowed) in [(&Catalogs::All, of_all), (&some, of_some)] {
+                let scopes = Scopes::read(text);
+                let allows = |scope: &&Scope| scopes.allow(**scope, catalogs);
+                let count = Scope::ALL.iter().filter(allows).count();
+                assert_eq!(count, allowed, "{text:?} for {catalogs}");
+            }
         }
     }
 

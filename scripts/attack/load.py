@@ -8,7 +8,7 @@ import time
 from program import JSON, Scratch, Server
 from requests_without_rights import send
 
-MOST_MIB = 400
+MOST_MIB = 300
 MOST_LIVEZ_S = 2
 MOST_END_S = 20
 AT_ONCE = 8
@@ -95,15 +95,17 @@ def schemas(report, is_short):
 
 
 CHUNK = "x" * 60_000
+# An event that is just short enough.
+LARGE = "x" * 15_000_000
 EVENTS = {
-    "/v1/chat/completions": lambda: "data: " + json.dumps({"id": "a", "choices": [{"index": 0, "delta": {"content": CHUNK}}]}) + "\n\n",
-    "/v1/messages": lambda: "event: content_block_delta\ndata: " + json.dumps({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": CHUNK}}) + "\n\n",
-    "/v1/responses": lambda: "data: " + json.dumps({"type": "response.output_text.delta", "delta": CHUNK}) + "\n\n",
+    "/v1/chat/completions": lambda text: "data: " + json.dumps({"id": "a", "choices": [{"index": 0, "delta": {"content": text}}]}) + "\n\n",
+    "/v1/messages": lambda text: "event: content_block_delta\ndata: " + json.dumps({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}) + "\n\n",
+    "/v1/responses": lambda text: "data: " + json.dumps({"type": "response.output_text.delta", "delta": text}) + "\n\n",
 }
 
 
 class Endless(socketserver.StreamRequestHandler):
-    """A provider that answers without end: events, one line, or JSON."""
+    """A provider that answers without end: events, large events, one line, or JSON."""
 
     kind = "events"
     seconds = 20
@@ -119,8 +121,11 @@ class Endless(socketserver.StreamRequestHandler):
         event = next((make for known, make in EVENTS.items() if path.endswith(known.removeprefix("/v1"))), None)
         is_json = self.kind == "JSON"
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {'application/json' if is_json else 'text/event-stream'}\r\nConnection: close\r\n\r\n"
-        piece = {"events": event() if event else "", "one line": "data: " + CHUNK, "JSON": '{"a":"' + CHUNK}[self.kind].encode()
-        later = {"events": piece, "one line": CHUNK.encode(), "JSON": CHUNK.encode()}[self.kind]
+        if self.kind in ("events", "large events"):
+            piece = later = event(LARGE if self.kind == "large events" else CHUNK).encode() if event else b""
+        else:
+            piece = {"one line": "data: ", "JSON": '{"a":"'}[self.kind].encode()
+            later = CHUNK.encode()
         end = time.monotonic() + self.seconds
         try:
             self.wfile.write(head.encode() + piece)
@@ -140,10 +145,11 @@ def endless(report, is_short):
     address = f"http://127.0.0.1:{provider.server_address[1]}"
     tools = [{"name": f"t{number}", "description": "Does it.", "parameters": {"type": "object"}} for number in range(60)]
     Endless.seconds = 4 if is_short else 20
-    for kind in ("events",) if is_short else ("events", "one line", "JSON"):
+    for kind in ("events",) if is_short else ("events", "large events", "one line", "JSON"):
         Endless.kind = kind
         with Scratch() as data:
             server = Server(data, "--llm", f"{address}/v1", "--llm-messages", address, "--model", "m", "--defer-above", "10").wait_until_ready()
+            report.note(f"at the start: {server.resident_mib():.0f} MiB")
             watch = Watch(server)
             asking = []
             for number in range(AT_ONCE):

@@ -65,6 +65,7 @@ def keys(report, is_short):
         run(data, "add", str(ROOT / "fixtures/tools"))
         admin = key(data, "--scope", "admin", "--catalogs", "*")
         other = key(data, "--scope", "admin", "--catalogs", "other")
+        owner = key(data, "--scope", "admin,call,approve", "--catalogs", "default")
         search = key(data, "--scope", "search", "--catalogs", "default")
         revoked = key(data, "--scope", "admin", "--catalogs", "*")
         assert run(data, "keys", "revoke", revoked.split("_")[1])[0] == 0
@@ -89,6 +90,7 @@ def keys(report, is_short):
             status, answer = send(server.url, method, f"{path}?key={admin}&api_key={admin}", body_of(method))
             report.attempt(f"in the address: {method} {path}", status in (401, 403), (status, answer[:80]))
         limited(report, server.url, search, other)
+        model(report, server.url, {"search": search, "admin of another catalog": other, "admin of the catalog": owner})
         status, _ = send(server.url, "GET", "/v1/keys", headers={"Authorization": f"Bearer {admin}"})
         assert status == 200, "the right key works"
         server.stop()
@@ -112,11 +114,23 @@ def limited(report, url, search, other):
             report.attempt(f"key for {name}: {method} {path}", is_refused, (status, answer[:80]))
     for body, path in [
         ({"scopes": ["admin"], "catalogs": ["*"]}, "/v1/keys"), ({"name": "new"}, "/v1/catalogs"),
-        ({"model": "m", "messages": []}, "/v1/chat/completions"), ({"model": "m", "input": "x"}, "/v1/responses"),
-        ({"model": "m", "messages": []}, "/v1/messages"),
     ]:
         status, answer = send(url, "POST", path, body, {"Authorization": f"Bearer {search}"})
         report.attempt(f"key for search: POST {path}", status in (401, 403), (status, answer[:80]))
+
+
+def model(report, url, keys_without):
+    """Requests that cost the operator what its model costs."""
+    messages = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+    for base in ("/v1", "", "/v1/v1"):
+        for method, path, body in [
+            ("POST", "/chat/completions", messages), ("POST", "/messages", messages), ("POST", "/messages/count_tokens", messages),
+            ("POST", "/responses", {"model": "m", "input": "x"}), ("POST", "/responses/input_tokens", {"model": "m", "input": "x"}),
+            ("POST", "/chat/completions", {**messages, "model": "toolscout/agent"}), ("GET", "/models", None),
+        ]:
+            for name, value in keys_without.items():
+                status, answer = send(url, method, base + path, body, {"Authorization": f"Bearer {value}"})
+                report.attempt(f"key for {name}: {method} {base}{path}", status in (401, 403), (status, answer[:80]))
 
 
 def pages(report, is_short):

@@ -75,7 +75,11 @@ class Client:
             raise Unreachable(str(error)) from error
         self.last_headers = response.headers
         is_json = "json" in response.headers.get("content-type", "")
-        return response.status, json.loads(text) if is_json and text else text.decode(errors="replace")
+        answer = json.loads(text) if is_json and text else text.decode(errors="replace")
+        if response.status == 503 and is_json and answer["error"]["code"] == "timeout":
+            # The server goes on with a change that it has accepted, so this is no refusal of it.
+            raise Hang(f"{method} {path} took the server longer than it lets a request take")
+        return response.status, answer
 
     def close(self):
         if self.connection is not None:

@@ -37,7 +37,8 @@ enum Action {
     Create {
         /// What the key allows, separated by commas. Every key allows searching and asking the
         /// agent; `call` adds calls through /mcp of tools that do more than read, `approve` adds
-        /// approving calls of its own runs, `admin` allows everything
+        /// approving calls of its own runs, `llm` adds requests that the server pays its model's
+        /// provider for, `admin` allows everything in its catalogs, and with `*` `llm` too
         #[arg(long, value_enum, value_delimiter = ',', required = true)]
         scope: Vec<Scope>,
         /// The catalogs it is valid for, separated by commas; `*` for all, future ones included

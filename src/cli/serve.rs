@@ -21,6 +21,7 @@ use crate::config::{EnrichMode, EnrichSettings};
 use crate::finder::Style;
 use crate::finder::meta_tools::FindConfig;
 use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
+use crate::keys::Scope;
 use crate::mcp::{Detail, GatewayConfig};
 use crate::models::{self, Patience};
 use crate::profiles::ToolProfile;
@@ -106,6 +107,16 @@ pub struct ServerArgs {
     /// the file without its ending (repeatable). --profile is for the agent of all other questions
     #[arg(long, value_name = "NAME|FILE")]
     agent_profile: Vec<String>,
+    /// The scope that a key needs to ask the agent, which costs what its model costs: search, which every
+    /// key has, or llm
+    #[arg(
+        long,
+        value_parser = agent_scope,
+        default_value = "search",
+        env = "TOOLSCOUT_AGENT_SCOPE",
+        value_name = "SCOPE"
+    )]
+    agent_scope: Scope,
     /// When the model of --llm writes texts of tools: off, ask (when somebody asks for it) or auto (by
     /// itself, within --enrich-tokens-a-day) [env: TOOLSCOUT_ENRICH; default: ask]
     #[arg(long, value_name = "MODE")]
@@ -267,6 +278,7 @@ impl ServerArgs {
                 store.clone(),
                 &self.agent_profile,
             )?),
+            agent_scope: self.agent_scope,
             upstream,
             gateway,
             profiles: tool_profiles(&context.settings),
@@ -332,6 +344,15 @@ fn embedder_source(settings: &config::Settings) -> Option<EmbedderSource> {
         }
         options
     }))
+}
+
+/// Parses the scope of keys that may ask the agent.
+fn agent_scope(text: &str) -> Result<Scope, String> {
+    let scopes = [Scope::Search, Scope::Llm].into_iter();
+    let mut named = scopes.filter(|scope| scope.name() == text);
+    named
+        .next()
+        .ok_or_else(|| "use search, which every key has, or llm".to_owned())
 }
 
 /// Parses an address and port. Of names only `localhost` is accepted, so that no name server decides

@@ -83,8 +83,8 @@ impl Grant {
     /// # Errors
     /// 403 unless the key has the scope `admin` for all catalogs.
     pub fn operates(&self) -> ApiResult<()> {
-        let is_admin = self.scopes.allow(Scope::Admin) && self.catalogs == Catalogs::All;
-        if is_admin && self.profiles.is_empty() {
+        let is_admin = self.allows(Scope::Admin).is_ok();
+        if is_admin && self.catalogs == Catalogs::All && self.profiles.is_empty() {
             return Ok(());
         }
         Err(ApiError::auth(
@@ -152,7 +152,7 @@ impl Grant {
     pub fn memory_source(&self) -> Source {
         match &self.key {
             None => Source::keyless(),
-            Some(key) if self.scopes.allow(Scope::Admin) => Source::admin(key),
+            Some(key) if self.allows(Scope::Admin).is_ok() => Source::admin(key),
             Some(key) => Source::key(key),
         }
     }
@@ -218,13 +218,16 @@ impl Grant {
     /// # Errors
     /// 403 naming the missing scope.
     pub fn allows(&self, scope: Scope) -> ApiResult<()> {
-        if self.scopes.allow(scope) {
+        if self.scopes.allow(scope, &self.catalogs) {
             return Ok(());
         }
         let needed = match scope {
             Scope::Approve => {
                 "the scope approve on the key that started the run, or an admin key for all catalogs"
                     .to_owned()
+            }
+            Scope::Llm => {
+                "a key with the scope llm, which admin includes only for all catalogs".to_owned()
             }
             scope => format!("a key with the scope {scope}"),
         };

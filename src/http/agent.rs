@@ -586,6 +586,7 @@ async fn start_run(
     format: Format,
     run_id: Option<String>,
 ) -> ApiResult<Response> {
+    access.grant.allows(app.agent_scope)?;
     let conversation = wanted.conversation.filter(|id| !id.is_empty());
     let conversation = conversation.map(ConversationId::new).transpose()?;
     let agent = wanted.agent.filter(|name| !name.is_empty());

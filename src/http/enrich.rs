@@ -24,6 +24,7 @@ use crate::config::{EnrichMode, EnrichSettings};
 use crate::enrich::measure::{FOUND_WITHIN, Measured, measure};
 use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, Batch, DEFAULT_BATCH};
+use crate::keys::Scope;
 use crate::llm::ChatModel;
 use account::{Account, busy};
 use work::Work;
@@ -253,8 +254,8 @@ pub async fn state(
 /// Lets the server's model write texts for the tools that have none, as a task.
 ///
 /// The task's `done` counts tools that the model was asked about, and `result.changed` those whose texts are
-/// stored; its `failures` say why others have none. Where the settings have no `enrich.tokens_a_day`, it needs an
-/// admin key for all catalogs, since the tokens are paid for by whoever runs the server.
+/// stored; its `failures` say why others have none. Besides `admin`, the key needs the scope `llm`, since the tokens
+/// are paid for by whoever runs the server; an admin key for all catalogs has it. `dry_run` needs no `llm`.
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/enrich", operation_id = "enrich_catalog", tag = "texts",
     params(("catalog" = String, Path, description = "The catalog's name")),
@@ -280,9 +281,7 @@ pub async fn start(
         return Ok(Json(estimate.await?).into_response());
     }
     let model = Arc::clone(app.enriching.model()?);
-    if app.enriching.settings.tokens_a_day.is_none() {
-        grant.operates()?;
-    }
+    grant.allows(Scope::Llm)?;
     let reserved = app.enriching.account.reserve().ok_or_else(busy)?;
     let batches = app
         .cpu_pool

@@ -128,7 +128,8 @@ async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Res
         Err(_) => {
             app.metrics.rejected("timeout");
             let message = format!(
-                "the request took longer than {} s; try again later, or ask for less",
+                "the request took longer than {} s; a change that it asked for may still be made, so look before \
+                 you send it again; else try again later, or ask for less",
                 limit.as_secs()
             );
             ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "timeout", message).into_response()

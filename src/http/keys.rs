@@ -232,7 +232,8 @@ struct Wanted(NewKey);
 impl Wanted {
     fn of(request: KeyRequest) -> ApiResult<Self> {
         if request.scopes.is_empty() {
-            let message = "scopes is empty; give one or more of search, call, approve and admin";
+            let message =
+                "scopes is empty; give one or more of search, call, approve, llm and admin";
             return Err(ApiError::unprocessable("invalid_value", message));
         }
         let lifetime = request.expires_in_s;
@@ -326,7 +327,7 @@ impl Wanted {
             lifetime,
             ..
         } = &self.0;
-        let operates = scopes.allow(Scope::Admin) && *catalogs == Catalogs::All;
+        let operates = scopes.allow(Scope::Admin, catalogs) && *catalogs == Catalogs::All;
         if operates && lifetime.is_none() {
             return Ok(());
         }

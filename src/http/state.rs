@@ -39,7 +39,7 @@ use crate::enrich::wanted::Wanted;
 use crate::feedback::{FeedbackRecord, FeedbackStore};
 use crate::finder::ToolSearch;
 use crate::gate::{Approvals, AuditLog, Gate, Policies, audit};
-use crate::keys::{KeyError, KeyStore};
+use crate::keys::{KeyError, KeyStore, Scope};
 use crate::llm::ChatModel;
 use crate::mcp::gateway::Ledgers;
 use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool};
@@ -80,6 +80,8 @@ pub struct Settings {
     pub exposure: Exposure,
     /// Creates the agent of the `/v1/agent` routes; without one they answer 503.
     pub agent: Option<AgentSource>,
+    /// The scope of keys that may ask the agent.
+    pub agent_scope: Scope,
     /// The MCP servers whose tools are synced to the default catalog and called; none by default.
     pub upstream: Pool,
     /// How the `/mcp` route shows the default catalog.
@@ -173,6 +175,7 @@ pub struct AppState {
     pub(super) allowed_origins: Vec<String>,
     pub(super) limits: Limits,
     agent_source: Option<AgentSource>,
+    pub(super) agent_scope: Scope,
     /// Set once the default catalog is open.
     pub(super) agents: OnceLock<Agents>,
     pub(super) runs: Runs,
@@ -213,6 +216,7 @@ impl App {
             allowed_origins,
             exposure,
             agent,
+            agent_scope,
             upstream,
             gateway,
             profiles,
@@ -280,6 +284,7 @@ impl App {
             allowed_origins,
             limits,
             agent_source: agent,
+            agent_scope,
             agents: OnceLock::new(),
             upstream,
             gateway,

@@ -379,6 +379,7 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
         proxy: None,
         enrich: Default::default(),
         enricher: None,
+        agent_scope: Scope::Search,
         agent: None,
     };
     let bind = async |exposure| {

@@ -856,6 +856,61 @@ async fn two_keys_with_tools_of_one_name_find_their_own() {
     assert!(!text.contains("tsk_"), "a key of ours came to the provider");
 }
 
+/// Every request that goes to a provider, or that our agent answers, as method, path and body.
+fn requests_to_a_model() -> Vec<(Method, String, Value)> {
+    let mut requests = Vec::new();
+    for base in ["/v1", "", "/v1/v1"] {
+        for api in APIS {
+            let path = format!("{base}{}", api.path().trim_start_matches("/v1"));
+            let question = api.request(&json!([Api::question("q")]), false);
+            let of_agent = question_to_the_agent(api, &json!([Api::question("q")]), false);
+            requests.push((Method::POST, path.clone(), question));
+            requests.push((Method::POST, path, of_agent));
+        }
+        for path in ["/messages/count_tokens", "/responses/input_tokens"] {
+            let question = Messages.request(&json!([Api::question("q")]), false);
+            requests.push((Method::POST, format!("{base}{path}"), question));
+        }
+        requests.push((Method::GET, format!("{base}/models"), Value::Null));
+    }
+    requests
+}
+
+#[tokio::test]
+async fn an_admin_key_of_some_catalogs_has_no_use_of_the_operators_model() {
+    let (server, provider) = start(|config| config.upstream.key = Some("secret".into())).await;
+    let limited = [
+        server.key(Scope::Admin, "default"),
+        server.key(Scope::Admin, "default,other"),
+        server.make_key(
+            [Scope::Admin, Scope::Call, Scope::Approve]
+                .into_iter()
+                .collect(),
+            "default",
+        ),
+    ];
+    for key in &limited {
+        for (method, path, body) in requests_to_a_model() {
+            let request = server.request(method, &path).bearer_auth(key);
+            let answer = read(request.header("x-toolscout-catalog", "default").json(&body)).await;
+            assert_eq!(answer.status, 403, "{path}: {answer:?}");
+            let told = answer.body.to_string();
+            assert!(told.contains("the scope llm"), "{path}: {told}");
+        }
+    }
+    assert!(provider.sent().is_empty());
+    for key in [
+        server.key(Scope::Admin, "*"),
+        server.key(Scope::Llm, "default"),
+        server.make_key([Scope::Admin, Scope::Llm].into_iter().collect(), "default"),
+    ] {
+        provider.reply(Chat.reply(1, "Done.", &[], false));
+        let request = server.request(Method::POST, Chat.path()).bearer_auth(key);
+        let question = Chat.request(&json!([Api::question("q")]), false);
+        assert_eq!(read(request.json(&question)).await.status, 200);
+    }
+}
+
 #[tokio::test]
 async fn a_client_may_bring_the_providers_key_beside_ours() {
     let (server, provider) = start(|config| config.key_from_client = true).await;

@@ -101,6 +101,7 @@ impl Server {
             proxy: None,
             enrich: Default::default(),
             enricher: None,
+            agent_scope: Scope::Search,
         };
         change(&mut settings);
         let shared = Shared::of(&settings.data);

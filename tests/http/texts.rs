@@ -352,29 +352,35 @@ async fn without_a_model_or_switched_off_it_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_key_of_one_catalog_spends_tokens_only_within_a_bound() {
-    let server =
-        server_with(|settings| settings.enricher = Some(Arc::new(Writer::default()))).await;
-    let ask = async |server: &Server, scope, catalogs: &str| {
-        let key = server.key(scope, catalogs);
-        let request = server.request(Method::POST, ENRICH).json(&json!({}));
-        read(request.bearer_auth(key)).await
-    };
-    assert_eq!(
-        ask(&server, Scope::Admin, "default").await.error_code(),
-        "wrong_scope"
-    );
-    assert_eq!(
-        ask(&server, Scope::Search, "*").await.error_code(),
-        "wrong_scope"
-    );
-
-    let server = server_with(|configured| {
-        configured.enricher = Some(Arc::new(Writer::default()));
-        configured.enrich = settings(EnrichMode::Ask, Some(1_000_000));
-    })
-    .await;
-    assert_eq!(ask(&server, Scope::Admin, "default").await.status, 202);
+async fn a_key_of_one_catalog_spends_tokens_only_with_the_scope_for_it() {
+    let both = [Scope::Admin, Scope::Llm].as_slice();
+    for bound in [None, Some(1_000_000)] {
+        let writer = Arc::new(Writer::default());
+        let server = server_with(|configured| {
+            configured.enricher = Some(Arc::clone(&writer) as Arc<dyn ChatModel>);
+            configured.enrich = settings(EnrichMode::Ask, bound);
+        })
+        .await;
+        let ask = async |scopes: &[Scope], catalogs: &str, request: Value| {
+            let key = server.make_key(scopes.iter().copied().collect(), catalogs);
+            let sending = server.request(Method::POST, ENRICH).json(&request);
+            read(sending.bearer_auth(key)).await
+        };
+        for (scopes, catalogs) in [
+            ([Scope::Admin].as_slice(), "default"),
+            (&[Scope::Admin, Scope::Call, Scope::Approve], "default,b"),
+            (&[Scope::Llm], "*"),
+            (&[Scope::Search], "*"),
+        ] {
+            let answer = ask(scopes, catalogs, json!({})).await;
+            assert_eq!(answer.error_code(), "wrong_scope", "{scopes:?} {catalogs}");
+        }
+        assert_eq!(writer.requests.load(Ordering::SeqCst), 0);
+        let what = ask(&[Scope::Admin], "default", json!({ "dry_run": true })).await;
+        assert_eq!(what.status, 200);
+        let written = ask(both, "default", json!({})).await;
+        assert_eq!(written.status, 202, "{written:?}");
+    }
 }
 
 #[tokio::test]

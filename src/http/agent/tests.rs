@@ -109,6 +109,7 @@ impl Server {
             proxy: None,
             enrich: Default::default(),
             enricher: None,
+            agent_scope: crate::keys::Scope::Search,
             limits,
         };
         let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());

@@ -52,6 +52,21 @@ pub const SECTION: Section = Section {
             test: "an_mcp_session_is_its_keys_alone",
         },
         Attack {
+            tried: "An admin key that is limited to catalogs sends requests to the model's provider, on every route and base URL, lists its models, counts tokens there, or asks the agent as a model",
+            happens: "403 `wrong_scope`: whoever runs the server pays, so the key needs the scope `llm`. An admin key for all catalogs has it",
+            test: "an_admin_key_of_some_catalogs_has_no_use_of_the_operators_model",
+        },
+        Attack {
+            tried: "An admin key that is limited to catalogs lets the server's model write texts of its tools",
+            happens: "403 `wrong_scope` without the scope `llm`, whether or not there is a bound for the tokens of a day",
+            test: "a_key_of_one_catalog_spends_tokens_only_with_the_scope_for_it",
+        },
+        Attack {
+            tried: "A key without the scope `llm` asks the agent of a server that keeps it for those that have it (`--agent-scope llm`), on each of its routes",
+            happens: "403 `wrong_scope`; the model is not asked",
+            test: "the_agent_can_be_kept_for_keys_that_may_spend",
+        },
+        Attack {
             tried: "A provider repeats the server's key in an error or in its answer: as it is, in Base64, percent-encoded, in a stream",
             happens: "Secrets that the process knows are masked in every answer, result of a call, log line and audit entry",
             test: "a_provider_that_repeats_our_key_is_masked",
@@ -113,6 +128,53 @@ async fn a_search_key_approves_nothing() {
         200,
         "it still waits"
     );
+}
+
+#[tokio::test]
+async fn the_agent_can_be_kept_for_keys_that_may_spend() {
+    let model = Model::new(Manner::Answers);
+    let server = model
+        .serve(|settings| settings.agent_scope = Scope::Llm)
+        .await;
+    let question = json!({ "query": "hello" });
+    let ask = async |key: &str| {
+        // A conversation belongs to one key.
+        let ag_ui = json!({
+            "threadId": key.split('_').nth(1), "runId": "r", "state": {}, "tools": [], "context": [],
+            "forwardedProps": {}, "messages": [{ "id": "m", "role": "user", "content": "hello" }]
+        });
+        let post = |path: &str, body: &Value| ask(&server, key, Method::POST, path).json(body);
+        let by_query = "/agent/chat/stream?query=hello";
+        [
+            post("/v1/agent/chat", &question),
+            post(
+                "/v1/agent/chat",
+                &json!({ "query": "hello", "detached": true }),
+            ),
+            post("/v1/agent/chat?protocol=ag-ui", &ag_ui),
+            ask(&server, key, Method::GET, by_query),
+        ]
+    };
+    for scopes in [
+        &[Scope::Search][..],
+        &[Scope::Admin],
+        &[Scope::Admin, Scope::Call, Scope::Approve],
+    ] {
+        for request in ask(&key(&server, scopes)).await {
+            let answer = read(request).await;
+            assert_eq!(refusal(&answer), (403, "wrong_scope"), "{scopes:?}");
+        }
+    }
+    assert_eq!(model.asked(), 0);
+    for allowed in [
+        key(&server, &[Scope::Llm]),
+        key(&server, &[Scope::Admin, Scope::Llm]),
+        server.key(Scope::Admin, "*"),
+    ] {
+        for request in ask(&allowed).await {
+            assert_eq!(request.send().await.unwrap().status(), 200);
+        }
+    }
 }
 
 #[tokio::test]

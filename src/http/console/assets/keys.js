@@ -11,8 +11,8 @@ const SCOPES = {
   search: "search, list, give feedback, ask the agent",
   call: "call tools over MCP that do more than read",
   approve: "approve the calls of its own runs",
-  llm: "send requests to the model's provider",
-  admin: "everything in its catalogs",
+  llm: "use the model that this server pays for",
+  admin: "everything in its catalogs; the model with all catalogs alone, or with llm",
 };
 const DAY_S = 24 * 60 * 60;
 const LIFETIMES = [["", "Until it is revoked"], [DAY_S, "A day"], [30 * DAY_S, "30 days"], [90 * DAY_S, "90 days"], [365 * DAY_S, "A year"]];
