@@ -25,9 +25,9 @@ use super::threads::blocking;
 use crate::clock::unix_ms;
 use crate::eval::dataset::pasted;
 use crate::eval::pool::{self, Agreement, MAX_GRADE};
-use store::{Head, Judged, Judgement, QueryToJudge, Store};
+use store::{Judged, Judgement, QueryToJudge, Store};
 use wire::{
-    AgreementParams, JudgeParams, JudgeProgressList, Judging, JudgingList, NewJudgement,
+    AgreementParams, Head, JudgeParams, JudgeProgressList, Judging, JudgingList, NewJudgement,
     NewJudgements, NewJudging, PooledQuery, PooledTool,
 };
 

@@ -2,7 +2,7 @@
 
 use super::super::error::{ApiError, ApiResult};
 use super::store::{Evaluated, Store};
-use super::wire::{AgainstBody, ArmChange, Evaluation, EvaluationSource};
+use super::wire::{AgainstBody, ArmChange};
 use crate::eval::answered::{Answer, AnsweredQuery, Change, Earlier, change};
 use crate::eval::metrics::{Metric, headline};
 
@@ -19,20 +19,6 @@ pub enum Against {
         /// For each arm the position of its counterpart, if it has one.
         arms: Vec<Option<usize>>,
     },
-}
-
-/// For each arm of an evaluation the position of the arm of another one that it is compared with: the one
-/// with the same name in a report; else the one in the same place of two evaluations of this server, or the
-/// only one.
-pub fn counterparts(evaluation: &Evaluation, other: &Evaluation) -> Vec<Option<usize>> {
-    let (names, others) = (evaluation.report_names(), other.report_names());
-    let is_sent = [evaluation, other].map(|one| one.source == EvaluationSource::Sent);
-    let has_places = !is_sent.contains(&true) || names.len() == 1 && others.len() == 1;
-    let counterpart = |(place, name): (usize, &String)| {
-        let same_name = others.iter().position(|other| other == name);
-        same_name.or((has_places && place < others.len()).then_some(place))
-    };
-    names.iter().enumerate().map(counterpart).collect()
 }
 
 impl Against {
@@ -57,7 +43,7 @@ impl Against {
 
     fn other(evaluated: &Evaluated, other: Evaluated) -> Self {
         Against::Other {
-            arms: counterparts(&evaluated.evaluation, &other.evaluation),
+            arms: evaluated.evaluation.counterparts(&other.evaluation),
             other: Box::new(other),
         }
     }

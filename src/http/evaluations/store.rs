@@ -12,7 +12,6 @@ use uuid::Uuid;
 use super::super::error::{ApiError, ApiResult};
 use super::super::kept_files::KeptFiles;
 use super::super::registry::OpenCatalog;
-use super::compare::counterparts;
 use super::unknown_evaluation;
 use super::wire::{Evaluation, EvaluationSource};
 use crate::eval::Report;
@@ -98,7 +97,7 @@ impl Store {
         let earlier = self.list()?.into_iter().find(|other| {
             other.id < evaluation.id
                 && has_same_queries(other, evaluation)
-                && counterparts(evaluation, other).iter().any(Option::is_some)
+                && evaluation.counterparts(other).iter().any(Option::is_some)
         });
         Ok(earlier.map(|earlier| earlier.id))
     }

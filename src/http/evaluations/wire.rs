@@ -207,6 +207,20 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// For each arm the position of the arm of another evaluation that it is compared with: the one with the
+    /// same name in a report; else the one in the same place of two evaluations of this server, or the only
+    /// one.
+    pub(super) fn counterparts(&self, other: &Evaluation) -> Vec<Option<usize>> {
+        let (names, others) = (self.report_names(), other.report_names());
+        let is_sent = [self, other].map(|one| one.source == EvaluationSource::Sent);
+        let has_places = !is_sent.contains(&true) || names.len() == 1 && others.len() == 1;
+        let counterpart = |(place, name): (usize, &String)| {
+            let same_name = others.iter().position(|other| other == name);
+            same_name.or((has_places && place < others.len()).then_some(place))
+        };
+        names.iter().enumerate().map(counterpart).collect()
+    }
+
     /// The names of its arms in a report.
     pub(super) fn report_names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();

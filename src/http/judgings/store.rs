@@ -9,13 +9,12 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::super::error::{ApiError, ApiResult};
 use super::super::kept_files::KeptFiles;
 use super::super::registry::OpenCatalog;
-use super::wire::{JudgeProgress, Judging};
+use super::wire::{Head, JudgeProgress, Judging};
 use crate::eval::judged_line::JudgedLine;
 
 /// The folder in that of the catalog.
@@ -26,24 +25,6 @@ const FORMAT: u32 = 1;
 const MAX_KEPT: usize = 50;
 /// Most bytes of one.
 const MAX_FILE_BYTES: u64 = 16 << 20;
-
-/// What is known of a judging from the start.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = JudgingHead)]
-pub struct Head {
-    /// Its id. Later ones are greater.
-    pub id: String,
-    /// A name for people; empty without one.
-    pub name: String,
-    /// When it was begun, in milliseconds since 1970.
-    pub created_at_ms: i64,
-    /// Who began it: `key:ID`, or `http` for a server without keys.
-    pub by: String,
-    /// The number of its queries.
-    pub queries: usize,
-    /// First hits of each setting that are judged.
-    pub depth: usize,
-}
 
 #[derive(Serialize, Deserialize)]
 struct FirstLine {

@@ -7,9 +7,26 @@ use toolscout_index::{Tool, formats};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::extract;
-use super::store::Head;
 use crate::eval::pool::SHOWN_CHARS;
 use crate::printable::excerpt;
+
+/// What is known of a judging from the start.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = JudgingHead)]
+pub struct Head {
+    /// Its id. Later ones are greater.
+    pub id: String,
+    /// A name for people; empty without one.
+    pub name: String,
+    /// When it was begun, in milliseconds since 1970.
+    pub created_at_ms: i64,
+    /// Who began it: `key:ID`, or `http` for a server without keys.
+    pub by: String,
+    /// The number of its queries.
+    pub queries: usize,
+    /// First hits of each setting that are judged.
+    pub depth: usize,
+}
 
 /// A judging to begin.
 #[derive(Debug, Deserialize, ToSchema)]
