@@ -9,6 +9,7 @@ which the first WARM_UP are not timed. Prints one line of JSON, as scripts/other
 import asyncio
 import importlib
 import json
+import re
 import statistics
 import sys
 import time
@@ -88,16 +89,22 @@ def with_fastmcp(tools, hits):
         """A tool that is found and never called."""
 
     server = FastMCP("peers", transforms=[BM25SearchTransform(max_results=hits)])
-    for tool in lines(tools):
+    ids = {}
+    for number, tool in enumerate(lines(tools)):
+        # What MCP allows as a name, and no other tool's.
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", tool["id"])[:100]
+        name = f"{name}_{number}" if name in ids else name
+        ids[name] = tool["id"]
         schema = tool.get("inputSchema") or {"type": "object"}
-        server.add_tool(Definition(name=tool["id"], description=tool.get("description", ""), parameters=schema))
+        server.add_tool(Definition(name=name, description=tool.get("description", ""), parameters=schema))
     loop = asyncio.new_event_loop()
     client = Client(server)
     loop.run_until_complete(client.__aenter__())
 
     def search(query):
         answer = loop.run_until_complete(client.call_tool("search_tools", {"query": query}))
-        return [tool["name"] for tool in json.loads(answer.content[0].text)]
+        # Where it finds nothing, there is no content.
+        return [ids[tool["name"]] for content in answer.content for tool in json.loads(content.text)]
 
     # The first search builds the index.
     search("anything")
