@@ -180,8 +180,9 @@ class Toolbox:
 
         `limit` is the number of tools of a search whose model names none. A search also names the
         `more_tools` tools that come next, with `more_chars` characters of their descriptions; the
-        model loads one with the query `select:NAME`. `servers` and `tags` restrict what is found. `pinned` tools are always visible. `functions` are what `call`
-        calls: by the id or the name of the tool, or functions that are tools of the catalog.
+        model loads one with the query `select:NAME`. `servers` and `tags` restrict what is found.
+        `pinned` tools are always visible. `functions` are what `call` calls: by the id or the name
+        of the tool, or functions that are tools of the catalog.
         """
         options = {
             "budget": _int("budget", budget),
