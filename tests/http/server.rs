@@ -112,7 +112,7 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let shutdown = Shutdown::new();
         let serving = runtime.spawn(http::serve(listener, settings, shutdown.clone()));
-        let server = Server {
+        let mut server = Server {
             url,
             dir,
             shutdown,
@@ -120,15 +120,28 @@ impl Server {
             serving,
             shared,
         };
-        tokio::time::timeout(PATIENCE, server.ready())
+        tokio::time::timeout(PATIENCE, server.become_ready())
             .await
             .expect("the server becomes ready");
         server
     }
 
-    async fn ready(&self) {
-        while self.get("/readyz").await.status != 200 {
-            tokio::task::yield_now().await;
+    async fn become_ready(&mut self) {
+        let (client, url) = (self.client.clone(), format!("{}/readyz", self.url));
+        let ready = async {
+            // A server that ends does not answer; why it ended says more.
+            while !client
+                .get(&url)
+                .send()
+                .await
+                .is_ok_and(|answer| answer.status() == 200)
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = ready => {}
+            ended = &mut self.serving => panic!("the server ended at its start: {ended:?}"),
         }
     }
 
