@@ -158,7 +158,7 @@ pub async fn start(
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/evaluations/reports", operation_id = "send_report", tag = "evaluations",
     params(("catalog" = String, Path, description = "The catalog's name"), SentParams),
-    request_body = ReportFile,
+    request_body = Object,
     responses((status = 201, body = Evaluation, description = "The evaluation that the report is kept as"))
 )]
 pub async fn send(

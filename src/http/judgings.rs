@@ -341,6 +341,15 @@ fn judgements_of(
         );
         return Err(ApiError::unprocessable("invalid_value", message));
     }
+    if let Some(judge) = &request.judge
+        && judge.chars().count() > MAX_JUDGE_CHARS
+    {
+        let message = format!(
+            "judge has {} characters; give a name of 1 to {MAX_JUDGE_CHARS}",
+            judge.chars().count()
+        );
+        return Err(ApiError::unprocessable("invalid_value", message));
+    }
     let positions = judged.positions();
     let mut judges: BTreeSet<&str> = judged.judges.keys().map(String::as_str).collect();
     let known = judges.len();

@@ -404,6 +404,9 @@ EvaluationMemory = TypedDict(
 )
 
 
+EvaluationOrigin: TypeAlias = Literal["server", "sent"]
+
+
 class EvaluationPercentiles(TypedDict):
     p50: float
     p95: float
@@ -1452,7 +1455,7 @@ class Evaluation(TypedDict):
     queries: QueryCounts
     sent: NotRequired[SentReport | None]
     set_fingerprint: NotRequired[str]
-    source: NotRequired[EvaluationSource]
+    source: NotRequired[EvaluationOrigin]
     tools: int
     trained_on: NotRequired[bool]
     tuned_on: NotRequired[bool]

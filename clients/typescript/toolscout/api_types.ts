@@ -1197,7 +1197,7 @@ export interface components {
              */
             set_fingerprint?: string;
             /** @description Whether this server made it, or a client sent it. */
-            source?: components["schemas"]["EvaluationSource"];
+            source?: components["schemas"]["EvaluationOrigin"];
             /** @description Number of tools. */
             tools: number;
             /**
@@ -1528,6 +1528,11 @@ export interface components {
             /** @description Number of unanswerable queries. */
             unanswerable: number;
         };
+        /**
+         * @description Where an evaluation came from.
+         * @enum {string}
+         */
+        EvaluationOrigin: "server" | "sent";
         /** @description Percentiles over queries, in milliseconds. */
         EvaluationPercentiles: {
             /**

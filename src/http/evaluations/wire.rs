@@ -134,6 +134,7 @@ pub struct EvaluationList {
 /// Where an evaluation came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = EvaluationOrigin)]
 pub enum EvaluationSource {
     /// This server made it.
     #[default]
