@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolscout_index::formats::model_name;
-use toolscout_index::query::{MAX_K, MAX_TEXTS};
+use toolscout_index::query::MAX_TEXTS;
 use toolscout_index::{CompanionOf, Filter, Tool, ToolId};
 
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
@@ -56,9 +56,6 @@ pub struct MoreTools {
 }
 
 impl MoreTools {
-    /// Most lines that can be set.
-    pub const MAX_LINES: usize = MAX_K;
-
     /// A line for each of these tools: the name that `select:` takes, and how its description begins.
     pub fn describe(self, tools: &[Arc<Tool>]) -> Vec<String> {
         let tools = tools.iter().take(self.lines);

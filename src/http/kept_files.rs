@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toolscout_index::database;
 use uuid::Uuid;
 
-use super::error::ApiError;
+use super::error::{ApiError, ApiResult};
 
 const EXTENSION: &str = "jsonl";
 /// The end of the name of a file that is being written.
@@ -50,6 +50,27 @@ impl KeptFiles {
         }
         ids.sort_unstable();
         Ok(ids)
+    }
+
+    /// What `read` makes of each file, newest first. A file that cannot be read is logged and left out.
+    ///
+    /// # Errors
+    /// 500 when the folder cannot be read.
+    pub fn read_all<T>(&self, read: impl Fn(&Path) -> io::Result<T>) -> ApiResult<Vec<T>> {
+        let ids = self.ids().map_err(|error| self.failed("read", &error))?;
+        let mut all = Vec::new();
+        for id in ids.iter().rev() {
+            let path = self.path(*id);
+            match read(&path) {
+                Ok(one) => all.push(one),
+                // Deleted meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "a file cannot be read")
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// The path of a file.

@@ -21,6 +21,18 @@ pub(super) struct Found {
     pub(super) companion_of: Option<CompanionOf>,
 }
 
+/// The tools of several requests, each once with its best score, best first.
+pub(super) fn merged(found: impl Iterator<Item = (usize, f32)>) -> Vec<(usize, f32)> {
+    let mut best: HashMap<usize, f32> = HashMap::new();
+    for (tool, score) in found {
+        let known = best.entry(tool).or_insert(score);
+        *known = known.max(score);
+    }
+    let mut merged: Vec<(usize, f32)> = best.into_iter().collect();
+    merged.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
+    merged
+}
+
 impl Search<'_> {
     /// Merges the tools of all requests into one list of hits.
     pub(super) fn rank(
@@ -55,15 +67,8 @@ impl Search<'_> {
         if count == 0 || hits.is_empty() {
             return Vec::new();
         }
-        let mut best: HashMap<usize, f32> = HashMap::new();
-        for scores in all_scores.iter().filter(|scores| self.is_match(scores)) {
-            for (tool, score) in self.best(scores, hits.len() + count) {
-                let known = best.entry(tool).or_insert(score);
-                *known = known.max(score);
-            }
-        }
-        let mut near: Vec<(usize, f32)> = best.into_iter().collect();
-        near.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
+        let matching = all_scores.iter().filter(|scores| self.is_match(scores));
+        let near = merged(matching.flat_map(|scores| self.best(scores, hits.len() + count)));
         let mut shown: HashSet<&str> = HashSet::new();
         for hit in hits {
             shown.insert(hit.id.as_str());

@@ -1,10 +1,9 @@
 //! Why a search found nothing, and the names nearest to what was asked.
 
-use std::collections::HashMap;
-
+use super::hits::merged;
 use super::scoring::highest_confidence;
 use super::{RequestScores, Search};
-use crate::hit::{NoMatch, NoMatchReason, ranked};
+use crate::hit::{NoMatch, NoMatchReason};
 
 /// Names offered when nothing matches.
 const NEAREST_NAMES: usize = 3;
@@ -52,14 +51,8 @@ impl Search<'_> {
 
     /// The best tools over all requests, each once, by its best score.
     fn nearest(&self, all_scores: &[RequestScores]) -> Vec<usize> {
-        let mut best: HashMap<usize, f32> = HashMap::new();
         // The ranking before the thresholds, which have emptied the answer.
-        for (tool, score) in all_scores.iter().flat_map(|scores| self.top(scores)) {
-            let known = best.entry(tool).or_insert(score);
-            *known = known.max(score);
-        }
-        let mut nearest: Vec<(usize, f32)> = best.into_iter().collect();
-        nearest.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
+        let mut nearest = merged(all_scores.iter().flat_map(|scores| self.top(scores)));
         nearest.truncate(NEAREST_NAMES);
         nearest.into_iter().map(|(tool, _)| tool).collect()
     }

@@ -69,24 +69,7 @@ impl Store {
     /// # Errors
     /// 500 when the folder cannot be read.
     pub fn list(&self) -> ApiResult<Vec<Evaluation>> {
-        let mut evaluations = Vec::new();
-        for id in self
-            .files
-            .ids()
-            .map_err(|error| self.files.failed("read", &error))?
-            .iter()
-            .rev()
-        {
-            match read_head(&self.files.path(*id)) {
-                Ok(evaluation) => evaluations.push(evaluation),
-                // Deleted meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    tracing::warn!(evaluation = %id, %error, "an evaluation cannot be read");
-                }
-            }
-        }
-        Ok(evaluations)
+        self.files.read_all(read_head)
     }
 
     /// The id of the last one before this over the same queries, with an arm to compare.

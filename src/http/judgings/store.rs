@@ -171,18 +171,8 @@ impl Store {
     /// # Errors
     /// 500 when the folder cannot be read.
     pub fn list(&self) -> ApiResult<Vec<Judging>> {
-        let ids = self.files.ids();
-        let ids = ids.map_err(|error| self.files.failed("read", &error))?;
-        let mut judgings = Vec::new();
-        for id in ids.iter().rev() {
-            match read(&self.files.path(*id)) {
-                Ok(judged) => judgings.push(judged.body()),
-                // Deleted meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => tracing::warn!(judging = %id, %error, "a judging cannot be read"),
-            }
-        }
-        Ok(judgings)
+        self.files
+            .read_all(|path| read(path).map(|judged| judged.body()))
     }
 
     /// One with its judgements.
