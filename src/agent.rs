@@ -11,18 +11,14 @@ pub mod driver;
 pub mod event;
 pub mod hooks;
 mod lease;
-pub mod plan;
 pub mod profile;
 pub mod prompt;
 pub mod recommend;
 mod record;
 pub mod reference;
-pub mod reply;
 pub mod run;
 pub mod skills;
-pub mod think;
 mod turn_tools;
-mod written_call;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -52,9 +48,8 @@ use crate::gate::{
     WaitingApproval,
 };
 use crate::llm::ChatModel;
-use crate::session::{
-    ConversationId, DEFAULT_AGENT, OwnerScope, SessionError, Sessions, TurnEvents,
-};
+use crate::principal::OwnerScope;
+use crate::session::{ConversationId, DEFAULT_AGENT, SessionError, Sessions, TurnEvents};
 use crate::tools::{CallTimes, Callable, Registry, Toolset, UserTool};
 
 /// Longest question, in bytes.

@@ -130,29 +130,29 @@ pub mod config;
 pub mod models;
 
 pub mod clock;
-pub mod shutdown;
-
-pub mod samples;
-pub mod hints;
+pub mod principal;
 
 pub mod budget;
 pub mod embed_cache;
-pub mod feedback;
-pub mod keys;
 pub mod telemetry;
-pub mod catalog_writer;
 
 pub mod llm;
-pub mod session;
 pub mod tools;
 pub mod gate;
+pub mod plan;
 
 pub mod finder;
 pub mod profiles;
 
-pub mod agent;
-
 pub mod enrich;
+
+pub mod feedback;
+pub mod keys;
+pub mod session;
+pub mod approved;
+pub mod catalog_writer;
+
+pub mod agent;
 
 pub mod mcp;
 
@@ -162,6 +162,9 @@ pub mod eval;
 
 pub mod proxy;
 
+pub mod shutdown;
+pub mod samples;
+pub mod hints;
 pub mod http;
 
 pub mod cli;

@@ -11,8 +11,10 @@ mod ollama;
 mod openai;
 pub mod parameters;
 pub mod provider;
+pub mod reply;
 pub mod script;
 pub mod stream;
+pub mod think;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;

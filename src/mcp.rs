@@ -8,7 +8,6 @@
 //! Servers fail independently: whatever one does, the others keep working, and what it can make the
 //! program hold is bounded by the [`Limits`].
 
-pub mod approved;
 mod authorized;
 pub mod changes;
 pub mod config;

@@ -13,6 +13,7 @@ use toolscout_index::database::DatabaseError;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::principal::OwnerScope;
 use crate::printable::excerpt;
 
 use local::LocalSessions;
@@ -55,33 +56,6 @@ impl ConversationId {
 impl fmt::Display for ConversationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// Whose conversations a caller may see, stop and delete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OwnerScope {
-    /// Only those of this owner.
-    Own(String),
-    /// All, including those without an owner.
-    All,
-}
-
-impl OwnerScope {
-    /// True when the conversations of this owner are within the scope.
-    pub fn covers(&self, owner: &str) -> bool {
-        match self {
-            OwnerScope::Own(own) => own == owner,
-            OwnerScope::All => true,
-        }
-    }
-
-    /// The only owner within the scope; `None` for all.
-    pub fn owner(&self) -> Option<&str> {
-        match self {
-            OwnerScope::Own(owner) => Some(owner),
-            OwnerScope::All => None,
-        }
     }
 }
 

@@ -26,9 +26,7 @@ use crate::agent::prompt::Fence;
 use crate::agent::recommend;
 use crate::agent::record::Record;
 use crate::agent::reference::References;
-use crate::agent::reply::{Reply, ReplyBuilder, complete};
 use crate::agent::run::{Outcome, Run, RunConfig, Step, Work};
-use crate::agent::think::Piece;
 use crate::agent::turn_tools::TurnTools;
 use crate::agent::{AgentState, Question, RunningTurn, lock};
 use crate::clock::millis;
@@ -38,6 +36,8 @@ use crate::finder::{Style, trail};
 use crate::gate::{
     Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Gate, GateContext, Ledger, Report,
 };
+use crate::llm::reply::{Reply, ReplyBuilder, complete};
+use crate::llm::think::Piece;
 use crate::llm::{ChatRequest, LlmError};
 use crate::session::{
     ConversationId, Figures, PastTurn, SessionError, Sessions, TurnEnd, TurnStatus,

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use toolscout_index::ToolId;
 use utoipa::ToSchema;
 
-use crate::agent::plan::PlannedStep;
 use crate::gate::{Answer, ApprovalRequest, Change, Class, Decision};
+use crate::plan::PlannedStep;
 use crate::session::{Figures, Reference, TurnStatus};
 use crate::tools::{ErrorCode, Status};
 

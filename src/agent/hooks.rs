@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::agent::reply::Reply;
 use crate::gate::{Call, Caller};
 use crate::llm::ChatRequest;
+use crate::llm::reply::Reply;
 use crate::tools::ToolResult;
 
 /// Stops a run, which fails with this reason.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use toolscout_index::Filter;
 
-use crate::agent::plan::OnInvalidStep;
 use crate::agent::recommend::RECOMMEND_WITHIN;
 use crate::agent::{AgentConfig, Protocol};
 use crate::config::{AgentSettings, Limits, ModelParameters};
 use crate::finder::Style;
 use crate::gate::Policies;
+use crate::plan::OnInvalidStep;
 use crate::regular_file;
 use crate::tools::CallTimes;
 use crate::tools::builtin::BuiltinConfig;

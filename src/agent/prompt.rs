@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::agent::written_call::WrittenCall;
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::llm::ToolSpec;
+use crate::plan::written_call::{WrittenCall, without_trailing_commas};
 use crate::printable;
 use crate::tools::text_of;
 
@@ -330,26 +330,6 @@ fn field<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value
     names
         .iter()
         .find_map(|name| object.get(*name).filter(|value| !value.is_null()))
-}
-
-/// Removes commas before closing brackets, outside strings.
-pub(super) fn without_trailing_commas(text: &str) -> String {
-    let mut repaired = String::with_capacity(text.len());
-    let (mut in_string, mut escaped) = (false, false);
-    for c in text.chars() {
-        if !in_string && matches!(c, '}' | ']') {
-            let end = repaired.trim_end().len();
-            if repaired[..end].ends_with(',') {
-                repaired.truncate(end - 1);
-            }
-        }
-        // A quote after a backslash does not end the string, unless the backslash is escaped
-        // itself.
-        in_string ^= c == '"' && !escaped;
-        escaped = in_string && c == '\\' && !escaped;
-        repaired.push(c);
-    }
-    repaired
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use serde_json::{Map, Value};
 
 use super::event::Event;
-use super::plan::PlannedStep;
 use crate::gate::Answer;
 use crate::gate::redact::Redaction;
+use crate::plan::PlannedStep;
 use crate::printable::excerpt;
 use crate::session::TurnEvents;
 

@@ -19,20 +19,21 @@ use toolscout_index::Tool;
 use crate::agent::announce;
 use crate::agent::context::{Context, DEFAULT_CONTEXT_TOKENS, Output, ResultForm};
 use crate::agent::event::{CompactionReason, Event, EvictionReason, InjectedTool, ToolBudget};
-use crate::agent::plan::{Execution, OnInvalidStep};
 use crate::agent::prompt::{self, Fence};
-use crate::agent::reply::Reply;
 use crate::agent::run::outputs::{LongOutputs, Page, READ_MORE, read_more_spec};
 use crate::finder::meta_tools::{self, FindConfig, Style};
 use crate::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
 use crate::gate::{Call, Caller, Gate};
+use crate::llm::calls::MAX_ARGUMENT_BYTES;
 use crate::llm::calls::RawCall;
+use crate::llm::reply::Reply;
 use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolChoice, ToolSpec, Usage};
+use crate::plan::{Execution, OnInvalidStep};
 use crate::printable::{counted, excerpt};
 use crate::session::Figures;
-use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
+use crate::tools::arguments;
 use crate::tools::{Arguments, ErrorCode, ToolResult};
 
 /// Characters of a result in an event; the model gets more.

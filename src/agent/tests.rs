@@ -788,7 +788,11 @@ impl Hook for Witness {
         Ok(())
     }
 
-    async fn after_model(&self, _: &Caller, reply: &mut reply::Reply) -> Result<(), hooks::Stop> {
+    async fn after_model(
+        &self,
+        _: &Caller,
+        reply: &mut crate::llm::reply::Reply,
+    ) -> Result<(), hooks::Stop> {
         self.note(format_args!("answered with {}", reply.calls.len()));
         reply.text = reply.text.replace("rains", "pours");
         Ok(())

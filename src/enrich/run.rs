@@ -11,9 +11,9 @@ use toolscout_index::{Enrichment, Tool};
 use super::exchange::Refused;
 use super::pace::Pace;
 use super::{Batch, Tokens, estimate};
-use crate::agent::reply::{Reply, complete};
 use crate::budget;
 use crate::clock::millis;
+use crate::llm::reply::{Reply, complete};
 use crate::llm::{ChatModel, ChatRequest, LlmError};
 
 /// Longest wait for one answer. The model's client also bounds the silence before and between

@@ -17,7 +17,7 @@ use crate::clock::millis;
 use crate::gate::Caller;
 use crate::gate::class::Class;
 use crate::gate::normalize::Change;
-use crate::session::OwnerScope;
+use crate::principal::OwnerScope;
 
 /// Requests that may be open at once; further ones are refused.
 const MAX_OPEN: usize = 1_024;

@@ -16,9 +16,9 @@ use crate::gate::normalize::{Change, ChangeReason};
 use crate::gate::pattern::fold;
 use crate::gate::policy::Policies;
 use crate::gate::precondition::is_blank;
+use crate::llm::calls::MAX_ARGUMENT_BYTES;
 use crate::printable::excerpt;
 use crate::tools::Arguments;
-use crate::tools::arguments::MAX_ARGUMENT_BYTES;
 
 /// The placeholder in settings for the caller's identity.
 const IDENTITY: &str = "$identity";

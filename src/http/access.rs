@@ -21,7 +21,7 @@ use super::key_watch::RequestKey;
 use super::registry::OpenCatalog;
 use super::threads::blocking;
 use crate::keys::{Catalogs, Key, KeyError, KeyRefusal, Scope, Scopes};
-use crate::session::OwnerScope;
+use crate::principal::OwnerScope;
 
 /// How long a request with an unknown key waits to be the next that the store is asked about.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);

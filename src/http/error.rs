@@ -7,11 +7,11 @@ use toolscout_index::Error;
 use utoipa::ToSchema;
 
 use super::wire::{ItemError, ItemResult};
+use crate::approved::ApprovedError;
 use crate::catalog_writer::WriteError;
 use crate::feedback::FeedbackError;
 use crate::hints;
 use crate::keys::KeyError;
-use crate::mcp::approved::ApprovedError;
 use crate::store::StoreError;
 
 /// A result whose error is [`ApiError`].

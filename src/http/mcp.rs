@@ -33,9 +33,9 @@ use super::extract::Path;
 use super::profiles::OpenProfile;
 use super::registry::OpenCatalog;
 use super::{App, Limits, MCP_SESSION_ID};
+use crate::approved::ApprovedPlace;
 use crate::finder::ToolSearch;
 use crate::keys::Scope;
-use crate::mcp::approved::ApprovedPlace;
 use crate::mcp::gateway::{Session, SessionPlace};
 use crate::mcp::{CatalogSink, Gateway, Principal};
 

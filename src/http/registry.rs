@@ -29,9 +29,9 @@ use super::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog}
 use super::settings;
 use super::threads::blocking;
 use crate::allocator;
+use crate::approved::ApprovedPlace;
 use crate::catalog_writer::{CatalogStore, CatalogWriter, LocalStore, Watch};
 use crate::embed_cache::{CachedEmbedder, QueryVectors};
-use crate::mcp::approved::ApprovedPlace;
 use crate::store::{FollowedCatalog, SharedEmbedder, SharedStore};
 use crate::telemetry::Metrics;
 

@@ -3,6 +3,9 @@
 
 use crate::llm::CallFragment;
 
+/// Longest accepted arguments of a call, in bytes. A model that writes more is looping or pasting a file.
+pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+
 /// A call as far as it has come, unchecked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawCall {

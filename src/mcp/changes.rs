@@ -16,11 +16,9 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use toolscout_index::{Searcher, Tool, ToolId};
 
+use crate::approved::{BlockedBy, ChangeKind, Record, Records, Remembered, ToolChange, Update};
 use crate::clock::unix_ms;
 use crate::gate::{Class, Definition};
-use crate::mcp::approved::{
-    BlockedBy, ChangeKind, Record, Records, Remembered, ToolChange, Update,
-};
 use crate::mcp::inspect::{Finding, FindingKind, OtherTools, inspect};
 
 /// Most undecided changes that are stored for one server. A change beyond them takes effect as any

@@ -17,8 +17,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::ToolId;
 use utoipa::ToSchema;
 
+use crate::approved::Approved;
 use crate::mcp::Limits;
-use crate::mcp::approved::Approved;
 use crate::mcp::changes::{ApprovedBefore, ComparedTools, Flag, OnChange};
 use crate::mcp::config::{ServerConfig, Transport};
 use crate::mcp::connection::{

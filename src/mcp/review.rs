@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use toolscout_index::{Searcher, Tool, ToolId};
 use utoipa::ToSchema;
 
-use crate::clock::unix_ms;
-use crate::gate::Definition;
-use crate::gate::audit::{self, Entry};
-use crate::mcp::approved::{
+use crate::approved::{
     Approved, ApprovedError, ApprovedPlace, BlockedBy, ChangeKind, Record, Remembered, ToolChange,
     Update,
 };
+use crate::clock::unix_ms;
+use crate::gate::Definition;
+use crate::gate::audit::{self, Entry};
 use crate::mcp::inspect::{Finding, OtherTools, inspect};
 
 /// A decision about a tool.
@@ -290,7 +290,7 @@ impl Judging<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::approved::Undecided;
+    use crate::approved::Undecided;
     use toolscout_index::{DataDir, Options};
 
     struct World {

@@ -8,10 +8,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::OnceCell;
 use toolscout_index::{Catalog, Changes, Enrichment, Searcher, Tool, ToolId};
 
+use crate::approved::ApprovedPlace;
 use crate::catalog_writer::{CatalogWriter, Change};
 use crate::finder::search::UsedTool;
 use crate::finder::snapshot::SnapshotSource;
-use crate::mcp::approved::ApprovedPlace;
 
 /// Most syncs that wait for the writer.
 const WRITE_QUEUE: usize = 64;

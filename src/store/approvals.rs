@@ -12,7 +12,7 @@ use super::error::StoreError;
 use super::row::text;
 use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 use crate::gate::{Answer, ApprovalBoard, ApprovalRequest, BoardError, Caller, OpenApproval};
-use crate::session::OwnerScope;
+use crate::principal::OwnerScope;
 
 /// How often a node that waits asks, besides being told.
 const LOOK: Duration = Duration::from_secs(2);

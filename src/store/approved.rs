@@ -13,7 +13,7 @@ use super::error::StoreError;
 use super::hub::FollowedCatalog;
 use super::row::text;
 use super::{BEGIN_READING, READ_LIMIT, SharedStore, WRITE_LIMIT};
-use crate::mcp::approved::{
+use crate::approved::{
     ApprovedError, ApprovedPlace, ApprovedTable, BlockedBy, ChangeKind, Record, Remembered,
     ToolChange, Undecided, Update, class_of, id_of, rank,
 };

@@ -15,9 +15,10 @@ use super::error::StoreError;
 use super::row::text;
 use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
 use crate::clock::unix_ms;
+use crate::principal::OwnerScope;
 use crate::session::{
-    ConversationId, Lease, OwnerScope, PastTurn, SessionError, SessionTable, Summary, Turn,
-    TurnEnd, TurnEvents, TurnStatus, title_of,
+    ConversationId, Lease, PastTurn, SessionError, SessionTable, Summary, Turn, TurnEnd,
+    TurnEvents, TurnStatus, title_of,
 };
 
 /// How long a turn belongs to a node without a word from it, and how often that says a word.

@@ -14,8 +14,6 @@ use crate::printable::excerpt;
 use crate::tools::schema_cost::SchemaCosts;
 use crate::tools::{Arguments, json};
 
-/// Longest accepted arguments, in bytes. A model that writes more is looping or pasting a file.
-pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 /// Schema violations that are reported at once.
 const MAX_VIOLATIONS: usize = 5;
 

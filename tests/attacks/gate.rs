@@ -128,7 +128,7 @@ impl Attack {
                     outcome.asked += 1;
                     // Whoever guesses an id, or answers after its time, answers nothing.
                     assert!(!agent.answer_approval(
-                        &toolscout::session::OwnerScope::All,
+                        &toolscout::principal::OwnerScope::All,
                         "guess",
                         Answer::Approved {
                             by: "mallory".into()

@@ -10,7 +10,7 @@ use toolscout::agent::{Agent, Event, Question};
 use toolscout::gate::{Answer, Class, Policies};
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::Reply;
-use toolscout::session::OwnerScope;
+use toolscout::principal::OwnerScope;
 use toolscout::tools::{Parameters, Registry, Status, Toolset};
 use toolscout_index::{DataDir, Options, Tool, ToolId};
 

@@ -15,7 +15,7 @@ use toolscout::agent::{Agent, AgentConfig, Event, Protocol, Question};
 use toolscout::finder::Style;
 use toolscout::gate::{Answer, AuditLog, Class, Decision, Pattern, Policies, Rule};
 use toolscout::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError};
-use toolscout::session::OwnerScope;
+use toolscout::principal::OwnerScope;
 use toolscout::tools::{Arguments, Callable, ToolFailure, UserTool};
 use toolscout_index::{DataDir, Options, Tool, ToolId};
 

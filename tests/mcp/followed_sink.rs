@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use prometheus_client::metrics::gauge::Gauge;
+use toolscout::approved::ApprovedPlace;
 use toolscout::catalog_writer::{CatalogStore as _, CatalogWriter};
 use toolscout::mcp::CatalogSink;
-use toolscout::mcp::approved::ApprovedPlace;
 use toolscout::store::{CreatedCatalog, FollowedCatalog, FollowingStore, SharedStore};
 use toolscout_index::{Catalog, Changes, Searcher, Tool};
 

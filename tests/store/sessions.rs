@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use toolscout::principal::OwnerScope;
 use toolscout::session::{
-    ConversationId, Figures, Lease, OwnerScope, SessionError, Sessions, TurnEnd, TurnEvents,
-    TurnStatus,
+    ConversationId, Figures, Lease, SessionError, Sessions, TurnEnd, TurnEvents, TurnStatus,
 };
 use toolscout::store::{SharedSessions, SharedStore};
 

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use toolscout::catalog_writer::CatalogStore as _;
-use toolscout::feedback::{FeedbackRecord, FeedbackStore, Outcome};
-use toolscout::mcp::approved::{
+use toolscout::approved::{
     Approved, ApprovedError, BlockedBy, ChangeKind, Record, Records, Remembered, ToolChange,
     Undecided, Update,
 };
+use toolscout::catalog_writer::CatalogStore as _;
+use toolscout::feedback::{FeedbackRecord, FeedbackStore, Outcome};
 use toolscout::store::{FollowedCatalog, FollowingStore, SharedStore};
 use toolscout_index::embed::StaticTable;
 use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Source, Switch};

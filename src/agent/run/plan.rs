@@ -10,11 +10,11 @@ use toolscout_index::formats::model_name;
 use super::{Action, Outcome, PlannedCall, Protocol, Round, Run, State};
 use super::{OWN_SOURCE, result_event, source_of};
 use crate::agent::event::Event;
-use crate::agent::plan::{self, Execution, Plan, Reading, StepResult};
 use crate::agent::prompt;
 use crate::finder::model_names::TOOL_SEARCH;
 use crate::finder::search::SearchRequest;
 use crate::llm::{Message, ToolCall};
+use crate::plan::{self, Execution, Plan, Reading, StepResult};
 use crate::printable::{self, excerpt};
 use crate::tools::{Arguments, ToolResult};
 

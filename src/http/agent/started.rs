@@ -9,7 +9,8 @@ use crate::agent::{Agent, Event, Question, RunStream, StartError};
 use crate::http::App;
 use crate::http::access::Grant;
 use crate::http::error::{ApiError, ApiResult};
-use crate::session::{ConversationId, OwnerScope};
+use crate::principal::OwnerScope;
+use crate::session::ConversationId;
 use crate::shutdown::Shutdown;
 
 /// Starts the run of a question, by this agent and in this conversation if there is one. The run counts among those of

@@ -4,9 +4,9 @@ use rmcp::model::{Tool as McpTool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::search_answer::Detail;
-use crate::agent::plan::{MAX_STEPS, OnInvalidStep};
 use crate::finder::meta_tools;
 use crate::llm::ToolSpec;
+use crate::plan::{MAX_STEPS, OnInvalidStep};
 use crate::tools::Arguments;
 
 /// The name of the tool that gives whole definitions.

@@ -14,9 +14,9 @@ use super::elicitation::{asks_by_result, takes_forms};
 use super::resolve::NamedCall;
 use super::upstream_call::CallDirectory;
 use super::{NAME_CHARS, Session, failed, finish_progress, start_forwarding_progress};
-use crate::agent::plan::{self, Execution, NextStep, OnInvalidStep, Plan, PlannedStep, StepResult};
 use crate::gate::{Call, Caller, Decision};
 use crate::mcp::connection::{CallContext, Progress};
+use crate::plan::{self, Execution, NextStep, OnInvalidStep, Plan, PlannedStep, StepResult};
 use crate::printable::excerpt;
 use crate::tools::{Arguments, Status, ToolResult};
 

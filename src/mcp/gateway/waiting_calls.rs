@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::gate::Class;
-    use crate::session::OwnerScope;
+    use crate::principal::OwnerScope;
 
     const WITHIN: Duration = Duration::from_secs(60);
     const AT_ONCE: Duration = Duration::from_millis(20);

@@ -5,6 +5,8 @@
 //! field `order` of the result of step 1. A string that is only a reference takes the type of the
 //! value.
 
+pub mod written_call;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,11 +17,11 @@ use serde_json::{Map, Value};
 use toolscout_index::Tool;
 use utoipa::ToSchema;
 
-use crate::agent::prompt::without_trailing_commas;
-use crate::agent::written_call::WrittenCall;
+use self::written_call::{WrittenCall, without_trailing_commas};
 use crate::gate::{Caller, Change, CheckedCall, Class, Decision, Gate};
+use crate::llm::calls::MAX_ARGUMENT_BYTES;
 use crate::printable::excerpt;
-use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES, Violation};
+use crate::tools::arguments::{self, Violation};
 use crate::tools::json::{self, Unique};
 use crate::tools::{Arguments, ErrorCode, Status, ToolResult};
 

@@ -2,10 +2,9 @@
 
 use futures_util::StreamExt;
 
-use crate::agent::think::{Piece, ThinkSplitter};
-use crate::llm::calls::{CallAssembler, RawCall};
+use crate::llm::calls::{CallAssembler, MAX_ARGUMENT_BYTES, RawCall};
+use crate::llm::think::{Piece, ThinkSplitter};
 use crate::llm::{ChatModel, ChatRequest, Delta, LlmError, Usage};
-use crate::tools::arguments::MAX_ARGUMENT_BYTES;
 
 /// Longest text and thinking of one answer, in bytes. A model that writes more repeats itself.
 pub const MAX_TEXT_BYTES: usize = 4 << 20;

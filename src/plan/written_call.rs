@@ -86,6 +86,26 @@ fn is_empty(key: &str, value: &Value) -> bool {
         }
 }
 
+/// Removes commas before closing brackets, outside strings.
+pub fn without_trailing_commas(text: &str) -> String {
+    let mut repaired = String::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for c in text.chars() {
+        if !in_string && matches!(c, '}' | ']') {
+            let end = repaired.trim_end().len();
+            if repaired[..end].ends_with(',') {
+                repaired.truncate(end - 1);
+            }
+        }
+        // A quote after a backslash does not end the string, unless the backslash is escaped
+        // itself.
+        in_string ^= c == '"' && !escaped;
+        escaped = in_string && c == '\\' && !escaped;
+        repaired.push(c);
+    }
+    repaired
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
