@@ -343,10 +343,6 @@ mod tests {
         assert_eq!(request.header("authorization"), Some("Bearer tvly-secret"));
         let body = json!({ "query": "rain in Bergen", "max_results": 2, "time_range": "week" });
         assert_eq!(request.body, body);
-
-        let mut references = crate::agent::reference::References::default();
-        references.collect(&found);
-        assert_eq!(references.into_vec().len(), 2);
     }
 
     #[tokio::test]
