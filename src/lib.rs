@@ -116,56 +116,20 @@
 /// A tool that keeps state of its own, as a connection, is made by [`tools::typed()`].
 pub use toolscout_macros::tool;
 
-pub mod allocator;
-pub mod printable;
-pub mod known_secrets;
-pub mod media_type;
-pub mod program_file;
-pub mod regular_file;
-pub mod sandbox;
-pub mod tls;
-
-pub mod known_models;
-pub mod config;
-pub mod models;
-
-pub mod clock;
-pub mod principal;
-
-pub mod budget;
-pub mod embed_cache;
-pub mod telemetry;
-
-pub mod llm;
-pub mod tools;
-pub mod gate;
-pub mod plan;
-
-pub mod finder;
-pub mod profiles;
-
-pub mod enrich;
-
-pub mod feedback;
-pub mod keys;
-pub mod session;
-pub mod approved;
-pub mod catalog_writer;
-
-pub mod agent;
-
-pub mod mcp;
-
-pub mod store;
-
-pub mod eval;
-
-pub mod proxy;
-
-pub mod shutdown;
-pub mod samples;
-pub mod hints;
-pub mod http;
+pub use toolscout_agent::agent;
+pub use toolscout_base::{
+    allocator, budget, clock, config, embed_cache, known_models, known_secrets, media_type,
+    principal, printable, program_file, regular_file, sandbox, telemetry, tls,
+};
+pub use toolscout_dropin::proxy;
+pub use toolscout_eval::eval;
+pub use toolscout_finder::{enrich, finder, profiles};
+pub use toolscout_gate::{gate, llm, plan, tools};
+pub use toolscout_mcp::mcp;
+pub use toolscout_models::models;
+pub use toolscout_postgres::store;
+pub use toolscout_server::{hints, http, samples, shutdown};
+pub use toolscout_state::{approved, catalog_writer, feedback, keys, session};
 
 pub mod cli;
 

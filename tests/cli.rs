@@ -3,13 +3,13 @@
 //! Only the tests in `model` need a model. None needs a network beyond loopback.
 
 mod cli {
+    pub use toolscout::models::endpoint::double;
+
     pub mod add;
     pub mod agent;
     pub mod demo;
     pub mod doctor;
     pub mod documents;
-    #[path = "../../src/models/endpoint/double.rs"]
-    pub mod double;
     pub mod embed;
     pub mod endpoint;
     pub mod enrich;

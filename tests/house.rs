@@ -22,33 +22,18 @@ const BANNED: [&str; 11] = [
 ];
 
 #[test]
-fn modules_of_the_engine_import_only_what_is_above_them() {
-    assert_eq!(
-        upward_imports(&root().join("index/src")),
-        Vec::<String>::new()
-    );
-}
-
-#[test]
-fn modules_of_the_program_import_only_what_is_above_them() {
-    assert_eq!(upward_imports(&root().join("src")), Vec::<String>::new());
-}
-
-#[test]
-fn modules_of_the_macros_import_only_what_is_above_them() {
-    assert_eq!(
-        upward_imports(&root().join("crates/macros/src")),
-        Vec::<String>::new()
-    );
+fn modules_import_only_what_is_above_them() {
+    for member in members() {
+        let upward = upward_imports(&root().join(&member).join("src"));
+        assert_eq!(upward, Vec::<String>::new(), "{member}");
+    }
 }
 
 #[test]
 fn no_modules_of_one_parent_import_each_other() {
-    for source in ["index/src", "crates/macros/src", "src"] {
-        assert_eq!(
-            cycles(&Modules::read(&root().join(source))),
-            Vec::<String>::new()
-        );
+    for member in members() {
+        let cycles = cycles(&Modules::read(&root().join(&member).join("src")));
+        assert_eq!(cycles, Vec::<String>::new(), "{member}");
     }
 }
 
@@ -102,20 +87,13 @@ fn the_macros_need_only_what_reads_and_writes_code() {
 #[test]
 fn the_architecture_names_every_crate() {
     let architecture = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a page");
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
-    let manifest: toml::Table = manifest.parse().expect("TOML");
-    let members = manifest["workspace"]["members"]
-        .as_array()
-        .expect("members");
-    for member in members.iter().filter_map(toml::Value::as_str) {
-        let row = match member {
+    for member in members() {
+        let row = match member.as_str() {
             "." => "| `.` ".to_owned(),
             folder => format!("| `{folder}/` "),
         };
         assert!(architecture.contains(&row), "no row for {member}");
     }
-    let default_members = &manifest["workspace"]["default-members"];
-    assert_eq!(default_members.as_array(), Some(members));
 }
 
 #[test]
@@ -169,6 +147,18 @@ fn a_cycle_of_siblings_would_be_seen() {
         cycles(&Modules::read(folder.path())),
         ["in api: one, three, two import each other"]
     );
+}
+
+/// The folders of the workspace's crates.
+fn members() -> Vec<String> {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+    let manifest: toml::Table = manifest.parse().expect("TOML");
+    let workspace = &manifest["workspace"];
+    // Otherwise a command without `--workspace` would leave one out.
+    assert_eq!(workspace["default-members"], workspace["members"]);
+    let members = workspace["members"].as_array().expect("members");
+    let names = members.iter().filter_map(toml::Value::as_str);
+    names.map(str::to_owned).collect()
 }
 
 /// The folder of a small crate, and a function that writes its files.

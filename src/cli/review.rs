@@ -13,7 +13,7 @@ use super::exit::UsageError;
 use crate::approved::{Approved, BlockedBy, ChangeKind, ToolChange, Undecided};
 use crate::gate::audit::{AuditLog, FILE_NAME};
 use crate::mcp::inspect::OtherTools;
-use crate::mcp::review::{Review, Reviewed, Verdict, decide};
+use crate::mcp::review::{Review, Reviewed, Verdict, decide, findings_of};
 use crate::printable::{counted, excerpt};
 
 /// Most characters of a text in the list; --json prints all of it.
@@ -152,7 +152,7 @@ fn list(context: &Context, catalog: &Catalog, servers: &[String]) -> Result<()> 
 
 fn as_json(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChange) -> Value {
     let in_catalog = searcher.tool(id);
-    let findings = change.findings(in_catalog.as_ref(), names);
+    let findings = findings_of(change, in_catalog.as_ref(), names);
     json!({
         "id": id, "kind": change.kind, "parts": change.parts(), "blocked_by": change.blocked_by,
         "since_ms": change.since_ms, "before": change.approved.as_deref(),
@@ -182,7 +182,7 @@ fn card(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChang
         lines.extend(before.map(|tool| format!("  - {}", text(tool, part))));
         lines.extend(after.map(|tool| format!("  + {}", text(tool, part))));
     }
-    for finding in change.findings(in_catalog.as_ref(), names) {
+    for finding in findings_of(change, in_catalog.as_ref(), names) {
         let (kind, path) = (finding.kind.described(), &finding.path);
         lines.push(format!("  ! {kind} ({path}): {}", finding.text));
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::exit::UsageError;
 use super::output::print_stderr;
@@ -36,7 +36,7 @@ pub struct McpArgs {
     mcp_header: Vec<String>,
     /// Tools whose definition changed after it was approved: warn (update them with a warning),
     /// block (keep the old definition and refuse calls) or accept [default: warn]
-    #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true)]
+    #[arg(long, value_parser = on_change_names(), value_name = "HOW", hide_possible_values = true)]
     on_change: Option<OnChange>,
 }
 
@@ -164,17 +164,11 @@ pub fn find<'a>(wanted: &str, config: &'a PoolConfig) -> Result<Cow<'a, ServerCo
     .into())
 }
 
-impl ValueEnum for OnChange {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[OnChange::Warn, OnChange::Block, OnChange::Accept]
-    }
-
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        let name = match self {
-            OnChange::Warn => "warn",
-            OnChange::Block => "block",
-            OnChange::Accept => "accept",
-        };
-        Some(clap::builder::PossibleValue::new(name))
-    }
+/// The names of [`OnChange`] in the command line.
+fn on_change_names() -> impl TypedValueParser<Value = OnChange> {
+    PossibleValuesParser::new(["warn", "block", "accept"]).map(|name| match name.as_str() {
+        "block" => OnChange::Block,
+        "accept" => OnChange::Accept,
+        _ => OnChange::Warn,
+    })
 }

@@ -102,7 +102,7 @@ fn help(verb: &str) -> String {
 #[test]
 fn messages_of_the_troubleshooting_page_are_printed_by_the_program() {
     let mut source = String::new();
-    for folder in ["src", "index/src"] {
+    for folder in ["src", "crates", "index/src"] {
         read_sources(&page::root().join(folder), &mut source);
     }
     let page = Page::read("docs/troubleshooting.md");

@@ -30,13 +30,13 @@
 //! `scripts/encoder` builds it. A model of the same shape can also be made from the floats that its
 //! makers published ([`Encoder::published`]).
 
-mod embeddings;
-mod layers;
 mod matrix;
-mod published;
+mod layers;
+mod embeddings;
 mod quantise;
-mod tokens;
 mod wordpiece;
+mod tokens;
+mod published;
 
 use std::borrow::Cow;
 use std::ops::Range;

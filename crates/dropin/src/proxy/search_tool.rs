@@ -1,0 +1,238 @@
+//! The search tool as a model sees it in place of the tools that are not shown, and its answers.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use toolscout_base::printable::excerpt;
+use toolscout_finder::finder::meta_tools::{self, ABOUT_MORE};
+use toolscout_finder::finder::model_names::TOOL_SEARCH;
+use toolscout_finder::finder::search::NoMatch;
+use toolscout_gate::llm::ToolSpec;
+
+/// Other names, where the client has a tool of the usual one.
+const OTHER_NAMES: [&str; 3] = [
+    "search_for_tools",
+    "toolscout_search",
+    "toolscout_find_tools",
+];
+/// Most characters of the description that name groups and tools: about 300 tokens.
+const MAX_NAMES_CHARS: usize = 1200;
+/// Characters of a description in an answer; the shown tool has the whole description.
+const SUMMARY_CHARS: usize = 160;
+/// Similar names in an answer without a match.
+const MAX_NEAREST: usize = 5;
+
+/// A name for the search tool that cannot be taken for a part of another tool's name: names may
+/// come in fragments.
+pub fn name<'n>(names: impl Iterator<Item = &'n str> + Clone) -> String {
+    let is_free = |candidate: &str| {
+        names
+            .clone()
+            .all(|name| !name.starts_with(candidate) && !candidate.starts_with(name))
+    };
+    let candidates = std::iter::once(TOOL_SEARCH).chain(OTHER_NAMES);
+    let free = candidates.into_iter().find(|name| is_free(name));
+    if let Some(free) = free {
+        return free.to_owned();
+    }
+    (1..)
+        .map(|number| format!("find_tools_{number}_of_toolscout"))
+        .find(|name| is_free(name))
+        .unwrap_or_default()
+}
+
+/// The definition: it says how many tools there are to find, and the names of their groups.
+pub fn spec(name: &str, deferred: &[&str]) -> ToolSpec {
+    let description = format!(
+        "Finds tools by what they do and loads them so that you can call them. {} tools are not \
+        shown{} Use it whenever no visible tool fits; never guess tool names. {ABOUT_MORE}",
+        deferred.len(),
+        names_to_search(deferred),
+    );
+    let mut spec = meta_tools::search_spec();
+    if let Some(Value::Object(properties)) = spec.parameters.get_mut("properties") {
+        // The tools of a request belong to no servers.
+        properties.shift_remove("server");
+    }
+    ToolSpec {
+        name: name.to_owned(),
+        description,
+        ..spec
+    }
+}
+
+/// Groups of tools, largest first, then the tools that are in none, as far as there is room.
+fn names_to_search(deferred: &[&str]) -> String {
+    let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in deferred {
+        *groups.entry(group_of(name)).or_default() += 1;
+    }
+    groups.retain(|group, tools| !group.is_empty() && *tools > 1);
+    let mut named: Vec<(&str, usize)> =
+        groups.iter().map(|(name, tools)| (*name, *tools)).collect();
+    named.sort_by_key(|(name, tools)| (std::cmp::Reverse(*tools), *name));
+    let groups_text = listed(
+        named
+            .iter()
+            .map(|(name, tools)| format!("{name}* ({tools})")),
+    );
+    let single = deferred
+        .iter()
+        .filter(|name| !groups.contains_key(group_of(name)))
+        .map(|name| (*name).to_owned());
+    let single_text = listed(single);
+    match (groups_text.is_empty(), single_text.is_empty()) {
+        (true, true) => ".".to_owned(),
+        (false, true) => format!(", by the beginning of their names: {groups_text}."),
+        (true, false) => format!(": {single_text}."),
+        (false, false) => {
+            format!(", by the beginning of their names: {groups_text}; and {single_text}.")
+        }
+    }
+}
+
+/// Names with commas between them, within half of the room for names.
+fn listed(names: impl Iterator<Item = String>) -> String {
+    let (mut text, mut left_out) = (String::new(), 0);
+    for name in names {
+        if text.len() + name.len() > MAX_NAMES_CHARS / 2 {
+            left_out += 1;
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push_str(&name);
+    }
+    if left_out > 0 && !text.is_empty() {
+        text.push_str(&format!(" and {left_out} more"));
+    }
+    text
+}
+
+/// What a name begins with that tells its server or group, with the separator; empty where there
+/// is nothing like it.
+fn group_of(name: &str) -> &str {
+    // A namespace.
+    if let Some(end) = name.find('.').filter(|end| *end > 0) {
+        return &name[..=end];
+    }
+    if let Some(end) = name.rfind("__").filter(|end| *end > 0) {
+        return &name[..end + 2];
+    }
+    match name.find(['_', '-', '.', '/', ':']) {
+        Some(end) if end > 0 => &name[..=end],
+        _ => "",
+    }
+}
+
+/// What became of the hits of a search.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Tools that the model can call from now on, with their descriptions.
+    pub loaded: Vec<(String, String)>,
+    /// Tools that it could call before.
+    pub already: Vec<String>,
+    /// Tools that do not fit.
+    pub refused: Vec<String>,
+    /// Tools that were taken away for the new ones.
+    pub evicted: Vec<String>,
+    /// A line for each tool that came next.
+    pub more: Vec<String>,
+    /// Why something was not found, with similar names.
+    pub no_match: Option<(String, Vec<String>)>,
+}
+
+impl Answer {
+    /// The text for the model.
+    pub fn to_text(&self) -> String {
+        let mut answer = Map::new();
+        let mut put = |name: &str, values: Vec<Value>| {
+            if !values.is_empty() {
+                answer.insert(name.to_owned(), values.into());
+            }
+        };
+        let loaded = self.loaded.iter().map(|(name, description)| {
+            json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) })
+        });
+        put("loaded", loaded.collect());
+        put("already_visible", texts(&self.already));
+        put("no_room_for", texts(&self.refused));
+        put("unloaded", texts(&self.evicted));
+        put("more", texts(&self.more));
+        if !self.evicted.is_empty() {
+            let note = "Unloaded tools come back with a search for `select:NAME`.";
+            answer.insert("note".into(), note.into());
+        }
+        let nothing = ("nothing was found; try other words".to_owned(), Vec::new());
+        let no_match = match &self.no_match {
+            None if answer.is_empty() => Some(&nothing),
+            no_match => no_match.as_ref(),
+        };
+        if let Some((reason, nearest)) = no_match {
+            answer.insert(
+                "no_match".into(),
+                json!({ "reason": reason, "nearest_names": nearest }),
+            );
+        }
+        Value::Object(answer).to_string()
+    }
+
+    /// Adds why something was not found.
+    pub fn missing(&mut self, no_match: NoMatch, name_of: impl Fn(&str) -> String) {
+        let nearest = no_match.nearest.iter().take(MAX_NEAREST);
+        let nearest = nearest.map(|id| name_of(id.name())).collect();
+        self.no_match = Some((no_match.reason, nearest));
+    }
+}
+
+/// The answer to a search that could not be read or done.
+pub fn problem(reason: &str) -> String {
+    json!({ "error": reason }).to_string()
+}
+
+fn texts(names: &[String]) -> Vec<Value> {
+    names.iter().map(|name| name.as_str().into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_names_groups_and_what_is_in_none() {
+        let names = [
+            "github_create_issue",
+            "github_close_issue",
+            "mcp__mail__send",
+            "mcp__mail__read",
+            "mcp__mail__list",
+            "weather",
+        ];
+        let text = spec("tool_search", &names).description;
+        assert!(text.contains("6 tools are not shown"), "{text}");
+        assert!(
+            text.contains("mcp__mail__* (3), github_* (2); and weather."),
+            "{text}"
+        );
+        let many: Vec<String> = (0..5000).map(|number| format!("tool{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let text = spec("tool_search", &many).description;
+        assert!(text.len() < 1000 && text.contains(" more"), "{text}");
+    }
+
+    #[test]
+    fn the_name_is_never_part_of_a_name_of_the_client() {
+        let name_for = |names: &[&'static str]| name(names.iter().copied());
+        assert_eq!(name_for(&["a"]), "tool_search");
+        assert_eq!(name_for(&["tool_search"]), "search_for_tools");
+        assert_eq!(name_for(&["tool_search_web"]), "search_for_tools");
+        assert_eq!(name_for(&["tool", "search"]), "find_tools_1_of_toolscout");
+    }
+
+    #[test]
+    fn an_empty_answer_says_so() {
+        assert!(Answer::default().to_text().contains("nothing was found"));
+    }
+}

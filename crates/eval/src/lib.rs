@@ -1,0 +1,3 @@
+//! Evaluation: judged queries, metrics, reports and the simulated agent.
+
+pub mod eval;

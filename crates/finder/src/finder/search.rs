@@ -1,0 +1,259 @@
+//! The interface of the agent to the index: one trait, implemented for the engine's catalog in
+//! `finder/snapshot`.
+
+use std::sync::Arc;
+
+use toolscout_index::Version;
+use toolscout_index::memory::Source;
+use toolscout_index::{CompanionOf, Filter, Tool, ToolId};
+
+use crate::finder::model_names;
+
+/// Searches tools. Called on threads for blocking work, so implementations may block.
+pub trait ToolSearch: Send + Sync {
+    /// Runs one search. A failure is a no-match with its reason, so that the model can react.
+    fn search(&self, request: &SearchRequest) -> Found;
+
+    /// The tool of this id.
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>>;
+
+    /// All tools in the order of ids.
+    fn tools(&self) -> Vec<Arc<Tool>>;
+
+    /// The tools that this name may call, in the order of ids.
+    fn named(&self, name: &str) -> Vec<Arc<Tool>> {
+        let mut tools = self.tools();
+        tools.retain(|tool| model_names::denotes(name, &tool.id));
+        tools
+    }
+
+    /// False where `tools` has none of them, since they are kept in a store.
+    fn lists_tools(&self) -> bool {
+        true
+    }
+
+    /// Number of tools.
+    fn count(&self) -> usize;
+
+    /// Changes whenever the tools do.
+    fn version(&self) -> Version;
+
+    /// Whether it learns from what is called: see [`ToolSearch::used`].
+    fn learns(&self) -> bool {
+        false
+    }
+
+    /// Learns that a tool that it found was called with success.
+    fn used(&self, _used_tool: &UsedTool) {}
+}
+
+/// A query whose hit was called with success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedTool {
+    /// The query.
+    pub query: String,
+    /// The tool.
+    pub tool: ToolId,
+    /// Who called it, as the audit log names callers.
+    pub who: String,
+}
+
+impl UsedTool {
+    /// Who teaches the memory. A key has one vote, whatever else it may do: that a model called a tool for
+    /// it is not the word of the catalog's owner.
+    pub fn source(&self) -> Source {
+        match self.who.split_once(':') {
+            Some(("key", key)) => Source::key(key),
+            _ if self.who.starts_with("http") => Source::keyless(),
+            _ => Source::command_line(),
+        }
+    }
+}
+
+/// One search.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SearchRequest {
+    /// Queries in natural language. Each is ranked on its own, and the hits are merged.
+    pub queries: Vec<String>,
+    /// Tools selected by name: ids, bare names, or names as shown to models.
+    pub select: Vec<String>,
+    /// Most hits for the queries, not counting selected tools; if not set, the catalog's default.
+    pub limit: Option<usize>,
+    /// Most tools after the hits that are named in a line each.
+    pub more: usize,
+    /// Which tools may be found.
+    pub filter: Filter,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The selected tools, then the hits, best first.
+    pub hits: Vec<FoundTool>,
+    /// The tools that come after the hits, best first.
+    pub more: Vec<Arc<Tool>>,
+    /// Why a requested tool is not among the hits.
+    pub no_match: Option<NoMatch>,
+}
+
+/// Why something was not found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoMatch {
+    /// The reason, in one sentence.
+    pub reason: String,
+    /// The ids nearest to the request, best first. They are suggestions, not hits.
+    pub nearest: Vec<ToolId>,
+}
+
+impl From<toolscout_index::NoMatch> for NoMatch {
+    fn from(no_match: toolscout_index::NoMatch) -> Self {
+        NoMatch {
+            reason: no_match.reason.to_string(),
+            nearest: no_match.nearest,
+        }
+    }
+}
+
+/// A hit.
+#[derive(Clone, Debug)]
+pub struct FoundTool {
+    /// The tool as registered in the catalog.
+    pub tool: Arc<Tool>,
+    /// Its score, comparable within one answer only.
+    pub score: f32,
+    /// The position of the query that found it; `None` for a tool that was selected by name, or is a
+    /// companion of another hit.
+    pub query: Option<usize>,
+    /// Set for a tool that is here because another hit needs what it finds.
+    pub companion_of: Option<CompanionOf>,
+}
+
+/// Searches and tools for tests.
+#[cfg(any(test, feature = "testing"))]
+pub mod doubles {
+    use super::*;
+    use crate::finder::model_names;
+
+    /// Tools in memory, ranked by the number of words that they share with the query.
+    pub struct ListedTools(pub Vec<Arc<Tool>>);
+
+    impl ListedTools {
+        /// Tools given as pairs of id and description.
+        pub fn of(tools: &[(&str, &str)]) -> Self {
+            ListedTools(
+                tools
+                    .iter()
+                    .map(|(id, description)| tool(id, description))
+                    .collect(),
+            )
+        }
+    }
+
+    /// Random numbers below a bound, reproducible by the seed (xorshift).
+    pub fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        move |bound| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % bound as u64) as usize
+        }
+    }
+
+    /// A tool without parameters.
+    pub fn tool(id: &str, description: &str) -> Arc<Tool> {
+        let id = ToolId::parse(id).unwrap();
+        Arc::new(
+            Tool::new(id.server(), id.name())
+                .unwrap()
+                .with_description(description),
+        )
+    }
+
+    /// Hits with these ids, in order.
+    pub fn found(ids: &[&str]) -> Found {
+        let hits = ids
+            .iter()
+            .map(|id| FoundTool {
+                tool: tool(id, "does it"),
+                score: 1.0,
+                query: Some(0),
+                companion_of: None,
+            })
+            .collect();
+        Found {
+            hits,
+            ..Found::default()
+        }
+    }
+
+    fn overlap(tool: &Tool, query: &str) -> usize {
+        let text = format!("{} {}", tool.id, tool.description).to_lowercase();
+        query
+            .to_lowercase()
+            .split_whitespace()
+            .filter(|word| text.contains(word))
+            .count()
+    }
+
+    impl ToolSearch for ListedTools {
+        fn search(&self, request: &SearchRequest) -> Found {
+            let allowed = || self.0.iter().filter(|tool| request.filter.accepts(tool));
+            let (mut hits, mut more) = (Vec::<FoundTool>::new(), Vec::new());
+            let mut missing = Vec::new();
+            for name in &request.select {
+                match allowed().find(|tool| model_names::denotes(name, &tool.id)) {
+                    Some(tool) => hits.push(FoundTool {
+                        tool: tool.clone(),
+                        score: 2.0,
+                        query: None,
+                        companion_of: None,
+                    }),
+                    None => missing.push(name.clone()),
+                }
+            }
+            for (number, query) in request.queries.iter().enumerate() {
+                let mut ranked: Vec<_> =
+                    allowed().map(|tool| (overlap(tool, query), tool)).collect();
+                ranked.retain(|(shared, _)| *shared > 0);
+                ranked.sort_by_key(|(shared, tool)| (std::cmp::Reverse(*shared), tool.id.clone()));
+                let after = ranked.split_off(ranked.len().min(request.limit.unwrap_or(5)));
+                more.extend(after.into_iter().map(|(_, tool)| tool.clone()));
+                hits.extend(ranked.into_iter().map(|(shared, tool)| FoundTool {
+                    tool: tool.clone(),
+                    score: shared as f32,
+                    query: Some(number),
+                    companion_of: None,
+                }));
+            }
+            let nearest: Vec<ToolId> = self.0.iter().take(2).map(|tool| tool.id.clone()).collect();
+            let reason = match (missing.is_empty(), hits.is_empty()) {
+                (false, _) => Some(format!("no tool is called {}", missing.join(", "))),
+                (true, true) => Some("no tool shares a word with the request".to_owned()),
+                (true, false) => None,
+            };
+            more.truncate(request.more);
+            Found {
+                hits,
+                more,
+                no_match: reason.map(|reason| NoMatch { reason, nearest }),
+            }
+        }
+
+        fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+            self.0.iter().find(|tool| tool.id == *id).cloned()
+        }
+
+        fn tools(&self) -> Vec<Arc<Tool>> {
+            self.0.clone()
+        }
+
+        fn count(&self) -> usize {
+            self.0.len()
+        }
+
+        fn version(&self) -> Version {
+            Version::default()
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Implements [`ToolSearch`] for the engine's catalog and its snapshots.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use toolscout_index::Version;
+use toolscout_index::{Catalog, Query, SearchOptions, Searcher, Tool, ToolId};
+
+use crate::finder::model_names;
+use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch, UsedTool};
+use toolscout_base::clock::unix_ms;
+use toolscout_base::printable::excerpt;
+
+/// Similar names suggested for an unknown name.
+const MAX_NEAREST: usize = 5;
+
+/// Gives the newest snapshot of a catalog; [`ToolSearch`] asks for it anew at each call.
+pub trait SnapshotSource: Send + Sync {
+    /// The newest snapshot.
+    fn snapshot(&self) -> Arc<Searcher>;
+
+    /// A snapshot that answers this query: it may lack what the query does not ask for. May block.
+    ///
+    /// # Errors
+    /// Why the catalog cannot be searched now.
+    fn snapshot_for(&self, _query: &Query) -> Result<Arc<Searcher>, String> {
+        Ok(self.snapshot())
+    }
+
+    /// The tool with this id. May block.
+    fn find_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.snapshot().tool(id)
+    }
+
+    /// Number of tools.
+    fn tool_count(&self) -> usize {
+        self.snapshot().len()
+    }
+
+    /// False where snapshots have no tools, since they are kept in a store.
+    fn has_tools(&self) -> bool {
+        true
+    }
+
+    /// Whether its usage memory is on.
+    fn has_memory(&self) -> bool {
+        false
+    }
+
+    /// Tells its usage memory of a call that succeeded. May block.
+    ///
+    /// # Errors
+    /// Why nothing was stored.
+    fn remember(&self, _used_tool: &UsedTool) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl SnapshotSource for Catalog {
+    fn snapshot(&self) -> Arc<Searcher> {
+        self.searcher()
+    }
+
+    fn has_memory(&self) -> bool {
+        self.memory().is_active()
+    }
+
+    fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
+        let UsedTool { query, tool, .. } = used_tool;
+        let at_ms = unix_ms(SystemTime::now());
+        let remembered = self
+            .memory()
+            .remember(query, tool, at_ms, &used_tool.source());
+        remembered.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// A function as a [`SnapshotSource`].
+pub struct CurrentSnapshot<F>(pub F);
+
+impl<F: Fn() -> Arc<Searcher> + Send + Sync> SnapshotSource for CurrentSnapshot<F> {
+    fn snapshot(&self) -> Arc<Searcher> {
+        (self.0)()
+    }
+}
+
+impl<S: SnapshotSource> ToolSearch for S {
+    fn search(&self, request: &SearchRequest) -> Found {
+        search(self, request)
+    }
+
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.find_tool(id)
+    }
+
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        self.snapshot().tools().collect()
+    }
+
+    fn named(&self, name: &str) -> Vec<Arc<Tool>> {
+        named(&self.snapshot(), name)
+    }
+
+    fn lists_tools(&self) -> bool {
+        self.has_tools()
+    }
+
+    fn count(&self) -> usize {
+        self.tool_count()
+    }
+
+    fn version(&self) -> Version {
+        self.snapshot().version().clone()
+    }
+
+    fn learns(&self) -> bool {
+        self.has_memory()
+    }
+
+    fn used(&self, used_tool: &UsedTool) {
+        if let Err(error) = self.remember(used_tool) {
+            // Without the query, which belongs to a user.
+            tracing::warn!(tool = %used_tool.tool, error, "a call was not remembered");
+        }
+    }
+}
+
+fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
+    let mut found = Found::default();
+    let mut reasons = Vec::new();
+    for name in &request.select {
+        let searcher = match source.snapshot_for(&Query::new(name.as_str())) {
+            Ok(searcher) => searcher,
+            Err(problem) => {
+                reasons.push(not_searched(problem));
+                continue;
+            }
+        };
+        match find_by_name(&searcher, name, request) {
+            Some(tool) => found.hits.push(FoundTool {
+                tool,
+                score: 1.0,
+                query: None,
+                companion_of: None,
+            }),
+            None => reasons.push(unknown_name(&searcher, name)),
+        }
+    }
+    if !request.queries.is_empty() {
+        let options = SearchOptions {
+            k: request.limit,
+            ..SearchOptions::default()
+        };
+        let query = Query::any_of(&request.queries)
+            .options(options)
+            .near(request.more)
+            .filter(request.filter.clone());
+        let results = source
+            .snapshot_for(&query)
+            .and_then(|searcher| searcher.search(&query).map_err(|error| error.to_string()));
+        match results {
+            Ok(results) => {
+                let hits = results.hits.into_iter().map(|hit| FoundTool {
+                    tool: hit.tool.shared(),
+                    score: hit.score,
+                    // That a companion is called says nothing about the request.
+                    query: match hit.companion_of {
+                        Some(_) => None,
+                        None => hit.matched_queries.first().copied(),
+                    },
+                    companion_of: hit.companion_of,
+                });
+                found.hits.extend(hits);
+                found.more = results.near.iter().map(|near| near.tool.shared()).collect();
+                reasons.extend(results.no_match.map(NoMatch::from));
+            }
+            Err(problem) => reasons.push(not_searched(problem)),
+        }
+    }
+    found.no_match = joined(reasons);
+    found
+}
+
+fn not_searched(reason: String) -> NoMatch {
+    NoMatch {
+        reason,
+        nearest: Vec::new(),
+    }
+}
+
+/// The tool with this id, else the first tool in the order of ids that the name denotes.
+fn find_by_name(searcher: &Searcher, name: &str, request: &SearchRequest) -> Option<Arc<Tool>> {
+    let allowed = |tool: &Arc<Tool>| request.filter.accepts(tool);
+    // An id is found by its key; only other names need a scan of all tools.
+    let by_id = ToolId::parse(name)
+        .ok()
+        .and_then(|id| searcher.tool(&id))
+        .filter(allowed);
+    let by_name = || named(searcher, name).into_iter().find(allowed);
+    let by_alias = || {
+        let aliased = searcher.aliased(name);
+        let mut tools = aliased.iter().filter_map(|id| searcher.tool(id));
+        tools.find(allowed)
+    };
+    by_id.or_else(by_name).or_else(by_alias)
+}
+
+/// The tools that this name may call. Reads no other tool than these.
+fn named(searcher: &Searcher, name: &str) -> Vec<Arc<Tool>> {
+    let ids = searcher.ids_after(None);
+    let ids = ids.filter(|id| model_names::denotes(name, id));
+    ids.filter_map(|id| searcher.tool(id)).collect()
+}
+
+fn unknown_name(searcher: &Searcher, name: &str) -> NoMatch {
+    let tools: Vec<Arc<Tool>> = searcher.tools().collect();
+    let nearest =
+        model_names::nearest(name, tools.iter().map(|tool| tool.id.as_str()), MAX_NEAREST);
+    let nearest = nearest
+        .into_iter()
+        .filter_map(|id| ToolId::parse(id).ok())
+        .collect();
+    NoMatch {
+        reason: format!("no tool is called {:?}", excerpt(name, 100)),
+        nearest,
+    }
+}
+
+fn joined(reasons: Vec<NoMatch>) -> Option<NoMatch> {
+    reasons.into_iter().reduce(|mut all, next| {
+        all.reason = format!("{}; {}", all.reason, next.reason);
+        all.nearest.extend(next.nearest);
+        all
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use toolscout_index::{DataDir, Options};
+
+    use super::*;
+
+    fn catalog(directory: &std::path::Path) -> Catalog {
+        let catalog = DataDir::new(directory)
+            .open_or_create("c", Options::default())
+            .unwrap();
+        let tools = [
+            ("weather", "forecast", "Weather forecast for a city"),
+            ("mail", "send", "Send mail to a person"),
+            ("chat", "send", "Send a chat message"),
+        ];
+        let tools: Vec<Tool> = tools
+            .iter()
+            .map(|(server, name, text)| Tool::new(server, name).unwrap().with_description(*text))
+            .collect();
+        let mut writer = catalog.writer().unwrap();
+        writer.upsert(&tools).unwrap();
+        writer.commit().unwrap();
+        catalog
+    }
+
+    fn ids(found: &Found) -> Vec<&str> {
+        found.hits.iter().map(|hit| hit.tool.id.as_str()).collect()
+    }
+
+    #[test]
+    fn the_engine_searches_by_query_and_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = catalog(directory.path());
+        let by_words = SearchRequest {
+            queries: vec!["weather forecast".into()],
+            limit: Some(1),
+            ..SearchRequest::default()
+        };
+        assert_eq!(
+            ids(&ToolSearch::search(&catalog, &by_words)),
+            ["weather/forecast"]
+        );
+        for name in ["mail/send", "mail__send"] {
+            let by_name = SearchRequest {
+                select: vec![name.into()],
+                limit: Some(5),
+                ..SearchRequest::default()
+            };
+            assert_eq!(
+                ids(&ToolSearch::search(&catalog, &by_name)),
+                ["mail/send"],
+                "{name}"
+            );
+        }
+        assert_eq!(
+            (
+                catalog.count(),
+                CurrentSnapshot(|| catalog.searcher()).tools().len()
+            ),
+            (3, 3)
+        );
+    }
+
+    #[test]
+    fn an_unknown_name_and_an_invalid_query_are_reported_as_no_match() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = catalog(directory.path());
+        let request = SearchRequest {
+            select: vec!["mail/sned".into()],
+            queries: vec!["mail".into()],
+            limit: Some(900),
+            ..SearchRequest::default()
+        };
+        let no_match = ToolSearch::search(&catalog, &request).no_match.unwrap();
+        assert!(
+            no_match
+                .reason
+                .contains("no tool is called \"mail/sned\"; invalid query: k is 900"),
+            "{no_match:?}"
+        );
+        assert_eq!(no_match.nearest[0].as_str(), "mail/send");
+    }
+
+    #[test]
+    fn a_filter_applies_to_selected_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut request = SearchRequest {
+            select: vec!["mail/send".into()],
+            limit: Some(5),
+            ..SearchRequest::default()
+        };
+        request.filter.servers.insert("chat".into());
+        assert!(
+            ToolSearch::search(&catalog(directory.path()), &request)
+                .hits
+                .is_empty()
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! How a model finds tools: search, the budget of visible tools, profiles, and texts that a model writes for tools.
+
+pub mod finder;
+pub mod profiles;
+pub mod enrich;

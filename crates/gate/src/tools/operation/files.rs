@@ -1,0 +1,284 @@
+//! Files in the arguments of an operation: by a path in the folder for files, or by their content.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::{Map, Value};
+
+use crate::tools::ToolFailure;
+use crate::tools::builtin::files::Root;
+use toolscout_base::printable::excerpt;
+
+/// Most bytes of all files in one request, which are held in memory.
+const MAX_FILE_BYTES: usize = 32 << 20;
+/// The media type of a file that names none.
+const UNKNOWN_TYPE: &str = "application/octet-stream";
+/// The fields of a file that is given as an object.
+const FIELDS: [&str; 4] = ["path", "base64", "filename", "content_type"];
+/// Base64 of both alphabets is read after its letters are those of the first, with padding or without.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A file as an argument names it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FileArgument {
+    source: Source,
+    /// The name that is sent.
+    pub filename: String,
+    content_type: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    /// A path in the folder for files.
+    Path(String),
+    Bytes(Vec<u8>),
+}
+
+impl FileArgument {
+    /// Reads what was given for the argument of this name.
+    ///
+    /// # Errors
+    /// A message for the model.
+    pub fn of(argument: &str, value: &Value) -> Result<Self, String> {
+        match value {
+            Value::String(text) if text.starts_with("data:") => of_data_url(argument, text),
+            Value::String(path) => Ok(FileArgument {
+                source: Source::Path(path.clone()),
+                filename: last_segment(path),
+                content_type: None,
+            }),
+            Value::Object(fields) => of_object(argument, fields),
+            other => Err(format!(
+                "`{argument}` is a file: give a path, a data: URL, or an object with `path` or `base64`, not {}",
+                excerpt(&other.to_string(), 60)
+            )),
+        }
+    }
+
+    /// The media type that is sent; `declared` is that of the document.
+    pub fn content_type(&self, declared: Option<&str>) -> String {
+        let is_concrete = |kind: &&str| !kind.is_empty() && !kind.contains(['*', ',']);
+        self.content_type
+            .as_deref()
+            .or(declared.filter(is_concrete))
+            .unwrap_or(UNKNOWN_TYPE)
+            .to_owned()
+    }
+}
+
+fn of_object(argument: &str, fields: &Map<String, Value>) -> Result<FileArgument, String> {
+    if let Some(unknown) = fields.keys().find(|key| !FIELDS.contains(&key.as_str())) {
+        return Err(format!(
+            "`{argument}` is a file, whose fields are {}; it has no {:?}",
+            FIELDS.join(", "),
+            excerpt(unknown, 60)
+        ));
+    }
+    let text = |field: &str| match fields.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("`{field}` of the file `{argument}` is no text")),
+    };
+    let (path, base64) = (text("path")?, text("base64")?);
+    let (source, usual_name) = match (path, base64) {
+        (Some(path), None) => {
+            let name = last_segment(&path);
+            (Source::Path(path), name)
+        }
+        (None, Some(base64)) => (
+            Source::Bytes(decoded(argument, &base64)?),
+            "file".to_owned(),
+        ),
+        _ => {
+            return Err(format!(
+                "the file `{argument}` needs either `path` or `base64`, and not both"
+            ));
+        }
+    };
+    Ok(FileArgument {
+        source,
+        filename: text("filename")?.unwrap_or(usual_name),
+        content_type: text("content_type")?,
+    })
+}
+
+/// `data:image/png;base64,iVBORw0…`; without `;base64` the content is percent-encoded text.
+fn of_data_url(argument: &str, url: &str) -> Result<FileArgument, String> {
+    let Some((kind, content)) = url["data:".len()..].split_once(',') else {
+        return Err(format!("`{argument}` is a data: URL without a comma"));
+    };
+    let (kind, bytes) = match kind.strip_suffix(";base64") {
+        Some(kind) => (kind, decoded(argument, content)?),
+        None => (kind, percent_decoded(content)),
+    };
+    Ok(FileArgument {
+        source: Source::Bytes(bytes),
+        filename: "file".to_owned(),
+        content_type: Some(kind.to_owned()).filter(|kind| !kind.is_empty()),
+    })
+}
+
+fn decoded(argument: &str, base64: &str) -> Result<Vec<u8>, String> {
+    let plain: String = base64
+        .chars()
+        .filter(|c| !c.is_ascii_whitespace())
+        .map(|c| match c {
+            '-' => '+',
+            '_' => '/',
+            other => other,
+        })
+        .collect();
+    BASE64
+        .decode(plain)
+        .map_err(|error| format!("the content of the file `{argument}` is no base64: {error}"))
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = tail.get(..2).filter(|_| first == b'%');
+        let escaped = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() { &tail[2..] } else { tail };
+    }
+    bytes
+}
+
+fn last_segment(path: &str) -> String {
+    let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
+    if name.is_empty() { "file" } else { name }.to_owned()
+}
+
+/// Reads the files of one request.
+pub struct FileReader<'a> {
+    root: Option<&'a Root>,
+    left: usize,
+}
+
+impl<'a> FileReader<'a> {
+    /// Files by path are in this folder; without one only files by content can be sent.
+    pub fn new(root: Option<&'a Root>) -> Self {
+        FileReader {
+            root,
+            left: MAX_FILE_BYTES,
+        }
+    }
+
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// [`ToolFailure`] for a path that cannot be read, and for too many bytes.
+    pub async fn read(&mut self, file: FileArgument) -> Result<Vec<u8>, ToolFailure> {
+        let bytes = match file.source {
+            Source::Bytes(bytes) => bytes,
+            Source::Path(path) => {
+                let root = self.root.ok_or_else(|| {
+                    ToolFailure::new(format!(
+                        "the file {:?} cannot be read: no folder for files is set; give its content as `base64`, or let \
+                         the owner set `root` in [tools.files] of the profile",
+                        excerpt(&path, 60)
+                    ))
+                })?;
+                root.whole(path, self.left).await?
+            }
+        };
+        self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| {
+            ToolFailure::new(format!(
+                "the files of one request may have {MAX_FILE_BYTES} bytes together; send fewer or smaller ones"
+            ))
+        })?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn files_are_given_by_path_or_by_content() {
+        for (given, source, filename, content_type) in [
+            (json!("notes/a.txt"), None, "a.txt", UNKNOWN_TYPE),
+            (
+                json!({ "path": "a.png", "content_type": "image/png" }),
+                None,
+                "a.png",
+                "image/png",
+            ),
+            (
+                json!({ "base64": "aGk=", "filename": "x.txt" }),
+                Some("hi"),
+                "x.txt",
+                UNKNOWN_TYPE,
+            ),
+            (
+                json!({ "base64": "aG k" }),
+                Some("hi"),
+                "file",
+                UNKNOWN_TYPE,
+            ),
+            (
+                json!("data:text/plain;base64,aGk="),
+                Some("hi"),
+                "file",
+                "text/plain",
+            ),
+            (json!("data:,h%69"), Some("hi"), "file", UNKNOWN_TYPE),
+        ] {
+            let file = FileArgument::of("f", &given).unwrap();
+            assert_eq!(
+                (file.filename.as_str(), file.content_type(None).as_str()),
+                (filename, content_type),
+                "{given}"
+            );
+            match (&file.source, source) {
+                (Source::Path(_), None) => {}
+                (Source::Bytes(bytes), Some(expected)) => assert_eq!(bytes, expected.as_bytes()),
+                (other, _) => panic!("{given}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_with_the_next_step() {
+        for (given, expected) in [
+            (json!(7), "not 7"),
+            (json!({}), "either `path` or `base64`"),
+            (
+                json!({ "path": "a", "base64": "aGk=" }),
+                "either `path` or `base64`",
+            ),
+            (json!({ "base64": "%" }), "no base64"),
+            (
+                json!({ "base64": 7 }),
+                "`base64` of the file `f` is no text",
+            ),
+            (json!({ "url": "x" }), "it has no \"url\""),
+            (json!("data:text/plain"), "without a comma"),
+        ] {
+            let message = FileArgument::of("f", &given).unwrap_err();
+            assert!(message.contains(expected), "{given}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_declared_media_type_counts_if_it_is_one() {
+        let file = FileArgument::of("f", &json!("a.png")).unwrap();
+        for (declared, expected) in [
+            (Some("image/png"), "image/png"),
+            (Some("image/png, image/jpeg"), UNKNOWN_TYPE),
+            (Some("image/*"), UNKNOWN_TYPE),
+            (None, UNKNOWN_TYPE),
+        ] {
+            assert_eq!(file.content_type(declared), expected, "{declared:?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The gateway's own tools, as its clients see them.
+
+use rmcp::model::{Tool as McpTool, ToolAnnotations};
+use serde_json::{Value, json};
+
+use super::search_answer::Detail;
+use toolscout_finder::finder::meta_tools;
+use toolscout_gate::llm::ToolSpec;
+use toolscout_gate::plan::{MAX_STEPS, OnInvalidStep};
+use toolscout_gate::tools::Arguments;
+
+/// The name of the tool that gives whole definitions.
+pub const DESCRIBE_TOOL: &str = "describe_tool";
+/// The name of the tool that lists servers, and all tools of one.
+pub const LIST_TOOLS: &str = "list_tools";
+/// The name of the tool that makes several calls.
+pub const RUN_PLAN: &str = "run_plan";
+/// Most tools in one call of [`DESCRIBE_TOOL`].
+const MAX_DESCRIBED: usize = 16;
+
+/// Their definitions. `servers` says which tools can be found.
+pub fn definitions(servers: &str) -> Vec<McpTool> {
+    let reading = [search(servers), describe(), list()];
+    let calling = [meta_tools::dispatch_spec(), plan()];
+    let reading = reading.into_iter().map(|spec| own_tool(spec, true));
+    let calling = calling.into_iter().map(|spec| own_tool(spec, false));
+    reading.chain(calling).collect()
+}
+
+/// The names in the arguments of [`DESCRIBE_TOOL`].
+///
+/// # Errors
+/// A message that tells the model how to call it.
+pub fn names(given: &Arguments) -> Result<Vec<String>, String> {
+    let names: Vec<String> = match (given.get("names"), given.get("name")) {
+        (Some(Value::Array(names)), _) => {
+            let texts = names.iter().filter_map(Value::as_str);
+            texts.map(str::to_owned).collect()
+        }
+        // Some models give one name.
+        (Some(Value::String(name)), _) | (None, Some(Value::String(name))) => vec![name.clone()],
+        _ => Vec::new(),
+    };
+    match names.len() {
+        0 => {
+            Err("give `names`, an array with the names of tools as `tool_search` gave them".into())
+        }
+        1..=MAX_DESCRIBED => Ok(names),
+        more => Err(format!(
+            "{more} names are too many, {MAX_DESCRIBED} are allowed at once"
+        )),
+    }
+}
+
+fn own_tool(spec: ToolSpec, only_reads: bool) -> McpTool {
+    McpTool::new(spec.name, spec.description, spec.parameters)
+        .annotate(ToolAnnotations::new().read_only(only_reads))
+}
+
+fn search(servers: &str) -> ToolSpec {
+    let mut spec = meta_tools::search_spec();
+    if !servers.is_empty() {
+        spec.description = format!("{}\n{servers}", spec.description);
+    }
+    let detail = json!({
+        "enum": Detail::ALL.map(Detail::as_str),
+        "description": "How much of each tool is shown: a signature, or its whole schema.",
+    });
+    if let Some(Value::Object(properties)) = spec.parameters.get_mut("properties") {
+        properties.insert("detail".into(), detail);
+    }
+    spec
+}
+
+fn describe() -> ToolSpec {
+    ToolSpec::new(
+        DESCRIBE_TOOL,
+        "Gives the whole description and schema of tools whose signature does not suffice.",
+        json!({
+            "type": "object",
+            "properties": {
+                "names": {
+                    "type": "array",
+                    "items": { "type": "string" },
+                    "description": "Their names as `tool_search` gave them.",
+                },
+            },
+            "required": ["names"],
+        }),
+    )
+}
+
+fn list() -> ToolSpec {
+    ToolSpec::new(
+        LIST_TOOLS,
+        "Lists the servers; or all tools of one server, in the order of their names.",
+        json!({
+            "type": "object",
+            "properties": {
+                "server": { "type": "string", "description": "The server whose tools are listed." },
+                "after": { "type": "string", "description": "Where to go on: `next` of the last answer." },
+            },
+        }),
+    )
+}
+
+fn plan() -> ToolSpec {
+    let description = format!(
+        "Makes up to {MAX_STEPS} calls at once. A step may use results of earlier steps: \"${{1.order.id}}\" is the field \
+         `id` of the field `order` in the result of step 1. Steps that need none of each other's results run in parallel. \
+         If a step fails, those that need it are skipped."
+    );
+    ToolSpec::new(
+        RUN_PLAN,
+        &description,
+        json!({
+            "type": "object",
+            "properties": {
+                "steps": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "tool": { "type": "string", "description": "The tool's name as `tool_search` gave it." },
+                            "arguments": { "type": "object" },
+                            "id": { "type": "string", "description": "A name to refer to it by; else its number from 1." },
+                            "after": {
+                                "type": "array",
+                                "items": { "type": "string" },
+                                "description": "Steps that must succeed first although it does not use their results.",
+                            },
+                        },
+                        "required": ["tool"],
+                    },
+                },
+                "on_invalid_step": {
+                    "type": "string",
+                    "enum": OnInvalidStep::NAMES,
+                    "description": "If a step has an unknown tool or wrong arguments: refuse all steps (the default), \
+                                    or skip that one.",
+                },
+            },
+            "required": ["steps"],
+        }),
+    )
+}

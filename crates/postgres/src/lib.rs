@@ -1,0 +1,3 @@
+//! The shared store: catalogs and everything that nodes share, in PostgreSQL.
+
+pub mod store;

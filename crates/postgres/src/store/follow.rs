@@ -1,0 +1,257 @@
+//! A node's catalog that follows the one of the store.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use toolscout_index::{Catalog, Embedder, Followed, Ranker, Searcher, ToolId, Writer};
+
+use super::SharedStore;
+use super::catalogs::{StoredCatalog, is_without_tools, source_of_copy};
+use super::enrichments::Enriched;
+use super::error::StoreError;
+use super::hub::FollowedCatalog;
+use super::read::{Part, Since, ToolsOf};
+use super::row::State;
+use toolscout_state::catalog_writer::{CatalogStore, Change, WriteError, Written};
+
+/// Writes to a catalog of the store, and keeps the node's copy of it in step.
+pub struct FollowingStore {
+    store: Arc<SharedStore>,
+    catalog: Catalog,
+    followed: Arc<FollowedCatalog>,
+    /// True until the store was asked once, and after the ranker could not be written: its file is
+    /// not in the transaction of the rest.
+    is_unsure: bool,
+}
+
+impl FollowingStore {
+    /// Follows `stored` with `catalog`, which must be new or have followed it before.
+    pub fn new(store: Arc<SharedStore>, catalog: Catalog, stored: &StoredCatalog) -> Self {
+        let searcher = catalog.searcher();
+        let state = searcher.followed().map(state_of);
+        let followed = FollowedCatalog::new(stored, state, catalog.clone());
+        if let Some(copied) = searcher.followed() {
+            followed.set_pushed_down(is_without_tools(copied));
+        }
+        store.hub.register(&followed);
+        FollowingStore {
+            store,
+            catalog,
+            followed,
+            is_unsure: true,
+        }
+    }
+
+    /// What the node knows of the catalog in the store.
+    pub fn followed(&self) -> &Arc<FollowedCatalog> {
+        &self.followed
+    }
+
+    /// Applies what changed in the store, in one transaction of the node's catalog: up to this
+    /// generation at least.
+    fn catch_up(&mut self, least: u64) -> Result<(), StoreError> {
+        let searcher = self.catalog.searcher();
+        let before = searcher.followed().map(state_of);
+        let since = Since {
+            state: before,
+            least,
+            with_ranker: self.is_unsure,
+            tools: match searcher.followed().is_some_and(is_without_tools) {
+                true => ToolsOf::PushedDown,
+                false => ToolsOf::Copied,
+            },
+        };
+        // Before it is asked: what is told meanwhile is asked for again.
+        self.followed.set_told(false);
+        let mut applied = Applied {
+            catalog: &self.catalog,
+            searcher: Arc::clone(&searcher),
+            writer: None,
+            all: None,
+            enriched: HashSet::new(),
+        };
+        let mut apply = |part| applied.apply(part);
+        let changes =
+            self.store
+                .changes_since((self.followed.id, &self.followed.source), since, &mut apply);
+        let reached = match self.store.runtime.block_on(changes) {
+            Err(StoreError::Deleted) => {
+                self.followed.set_deleted();
+                return Err(StoreError::Deleted);
+            }
+            Err(error) => {
+                self.followed.set_told(true);
+                return Err(error);
+            }
+            Ok(reached) => reached,
+        };
+        let head = reached.state;
+        self.followed.set_total(reached.total);
+        if reached.is_pushed_down {
+            // Before the copy loses its tools: from now on they are looked for in the store.
+            self.followed.set_pushed_down(true);
+        }
+        if before != Some(head) || applied.writer.is_some() {
+            self.is_unsure = true;
+            applied.remove_others()?;
+            let writer = applied.writer()?;
+            writer.set_followed(&Followed {
+                source: source_of_copy(&self.followed.source, reached.is_pushed_down),
+                generation: head.generation,
+                mark: head.mark,
+            })?;
+            writer.commit()?;
+        }
+        if before.is_some_and(|before| before.generation > head.generation) {
+            let (from, to) = (before.map(|before| before.generation), head.generation);
+            tracing::warn!(
+                from,
+                to,
+                "the store was put back to an older state, and this node with it"
+            );
+        }
+        self.is_unsure = false;
+        self.followed.set_pushed_down(reached.is_pushed_down);
+        self.followed.set_state(head);
+        Ok(())
+    }
+}
+
+fn state_of(followed: &Followed) -> State {
+    State {
+        generation: followed.generation,
+        mark: followed.mark,
+    }
+}
+
+/// A transaction of the node's catalog, begun with the first change.
+struct Applied<'a> {
+    catalog: &'a Catalog,
+    searcher: Arc<Searcher>,
+    writer: Option<Writer>,
+    /// The tools that the store told of, where it tells everything.
+    all: Option<HashSet<ToolId>>,
+    /// Those of them that something is written about.
+    enriched: HashSet<ToolId>,
+}
+
+impl Applied<'_> {
+    fn writer(&mut self) -> Result<&mut Writer, StoreError> {
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => self.catalog.writer()?,
+        };
+        Ok(self.writer.insert(writer))
+    }
+
+    /// The catalog's own ranker.
+    fn ranker(&self) -> Option<&Ranker> {
+        let ranker = self.searcher.ranker().map(Arc::as_ref);
+        ranker.filter(|_| self.searcher.has_own_ranker())
+    }
+
+    fn apply(&mut self, part: Part) -> Result<(), StoreError> {
+        match part {
+            Part::Everything => self.all = Some(HashSet::new()),
+            Part::Tools(tools) if !tools.is_empty() => {
+                if let Some(all) = &mut self.all {
+                    all.extend(tools.iter().map(|tool| tool.id.clone()));
+                }
+                self.writer()?.upsert(&tools)?;
+            }
+            Part::Removed(ids) if !ids.is_empty() => {
+                self.writer()?.remove(&ids)?;
+            }
+            Part::Enrichments(all) => {
+                for enriched in all {
+                    self.enrich(enriched)?;
+                }
+            }
+            Part::Settings(settings) => self.writer()?.set_settings(&settings)?,
+            Part::OwnerWords(words) => self.writer()?.set_owner_words(&words)?,
+            Part::Ranker(ranker) if ranker.as_ref() != self.ranker() => {
+                self.writer()?.set_ranker(ranker.as_ref())?;
+            }
+            Part::Tools(_) | Part::Removed(_) | Part::Ranker(_) => {}
+        }
+        Ok(())
+    }
+
+    fn enrich(&mut self, Enriched { tool, enrichment }: Enriched) -> Result<(), StoreError> {
+        let writer = self.writer()?;
+        match enrichment {
+            Some(enrichment) => {
+                writer.set_enrichment(&tool, &enrichment)?;
+                self.enriched.insert(tool.id);
+            }
+            None => {
+                writer.clear_enrichments(&[tool.id])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what the store did not tell of when it told everything.
+    fn remove_others(&mut self) -> Result<(), StoreError> {
+        let Some(all) = self.all.take() else {
+            return Ok(());
+        };
+        let had = self.searcher.tools().map(|tool| tool.id.clone());
+        let others: Vec<ToolId> = had.filter(|id| !all.contains(id)).collect();
+        if !others.is_empty() {
+            self.writer()?.remove(&others)?;
+        }
+        let had = self.searcher.ids_after(None);
+        let is_forgotten =
+            |id: &&ToolId| self.searcher.enrichment(id).is_some() && !self.enriched.contains(*id);
+        let forgotten: Vec<ToolId> = had.filter(is_forgotten).cloned().collect();
+        if !forgotten.is_empty() {
+            self.writer()?.clear_enrichments(&forgotten)?;
+        }
+        Ok(())
+    }
+}
+
+impl CatalogStore for FollowingStore {
+    fn commit(&mut self, changes: &[&Change]) -> Result<Vec<Written>, WriteError> {
+        let searcher = self.catalog.searcher();
+        let embedders: Vec<Arc<dyn Embedder>> = searcher.embedders().cloned().collect();
+        let commit = self.store.commit(self.followed.id, changes, &embedders);
+        let (changes, generation) = match self.store.runtime.block_on(commit) {
+            Ok(committed) => committed,
+            Err(error) => {
+                if matches!(error, StoreError::Deleted) {
+                    self.followed.set_deleted();
+                }
+                return Err(error.into());
+            }
+        };
+        // It is written, whatever becomes of this node's copy.
+        if generation != self.catalog.searcher().generation()
+            && let Err(error) = self.catch_up(generation)
+        {
+            tracing::warn!(%error, "a change is in the store, and this node does not show it yet");
+        }
+        Ok(Written::all(changes, generation))
+    }
+
+    fn refresh(&mut self) -> Result<Arc<Searcher>, WriteError> {
+        if self.followed.is_deleted() {
+            return Err(WriteError::Deleted);
+        }
+        if self.is_unsure || self.followed.is_behind() {
+            self.catch_up(self.followed.told())?;
+        }
+        // Vectors that another process has embedded.
+        Ok(self.catalog.refresh()?)
+    }
+
+    fn may_have_news(&self) -> bool {
+        if self.followed.is_deleted() {
+            return false;
+        }
+        // While the store is away, the hub waits for it, and wakes this once it is back.
+        let is_to_ask = self.is_unsure || self.followed.is_behind();
+        (is_to_ask && self.store.problem().is_none()) || self.catalog.may_be_behind()
+    }
+}

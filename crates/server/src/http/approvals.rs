@@ -1,0 +1,101 @@
+//! Calls that wait for a person: those of the agent's runs, and those of MCP clients that cannot ask
+//! their own person.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::App;
+use super::access::{Grant, ProfileGrant};
+use super::error::{ApiError, ApiResult, store_unavailable};
+use super::extract::{Json, Path};
+use toolscout_gate::gate::{Answer, WaitingApproval};
+use toolscout_state::keys::Scope;
+
+/// Calls that wait for a person.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WaitingApprovals {
+    /// The calls, the one whose time ends first leading.
+    approvals: Vec<WaitingApproval>,
+}
+
+/// A decision about a call.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovalDecision {
+    /// Whether to make the call.
+    approve: bool,
+    /// The reason of a refusal, for the model.
+    #[serde(default)]
+    reason: String,
+}
+
+/// The decision that was recorded.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DecidedApproval {
+    approved: bool,
+}
+
+/// Lists the calls of the key that wait for a person on this server; with an admin key for all catalogs
+/// those of every key.
+#[utoipa::path(
+    get, path = "/v1/approvals", operation_id = "list_approvals", tag = "agent",
+    responses((status = 200, body = WaitingApprovals, description = "The calls that wait"))
+)]
+pub async fn list(
+    ProfileGrant(grant): ProfileGrant,
+    State(app): State<App>,
+) -> Json<WaitingApprovals> {
+    let scope = grant.owner_scope();
+    let mut approvals = app.client_approvals.waiting_within(&scope);
+    if let Some(agent) = app.agent() {
+        approvals.extend(agent.waiting_approvals(&scope));
+    }
+    approvals.sort_by_key(|waiting| waiting.open.expires_in_ms);
+    Json(WaitingApprovals { approvals })
+}
+
+/// Approves or refuses a call that waits. A key with the scope `approve` decides about its own calls, an
+/// admin key for all catalogs about every call. Of two decisions the first counts.
+#[utoipa::path(
+    post, path = "/v1/approvals/{id}", operation_id = "decide_approval", tag = "agent",
+    params(("id" = String, Path, description = "The id of the waiting call")),
+    request_body = ApprovalDecision,
+    responses((status = 200, body = DecidedApproval, description = "The decision was recorded"))
+)]
+pub async fn decide(
+    ProfileGrant(grant): ProfileGrant,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Json(decision): Json<ApprovalDecision>,
+) -> ApiResult<Json<DecidedApproval>> {
+    grant.allows(Scope::Approve)?;
+    let scope = grant.owner_scope();
+    let answer = decision_of(&grant, decision.approve, decision.reason);
+    let decided = DecidedApproval {
+        approved: decision.approve,
+    };
+    if app.client_approvals.answer(&scope, &id, answer.clone()) {
+        return Ok(Json(decided));
+    }
+    if let Some(agent) = app.agent() {
+        let answered = agent.answer_approval_anywhere(&scope, &id, answer).await;
+        if answered.map_err(store_unavailable)? {
+            return Ok(Json(decided));
+        }
+    }
+    let message = format!(
+        "no call waits under {id:?} for this key: it was decided, it expired, or it belongs to another key; \
+         GET /v1/approvals lists those that wait"
+    );
+    Err(ApiError::not_found("unknown_approval", message))
+}
+
+/// The decision of the sender of a request.
+pub fn decision_of(grant: &Grant, approve: bool, reason: String) -> Answer {
+    let by = grant.sender();
+    match approve {
+        true => Answer::Approved { by },
+        false => Answer::Refused { by, reason },
+    }
+}

@@ -1,0 +1,169 @@
+//! Writes texts by itself for new and changed tools of every open catalog, within the tokens of a day.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+use toolscout_index::{Searcher, Tool};
+
+use super::super::App;
+use super::super::error::ApiResult;
+use super::super::registry::OpenCatalog;
+use super::account::ALREADY_ENRICHING;
+use super::work::{Answered, Work};
+use toolscout_base::config::EnrichMode;
+use toolscout_finder::enrich::exchange::definition_hash;
+use toolscout_finder::enrich::{self, DEFAULT_BATCH};
+
+/// How often catalogs are looked at.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The wait after a request that was not answered; it doubles with each further turn.
+const FIRST_WAIT: Duration = Duration::from_secs(60);
+const LAST_WAIT: Duration = Duration::from_secs(3600);
+/// Most tools of a catalog before another one has its turn.
+const TURN_TOOLS: usize = 100;
+/// Most tools that got no text and are remembered; beyond them all are asked about once more.
+const MAX_SKIPPED: usize = 100_000;
+
+/// What is known of the catalogs.
+#[derive(Default)]
+struct Seen {
+    /// The generation in which no tool of a catalog was left to ask about.
+    finished: HashMap<String, u64>,
+    /// Definitions for which the model wrote nothing that can be used. They are not paid for twice.
+    skipped: HashSet<String>,
+    /// The wait after requests that were not answered, and its end.
+    pause: Option<Duration>,
+    resume: Option<Instant>,
+}
+
+/// Writes until the shutdown, if the settings say so.
+pub async fn write_by_itself(app: App) {
+    if app.enriching.settings.mode() != EnrichMode::Auto {
+        return;
+    }
+    if app.enriching.model.is_none() {
+        tracing::warn!("enrich.mode is auto, and there is no model; start with --llm and --model");
+        return;
+    }
+    let writing = async {
+        let mut seen = Seen::default();
+        loop {
+            sleep(PAUSE).await;
+            for catalog in app.catalogs.all_open() {
+                if let Err(error) = seen.write(&app, &catalog).await
+                    // Another node writes.
+                    && error.code != ALREADY_ENRICHING
+                {
+                    let reason = error.detail.unwrap_or(error.message);
+                    tracing::warn!(catalog = catalog.name, reason, "texts are not written");
+                }
+            }
+        }
+    };
+    app.shutdown.token().run_until_cancelled(writing).await;
+}
+
+impl Seen {
+    /// Writes texts for some tools of a catalog.
+    async fn write(&mut self, app: &App, catalog: &Arc<OpenCatalog>) -> ApiResult<()> {
+        let searcher = catalog.searcher();
+        let generation = searcher.generation();
+        let is_finished = self.finished.get(&catalog.name) == Some(&generation);
+        if is_finished || self.is_waiting() || catalog.pushed().is_some() {
+            return Ok(());
+        }
+        let Some(model) = app.enriching.model.clone() else {
+            return Ok(());
+        };
+        let spent = app.enriching.account.spent().await?;
+        if app.enriching.left(spent) == Some(0) {
+            return Ok(());
+        }
+        let tools = self.missing(app, searcher).await?;
+        if tools.is_empty() {
+            self.finished.insert(catalog.name.clone(), generation);
+            return Ok(());
+        }
+        let Some(reserved) = app.enriching.account.reserve() else {
+            return Ok(());
+        };
+        let hashes: HashMap<String, String> = tools
+            .iter()
+            .map(|tool| (tool.id.to_string(), definition_hash(tool)))
+            .collect();
+        let work = Work {
+            app: app.clone(),
+            catalog: Arc::clone(catalog),
+            model,
+            batches: enrich::batches(&tools, DEFAULT_BATCH, &app.enriching.wanted),
+            reserved,
+        };
+        let (mut stored, mut unanswered) = (0, 0);
+        let skipped = &mut self.skipped;
+        let progress = |answered: &Answered| {
+            stored += answered.stored;
+            unanswered += answered.unanswered.len();
+            let ids = answered.skipped.iter().map(|refused| &refused.id);
+            skipped.extend(ids.filter_map(|id| hashes.get(id).cloned()));
+        };
+        let run = work.run(|| false, progress).await?;
+        self.pause = (unanswered > 0).then(|| wait_after(self.pause));
+        self.resume = self.pause.map(|wait| Instant::now() + wait);
+        tracing::info!(
+            catalog = catalog.name,
+            tools = stored,
+            tokens = run.tokens.sum(),
+            unanswered,
+            problem = run.problem,
+            "texts were written"
+        );
+        Ok(())
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.resume.is_some_and(|resume| Instant::now() < resume)
+    }
+
+    /// Tools without texts that were not asked about in vain.
+    async fn missing(&mut self, app: &App, searcher: Arc<Searcher>) -> ApiResult<Vec<Arc<Tool>>> {
+        let mut skipped = std::mem::take(&mut self.skipped);
+        if skipped.len() > MAX_SKIPPED {
+            skipped.clear();
+        }
+        let look = move || {
+            let missing = enrich::ids_without_texts(&searcher, &[])
+                .filter_map(|id| searcher.tool(id))
+                .filter(|tool| !skipped.contains(&definition_hash(tool)))
+                .take(TURN_TOOLS)
+                .collect();
+            (missing, skipped)
+        };
+        // A busy server answers its clients first: what is lost here is asked about once more.
+        let (missing, skipped) = app.cpu_pool.run(look).await?;
+        self.skipped = skipped;
+        Ok(missing)
+    }
+}
+
+/// The wait after requests that were not answered, and the wait before them.
+fn wait_after(before: Option<Duration>) -> Duration {
+    before.map_or(FIRST_WAIT, |wait| (2 * wait).min(LAST_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_is_away_is_asked_less_and_less_often() {
+        let mut waits = Vec::new();
+        let mut wait = None;
+        for _ in 0..8 {
+            wait = Some(wait_after(wait));
+            waits.extend(wait.map(|wait| wait.as_secs() / 60));
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+}

@@ -1,0 +1,221 @@
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use toolscout_index::{Tool, ToolId};
+
+use super::*;
+use toolscout_state::catalog_writer::{Change, WriteError};
+
+fn registry(dir: &tempfile::TempDir, limits: Limits) -> Registry {
+    Registry::new(
+        DataDir::new(dir.path()),
+        EmbeddersOf::new(Options::default(), None),
+        &limits,
+        Arc::new(Metrics::new()),
+        None,
+    )
+}
+
+async fn with_catalogs(names: &[&str], limits: Limits) -> (tempfile::TempDir, Registry) {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(&dir, limits);
+    for name in names {
+        registry.create(name).await.unwrap();
+    }
+    (dir, registry)
+}
+
+fn room_for(catalogs: usize) -> Limits {
+    Limits {
+        max_open_catalogs: catalogs,
+        ..Limits::default()
+    }
+}
+
+fn upsert(name: &str) -> Change {
+    Change::Upsert(vec![Tool::new("s", name).unwrap()])
+}
+
+fn open_names(registry: &Registry) -> Vec<String> {
+    let open = registry.all_open();
+    open.iter().map(|open| open.name.clone()).collect()
+}
+
+#[tokio::test]
+async fn the_least_recently_used_catalog_makes_room() {
+    let (_dir, registry) = with_catalogs(&["a", "b", "c"], room_for(3)).await;
+    registry.get("a").await.unwrap();
+    registry.create("d").await.unwrap();
+    assert_eq!(open_names(&registry), ["a", "c", "d"]);
+    registry.get("c").await.unwrap();
+    registry.get("b").await.unwrap();
+    assert_eq!(open_names(&registry), ["b", "c", "d"]);
+    let unknown = registry.get("unknown").await.err().unwrap();
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    assert_eq!(open_names(&registry), ["b", "c", "d"], "it needs no room");
+}
+
+#[tokio::test]
+async fn a_catalog_in_use_is_never_closed() {
+    let (_dir, registry) = with_catalogs(&["a", "b", "c", "d", "e"], room_for(2)).await;
+    let held = registry.get("a").await.unwrap();
+    for round in 0..3 {
+        for name in ["b", "c", "d", "e"] {
+            registry.get(name).await.unwrap();
+            assert!(registry.holds(&held), "round {round}, {name}");
+        }
+        held.writer
+            .write(upsert(&format!("t{round}")))
+            .await
+            .unwrap();
+    }
+    assert_eq!(held.searcher().len(), 3);
+    let _other = registry.get("b").await.unwrap();
+    let refused = registry.get("c").await.err().unwrap();
+    assert_eq!(refused.code, "catalogs_in_use");
+    drop(held);
+    registry.get("c").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_waits_a_moment_for_room() {
+    let (_dir, registry) = with_catalogs(&["a", "b", "c"], room_for(2)).await;
+    let held = [
+        registry.get("a").await.unwrap(),
+        registry.get("b").await.unwrap(),
+    ];
+    let release = async {
+        tokio::task::yield_now().await;
+        drop(held);
+    };
+    let (opened, ()) = tokio::join!(registry.get("c"), release);
+    opened.unwrap();
+}
+
+#[tokio::test]
+async fn open_catalogs_are_bounded_by_their_bytes() {
+    let few = Limits {
+        max_open_bytes: 300_000,
+        ..Limits::default()
+    };
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let (_dir, registry) = with_catalogs(&names, few).await;
+    let empty = registry.all_open();
+    assert!((1..8).contains(&empty.len()), "{}", empty.len());
+    assert!(registry.open_bytes() <= 300_000);
+    drop(empty);
+    let large = registry.get("a").await.unwrap();
+    let before = registry.open_bytes();
+    let tools = (0..400).map(|number| {
+        let tool = Tool::new("s", &format!("t{number}")).unwrap();
+        tool.with_description("word ".repeat(100))
+    });
+    large
+        .writer
+        .write(Change::Upsert(tools.collect()))
+        .await
+        .unwrap();
+    // It is counted after the client was answered.
+    let counted = async {
+        while registry.open_bytes() < before + 400 * 500 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(30), counted).await.unwrap();
+    // What is larger than all may be is served alone.
+    registry.get("b").await.unwrap();
+    assert_eq!(open_names(&registry), ["a", "b"]);
+    drop(large);
+    registry.get("c").await.unwrap();
+    assert!(!open_names(&registry).contains(&"a".to_owned()));
+    assert!(registry.open_bytes() <= 300_000);
+}
+
+#[tokio::test]
+async fn many_requests_for_one_closed_catalog_open_it_once() {
+    let (_dir, registry) = with_catalogs(&["a", "b", "c"], room_for(2)).await;
+    let opened = join_all((0..20).map(|_| registry.get("a"))).await;
+    let first = opened[0].as_ref().unwrap();
+    assert!(
+        opened
+            .iter()
+            .all(|open| Arc::ptr_eq(open.as_ref().unwrap(), first))
+    );
+}
+
+/// Polls writes once, so that they are queued.
+async fn queued<'a>(
+    catalog: &'a OpenCatalog,
+    count: usize,
+) -> Vec<
+    std::pin::Pin<
+        Box<dyn Future<Output = Result<toolscout_state::catalog_writer::Written, WriteError>> + 'a>,
+    >,
+> {
+    let mut pending: Vec<std::pin::Pin<Box<dyn Future<Output = _> + 'a>>> = Vec::new();
+    for number in 0..count {
+        let mut write: std::pin::Pin<Box<dyn Future<Output = _> + 'a>> =
+            Box::pin(async move { catalog.writer.write(upsert(&format!("t{number}"))).await });
+        assert!(futures_util::poll!(&mut write).is_pending());
+        pending.push(write);
+        tokio::task::yield_now().await;
+    }
+    pending
+}
+
+#[tokio::test]
+async fn a_catalog_is_closed_after_what_was_queued() {
+    let (_dir, registry) = with_catalogs(&["a", "b", "c"], room_for(2)).await;
+    let open = registry.get("a").await.unwrap();
+    // Clients that left: nobody waits for these, and nobody holds the catalog.
+    drop(queued(&open, 40).await);
+    drop(open);
+    for name in ["b", "c"] {
+        registry.get(name).await.unwrap();
+    }
+    assert_eq!(open_names(&registry), ["b", "c"]);
+    assert_eq!(registry.get("a").await.unwrap().searcher().len(), 40);
+}
+
+#[tokio::test]
+async fn a_catalog_is_deleted_after_what_was_queued() {
+    let (dir, registry) = with_catalogs(&["a", "b"], room_for(2)).await;
+    let open = registry.get("a").await.unwrap();
+    let writes = queued(&open, 40).await;
+    registry.delete("a").await.unwrap();
+    for outcome in join_all(writes).await {
+        outcome.unwrap();
+    }
+    let late = open.writer.write(upsert("late")).await;
+    assert!(matches!(late, Err(WriteError::Closed)), "{late:?}");
+    assert!(!dir.path().join("catalogs/a").exists());
+    let (again, created) = registry.create("a").await.unwrap();
+    assert_eq!((created, again.searcher().len()), (Created::Now, 0));
+    let gone = ToolId::parse("s/t0").unwrap();
+    assert!(again.searcher().tool(&gone).is_none());
+}
+
+#[tokio::test]
+async fn names_follow_what_other_processes_create_and_delete() {
+    let (dir, registry) = with_catalogs(&["a", "b"], room_for(2)).await;
+    let names = async || {
+        let names = registry.names().await.unwrap();
+        names.iter().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(names().await, ["a", "b"]);
+    let elsewhere = DataDir::new(dir.path());
+    drop(elsewhere.open_or_create("c", Options::default()).unwrap());
+    assert_eq!(names().await, ["a", "b", "c"]);
+    elsewhere.delete("a").unwrap();
+    // A creation that is under way.
+    std::fs::create_dir(dir.path().join("catalogs/d")).unwrap();
+    assert_eq!(names().await, ["b", "c"]);
+    drop(elsewhere.open_or_create("d", Options::default()).unwrap());
+    assert_eq!(names().await, ["b", "c", "d"]);
+    assert_eq!(
+        registry.get("a").await.err().unwrap().status,
+        StatusCode::NOT_FOUND
+    );
+    registry.delete("b").await.unwrap();
+    assert_eq!(names().await, ["c", "d"]);
+}

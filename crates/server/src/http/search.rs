@@ -1,0 +1,265 @@
+//! Search in a catalog by `POST` and `GET`, and in the default catalog.
+
+mod wire;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::extract::State;
+use serde_json::{Value, json};
+use toolscout_index::formats::{self, Emit};
+use toolscout_index::{Hit, Query, Results, SearchOptions, Searcher, Tool, ToolId};
+use tracing::Instrument as _;
+
+use super::App;
+use super::access::{Grant, Reading};
+use super::envelope::RequestId;
+use super::error::{ApiError, ApiResult};
+use super::extract::{Json, QueryString};
+use super::feedback::identity;
+use super::tokens::Source;
+use super::wire::ToolFormat;
+use toolscout_base::budget;
+use toolscout_base::telemetry::traces;
+use toolscout_state::feedback::{SearchContext, Signer};
+use wire::{
+    BudgetReport, DegradedReport, NoMatchReport, SearchAnswer, SearchHit, SearchParams, TookMs,
+    ToolName,
+};
+
+pub use wire::{SearchFilter, SearchRequest};
+
+/// Searches a catalog.
+#[utoipa::path(
+    post, path = "/v1/catalogs/{catalog}/search", tag = "search",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    request_body = SearchRequest,
+    responses((status = 200, body = SearchAnswer, description = "The hits, best first"))
+)]
+pub async fn search(
+    grant: Grant,
+    Reading(catalog): Reading,
+    State(app): State<App>,
+    RequestId(request_id): RequestId,
+    Json(request): Json<SearchRequest>,
+) -> ApiResult<Json<SearchAnswer>> {
+    let min_generation = request.min_generation;
+    let prepared = PreparedSearch::new(request)?;
+    if let Some(generation) = min_generation {
+        catalog.reach(generation).await?;
+    }
+    let searcher = catalog.searcher_for(&prepared.query).await?;
+    let format = prepared.output.as_ref().map(|output| output.format);
+    let served = catalog.searcher();
+    let store_is_away = catalog.store_problem().is_some();
+    let span = traces::search_span();
+    let signer = app.feedback.signer();
+    let run = move || {
+        let context = SearchContext {
+            catalog: [&catalog.name, identity(&searcher)],
+            key: grant.key(),
+            request_id: &request_id,
+        };
+        prepared.run(&searcher, &signer, &context)
+    };
+    let outcome = app.cpu_pool.run(run).instrument(span.clone()).await;
+    let (mut answer, results) = outcome.inspect_err(|_| app.metrics.rejected("search_queue"))??;
+    if answer.degraded.is_none() && store_is_away {
+        answer.degraded = Some(DegradedReport::store_unreachable(&served));
+    }
+    app.metrics.search(&results);
+    if let Some(format) = format {
+        let tools = results.hits.iter().map(|hit| hit.tool.shared());
+        let shown = answer.budget.as_ref().map(|budget| budget.tokens);
+        app.token_savings.count(
+            Source::Search,
+            served,
+            tools.collect(),
+            format.into(),
+            shown,
+        );
+    }
+    traces::record_search(&span, &results);
+    Ok(Json(answer))
+}
+
+/// Searches a catalog, for links and shells.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/search", tag = "search",
+    params(("catalog" = String, Path, description = "The catalog's name"), SearchParams),
+    responses((status = 200, body = SearchAnswer, description = "The hits, best first"))
+)]
+pub async fn search_by_query(
+    grant: Grant,
+    catalog: Reading,
+    state: State<App>,
+    id: RequestId,
+    QueryString(params): QueryString<SearchParams>,
+) -> ApiResult<Json<SearchAnswer>> {
+    search(grant, catalog, state, id, Json(params.into())).await
+}
+
+/// Searches the default catalog.
+#[utoipa::path(
+    post, path = "/v1/search", operation_id = "search_default_catalog", tag = "search",
+    request_body = SearchRequest,
+    responses((status = 200, body = SearchAnswer, description = "The hits, best first"))
+)]
+pub async fn search_default(
+    grant: Grant,
+    catalog: Reading,
+    state: State<App>,
+    id: RequestId,
+    request: Json<SearchRequest>,
+) -> ApiResult<Json<SearchAnswer>> {
+    search(grant, catalog, state, id, request).await
+}
+
+/// A validated search.
+struct PreparedSearch {
+    query: Query,
+    output: Option<Output>,
+}
+
+/// The format of the found tools.
+struct Output {
+    format: ToolFormat,
+    max_tokens: Option<usize>,
+    call_id: Option<String>,
+}
+
+impl PreparedSearch {
+    fn new(request: SearchRequest) -> ApiResult<Self> {
+        let output = Output::new(&request)?;
+        let query = query_of(request)?;
+        Ok(PreparedSearch { query, output })
+    }
+
+    fn run(
+        self,
+        searcher: &Searcher,
+        signer: &Signer,
+        context: &SearchContext<'_>,
+    ) -> ApiResult<(SearchAnswer, Results)> {
+        let results = searcher.search(&self.query)?;
+        // Folded duplicates count as hits: feedback may name the one that was called.
+        let ids = results
+            .hits
+            .iter()
+            .flat_map(|hit| [&hit.id].into_iter().chain(&hit.also_on))
+            .map(ToolId::as_str);
+        let feedback_token = signer.token(context, self.query.texts(), ids, SystemTime::now());
+        let written = self.output.map(|output| output.write(&results.hits));
+        let (tools, tool_names, budget) = match written {
+            Some((tools, names, budget)) => (Some(tools), names, budget),
+            None => (None, Vec::new(), None),
+        };
+        let answer = SearchAnswer {
+            hits: results.hits.iter().map(SearchHit::from).collect(),
+            tools,
+            tool_names,
+            budget,
+            took_ms: TookMs::from(&results.timings),
+            mode: results.mode.into(),
+            variant: results.variant.into(),
+            embedders: results.embedders.clone(),
+            degraded: results.degraded.as_ref().map(DegradedReport::from),
+            no_match: results.no_match.as_ref().map(NoMatchReport::from),
+            confidence: results.confidence,
+            generation: results.generation,
+            request_id: context.request_id.to_owned(),
+            feedback_token,
+        };
+        Ok((answer, results))
+    }
+}
+
+/// The query of a request.
+///
+/// # Errors
+/// 422 for a value out of its range.
+pub fn query_of(request: SearchRequest) -> ApiResult<Query> {
+    let options = SearchOptions {
+        k: request.k,
+        mode: request.mode.map(Into::into),
+        fusion: request.fusion.map(Into::into),
+        dense_weight: request.dense_weight,
+        min_score: request.min_score,
+        min_confidence: request.min_confidence,
+        companions: request.companions,
+    };
+    // `matched_queries` of the hits are positions in this order.
+    let texts = request.query.into_iter().chain(request.queries);
+    let mut query = Query::any_of(texts)
+        .options(options)
+        .filter(request.filter.into());
+    if request.whole {
+        query = query.whole();
+    }
+    if request.ranker == Some(false) {
+        query = query.without_ranker();
+    }
+    if let Some(budget_ms) = request.budget_ms {
+        query = query.budget_ms(budget_ms);
+    }
+    if request.fold_duplicates {
+        query = query.fold_duplicates();
+    }
+    if request.explain {
+        query = query.explain();
+    }
+    query.validate()?;
+    Ok(query)
+}
+
+impl Output {
+    fn new(request: &SearchRequest) -> ApiResult<Option<Self>> {
+        let (call_id, max_tokens) = (request.call_id.clone(), request.max_tokens);
+        let allowed = budget::MIN_TOKENS..=budget::MAX_TOKENS;
+        match (request.format, max_tokens) {
+            (None, Some(_)) => Err(ApiError::unprocessable(
+                "missing_format",
+                "max_tokens limits `tools`, which needs a format; set `format` too",
+            )),
+            (_, Some(tokens)) if !allowed.contains(&tokens) => {
+                let (least, most) = (allowed.start(), allowed.end());
+                let message = format!("max_tokens is {tokens}, it must be from {least} to {most}");
+                Err(ApiError::unprocessable("invalid_value", message))
+            }
+            (format, _) => Ok(format.map(|format| Output {
+                format,
+                max_tokens,
+                call_id,
+            })),
+        }
+    }
+
+    fn write(self, hits: &[Hit]) -> (Value, Vec<ToolName>, Option<BudgetReport>) {
+        let tools: Vec<Arc<Tool>> = hits.iter().map(|hit| hit.tool.shared()).collect();
+        let emit = Emit::from(self.format);
+        let Some(max_tokens) = self.max_tokens else {
+            let all: Vec<&Tool> = tools.iter().map(Arc::as_ref).collect();
+            let names = ToolName::of_all(tools.iter().map(|tool| &tool.id));
+            return (self.wrap(formats::emit(&all, emit)), names, None);
+        };
+        let fitted = budget::fit(&tools, emit, max_tokens);
+        let ids = tools.iter().map(|tool| &tool.id);
+        let names = ToolName::of_all(ids.filter(|id| !fitted.omitted.contains(id)));
+        let report = BudgetReport::from(&fitted);
+        (self.wrap(fitted.value), names, Some(report))
+    }
+
+    /// For the OpenAI Responses API, the output item of a client-side tool search.
+    fn wrap(self, tools: Value) -> Value {
+        match (self.format, self.call_id) {
+            (ToolFormat::OpenaiResponses, Some(call_id)) => json!({
+                "type": "tool_search_output",
+                "execution": "client",
+                "call_id": call_id,
+                "status": "completed",
+                "tools": tools,
+            }),
+            _ => tools,
+        }
+    }
+}

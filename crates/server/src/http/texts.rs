@@ -1,0 +1,441 @@
+//! What people say when they need a tool: the texts of a tool and of a catalog, read, changed, brought from
+//! elsewhere, and asked for in a file that any assistant answers.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolscout_index::{Enrichment, MAX_ENRICHMENT_TEXTS, Searcher, Tool, ToolId};
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::access::{Reading, Writing};
+use super::enrich::refuse_pushed_down;
+use super::error::{ApiError, ApiResult};
+use super::extract::{Json, Path, QueryString, RawBody};
+use super::paging;
+use super::registry::OpenCatalog;
+use super::tools::{ItemPath, find_tool};
+use toolscout_finder::enrich::check::checked;
+use toolscout_finder::enrich::exchange::{
+    Answers, Matched, Refused, definition_hash, ids_of, not_stored, questions,
+};
+use toolscout_finder::enrich::wanted::Wanted;
+use toolscout_finder::enrich::{self, DEFAULT_BATCH};
+use toolscout_state::catalog_writer::{Change, Written};
+
+/// The model's name of texts that a person writes.
+const PERSON: &str = "person";
+/// The model's name of answers that name none.
+const ASSISTANT: &str = "assistant";
+
+/// The texts of a tool.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ToolTexts {
+    /// The tool's id.
+    #[schema(example = "outlook/RecallMessage")]
+    id: String,
+    /// The hash of the tool's definition, which the texts belong to.
+    definition: String,
+    /// The name of the model that wrote them, or `person`; absent without texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// What people say when they need the tool; empty where nobody wrote any for its present definition.
+    #[schema(example = json!(["I mailed the wrong person, undo it"]))]
+    texts: Vec<String>,
+}
+
+impl ToolTexts {
+    fn of(tool: &Tool, enrichment: Option<&Enrichment>) -> Self {
+        ToolTexts {
+            id: tool.id.to_string(),
+            definition: definition_hash(tool),
+            model: enrichment.map(|enrichment| enrichment.model().to_owned()),
+            texts: enrichment.map_or_else(Vec::new, |enrichment| enrichment.texts().to_vec()),
+        }
+    }
+}
+
+/// New texts of a tool.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewTexts {
+    /// At most 8, of at most 200 characters each.
+    #[schema(min_items = 1, max_items = 8)]
+    texts: Vec<String>,
+    /// Who wrote them; `person` without it.
+    model: Option<String>,
+}
+
+/// Which texts to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Texts of the tools of this server.
+    server: Option<String>,
+    /// Number of tools on a page, 100 by default, at most 1000.
+    limit: Option<usize>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// A page of texts.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TextsPage {
+    /// The texts, by the ids of their tools.
+    tools: Vec<ToolTexts>,
+    /// The cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// Whose texts are deleted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ForgetParams {
+    /// The tools of this server; without it, `all` has to be true.
+    server: Option<String>,
+    /// True deletes the texts of every tool.
+    all: Option<bool>,
+}
+
+/// The result of deleting texts.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ForgottenTexts {
+    /// Number of tools that had texts.
+    forgotten: usize,
+    /// The generation of the catalog that holds the change.
+    generation: u64,
+}
+
+/// Which tools are asked about.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct QuestionParams {
+    /// Only tools of this server.
+    server: Option<String>,
+    /// Number of tools, 100 by default, at most 1000.
+    limit: Option<usize>,
+    /// Texts of each tool, in each language: 3, or as many as fit; at most 8 in all.
+    texts: Option<usize>,
+    /// The languages of the texts, as codes or names, separated by commas; English by default.
+    #[param(example = "en,de")]
+    languages: Option<String>,
+}
+
+/// What came of answers.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TakenTexts {
+    /// Answers in the body.
+    answers: usize,
+    /// Number of tools whose texts are stored.
+    stored: usize,
+    /// Tools that have texts already, which stay.
+    kept: Vec<String>,
+    /// Tools whose definition is another one by now.
+    stale: Vec<String>,
+    /// Tools that the catalog does not have.
+    unknown: Vec<String>,
+    /// Answers that are refused.
+    refused: Vec<RefusedText>,
+    /// Single texts that are refused, of answers whose other texts are stored.
+    refused_texts: Vec<RefusedText>,
+    /// What of the body was not read, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    /// Tools that still have no texts.
+    left: usize,
+    /// The generation of the catalog that holds the texts.
+    generation: u64,
+}
+
+/// What is refused of a tool's texts.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RefusedText {
+    /// The tool's id.
+    id: String,
+    /// The reason.
+    reason: String,
+}
+
+impl From<Refused> for RefusedText {
+    fn from(Refused { id, reason }: Refused) -> Self {
+        RefusedText { id, reason }
+    }
+}
+
+/// Shows the texts of a tool.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/texts/{*id}", operation_id = "show_texts", tag = "texts",
+    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id, `server/name`; the slash may stay unescaped")),
+    responses((status = 200, body = ToolTexts, description = "The texts"))
+)]
+pub async fn show(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+    Path(ItemPath { id, .. }): Path<ItemPath>,
+) -> ApiResult<Json<ToolTexts>> {
+    refuse_pushed_down(&catalog)?;
+    let tool = find_tool(&app, &catalog, &id).await?;
+    let searcher = catalog.searcher();
+    Ok(Json(ToolTexts::of(&tool, searcher.enrichment(&tool.id))))
+}
+
+/// Replaces the texts of a tool.
+///
+/// They belong to its present definition: if its server changes it, they are deleted.
+#[utoipa::path(
+    put, path = "/v1/catalogs/{catalog}/texts/{*id}", operation_id = "set_texts", tag = "texts",
+    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id, `server/name`; the slash may stay unescaped")),
+    request_body = NewTexts,
+    responses((status = 200, body = ToolTexts, description = "The new texts"))
+)]
+pub async fn put(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    Path(ItemPath { id, .. }): Path<ItemPath>,
+    Json(NewTexts { texts, model }): Json<NewTexts>,
+) -> ApiResult<Json<ToolTexts>> {
+    refuse_pushed_down(&catalog)?;
+    let tool = find_tool(&app, &catalog, &id).await?;
+    let model = model.unwrap_or_else(|| PERSON.to_owned());
+    let read = checked(&tool, &Value::from(texts), MAX_ENRICHMENT_TEXTS, &model);
+    let refused = |reason: String| ApiError::unprocessable("invalid_texts", reason);
+    let enrichment = read.enrichment.map_err(refused)?;
+    if let Some(reason) = read.refused.into_iter().next() {
+        return Err(refused(reason));
+    }
+    let answer = ToolTexts::of(&tool, Some(&enrichment));
+    let change = Change::Enrich(vec![(tool, enrichment)]);
+    let written = catalog.writer.try_write(change).await?;
+    if written.changes.changed.is_empty() {
+        let message = format!("{id} was changed or removed meanwhile; read it again");
+        return Err(ApiError::invalid(
+            StatusCode::CONFLICT,
+            "tool_changed",
+            message,
+        ));
+    }
+    catalog.reach(written.generation).await?;
+    Ok(Json(answer))
+}
+
+/// Deletes the texts of a tool.
+#[utoipa::path(
+    delete, path = "/v1/catalogs/{catalog}/texts/{*id}", operation_id = "delete_texts", tag = "texts",
+    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id, `server/name`; the slash may stay unescaped")),
+    responses((status = 204, description = "The texts were deleted"))
+)]
+pub async fn remove(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    Path(ItemPath { id, .. }): Path<ItemPath>,
+) -> ApiResult<StatusCode> {
+    refuse_pushed_down(&catalog)?;
+    let tool = find_tool(&app, &catalog, &id).await?;
+    let written = forget(&catalog, vec![tool.id.clone()]).await?;
+    if written.changes.changed.is_empty() {
+        return Err(no_texts(&tool.id));
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lists the texts of a catalog, page by page. A catalog with the same tools takes the pages as they are.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/texts", operation_id = "list_texts", tag = "texts",
+    params(("catalog" = String, Path, description = "The catalog's name"), ListParams),
+    responses((status = 200, body = TextsPage, description = "A page of texts"))
+)]
+pub async fn list(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+    QueryString(params): QueryString<ListParams>,
+) -> ApiResult<Json<TextsPage>> {
+    refuse_pushed_down(&catalog)?;
+    let limit = paging::limit(params.limit)?;
+    let after: Option<String> = paging::after(params.cursor.as_deref())?;
+    let searcher = catalog.searcher();
+    let servers: Vec<String> = params.server.into_iter().collect();
+    let page = app
+        .cpu_pool
+        .run(move || page(&searcher, &servers, after.as_deref(), limit));
+    page.await.map(Json)
+}
+
+/// Stores texts: answers of an assistant to the questions, or the texts of another catalog.
+///
+/// The body is text in which the answers are found: JSON lines, JSON, or prose with JSON in it. Each answer has
+/// `id`, `definition` and `texts`. Texts are stored for tools with this definition that have none.
+#[utoipa::path(
+    post, path = "/v1/catalogs/{catalog}/texts", operation_id = "take_texts", tag = "texts",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    request_body(content((String = "text/plain"), (String = "application/x-ndjson"), (serde_json::Value = "application/json"))),
+    responses((status = 200, body = TakenTexts, description = "What came of each answer"))
+)]
+pub async fn take(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    RawBody(body): RawBody,
+) -> ApiResult<Json<TakenTexts>> {
+    refuse_pushed_down(&catalog)?;
+    let text = String::from_utf8(body.into()).map_err(|error| {
+        ApiError::invalid(
+            StatusCode::BAD_REQUEST,
+            "invalid_body",
+            format!("the body is not UTF-8: {error}"),
+        )
+    })?;
+    let searcher = catalog.searcher();
+    let read = app.cpu_pool.run(move || {
+        let answers = Answers::read(&text);
+        let matched = answers.matched(&searcher, ASSISTANT, MAX_ENRICHMENT_TEXTS);
+        (matched, answers.problem)
+    });
+    let (matched, problem) = read.await?;
+    if matched.answers == 0 {
+        let message = "the body has no texts of tools; they are lines like {\"id\": \"server/name\", \"definition\": \
+                       \"…\", \"texts\": [\"…\"]}, and GET /v1/catalogs/{catalog}/questions asks for them";
+        return Err(ApiError::unprocessable("no_texts_in_body", message));
+    }
+    store(&app, &catalog, matched, problem).await.map(Json)
+}
+
+/// Deletes the texts of a server's tools, or of all tools.
+#[utoipa::path(
+    delete, path = "/v1/catalogs/{catalog}/texts", operation_id = "delete_all_texts", tag = "texts",
+    params(("catalog" = String, Path, description = "The catalog's name"), ForgetParams),
+    responses((status = 200, body = ForgottenTexts, description = "How many tools had texts"))
+)]
+pub async fn remove_all(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    QueryString(ForgetParams { server, all }): QueryString<ForgetParams>,
+) -> ApiResult<Json<ForgottenTexts>> {
+    refuse_pushed_down(&catalog)?;
+    if server.is_none() && all != Some(true) {
+        let message = "name a server, or give all=true to delete the texts of every tool";
+        return Err(ApiError::unprocessable("empty_filter", message));
+    }
+    let servers: Vec<String> = server.into_iter().collect();
+    let searcher = catalog.searcher();
+    let ids = app.cpu_pool.run(move || enriched(&searcher, &servers));
+    let Written {
+        changes,
+        generation,
+    } = forget(&catalog, ids.await?).await?;
+    Ok(Json(ForgottenTexts {
+        forgotten: changes.changed.len(),
+        generation,
+    }))
+}
+
+/// Asks about tools without texts, in one file that any chat or coding agent answers.
+///
+/// POST the answers to `/v1/catalogs/{catalog}/texts`.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/questions", operation_id = "ask_for_texts", tag = "texts",
+    params(("catalog" = String, Path, description = "The catalog's name"), QuestionParams),
+    responses((status = 200, body = String, content_type = "text/markdown", description = "The questions; empty where every tool has texts"))
+)]
+pub async fn ask(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+    QueryString(params): QueryString<QuestionParams>,
+) -> ApiResult<Response> {
+    refuse_pushed_down(&catalog)?;
+    let limit = paging::limit(params.limit)?;
+    let languages: Vec<String> = params
+        .languages
+        .iter()
+        .flat_map(|all| all.split(','))
+        .map(str::to_owned)
+        .collect();
+    let wanted = Wanted::new(params.texts, &languages)
+        .map_err(|message| ApiError::unprocessable("invalid_value", message))?;
+    let searcher = catalog.searcher();
+    let sending = format!("POST it to /v1/catalogs/{}/texts", catalog.name);
+    let asked = app.cpu_pool.run(move || {
+        let servers: Vec<String> = params.server.into_iter().collect();
+        let mut tools = enrich::missing(&searcher, &servers);
+        tools.truncate(limit);
+        if tools.is_empty() {
+            return String::new();
+        }
+        questions(&enrich::batches(&tools, DEFAULT_BATCH, &wanted), &sending)
+    });
+    let kind = [(header::CONTENT_TYPE, "text/markdown; charset=utf-8")];
+    Ok((kind, asked.await?).into_response())
+}
+
+fn no_texts(id: &ToolId) -> ApiError {
+    let message = format!("{id} has no texts for its present definition");
+    ApiError::not_found("no_texts", message)
+}
+
+fn page(searcher: &Searcher, servers: &[String], after: Option<&str>, limit: usize) -> TextsPage {
+    let mut enriched = searcher
+        .ids_after(after)
+        .filter(|id| enrich::is_of(servers, id))
+        .filter_map(|id| Some((id, searcher.enrichment(id)?)))
+        .peekable();
+    let (mut tools, mut last) = (Vec::new(), None);
+    while tools.len() < limit {
+        let Some((id, enrichment)) = enriched.next() else {
+            break;
+        };
+        last = Some(id);
+        if let Some(tool) = searcher.tool(id) {
+            tools.push(ToolTexts::of(&tool, Some(enrichment)));
+        }
+    }
+    let next_cursor = last
+        .filter(|_| enriched.peek().is_some())
+        .map(|id| paging::cursor_after(id.as_str()));
+    TextsPage { tools, next_cursor }
+}
+
+fn enriched(searcher: &Searcher, servers: &[String]) -> Vec<ToolId> {
+    enrich::ids_with_texts(searcher, servers).cloned().collect()
+}
+
+async fn forget(catalog: &OpenCatalog, ids: Vec<ToolId>) -> ApiResult<Written> {
+    let written = catalog.writer.try_write(Change::ForgetTexts(ids)).await?;
+    catalog.reach(written.generation).await?;
+    Ok(written)
+}
+
+async fn store(
+    app: &App,
+    catalog: &Arc<OpenCatalog>,
+    mut matched: Matched,
+    problem: Option<String>,
+) -> ApiResult<TakenTexts> {
+    let usable = std::mem::take(&mut matched.usable);
+    let ids = ids_of(&usable);
+    let written = catalog.writer.try_write(Change::Enrich(usable)).await?;
+    catalog.reach(written.generation).await?;
+    let stored = &written.changes.changed;
+    matched.refused.extend(not_stored(&ids, stored));
+    let searcher = catalog.searcher();
+    let left = app
+        .cpu_pool
+        .run(move || enrich::ids_without_texts(&searcher, &[]).count());
+    Ok(TakenTexts {
+        answers: matched.answers,
+        stored: stored.len(),
+        kept: matched.kept,
+        stale: matched.stale,
+        unknown: matched.unknown,
+        refused: matched.refused.into_iter().map(Into::into).collect(),
+        refused_texts: matched.refused_texts.into_iter().map(Into::into).collect(),
+        problem,
+        left: left.await?,
+        generation: written.generation,
+    })
+}

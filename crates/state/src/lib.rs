@@ -1,0 +1,7 @@
+//! What the nodes of a server share: conversations, keys, feedback, approved definitions, and the writers of catalogs.
+
+pub mod feedback;
+pub mod keys;
+pub mod session;
+pub mod approved;
+pub mod catalog_writer;
