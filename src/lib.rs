@@ -116,19 +116,20 @@
 /// A tool that keeps state of its own, as a connection, is made by [`tools::typed()`].
 pub use toolscout_macros::tool;
 
-pub use toolscout_agent::agent;
+pub use toolscout_agent as agent;
 pub use toolscout_base::{
     allocator, budget, clock, config, embed_cache, known_models, known_secrets, media_type,
     principal, printable, program_file, regular_file, sandbox, telemetry, tls,
 };
-pub use toolscout_dropin::proxy;
-pub use toolscout_eval::eval;
+pub use toolscout_dropin as proxy;
+pub use toolscout_eval as eval;
 pub use toolscout_finder::{enrich, finder, profiles};
 pub use toolscout_gate::{gate, llm, plan, tools};
-pub use toolscout_mcp::mcp;
-pub use toolscout_models::models;
-pub use toolscout_postgres::store;
-pub use toolscout_server::{hints, http, samples, shutdown};
+pub use toolscout_mcp as mcp;
+pub use toolscout_models as models;
+pub use toolscout_postgres as store;
+pub use toolscout_server as http;
+pub use toolscout_server::{hints, samples, shutdown};
 pub use toolscout_state::{approved, catalog_writer, feedback, keys, session};
 
 pub mod cli;

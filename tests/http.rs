@@ -1,4 +1,4 @@
-//! The HTTP API over a real socket on loopback. One module for each resource, as in `crates/server/src/http`.
+//! The HTTP API over a real socket on loopback. One module for each resource, as in `crates/server/src`.
 //!
 //! No test needs a model: dense search is seen through the deterministic embedder.
 

@@ -1,3 +1,457 @@
-//! The drop-in endpoint: the API of a model provider, with tool search in it.
+//! A model's API with tool search in front of it, for agents that others wrote: they change their
+//! base URL and nothing else.
+//!
+//! Of a request with many tools the model sees a few and a search tool. A round in which it
+//! searches is answered here and hidden from the client; everything else passes as it came.
+//!
+//! - [`Proxy::answer`]: answers a request.
+//! - `dialect`: what differs between the APIs. `exchange` is the loop that all of them share.
+//! - `tool_list` and `catalogs`: the tools of a request, and the catalogs they are found in.
+//! - `memory`: what clients do not see of their conversations, and providers must see again.
 
-pub mod proxy;
+mod extra;
+mod failure;
+mod json;
+mod not_deferred;
+mod own_tools;
+mod said_once;
+mod search_tool;
+mod shown;
+mod sse;
+mod dialect;
+mod answer_bounds;
+mod client_search;
+mod figures;
+mod memory;
+mod agent_model;
+mod conversation;
+mod found;
+mod tool_list;
+mod catalogs;
+mod upstream;
+mod counting;
+mod passing;
+mod exchange;
+mod streaming;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use tokio::sync::OwnedSemaphorePermit;
+use toolscout_index::Options;
+
+pub use self::agent_model::{
+    AGENT_MODEL, AgentAnswer, AgentQuestion, add_agents, agents_alone, model_of, requested_model,
+};
+pub use self::answer_bounds::AnswerLimits;
+pub use self::catalogs::CatalogLimits;
+pub use self::conversation::HEADER as CONVERSATION_HEADER;
+pub use self::counting::counted_here;
+pub use self::dialect::Dialect;
+pub use self::extra::{CalledTool, ExtraCatalog, ToolCaller};
+pub use self::failure::Failure;
+pub use self::figures::header_names;
+pub use self::memory::ConversationKey;
+pub use self::upstream::{ProviderKey, Upstream, UpstreamConfig};
+
+use self::answer_bounds::AnswerMemory;
+use self::catalogs::RequestCatalogs;
+use self::exchange::{Exchange, First};
+use self::figures::{Figures, Report};
+use self::json::Fields;
+use self::memory::Memory;
+use self::not_deferred::{NotDeferred, Reason};
+use self::said_once::SaidOnce;
+use self::tool_list::{Deferral, ToolList};
+use toolscout_base::telemetry::Metrics;
+use toolscout_finder::finder::meta_tools::MoreTools;
+use toolscout_gate::llm::LlmError;
+
+/// The folder of the requests' catalogs, in the data directory.
+pub const CATALOGS_FOLDER: &str = "request-catalogs";
+/// Bodies from this size on are read off the async threads.
+const LARGE_BODY_BYTES: usize = 512 << 10;
+/// The longest list of models and the longest count of tokens.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// The settings of a proxy.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// The provider.
+    pub upstream: UpstreamConfig,
+    /// A list of tools with more tokens than this is deferred.
+    pub defer_above_tokens: usize,
+    /// Most tokens of a client's own tools, as Bash and Read of a coding agent, that stay in view.
+    pub own_tools_tokens: usize,
+    /// Tools that are never deferred: names, in which `*` stands for any text.
+    pub pins: Vec<String>,
+    /// Most tools of a request that are searched; one with more is refused.
+    pub max_request_tools: usize,
+    /// Bounds of an answer whose tools are deferred.
+    pub answers: AnswerLimits,
+    /// Most rounds that are hidden in one answer.
+    pub max_hidden_rounds: u32,
+    /// Most tokens of the found tools that a model sees.
+    pub tool_budget_tokens: usize,
+    /// The tools after the hits that a search names.
+    pub more: MoreTools,
+    /// Answers, and items of answers, that are remembered.
+    pub remembered_entries: NonZeroUsize,
+    /// Bytes of all that is remembered.
+    pub remembered_bytes: usize,
+    /// Bounds of the requests' catalogs.
+    pub catalogs: CatalogLimits,
+    /// Whether tools of a registered catalog are called here.
+    pub calls_tools: bool,
+    /// Whether the key of a client goes to the provider, also where clients need keys of ours.
+    pub key_from_client: bool,
+}
+
+impl ProxyConfig {
+    /// The defaults for a provider.
+    pub fn new(upstream: UpstreamConfig) -> Self {
+        ProxyConfig {
+            upstream,
+            defer_above_tokens: 8_000,
+            own_tools_tokens: 16_000,
+            pins: Vec::new(),
+            max_request_tools: 20_000,
+            answers: AnswerLimits::default(),
+            max_hidden_rounds: 10,
+            tool_budget_tokens: 8_000,
+            more: MoreTools::default(),
+            remembered_entries: NonZeroUsize::new(20_000).unwrap_or(NonZeroUsize::MIN),
+            remembered_bytes: 64 << 20,
+            catalogs: CatalogLimits::default(),
+            calls_tools: false,
+            key_from_client: false,
+        }
+    }
+}
+
+/// Which tools of one request are deferred.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeferChoice {
+    /// As the server is set.
+    #[default]
+    OfServer,
+    /// None: the request passes as it came.
+    Off,
+    /// A list with more tokens than this.
+    Above(usize),
+}
+
+/// A request of a client.
+#[derive(Debug)]
+pub struct ProxyRequest {
+    /// The API it speaks.
+    pub dialect: Dialect,
+    /// Who sent it: nothing is shared between owners.
+    pub owner: String,
+    /// The request's id in the log.
+    pub id: String,
+    /// The key for the provider.
+    pub key: ProviderKey,
+    /// Its headers, of which only some go on to the provider.
+    pub headers: HeaderMap,
+    /// The query of its address, which goes on to the provider.
+    pub query: Option<String>,
+    /// Its body.
+    pub body: Bytes,
+    /// The memory that was reserved for the body. It is given back with the request.
+    pub reserved: Option<OwnedSemaphorePermit>,
+    /// Which of its tools are deferred.
+    pub defer: DeferChoice,
+    /// A catalog that is searched besides them.
+    pub extra: Option<ExtraCatalog>,
+}
+
+/// The answer to a request.
+pub struct ProxyAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The provider's headers, as far as they are for the client, and figures of ours.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: AnswerBody,
+}
+
+/// The body of an answer.
+pub enum AnswerBody {
+    /// All of it.
+    Whole(Bytes),
+    /// Parts as they come. Dropping it drops the request to the provider.
+    Stream(BoxStream<'static, Result<Bytes, Failure>>),
+}
+
+/// Answers requests with a provider's model. Cheap to clone.
+///
+/// - Guarantee: a request in which nothing is deferred is sent byte for byte, and so is its answer.
+///   What one owner sent is never used for another.
+/// - Cost: a list of tools is read and indexed once. Answers are remembered within a bound.
+/// - Failure: an error of the provider is its own answer; where there is none, a [`Failure`].
+#[derive(Clone)]
+pub struct Proxy(Arc<ProxyState>);
+
+struct ProxyState {
+    upstream: Upstream,
+    catalogs: RequestCatalogs,
+    memory: Memory,
+    /// The memory for the answers that are being read.
+    answers: AnswerMemory,
+    /// What the log was told already.
+    said: SaidOnce,
+    metrics: Arc<Metrics>,
+    config: ProxyConfig,
+}
+
+impl Proxy {
+    /// A proxy that keeps its catalogs in this folder, searched with these embedders, which should
+    /// take no time.
+    ///
+    /// # Errors
+    /// For a base URL that cannot be used.
+    pub fn new(
+        config: ProxyConfig,
+        folder: PathBuf,
+        options: Options,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, LlmError> {
+        Ok(Proxy(Arc::new(ProxyState {
+            upstream: Upstream::new(config.upstream.clone())?,
+            catalogs: RequestCatalogs::new(folder, options, config.catalogs),
+            answers: AnswerMemory::new(config.answers),
+            memory: Memory::new(config.remembered_entries, config.remembered_bytes),
+            said: SaidOnce::default(),
+            metrics,
+            config,
+        })))
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> &ProxyConfig {
+        &self.0.config
+    }
+
+    /// The providers that requests with a key of ours would go to without any key.
+    pub fn keyless_providers(&self) -> Vec<String> {
+        match self.0.config.key_from_client {
+            true => Vec::new(),
+            false => self.0.upstream.keyless_addresses(),
+        }
+    }
+
+    /// Answers a request. Dropping the future, or the answer's stream, drops the request to the
+    /// provider.
+    ///
+    /// # Errors
+    /// Where the provider gives no answer.
+    pub async fn answer(&self, request: ProxyRequest) -> Result<ProxyAnswer, Failure> {
+        let request = Arc::new(request);
+        match self.planned(&request).await? {
+            Planned::AsItIs { streams, why } => self.pass_through(&request, streams, why).await,
+            Planned::Searching(exchange) => searching(exchange).await,
+            Planned::Refused { failure, tools } => {
+                self.report(&request, Figures::begin(tools)).outcome = failure.code;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Whether this is said for the first time, so that the log is told once of what every request
+    /// of a client has.
+    pub fn is_said_first(&self, text: &str) -> bool {
+        self.0.said.is_first(text)
+    }
+
+    /// The provider's list of models, as it answers.
+    ///
+    /// # Errors
+    /// Where it gives no answer.
+    pub async fn models(
+        &self,
+        dialect: Dialect,
+        headers: &HeaderMap,
+        key: &ProviderKey,
+    ) -> Result<ProxyAnswer, Failure> {
+        let mut response = self.0.upstream.models(dialect, headers, key).await?;
+        let body = self.0.upstream.whole(&mut response, MAX_ANSWER_BYTES);
+        Ok(ProxyAnswer {
+            body: AnswerBody::Whole(body.await?),
+            status: response.status().as_u16(),
+            headers: upstream::response_headers(response.headers()),
+        })
+    }
+
+    /// What is done with a request. A long one is read off the async threads.
+    async fn planned(&self, request: &Arc<ProxyRequest>) -> Result<Planned, Failure> {
+        if request.body.len() < LARGE_BODY_BYTES {
+            return Ok(self.plan(request));
+        }
+        let (proxy, request) = (self.clone(), Arc::clone(request));
+        let planning = tokio::task::spawn_blocking(move || proxy.plan(&request));
+        let planned = planning.await;
+        planned.map_err(|error| Failure::new(500, "internal", error.to_string()))
+    }
+
+    /// What is done with a request.
+    fn plan(&self, request: &Arc<ProxyRequest>) -> Planned {
+        let Some(fields) = Fields::read(&request.body) else {
+            return Planned::AsItIs {
+                streams: false,
+                why: Reason::UnreadableBody.with_tools(0),
+            };
+        };
+        let streams = fields.flag("stream") == Some(true);
+        let list = match self.deferred_list(request, &fields) {
+            Ok(list) => list,
+            Err(why) if why.reason == Reason::TooManyTools => {
+                return self.too_many_tools(why.tools);
+            }
+            Err(why) => return Planned::AsItIs { streams, why },
+        };
+        let tools = list.len();
+        if let Some(failure) = request.dialect.protocol().refusal(&fields) {
+            return Planned::Refused { failure, tools };
+        }
+        match Exchange::new(self.clone(), Arc::clone(request), fields, list, streams) {
+            Some(exchange) => Planned::Searching(Box::new(exchange)),
+            None => Planned::AsItIs {
+                streams,
+                why: Reason::UnreadableConversation.with_tools(tools),
+            },
+        }
+    }
+
+    /// The tools of a request, of which some are deferred; else why none is.
+    fn deferred_list(
+        &self,
+        request: &ProxyRequest,
+        fields: &Fields,
+    ) -> Result<Arc<ToolList>, NotDeferred> {
+        let tools = fields.get("tools").ok_or(Reason::NoTools.with_tools(0))?;
+        let unread = |reason: Reason| reason.with_tools(json::count(tools).unwrap_or_default());
+        let above_tokens = match request.defer {
+            DeferChoice::Off => return Err(unread(Reason::SwitchedOff)),
+            DeferChoice::Above(tokens) => tokens,
+            // Of a catalog that is to be searched the model learns by the search tool alone.
+            DeferChoice::OfServer if request.extra.is_some() => 0,
+            DeferChoice::OfServer => self.0.config.defer_above_tokens,
+        };
+        if !request.dialect.protocol().can_hide_rounds(fields) {
+            return Err(unread(Reason::NoHiddenRounds));
+        }
+        let config = &self.0.config;
+        // What a result refers to must stay among the tools.
+        let conversation = fields.get(request.dialect.protocol().conversation_field());
+        if conversation.is_some_and(client_search::has_results) {
+            return Err(unread(Reason::ClientSearches));
+        }
+        // Who asks for it in a header gets a second search.
+        let beside_other_search =
+            matches!(request.defer, DeferChoice::Above(_)) || request.extra.is_some();
+        let deferral = Deferral {
+            above_tokens,
+            own_tokens: config.own_tools_tokens,
+            beside_other_search,
+            pins: config.pins.clone(),
+            max_tools: config.max_request_tools,
+        };
+        let catalogs = &self.0.catalogs;
+        let list = catalogs.list(&request.owner, request.dialect, &deferral, tools)?;
+        self.warn_of_idle_pins(&list);
+        Ok(list)
+    }
+
+    fn warn_of_idle_pins(&self, list: &ToolList) {
+        for pin in &list.idle_pins {
+            if self.is_said_first(&format!("pin {pin}")) {
+                let tools = list.len();
+                tracing::warn!(
+                    pin,
+                    tools,
+                    "a pin fits no tool of a request, in which tools have no server; pin them by their names, \
+                     as mail_send or mail_*"
+                );
+            }
+        }
+    }
+
+    fn too_many_tools(&self, tools: usize) -> Planned {
+        let most = self.0.config.max_request_tools;
+        let message = format!(
+            "the request has {tools} tools, and {most} are searched at most; send fewer, register them as a catalog \
+             and name it in X-Toolscout-Catalog, or pass them on with X-Toolscout-Defer: off (the limit is \
+             --max-request-tools of the server)"
+        );
+        Planned::Refused {
+            failure: Failure::new(400, "too_many_tools", message),
+            tools,
+        }
+    }
+
+    /// Sends a request as it came, and its answer as it comes.
+    async fn pass_through(
+        &self,
+        request: &ProxyRequest,
+        streams: bool,
+        why: NotDeferred,
+    ) -> Result<ProxyAnswer, Failure> {
+        let mut report = self.report(request, Figures::begin_passing(why));
+        let upstream = &self.0.upstream;
+        let sent = upstream.send(request, request.body.clone(), streams).await;
+        report.figures.model = report.figures.elapsed();
+        match sent {
+            Ok(response) => Ok(passing::answer(
+                upstream,
+                request.dialect,
+                response,
+                Some(report),
+            )),
+            Err(failure) => {
+                report.outcome = failure.code;
+                Err(failure)
+            }
+        }
+    }
+
+    fn report(&self, request: &ProxyRequest, figures: Figures) -> Report {
+        Report::begin(request, &self.0.metrics, figures)
+    }
+}
+
+/// Answers a request whose model searches.
+async fn searching(mut exchange: Box<Exchange>) -> Result<ProxyAnswer, Failure> {
+    match exchange.begin().await? {
+        First::Streamed(response) => streaming::answer(exchange, response).await,
+        First::Whole(response) => exchange.answer_whole(response).await,
+        First::Refused(response) => Ok(exchange.refused(response)),
+    }
+}
+
+/// What is done with a request.
+enum Planned {
+    /// It passes as it came.
+    AsItIs { streams: bool, why: NotDeferred },
+    /// The model searches among its tools.
+    Searching(Box<Exchange>),
+    /// It is refused.
+    Refused {
+        failure: Failure,
+        /// Number of its tools.
+        tools: usize,
+    },
+}
+
+/// Whether an answer is a stream of server-sent events.
+fn is_event_stream(response: &Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE);
+    content_type
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.starts_with("text/event-stream"))
+}

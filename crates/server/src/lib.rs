@@ -1,6 +1,232 @@
-//! The HTTP API and the console.
+//! The HTTP API: its routes and the layers around them.
+
+#![allow(
+    unused_qualifications,
+    reason = "in what utoipa's macro generates for query parameters"
+)]
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::{Router, middleware};
+use tower_http::cors::{AllowHeaders, CorsLayer};
+use tower_http::timeout::RequestBodyTimeoutLayer;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
+use utoipa_axum::routes;
 
 pub mod shutdown;
 pub mod samples;
 pub mod hints;
-pub mod http;
+mod connection;
+mod descriptors;
+mod embedders;
+mod limits;
+mod mask;
+mod model_routes;
+mod pages;
+mod tokens;
+mod unread_body;
+mod wire;
+mod error;
+mod extract;
+mod guard;
+mod kept_files;
+mod paging;
+mod threads;
+mod key_watch;
+mod settings;
+mod registry;
+mod access;
+mod approvals;
+mod audit;
+mod catalogs;
+mod changes;
+mod memory;
+mod profiles;
+mod agent;
+mod mcp;
+mod stream;
+mod tags;
+mod tasks;
+mod enrich;
+mod stats;
+mod tools;
+mod calls;
+mod companions;
+mod envelope;
+mod feedback;
+mod openapi;
+mod proxy;
+mod search;
+mod evaluations;
+mod judgings;
+mod servers;
+mod state;
+mod console;
+mod docs;
+mod keys;
+mod server;
+mod service;
+mod texts;
+mod words;
+
+pub use descriptors::raise_descriptor_limit;
+pub use embedders::EmbedderSource;
+pub use limits::Limits;
+pub use server::{bind, serve};
+pub use state::{AgentSource, App, AppState, Exposure, Settings};
+
+/// The header that names an MCP session.
+const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// Every route of the API with its layers.
+pub fn router(app: App) -> Router {
+    let limits = &app.limits;
+    let (routes, description) = api_routes(limits.bulk_body_bytes).split_for_parts();
+    let routes = routes
+        .merge(docs::routes(openapi::complete(description)))
+        .merge(console::routes())
+        .merge(proxy::below_other_bases())
+        .merge(mcp::routes())
+        .fallback(service::unmatched)
+        .method_not_allowed_fallback(service::other_method);
+    // From the inside out: a request meets the last layer first.
+    routes
+        .layer(DefaultBodyLimit::max(limits.body_bytes))
+        .layer(RequestBodyTimeoutLayer::new(limits.body_stall))
+        .layer(middleware::from_fn_with_state(
+            app.clone(),
+            key_watch::end_with_key,
+        ))
+        .layer(cors(&app.allowed_origins))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
+        .layer(middleware::from_fn_with_state(
+            app.clone(),
+            envelope::envelope,
+        ))
+        .layer(middleware::map_response(mask::mask_secrets))
+        .with_state(app)
+}
+
+/// The OpenAPI document of the API.
+#[cfg(test)]
+fn description() -> utoipa::openapi::OpenApi {
+    let (_, description) = api_routes(0).split_for_parts();
+    openapi::complete(description)
+}
+
+/// The routes that the OpenAPI document describes. Their paths and methods are those of the
+/// handlers' `utoipa::path` attributes.
+fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
+    let bulk = DefaultBodyLimit::max(bulk_body_bytes);
+    let model = DefaultBodyLimit::max(proxy::MAX_BODY_BYTES);
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(routes!(search::search, search::search_by_query))
+        .routes(routes!(search::search_default))
+        .routes(routes!(catalogs::list, catalogs::create))
+        .routes(routes!(catalogs::show, catalogs::ensure, catalogs::delete))
+        .routes(routes!(catalogs::settings, catalogs::set_settings))
+        .routes(
+            routes!(words::show, words::replace, words::patch)
+                .layer(DefaultBodyLimit::max(words::MAX_BODY_BYTES)),
+        )
+        .routes(routes!(catalogs::stats))
+        .routes(routes!(tools::list, tools::upsert, tools::remove_matching).layer(bulk))
+        .routes(routes!(tools::show, tools::put, tools::remove).layer(bulk))
+        .routes(routes!(companions::list))
+        .routes(routes!(companions::list_default))
+        .routes(routes!(texts::list, texts::take, texts::remove_all).layer(bulk))
+        .routes(routes!(texts::show, texts::put, texts::remove))
+        .routes(routes!(texts::ask))
+        .routes(routes!(enrich::state, enrich::start))
+        .routes(routes!(enrich::measured))
+        .routes(routes!(servers::sync).layer(bulk))
+        .routes(routes!(servers::list))
+        .routes(routes!(changes::list, changes::review))
+        .routes(routes!(calls::call))
+        .routes(routes!(tags::list))
+        .routes(routes!(feedback::record))
+        .routes(routes!(memory::list, memory::switch, memory::forget))
+        .routes(routes!(memory::export))
+        .routes(
+            routes!(evaluations::list, evaluations::start)
+                .layer(DefaultBodyLimit::max(evaluations::MAX_BODY_BYTES)),
+        )
+        .routes(
+            routes!(evaluations::send).layer(DefaultBodyLimit::max(evaluations::MAX_REPORT_BYTES)),
+        )
+        .routes(routes!(evaluations::show, evaluations::delete))
+        .routes(routes!(evaluations::queries))
+        .routes(
+            routes!(judgings::list, judgings::begin)
+                .layer(DefaultBodyLimit::max(judgings::MAX_BODY_BYTES)),
+        )
+        .routes(routes!(judgings::show, judgings::delete))
+        .routes(routes!(judgings::pooled))
+        .routes(
+            routes!(judgings::export, judgings::judge)
+                .layer(DefaultBodyLimit::max(judgings::MAX_BODY_BYTES)),
+        )
+        .routes(routes!(judgings::agreement))
+        .routes(routes!(evaluations::report))
+        .routes(routes!(tasks::show, tasks::cancel))
+        .routes(routes!(agent::show))
+        .routes(routes!(agent::agents::list))
+        .routes(routes!(agent::chat))
+        .routes(routes!(agent::chat_by_query))
+        .routes(routes!(agent::token::show))
+        .routes(routes!(agent::stop))
+        .routes(routes!(agent::approve))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::decide))
+        .routes(routes!(agent::list))
+        .routes(routes!(agent::read, agent::delete))
+        .routes(routes!(agent::events))
+        .routes(routes!(proxy::chat_completions).layer(model))
+        .routes(routes!(proxy::responses).layer(model))
+        .routes(routes!(proxy::messages).layer(model))
+        .routes(routes!(proxy::count_message_tokens).layer(model))
+        .routes(routes!(proxy::count_response_tokens).layer(model))
+        .routes(routes!(proxy::models))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::show, keys::revoke))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::checked, audit::check))
+        .routes(routes!(stats::show))
+        .routes(routes!(service::livez))
+        .routes(routes!(service::readyz))
+        .routes(routes!(service::healthz))
+        .routes(routes!(service::version))
+        .routes(routes!(service::metrics))
+}
+
+/// Response headers that pages may read.
+fn exposed_headers() -> Vec<HeaderName> {
+    let own = [
+        envelope::REQUEST_ID,
+        agent::CONVERSATION_ID,
+        MCP_SESSION_ID,
+        header::LOCATION,
+        header::RETRY_AFTER,
+    ];
+    own.into_iter().chain(proxy::answer_headers()).collect()
+}
+
+/// Lets pages of these origins call the API. Without any, only the server's own pages may.
+fn cors(origins: &[String]) -> CorsLayer {
+    let origins: Vec<HeaderValue> = origins
+        .iter()
+        .filter_map(|origin| origin.parse().ok())
+        .collect();
+    CorsLayer::new()
+        .allow_origin(origins)
+        .allow_methods([
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ])
+        // SDKs of the providers send headers of their own, and new ones with each version.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(exposed_headers())
+}

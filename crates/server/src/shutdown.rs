@@ -28,7 +28,7 @@ impl Shutdown {
             signals.next().await;
             tracing::info!("shutting down; a second signal ends the program at once");
             trigger.trigger();
-            toolscout_models::models::stop_waiting();
+            toolscout_models::stop_waiting();
             signals.next().await;
             std::process::exit(EXIT_INTERRUPTED);
         });

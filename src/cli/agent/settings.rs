@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn every_setting_of_an_agent_is_documented() {
         let page = include_str!("../../../docs/settings.md");
-        let everything = include_str!("../../../crates/agent/src/agent/profile/everything.toml");
+        let everything = include_str!("../../../crates/agent/src/profile/everything.toml");
         let keys = everything.lines().filter_map(|line| line.split_once(" = "));
         for (key, _) in keys.filter(|(key, _)| *key != "servers" && *key != "dry_run") {
             assert!(

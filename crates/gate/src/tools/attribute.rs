@@ -15,7 +15,7 @@ use crate::tools::{Callable, ToolFailure, UserTool, typed};
 pub use {inventory, schemars, serde};
 
 /// The parameter of a function that takes all arguments of a tool as one type, for
-/// [`tool`](macro@crate::tool).
+/// `#[toolscout::tool]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters<T>(
     /// The arguments.
@@ -99,11 +99,12 @@ pub async fn blocking<R: Send + 'static>(function: impl FnOnce() -> R + Send + '
 /// error that cannot be shown is refused, and does not become data:
 ///
 /// ```compile_fail,E0277
+/// # extern crate toolscout_gate as toolscout;
 /// #[derive(serde::Serialize)]
 /// struct Silent;
 ///
 /// /// Fails without a word.
-/// #[toolscout::tool]
+/// #[toolscout_macros::tool]
 /// async fn quiet() -> Result<String, Silent> {
 ///     Err(Silent)
 /// }

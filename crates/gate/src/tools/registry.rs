@@ -46,7 +46,7 @@ impl Registry {
         Registry::default()
     }
 
-    /// All tools of the program that [`tool`](macro@crate::tool) declares, in whichever crate.
+    /// All tools of the program that `#[toolscout::tool]` declares, in whichever crate.
     ///
     /// The linker leaves out a crate of which the program uses nothing, and its tools with it.
     ///

@@ -284,7 +284,7 @@ impl UserTool for WebSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    pub use toolscout_models::models::endpoint::double::{Double, Reply, Request};
+    pub use toolscout_models::endpoint::double::{Double, Reply, Request};
 
     fn environment<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
         |name| {

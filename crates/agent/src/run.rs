@@ -1,0 +1,1095 @@
+//! A run as a state machine without I/O: it returns the next step and takes the step's outcome.
+//!
+//! ```text
+//! CallModel -> model_answered -> CallTools -> tools_answered -> CallModel ... -> Done
+//! ```
+//! Every call of the model gets exactly one result, in call order and under its id, even if the
+//! call is refused, fails or is cancelled.
+
+mod outputs;
+mod plan;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolscout_index::Tool;
+
+use crate::announce;
+use crate::context::{Context, DEFAULT_CONTEXT_TOKENS, Output, ResultForm};
+use crate::event::{CompactionReason, Event, EvictionReason, InjectedTool, ToolBudget};
+use crate::prompt::{self, Fence};
+use crate::run::outputs::{LongOutputs, Page, READ_MORE, read_more_spec};
+use toolscout_base::printable::{counted, excerpt};
+use toolscout_finder::finder::meta_tools::{self, FindConfig, Style};
+use toolscout_finder::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
+use toolscout_finder::finder::search::{Found, SearchRequest};
+use toolscout_finder::finder::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
+use toolscout_gate::gate::{Call, Caller, Gate};
+use toolscout_gate::llm::calls::MAX_ARGUMENT_BYTES;
+use toolscout_gate::llm::calls::RawCall;
+use toolscout_gate::llm::reply::Reply;
+use toolscout_gate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolChoice, ToolSpec, Usage};
+use toolscout_gate::plan::{Execution, OnInvalidStep};
+use toolscout_gate::tools::arguments;
+use toolscout_gate::tools::{Arguments, ErrorCode, ToolResult};
+use toolscout_state::session::Figures;
+
+/// Characters of a result in an event; the model gets more.
+const PREVIEW_CHARS: usize = 2_000;
+/// Similar names suggested for an unknown name.
+const MAX_NEAREST: usize = 5;
+/// Unloaded tools that the model is reminded of when a turn begins.
+const MAX_MISSED: usize = 10;
+/// The share of the limit in percent that a compacted prompt has, so that the next rounds fit too.
+const COMPACTED_PERCENT: usize = 70;
+
+/// How the model calls tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// By function calling.
+    #[default]
+    Native,
+    /// By a JSON answer, for models without function calling.
+    Manual,
+    /// By one plan of all calls, checked and shown before it is executed.
+    Plan,
+}
+
+/// The settings of a run.
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// How the model calls tools.
+    pub protocol: Protocol,
+    /// How found tools are made callable.
+    pub style: Style,
+    /// The role in the system prompt.
+    pub role: String,
+    /// The environment in the system prompt, such as the date.
+    pub environment: String,
+    /// Maximum number of the model's answers; the last one is made without tools.
+    pub max_rounds: u32,
+    /// Maximum number of rounds in a row that only search.
+    pub max_searches: u32,
+    /// Maximum number of calls of one answer that are executed.
+    pub max_calls: usize,
+    /// Maximum number of bytes of a result that the model gets at once.
+    pub max_result_bytes: usize,
+    /// Rounds after which the context is reduced to question, facts and plan.
+    pub refresh_interval: Option<u32>,
+    /// Maximum number of tokens of a prompt, the tools included. A longer one is compacted.
+    pub context_tokens: usize,
+    /// What happens to a plan with invalid steps.
+    pub on_invalid_step: OnInvalidStep,
+    /// Settings of `tool_search`; `None` removes it.
+    pub find: Option<FindConfig>,
+    /// Every tool that can be found is visible. Then the list has no `tool_search`, which is answered
+    /// all the same: a model may have been told to search.
+    pub shows_all: bool,
+    /// Tools whose calls are announced as searches, in the language of the question.
+    pub announced: Vec<String>,
+    /// The fence around untrusted text. `None` makes a new one for each conversation, which is
+    /// required whenever tools are not trusted.
+    pub fence: Option<Fence>,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        RunConfig {
+            protocol: Protocol::Native,
+            style: Style::Inject,
+            role: prompt::DEFAULT_ROLE.into(),
+            environment: String::new(),
+            // The last round has no tools, so four can search and call.
+            max_rounds: 5,
+            max_searches: 3,
+            max_calls: 16,
+            // About 16,000 tokens at four bytes each.
+            max_result_bytes: 64 << 10,
+            refresh_interval: None,
+            context_tokens: DEFAULT_CONTEXT_TOKENS,
+            on_invalid_step: OnInvalidStep::default(),
+            find: Some(FindConfig::default()),
+            shows_all: false,
+            announced: Vec::new(),
+            fence: None,
+        }
+    }
+}
+
+/// The next step of a run.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Call the model, then [`Run::model_answered`].
+    CallModel(ChatRequest),
+    /// Search and call tools, then [`Run::tools_answered`].
+    CallTools(Work),
+    /// The run has ended.
+    Done(Outcome),
+}
+
+/// The searches and calls of one answer; either may be empty.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    /// Searches, in call order.
+    pub searches: Vec<SearchRequest>,
+    /// Calls of visible tools, in call order, not yet checked by the gate.
+    pub calls: Vec<Call>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The model gave this answer.
+    Answered(String),
+    /// The model gave no answer, for this reason.
+    Failed(String),
+}
+
+/// The processing of one question.
+#[derive(Clone, Debug)]
+pub struct Run {
+    config: RunConfig,
+    count: TokenCounter,
+    toolbox: Toolbox,
+    context: Context,
+    state: State,
+    round: u32,
+    searches_in_a_row: u32,
+    used_ids: BTreeSet<String>,
+    /// Results that were too long to be shown whole.
+    outputs: LongOutputs,
+    /// The model was asked once to replace its empty answer.
+    asked_for_answer: bool,
+    /// The model called tools in the last round, though it must not: they are withheld.
+    withholds_tools: bool,
+    /// The round in which the provider refused a prompt as too long.
+    refused_in: Option<u32>,
+    figures: Figures,
+    /// Tokens of the tools shown in all rounds so far.
+    shown_tokens: usize,
+    /// Checks plans.
+    gate: Arc<Gate>,
+    caller: Caller,
+    /// The plan being executed.
+    execution: Option<Execution>,
+    /// The problems of the last plan, if it was refused.
+    plan_problems: Vec<String>,
+    /// The summary of the plan's results, once the model has been asked to report on them.
+    plan_summary: Option<String>,
+}
+
+/// What the model may do in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// Call tools, or answer.
+    WithTools,
+    /// Only answer.
+    Last,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    CallModel,
+    CallTools(Vec<PlannedCall>),
+    Ended(Outcome),
+}
+
+/// One call of the model and how it is handled.
+#[derive(Clone, Debug)]
+struct PlannedCall {
+    call: ToolCall,
+    action: Action,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Search(SearchRequest),
+    Call(Arc<Tool>, Arguments),
+    /// A part of an earlier result.
+    Read(Page),
+    /// The call was refused with this result.
+    Refused(ToolResult),
+}
+
+impl Action {
+    /// Whether there is something to search or to call.
+    fn is_work(&self) -> bool {
+        matches!(self, Action::Search(_) | Action::Call(..))
+    }
+}
+
+/// A result's text and its source.
+struct SourcedText {
+    source: String,
+    text: String,
+}
+
+/// The source of messages that this program writes itself.
+const OWN_SOURCE: &str = "toolscout";
+
+/// Why a call is not made, with a message for the model.
+type CallError = (ErrorCode, String);
+
+impl Run {
+    /// Starts a run and a turn of its toolbox. The model is reminded of tools that it called in
+    /// earlier turns and that were unloaded since.
+    /// `gate` checks the plans of `caller`.
+    pub fn new(
+        config: RunConfig,
+        count: TokenCounter,
+        mut toolbox: Toolbox,
+        mut context: Context,
+        gate: Arc<Gate>,
+        caller: Caller,
+    ) -> Self {
+        toolbox.begin_turn();
+        let missed = toolbox.missed(MAX_MISSED);
+        if config.find.is_some() && !missed.is_empty() {
+            context = context.with_notice(&meta_tools::missed_notice(&missed));
+        }
+        let mut run = Run {
+            config,
+            count,
+            toolbox,
+            context,
+            state: State::CallModel,
+            round: 0,
+            searches_in_a_row: 0,
+            used_ids: BTreeSet::new(),
+            outputs: LongOutputs::default(),
+            asked_for_answer: false,
+            withholds_tools: false,
+            refused_in: None,
+            figures: Figures::default(),
+            shown_tokens: 0,
+            gate,
+            caller,
+            execution: None,
+            plan_problems: Vec::new(),
+            plan_summary: None,
+        };
+        run.state = run.first_state();
+        run
+    }
+
+    /// The next step. Changes nothing, so it can be called again.
+    pub fn next_step(&self) -> Step {
+        match &self.state {
+            State::CallModel => Step::CallModel(self.request()),
+            State::CallTools(planned) => {
+                Step::CallTools(work_of(planned, self.execution.is_some()))
+            }
+            State::Ended(outcome) => Step::Done(outcome.clone()),
+        }
+    }
+
+    /// Makes the next prompt fit into the limit of tokens, where the model is called next.
+    pub fn fit_context(&mut self) -> Option<Event> {
+        if !matches!(self.state, State::CallModel) {
+            return None;
+        }
+        let (before, fixed) = self.prompt_tokens();
+        let limit = self.config.context_tokens;
+        if before <= limit {
+            return None;
+        }
+        // Less than the limit, since each compaction changes the beginning of the prompt.
+        let goal = limit / 100 * COMPACTED_PERCENT;
+        self.compact(CompactionReason::Limit, before, goal.saturating_sub(fixed))
+    }
+
+    /// Makes a prompt shorter that the provider refused as too long. `limit` is how many tokens it
+    /// takes, if it says so. `None` if the prompt was refused before in this round, or cannot be
+    /// made shorter: then the refusal is the end of the run.
+    pub fn context_refused(&mut self, limit: Option<usize>) -> Option<Event> {
+        if !matches!(self.state, State::CallModel) || self.refused_in == Some(self.round) {
+            return None;
+        }
+        self.refused_in = Some(self.round);
+        let (before, fixed) = self.prompt_tokens();
+        // A provider counts differently, and takes the answer's tokens from the same context.
+        let goal = limit.map_or(before / 2, |limit| limit / 100 * COMPACTED_PERCENT);
+        // The next prompts of this run keep to it too.
+        self.config.context_tokens = self.config.context_tokens.min(goal);
+        self.compact(
+            CompactionReason::Refused,
+            before,
+            goal.saturating_sub(fixed),
+        )
+    }
+
+    fn compact(
+        &mut self,
+        reason: CompactionReason,
+        tokens_before: usize,
+        max_tokens: usize,
+    ) -> Option<Event> {
+        if !self.context.compact(max_tokens) {
+            return None;
+        }
+        let (tokens, _) = self.prompt_tokens();
+        Some(Event::ContextCompacted {
+            reason,
+            tokens_before,
+            tokens,
+            limit: self.config.context_tokens,
+        })
+    }
+
+    /// Tokens of the next prompt, and those of its system prompt and tools.
+    fn prompt_tokens(&self) -> (usize, usize) {
+        let specs = self.visible_specs();
+        let system = (self.count)(&self.system_prompt(&specs));
+        let tools = match self.config.protocol {
+            Protocol::Native => self.tool_tokens(),
+            // They are part of the system prompt.
+            Protocol::Manual | Protocol::Plan => 0,
+        };
+        let fixed = system + tools;
+        (fixed + self.context.tokens(), fixed)
+    }
+
+    /// Takes the model's answer.
+    pub fn model_answered(&mut self, reply: Reply) -> Vec<Event> {
+        if !matches!(self.state, State::CallModel) {
+            return Vec::new();
+        }
+        // Both look at the round that was just answered, so they come before the counter moves.
+        self.count_tokens(&reply);
+        let round = self.kind_of_round();
+        self.round += 1;
+        self.toolbox.begin_round();
+        if self.config.protocol == Protocol::Plan {
+            return self.plan_answered(reply.text, round);
+        }
+        let (text, calls, mut events) = self.parse_reply(reply);
+        // A model may call tools that it was not shown; in the last round such calls are not made.
+        if round == Round::Last && text.trim().is_empty() && self.withhold_tools(&calls) {
+            return events;
+        }
+        if calls.is_empty() || round == Round::Last {
+            self.finish(text, round);
+            return events;
+        }
+        let mut planned = Vec::with_capacity(calls.len());
+        for (index, call) in calls.iter().enumerate() {
+            planned.push(self.plan_call(index, call));
+        }
+        self.remember_calls(text, &planned);
+        self.open_calls(&planned);
+        events.extend(planned.iter().flat_map(|call| self.call_events(call)));
+        let has_work = planned.iter().any(|planned| planned.action.is_work());
+        self.state = State::CallTools(planned);
+        if !has_work {
+            // Nothing to call: the model gets the results at once.
+            events.extend(self.tools_answered(Vec::new(), Vec::new()));
+        }
+        events
+    }
+
+    /// Takes the results of the searches and calls, each in the order of the [`Work`]. Missing
+    /// results count as failed.
+    pub fn tools_answered(
+        &mut self,
+        search_results: Vec<Found>,
+        results: Vec<ToolResult>,
+    ) -> Vec<Event> {
+        let State::CallTools(planned) = &mut self.state else {
+            return Vec::new();
+        };
+        let planned = std::mem::take(planned);
+        self.state = State::CallModel;
+        // The searches of one answer are injected together, and before the results, so that each
+        // search's answer can name what was loaded and unloaded.
+        let injection = self.toolbox.inject(&meta_tools::merged(&search_results));
+        let mut events = Vec::new();
+        let (mut search_results, mut results) = (search_results.into_iter(), results.into_iter());
+        let mut described = injection.clone();
+        let mut outputs = Vec::with_capacity(planned.len());
+        for PlannedCall { call, action } in planned {
+            let result = match action {
+                Action::Search(request) => {
+                    let found = search_results.next().unwrap_or_default();
+                    events.push(search_event(&call.id, &request, &found));
+                    self.figures.searches += 1;
+                    let style = self.config.style;
+                    let more = self.config.find.as_ref().map(|find| find.more);
+                    let more = more.unwrap_or_default();
+                    let answer = meta_tools::answer(&found, &described, style, more);
+                    // Only the first answer lists the unloaded tools.
+                    described.evicted.clear();
+                    SourcedText {
+                        source: TOOL_SEARCH.into(),
+                        text: answer.to_string(),
+                    }
+                }
+                Action::Call(tool, _) => {
+                    self.toolbox.close_call(&tool.id);
+                    let result = results.next().unwrap_or_else(|| {
+                        ToolResult::error(ErrorCode::Failed, "the call gave no result")
+                    });
+                    self.record_step(result.clone());
+                    let source = source_of(&tool, &result);
+                    self.result_text(&call, source, result, &mut events)
+                }
+                Action::Read(page) => {
+                    events.push(result_event(
+                        &call,
+                        &ToolResult::ok(page.text.clone().into()),
+                    ));
+                    SourcedText {
+                        source: page.source,
+                        text: page.text,
+                    }
+                }
+                Action::Refused(result) => {
+                    self.result_text(&call, OWN_SOURCE.into(), result, &mut events)
+                }
+            };
+            outputs.push(Output {
+                call_id: call.id,
+                name: call.name,
+                arguments: call.arguments,
+                source: result.source,
+                text: result.text,
+            });
+        }
+        events.extend(self.injection_events(&injection));
+        self.remember_results(outputs);
+        self.refresh_when_due();
+        events.extend(self.next_plan_step());
+        events
+    }
+
+    /// Ends the run early. Open calls get a result too.
+    pub fn cancel(&mut self) -> Vec<Event> {
+        let ended = State::Ended(Outcome::Failed("stopped".into()));
+        let State::CallTools(planned) = std::mem::replace(&mut self.state, ended) else {
+            return Vec::new();
+        };
+        let mut events = Vec::new();
+        for PlannedCall { call, action } in planned {
+            let result = match action {
+                Action::Refused(result) => result,
+                Action::Read(page) => ToolResult::ok(page.text.into()),
+                // A search is announced by the event with its hits, so there is nothing to end.
+                Action::Search(_) => continue,
+                Action::Call(tool, _) => {
+                    self.toolbox.close_call(&tool.id);
+                    ToolResult::error(ErrorCode::Cancelled, "the run was stopped")
+                }
+            };
+            events.push(result_event(&call, &result));
+        }
+        events
+    }
+
+    /// Ends the turn and evicts idle tools.
+    pub fn end_turn(&mut self) -> Option<Event> {
+        let tools = self.toolbox.end_turn();
+        self.figures.tools_evicted += tools.len();
+        (!tools.is_empty()).then(|| Event::ToolsEvicted {
+            tools,
+            reason: EvictionReason::Idle,
+            budget: self.budget(self.toolbox.tokens()),
+        })
+    }
+
+    /// True when the model's text is for the user as it streams. Otherwise it is JSON, from which
+    /// [`Run::model_answered`] extracts the text.
+    pub fn streams_text(&self) -> bool {
+        self.config.protocol == Protocol::Native
+    }
+
+    /// What the model sees of the conversation.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The current toolbox.
+    pub fn toolbox(&self) -> &Toolbox {
+        &self.toolbox
+    }
+
+    /// The figures so far, without times, references and saved tokens, which the driver adds.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Tokens of the tools shown in all rounds so far.
+    pub fn shown_tokens(&self) -> usize {
+        self.shown_tokens
+    }
+
+    /// The kind of the round that is next, or that is being answered.
+    fn kind_of_round(&self) -> Round {
+        let at_limit = self.round + 1 >= self.config.max_rounds;
+        // A plan needs one round with tools, even if the limit is 1.
+        let is_last = if self.config.protocol == Protocol::Plan {
+            self.plan_summary.is_some() || (at_limit && self.round > 0)
+        } else {
+            at_limit
+        };
+        if is_last {
+            Round::Last
+        } else {
+            Round::WithTools
+        }
+    }
+
+    fn is_last_round(&self) -> bool {
+        self.kind_of_round() == Round::Last
+    }
+
+    fn request(&self) -> ChatRequest {
+        let specs = self.visible_specs();
+        let messages = self.messages(&specs);
+        let tools = match self.config.protocol {
+            Protocol::Native => specs.into_iter().map(Cow::into_owned).collect(),
+            Protocol::Manual | Protocol::Plan => Vec::new(),
+        };
+        let tool_choice = match self.kind_of_round() {
+            Round::WithTools => ToolChoice::Auto,
+            Round::Last => ToolChoice::None,
+        };
+        ChatRequest {
+            purpose: Purpose::Round,
+            messages,
+            tools,
+            tool_choice,
+        }
+    }
+
+    /// The system prompt of a round in which these tools are visible.
+    fn system_prompt(&self, specs: &[Cow<'_, ToolSpec>]) -> String {
+        let RunConfig {
+            role, environment, ..
+        } = &self.config;
+        let fence = self.context.fence();
+        let tools: Vec<&ToolSpec> = specs.iter().map(AsRef::as_ref).collect();
+        match self.config.protocol {
+            Protocol::Native => prompt::native_system(role, environment, fence),
+            Protocol::Manual => prompt::manual_system(role, &tools, environment, fence),
+            Protocol::Plan => prompt::plan_system(role, &tools, environment, fence),
+        }
+    }
+
+    /// The messages of a round in which these tools are visible.
+    fn messages(&self, specs: &[Cow<'_, ToolSpec>]) -> Vec<Message> {
+        let mut messages = vec![Message::system(self.system_prompt(specs))];
+        messages.extend(self.context.messages());
+        if self.is_last_round() {
+            // Part of this request only: the context of later turns should not contain it.
+            messages.push(Message::user(prompt::LAST_ROUND));
+        }
+        messages
+    }
+
+    /// The tools of this round, in their stable order. Those of the last round cannot be called, and
+    /// stay in the prompt all the same: without them it would begin differently, and no provider
+    /// could take it from its cache.
+    fn visible_specs(&self) -> Vec<Cow<'_, ToolSpec>> {
+        if self.withholds_tools {
+            return Vec::new();
+        }
+        // A plan cannot search; its tools were found before the model was called.
+        let searches = self.config.protocol != Protocol::Plan && self.offers_search();
+        let mut specs = Vec::new();
+        if searches {
+            specs.push(Cow::Owned(meta_tools::search_spec()));
+        }
+        if searches && self.config.style == Style::Dispatch {
+            specs.push(Cow::Owned(meta_tools::dispatch_spec()));
+            specs.extend(self.toolbox.pinned_specs().map(Cow::Borrowed));
+        } else {
+            specs.extend(self.toolbox.specs().map(Cow::Borrowed));
+        }
+        if self.can_read_more() {
+            specs.push(Cow::Owned(read_more_spec()));
+        }
+        specs
+    }
+
+    /// Whether `tool_search` is among the tools that the model sees.
+    fn offers_search(&self) -> bool {
+        self.config.find.is_some() && !self.config.shows_all
+    }
+
+    /// Whether there is a long result to read on in. A plan gets its results all at once.
+    fn can_read_more(&self) -> bool {
+        !self.outputs.is_empty() && self.config.protocol != Protocol::Plan
+    }
+
+    /// Adds the tokens of a round to the figures, estimated where the provider sends no usage.
+    fn count_tokens(&mut self, reply: &Reply) {
+        let tool_tokens = self.tool_tokens();
+        self.shown_tokens += tool_tokens;
+        self.figures.rounds += 1;
+        let Usage { input, output } = reply.usage.unwrap_or_else(|| {
+            self.figures.tokens_estimated = true;
+            self.estimate(reply, tool_tokens)
+        });
+        self.figures.tokens_in += input;
+        self.figures.tokens_out += output;
+    }
+
+    /// Tokens of the tools of this round. The toolbox knows those of its tools: counting ten
+    /// thousand tools anew in every round would take a second.
+    fn tool_tokens(&self) -> usize {
+        if self.withholds_tools {
+            return 0;
+        }
+        let of = |spec: ToolSpec| spec_tokens(&spec, self.count);
+        let read_more = if self.can_read_more() {
+            of(read_more_spec())
+        } else {
+            0
+        };
+        let shown = match (self.offers_search(), self.config.style) {
+            (false, _) => self.toolbox.tokens(),
+            (true, Style::Inject) => of(meta_tools::search_spec()) + self.toolbox.tokens(),
+            (true, Style::Dispatch) => {
+                of(meta_tools::search_spec())
+                    + of(meta_tools::dispatch_spec())
+                    + self.toolbox.pinned_tokens()
+            }
+        };
+        shown + read_more
+    }
+
+    /// Counts the tokens of a round: all messages, their calls, and the tools.
+    fn estimate(&self, reply: &Reply, tool_tokens: usize) -> Usage {
+        let count = |text: &str| (self.count)(text) as u64;
+        // Without function calling the tools are part of the system message and counted there.
+        let (specs, separate) = match self.config.protocol {
+            Protocol::Native => (Vec::new(), tool_tokens as u64),
+            Protocol::Manual | Protocol::Plan => (self.visible_specs(), 0),
+        };
+        // The context has counted its messages already.
+        let mut input = count(&self.system_prompt(&specs)) + self.context.text_tokens() as u64;
+        if self.is_last_round() {
+            input += count(prompt::LAST_ROUND);
+        }
+        let mut output = count(&reply.text);
+        for call in &reply.calls {
+            output += count(&call.name) + count(&call.arguments);
+        }
+        Usage {
+            input: separate + input,
+            output,
+        }
+    }
+
+    /// The text and calls of a reply, and the events with what the user sees, by the protocol.
+    fn parse_reply(&self, reply: Reply) -> (String, Vec<RawCall>, Vec<Event>) {
+        if self.config.protocol == Protocol::Native {
+            return (reply.text, reply.calls, Vec::new());
+        }
+        let manual = prompt::read_manual(&reply.text);
+        let mut events = Vec::new();
+        if !manual.thought.is_empty() {
+            events.push(Event::Thinking {
+                content: manual.thought,
+            });
+        }
+        // An answer beside calls is premature: the results are not known yet.
+        let has_calls = !manual.actions.is_empty() && !self.is_last_round();
+        let answer = manual
+            .final_answer
+            .filter(|_| !has_calls)
+            .unwrap_or_default();
+        if !answer.is_empty() {
+            events.push(Event::Text {
+                content: answer.clone(),
+            });
+        }
+        let calls: Vec<RawCall> = manual
+            .actions
+            .into_iter()
+            .map(|action| RawCall {
+                id: None,
+                name: action.name,
+                argument_bytes: action.arguments.len(),
+                arguments: action.arguments,
+            })
+            .collect();
+        (if has_calls { reply.text } else { answer }, calls, events)
+    }
+
+    /// Repeats the last round without tools if a model calls them there instead of answering, which
+    /// some servers cannot prevent. False if that was done already.
+    fn withhold_tools(&mut self, calls: &[RawCall]) -> bool {
+        let repeats = !calls.is_empty() && !self.withholds_tools;
+        self.withholds_tools |= repeats;
+        repeats
+    }
+
+    /// Ends the run with an answer, or asks once more for one that is not empty.
+    fn finish(&mut self, text: String, round: Round) {
+        if !text.trim().is_empty() {
+            self.state = State::Ended(Outcome::Answered(text));
+        } else if !self.asked_for_answer
+            && round == Round::WithTools
+            && self.round + 1 < self.config.max_rounds
+        {
+            self.asked_for_answer = true;
+            self.context.push(Message::user(prompt::EMPTY_ANSWER));
+        } else {
+            let rounds = counted(self.round, "round");
+            self.state = State::Ended(Outcome::Failed(format!(
+                "the model gave no answer in {rounds}; ask more narrowly, raise the limit of rounds, or choose another model"
+            )));
+        }
+    }
+
+    fn plan_call(&mut self, index: usize, raw: &RawCall) -> PlannedCall {
+        let action = match self.action_of(index, raw) {
+            Ok(action) => action,
+            Err((code, message)) => Action::Refused(ToolResult::error(code, message)),
+        };
+        PlannedCall {
+            call: ToolCall {
+                id: self.unused_id(index, raw.id.as_deref()),
+                name: raw.name.clone(),
+                arguments: raw.arguments.clone(),
+            },
+            action,
+        }
+    }
+
+    /// The model's id if it gave a new one, else a generated id.
+    fn unused_id(&mut self, index: usize, given: Option<&str>) -> String {
+        // Providers match a result to its call by id, and some models repeat ids.
+        let generated = format!("call_{}_{index}", self.round);
+        let mut id = match given {
+            Some(id) if !id.is_empty() && !self.used_ids.contains(id) => id.to_owned(),
+            _ => generated.clone(),
+        };
+        // A model may have used an id that looks like a generated one.
+        let mut number = 2;
+        while !self.used_ids.insert(id.clone()) {
+            id = format!("{generated}_{number}");
+            number += 1;
+        }
+        id
+    }
+
+    /// How a call is handled.
+    ///
+    /// # Errors
+    /// Why the call is refused.
+    fn action_of(&self, index: usize, raw: &RawCall) -> Result<Action, CallError> {
+        // Refused and not left out: providers reject a call without a result.
+        if index >= self.config.max_calls {
+            let calls = counted(self.config.max_calls, "call");
+            let message = format!("the limit is {calls} in one answer; make this one again");
+            return Err((ErrorCode::Limit, message));
+        }
+        // The reply builder stops keeping arguments at the limit, and goes on counting them.
+        if raw.argument_bytes > raw.arguments.len() {
+            let bytes = raw.argument_bytes;
+            let message = format!(
+                "the arguments have {bytes} bytes, {MAX_ARGUMENT_BYTES} are allowed; send less"
+            );
+            return Err(invalid(message));
+        }
+        let arguments = arguments::parse(&raw.arguments).map_err(invalid)?;
+        match (raw.name.as_str(), &self.config.find) {
+            (TOOL_SEARCH, Some(find)) => self.search(&arguments, find),
+            (READ_MORE, _) if self.can_read_more() => {
+                let page = self.outputs.read(&arguments, self.config.max_result_bytes);
+                page.map(Action::Read).map_err(invalid)
+            }
+            // Also where the model was not shown it, unless a tool of the user has that name.
+            (CALL_TOOL, Some(_)) if self.toolbox.find(CALL_TOOL).is_none() => {
+                let (name, arguments) = dispatched(arguments).map_err(invalid)?;
+                self.call(&name, arguments)
+            }
+            (name, _) => self.call(name, arguments),
+        }
+    }
+
+    fn search(&self, arguments: &Arguments, config: &FindConfig) -> Result<Action, CallError> {
+        let most = self.config.max_searches;
+        if self.searches_in_a_row >= most {
+            let message = format!(
+                "{most} searches in a row are allowed; call one of the visible tools or answer with what you have"
+            );
+            return Err((ErrorCode::Limit, message));
+        }
+        meta_tools::parse(arguments, config)
+            .map(Action::Search)
+            .map_err(invalid)
+    }
+
+    fn call(&self, name: &str, arguments: Arguments) -> Result<Action, CallError> {
+        let tool = self
+            .toolbox
+            .find(name)
+            .ok_or_else(|| (ErrorCode::UnknownTool, self.unknown_tool(name)))?
+            .clone();
+        Ok(Action::Call(tool, arguments))
+    }
+
+    /// The message for a name that no visible tool has, with similar names.
+    fn unknown_tool(&self, name: &str) -> String {
+        let searches = self.offers_search();
+        let mut message = format!("no visible tool is called {:?}", excerpt(name, 100));
+        if searches && self.toolbox.unloaded(name).is_some() {
+            message.push_str(&format!(
+                "; it was unloaded; `{TOOL_SEARCH}` with `select:{name}` brings it back"
+            ));
+            return message;
+        }
+        let nearest = model_names::nearest(
+            name,
+            self.toolbox.specs().map(|spec| spec.name.as_str()),
+            MAX_NEAREST,
+        );
+        if !nearest.is_empty() {
+            message.push_str(&format!("; similar names are {}", nearest.join(", ")));
+        }
+        if searches {
+            message.push_str(&format!("; `{TOOL_SEARCH}` finds others"));
+        }
+        message
+    }
+
+    /// Opens the calls in the toolbox and counts searches in a row, which a call resets.
+    fn open_calls(&mut self, planned: &[PlannedCall]) {
+        let (mut has_calls, mut has_searches) = (false, false);
+        for PlannedCall { action, .. } in planned {
+            match action {
+                Action::Search(_) => has_searches = true,
+                Action::Read(_) | Action::Refused(_) => {}
+                Action::Call(tool, _) => {
+                    has_calls = true;
+                    self.toolbox.open_call(&tool.id);
+                    let id = tool.id.to_string();
+                    if !self.figures.tools_used.contains(&id) {
+                        self.figures.tools_used.push(id);
+                    }
+                }
+            }
+        }
+        if has_calls {
+            self.searches_in_a_row = 0;
+        } else if has_searches {
+            self.searches_in_a_row += 1;
+        }
+    }
+
+    /// The announcement of a search on the web, and the event of the call.
+    fn call_events(&self, planned: &PlannedCall) -> Vec<Event> {
+        let mut events = Vec::new();
+        if let Action::Call(tool, arguments) = &planned.action
+            && let announced = &self.config.announced
+            && announced
+                .iter()
+                .any(|name| model_names::denotes(name, &tool.id))
+            && let Some(content) = announce::of_search(self.context.question(), arguments)
+        {
+            events.push(Event::Thinking { content });
+        }
+        events.extend(call_event(planned));
+        events
+    }
+
+    /// The result's text for the model, after its event. A long one is kept to be read on in.
+    fn result_text(
+        &mut self,
+        call: &ToolCall,
+        source: String,
+        result: ToolResult,
+        events: &mut Vec<Event>,
+    ) -> SourcedText {
+        let max_bytes = self.config.max_result_bytes;
+        let result = match self.config.protocol {
+            Protocol::Plan => result.truncated(max_bytes),
+            Protocol::Native | Protocol::Manual => result.shortened(max_bytes, |text| {
+                self.outputs.keep(&source, text, max_bytes)
+            }),
+        };
+        events.push(result_event(call, &result));
+        SourcedText {
+            source,
+            text: result.to_model_text(),
+        }
+    }
+
+    fn injection_events(&mut self, injection: &Injection) -> Vec<Event> {
+        let mut events = Vec::new();
+        let used = self.toolbox.tokens();
+        let added = self.toolbox.tokens_by_tool(&injection.added);
+        let tokens = added.iter().map(|(_, tokens)| tokens).sum();
+        if !injection.evicted.is_empty() {
+            self.figures.tools_evicted += injection.evicted.len();
+            events.push(Event::ToolsEvicted {
+                tools: injection.evicted.clone(),
+                reason: EvictionReason::Budget,
+                // The toolbox has the new tools already; their event comes next.
+                budget: self.budget(used.saturating_sub(tokens)),
+            });
+        }
+        if !injection.added.is_empty() {
+            self.figures.tools_injected += injection.added.len();
+            let by_tool = |(tool, tokens)| InjectedTool { tool, tokens };
+            events.push(Event::ToolsInjected {
+                tools: injection.added.clone(),
+                tokens,
+                tokens_by_tool: added.into_iter().map(by_tool).collect(),
+                budget: self.budget(used),
+            });
+        }
+        events
+    }
+
+    /// The budget of which these tokens are used.
+    fn budget(&self, used: usize) -> ToolBudget {
+        let limit = match self.config.style {
+            Style::Inject => Some(self.toolbox.budget_tokens()),
+            Style::Dispatch => None,
+        };
+        ToolBudget { used, limit }
+    }
+
+    fn remember_calls(&mut self, text: String, planned: &[PlannedCall]) {
+        // Without function calling the calls are JSON in the text. `tool_calls` would require
+        // results with the role `tool`.
+        let tool_calls = match self.config.protocol {
+            Protocol::Native => planned.iter().map(|planned| planned.call.clone()).collect(),
+            Protocol::Manual | Protocol::Plan => Vec::new(),
+        };
+        self.context.push(Message::Assistant {
+            content: text,
+            tool_calls,
+        });
+    }
+
+    fn remember_results(&mut self, outputs: Vec<Output>) {
+        let form = match self.config.protocol {
+            Protocol::Native => ResultForm::Separate,
+            Protocol::Manual => ResultForm::Together,
+            // The results of all steps go into one message at the end of the plan.
+            Protocol::Plan => return,
+        };
+        self.context.push_results(outputs, form);
+    }
+
+    fn refresh_when_due(&mut self) {
+        let Some(interval) = self.config.refresh_interval.filter(|rounds| *rounds > 0) else {
+            return;
+        };
+        // A plan is read once more when its results are there.
+        if self.config.protocol != Protocol::Plan && self.round.is_multiple_of(interval) {
+            self.context.refresh();
+        }
+    }
+}
+
+/// The source of a result: the tool, or this program if the tool was not called or did not answer.
+fn source_of(tool: &Tool, result: &ToolResult) -> String {
+    match result.error_code {
+        // A failed precondition quotes the results of other tools, which are untrusted too.
+        None | Some(ErrorCode::Failed | ErrorCode::Panicked | ErrorCode::Precondition) => {
+            tool.id.to_string()
+        }
+        Some(_) => OWN_SOURCE.to_owned(),
+    }
+}
+
+fn invalid(message: String) -> CallError {
+    (ErrorCode::InvalidArguments, message)
+}
+
+fn work_of(planned: &[PlannedCall], are_plan_steps: bool) -> Work {
+    let mut work = Work::default();
+    for PlannedCall { call, action } in planned {
+        match action {
+            Action::Search(request) => work.searches.push(request.clone()),
+            Action::Call(tool, arguments) => {
+                work.calls.push(Call {
+                    id: call.id.clone(),
+                    tool: tool.clone(),
+                    arguments: arguments.clone(),
+                    is_plan_step: are_plan_steps,
+                });
+            }
+            Action::Read(_) | Action::Refused(_) => {}
+        }
+    }
+    work
+}
+
+/// The name and arguments inside a `call_tool` call.
+fn dispatched(mut outer: Arguments) -> Result<(String, Arguments), String> {
+    let Some(Value::String(name)) = outer.remove("name") else {
+        return Err("`name` is missing; give the name of a tool that `tool_search` found".into());
+    };
+    let arguments = match outer.remove("arguments") {
+        Some(Value::Object(arguments)) => arguments,
+        Some(Value::String(text)) => arguments::parse(&text)?,
+        None | Some(Value::Null) => Arguments::new(),
+        Some(other) => {
+            return Err(format!(
+                "`arguments` must be an object, not {}",
+                excerpt(&other.to_string(), 80)
+            ));
+        }
+    };
+    Ok((name, arguments))
+}
+
+/// The event that announces a call. `None` for a search, whose event comes with its hits.
+fn call_event(planned: &PlannedCall) -> Option<Event> {
+    if matches!(planned.action, Action::Search(_)) {
+        return None;
+    }
+    let ToolCall {
+        id,
+        name,
+        arguments,
+    } = planned.call.clone();
+    // Invalid JSON is shown as text, cut, since the model may have written megabytes.
+    let arguments = serde_json::from_str(&arguments)
+        .unwrap_or_else(|_| excerpt(&arguments, PREVIEW_CHARS).into());
+    Some(Event::ToolCall {
+        id,
+        name,
+        arguments,
+    })
+}
+
+fn search_event(id: &str, request: &SearchRequest, found: &Found) -> Event {
+    Event::ToolSearch {
+        id: id.to_owned(),
+        queries: request.queries.clone(),
+        select: request.select.clone(),
+        hits: found.hits.iter().map(|hit| hit.tool.id.clone()).collect(),
+        no_match: found
+            .no_match
+            .as_ref()
+            .map(|no_match| no_match.reason.clone()),
+    }
+}
+
+fn result_event(call: &ToolCall, result: &ToolResult) -> Event {
+    Event::ToolResult {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        status: result.status,
+        error_code: result.error_code,
+        content: match &result.error_message {
+            Some(message) => excerpt(message, PREVIEW_CHARS),
+            None => excerpt(&result.to_model_text(), PREVIEW_CHARS),
+        },
+        took_ms: result.took_ms,
+        truncated_from_bytes: result.truncated_from_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,416 @@
+//! The catalogs in which deferred tools are searched: one for each list of tools, by words and the
+//! built-in tables.
+//!
+//! They are a cache. A list that was seen is known in memory; its catalog is on disk, under the name
+//! of the list's id, and opened when it is searched. Deleting the folder costs time only.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use lru::LruCache;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::timeout;
+use toolscout_index::formats::{self, ReadOptions};
+use toolscout_index::{Catalog, DataDir, Error, Options, Searcher, Tool};
+
+use crate::dialect::Dialect;
+use crate::json::Fields;
+use crate::not_deferred::NotDeferred;
+use crate::tool_list::{Deferral, ListId, ToolList};
+
+/// The server of all tools in these catalogs.
+pub const SERVER: &str = "request";
+/// Lists that a changed one is compared with.
+const MAX_COMPARED: usize = 16;
+/// Longest wait for a list to be indexed, which goes on afterwards.
+const INDEXING_PATIENCE: Duration = Duration::from_secs(60);
+/// From this share of common names on, a changed list is applied as a difference.
+const SIMILAR: f64 = 0.5;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct CatalogLimits {
+    /// Lists that are known, and catalogs on disk.
+    pub known: NonZeroUsize,
+    /// Catalogs that are open.
+    pub open: NonZeroUsize,
+    /// Bytes of all known lists in memory.
+    pub list_bytes: usize,
+    /// Bytes of all catalogs on disk.
+    pub disk_bytes: u64,
+    /// Lists that are indexed at a time.
+    pub indexed_at_once: usize,
+}
+
+impl Default for CatalogLimits {
+    fn default() -> Self {
+        CatalogLimits {
+            known: NonZeroUsize::new(1000).unwrap_or(NonZeroUsize::MIN),
+            open: NonZeroUsize::new(64).unwrap_or(NonZeroUsize::MIN),
+            list_bytes: 256 << 20,
+            disk_bytes: 2 << 30,
+            indexed_at_once: 2,
+        }
+    }
+}
+
+/// The lists that are known, and their catalogs. Cheap to clone.
+#[derive(Clone)]
+pub struct RequestCatalogs(Arc<State>);
+
+struct State {
+    data: DataDir,
+    options: Options,
+    limits: CatalogLimits,
+    known: Mutex<Known>,
+    open: Mutex<LruCache<ListId, Arc<OnceCell<Arc<Searcher>>>>>,
+    on_disk: Mutex<OnDisk>,
+    /// Told when a folder is no longer in use.
+    released: Condvar,
+    indexing: Semaphore,
+}
+
+/// A list, or why nothing in it is deferred.
+type Reading = Result<Arc<ToolList>, NotDeferred>;
+
+struct Known {
+    lists: LruCache<ListId, Reading>,
+    bytes: usize,
+}
+
+struct OnDisk {
+    /// Bytes of each folder, by name.
+    folders: LruCache<String, u64>,
+    bytes: u64,
+    /// Folders that are being written or opened: they are neither renamed nor removed.
+    in_use: BTreeSet<String>,
+}
+
+impl RequestCatalogs {
+    /// The catalogs of this folder, which is created with the first one.
+    pub fn new(folder: PathBuf, options: Options, limits: CatalogLimits) -> Self {
+        let on_disk = OnDisk::read(&folder.join("catalogs"));
+        RequestCatalogs(Arc::new(State {
+            data: DataDir::new(folder),
+            options,
+            limits,
+            known: Mutex::new(Known {
+                lists: LruCache::new(limits.known),
+                bytes: 0,
+            }),
+            open: Mutex::new(LruCache::new(limits.open)),
+            on_disk: Mutex::new(on_disk),
+            released: Condvar::new(),
+            indexing: Semaphore::new(limits.indexed_at_once.max(1)),
+        }))
+    }
+
+    /// The list of these tools, read if it was not seen before.
+    ///
+    /// # Errors
+    /// Why nothing in it is deferred.
+    pub fn list(
+        &self,
+        owner: &str,
+        dialect: Dialect,
+        deferral: &Deferral,
+        tools: &Bytes,
+    ) -> Reading {
+        let id = ListId::of(owner, dialect, deferral, tools);
+        if let Some(known) = lock(&self.0.known).lists.get(&id) {
+            return known.clone();
+        }
+        let list = ToolList::read(id, owner, dialect.protocol(), deferral, tools).map(Arc::new);
+        lock(&self.0.known).add(id, list.clone(), self.0.limits.list_bytes);
+        list
+    }
+
+    /// The tools of a list, to search in. Indexes them if that was not done before; others that ask
+    /// meanwhile wait for the same work.
+    ///
+    /// # Errors
+    /// Why they cannot be searched, for the log.
+    pub async fn searcher(&self, list: &Arc<ToolList>) -> Result<Arc<Searcher>, String> {
+        let cell = lock(&self.0.open)
+            .get_or_insert(list.id, Arc::default)
+            .clone();
+        if let Some(searcher) = cell.get() {
+            return Ok(Arc::clone(searcher));
+        }
+        let (catalogs, list) = (self.clone(), Arc::clone(list));
+        // A task of its own: a client that goes away must not leave half of the work to the next.
+        let opening = tokio::spawn(async move {
+            let opened = cell.get_or_try_init(|| catalogs.open(list)).await;
+            opened.cloned()
+        });
+        match timeout(INDEXING_PATIENCE, opening).await {
+            Ok(opened) => opened.map_err(|error| error.to_string())?,
+            Err(_) => {
+                let seconds = INDEXING_PATIENCE.as_secs();
+                Err(format!("they are not indexed after {seconds} s"))
+            }
+        }
+    }
+
+    /// Begins to index a list, so that the first search waits less.
+    pub fn prepare(&self, list: &Arc<ToolList>) {
+        let is_open = lock(&self.0.open)
+            .peek(&list.id)
+            .is_some_and(|cell| cell.initialized());
+        if is_open {
+            return;
+        }
+        let (catalogs, list) = (self.clone(), Arc::clone(list));
+        tokio::spawn(async move {
+            if let Err(problem) = catalogs.searcher(&list).await {
+                tracing::warn!(problem, "tools of a request cannot be searched");
+            }
+        });
+    }
+
+    async fn open(&self, list: Arc<ToolList>) -> Result<Arc<Searcher>, String> {
+        let permit = self.0.indexing.acquire().await;
+        let _permit = permit.map_err(|error| error.to_string())?;
+        let catalogs = self.clone();
+        let opening = tokio::task::spawn_blocking(move || catalogs.open_blocking(&list));
+        let opened = opening.await.map_err(|error| error.to_string())?;
+        opened.map_err(|error| error.to_string())
+    }
+
+    fn open_blocking(&self, list: &ToolList) -> toolscout_index::Result<Arc<Searcher>> {
+        let name = list.id.to_text();
+        let _in_use = self.reserve(&name);
+        self.take_over_similar(list, &name);
+        let catalog = match self.filled(list, &name) {
+            // It is only a cache: what is damaged is made again.
+            Err(Error::Store { .. }) => {
+                self.remove(&name);
+                self.filled(list, &name)?
+            }
+            filled => filled?,
+        };
+        let searcher = catalog.searcher();
+        searcher.warm_up();
+        searcher.prepare_ranking();
+        let bytes = folder_bytes(catalog.path());
+        drop(catalog);
+        self.note(&name, bytes);
+        Ok(searcher)
+    }
+
+    /// Reserves a folder, once nobody else uses it.
+    fn reserve(&self, name: &str) -> FolderInUse<'_> {
+        let mut on_disk = lock(&self.0.on_disk);
+        while !on_disk.in_use.insert(name.to_owned()) {
+            let released = self.0.released.wait(on_disk);
+            on_disk = released.unwrap_or_else(PoisonError::into_inner);
+        }
+        FolderInUse {
+            state: &self.0,
+            name: name.to_owned(),
+        }
+    }
+
+    /// The catalog of this name with the tools of the list. Its description says which list it
+    /// holds, since it may have been that of another.
+    fn filled(&self, list: &ToolList, name: &str) -> toolscout_index::Result<Catalog> {
+        let catalog = self.0.data.open_or_create(name, self.0.options.clone())?;
+        if catalog.searcher().settings().description == name {
+            return Ok(catalog);
+        }
+        let tools: Vec<Tool> = list
+            .deferred()
+            .filter_map(|(name, json)| tool(name, &json))
+            .collect();
+        let mut writer = catalog.writer()?;
+        writer.sync(SERVER, &tools)?;
+        let mut settings = writer.settings()?;
+        name.clone_into(&mut settings.description);
+        writer.set_settings(&settings)?;
+        writer.commit()?;
+        drop(writer);
+        Ok(catalog)
+    }
+
+    /// Renames the catalog of a list that this one is a changed version of, so that only what
+    /// changed is indexed. Whoever searches the former one has it open.
+    fn take_over_similar(&self, list: &ToolList, name: &str) {
+        if lock(&self.0.on_disk).folders.contains(name) {
+            return;
+        }
+        let Some(former) = self.most_similar(list) else {
+            return;
+        };
+        let former_name = former.to_text();
+        lock(&self.0.open).pop(&former);
+        let folder = self.0.data.path().join("catalogs");
+        let mut on_disk = lock(&self.0.on_disk);
+        // It may have been reserved meanwhile.
+        if on_disk.can_be_moved(&former_name)
+            && std::fs::rename(folder.join(&former_name), folder.join(name)).is_ok()
+            && let Some(bytes) = on_disk.folders.pop(&former_name)
+        {
+            on_disk.folders.put(name.to_owned(), bytes);
+        }
+    }
+
+    fn most_similar(&self, list: &ToolList) -> Option<ListId> {
+        let recent: Vec<Arc<ToolList>> = lock(&self.0.known)
+            .lists
+            .iter()
+            .filter_map(|(_, known)| known.clone().ok())
+            .filter(|known| known.owner == list.owner && known.id != list.id)
+            .take(MAX_COMPARED)
+            .collect();
+        let on_disk = lock(&self.0.on_disk);
+        let similar = recent
+            .iter()
+            .filter(|known| on_disk.can_be_moved(&known.id.to_text()))
+            .map(|known| (list.shared_with(known), known.id))
+            .max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        similar
+            .filter(|(share, _)| *share >= SIMILAR)
+            .map(|(_, id)| id)
+    }
+
+    /// Notes a catalog's size, and removes those that were not used for longest.
+    fn note(&self, name: &str, bytes: u64) {
+        let limits = &self.0.limits;
+        let mut removed = Vec::new();
+        {
+            let mut on_disk = lock(&self.0.on_disk);
+            let former = on_disk.folders.put(name.to_owned(), bytes);
+            on_disk.bytes = on_disk.bytes.saturating_sub(former.unwrap_or_default()) + bytes;
+            while on_disk.folders.len() > 1
+                && (on_disk.folders.len() > limits.known.get() || on_disk.bytes > limits.disk_bytes)
+            {
+                let Some((name, bytes)) = on_disk.folders.pop_lru() else {
+                    break;
+                };
+                on_disk.bytes = on_disk.bytes.saturating_sub(bytes);
+                // Whoever uses it notes it again.
+                if on_disk.in_use.insert(name.clone()) {
+                    removed.push(FolderInUse {
+                        state: &self.0,
+                        name,
+                    });
+                }
+            }
+        }
+        for folder in removed {
+            self.remove(&folder.name);
+        }
+    }
+
+    fn remove(&self, name: &str) {
+        let folder = self.0.data.path().join("catalogs").join(name);
+        if let Err(error) = std::fs::remove_dir_all(&folder)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(folder = %folder.display(), %error, "a catalog of a request was not removed");
+        }
+    }
+}
+
+impl Known {
+    fn add(&mut self, id: ListId, list: Reading, most_bytes: usize) {
+        self.bytes += bytes_of(&list);
+        if let Some((_, former)) = self.lists.push(id, list) {
+            self.bytes = self.bytes.saturating_sub(bytes_of(&former));
+        }
+        while self.bytes > most_bytes && self.lists.len() > 1 {
+            let Some((_, oldest)) = self.lists.pop_lru() else {
+                return;
+            };
+            self.bytes = self.bytes.saturating_sub(bytes_of(&oldest));
+        }
+    }
+}
+
+fn bytes_of(list: &Reading) -> usize {
+    // An entry without a list takes little, and their number is bounded.
+    list.as_ref().map_or(0, |list| list.bytes)
+}
+
+/// A folder that nobody else uses until this is dropped.
+struct FolderInUse<'s> {
+    state: &'s State,
+    name: String,
+}
+
+impl Drop for FolderInUse<'_> {
+    fn drop(&mut self) {
+        lock(&self.state.on_disk).in_use.remove(&self.name);
+        self.state.released.notify_all();
+    }
+}
+
+impl OnDisk {
+    fn can_be_moved(&self, name: &str) -> bool {
+        self.folders.contains(name) && !self.in_use.contains(name)
+    }
+
+    /// The catalogs that an earlier process has left, the last used at the end.
+    fn read(folder: &Path) -> Self {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut found: Vec<(SystemTime, String, u64)> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let used = entry.metadata().ok()?.modified().ok()?;
+                Some((used, name, folder_bytes(&entry.path())))
+            })
+            .collect();
+        found.sort();
+        let mut on_disk = OnDisk {
+            folders: LruCache::unbounded(),
+            bytes: 0,
+            in_use: BTreeSet::new(),
+        };
+        for (_, name, bytes) in found {
+            on_disk.bytes += bytes;
+            on_disk.folders.put(name, bytes);
+        }
+        on_disk
+    }
+}
+
+/// Bytes of the files in a folder and those below it.
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// A tool as the engine has it. One whose definition it does not accept is found by name and
+/// description.
+fn tool(name: &str, json: &Bytes) -> Option<Tool> {
+    let options = ReadOptions {
+        server: Some(SERVER.to_owned()),
+        ..ReadOptions::default()
+    };
+    let parsed = formats::parse(json, &options).ok();
+    let read = parsed.and_then(|parsed| parsed.tools.into_iter().next());
+    if let Some(read) = read.filter(|tool| tool.id.name() == name && tool.validate().is_ok()) {
+        return Some(read);
+    }
+    let fields = Fields::read(json).unwrap_or_default();
+    let inside = fields.get("function").and_then(Fields::read);
+    let description = fields.text("description");
+    let description = description.or_else(|| inside?.text("description"));
+    let tool = Tool::new(SERVER, name).ok()?;
+    let tool = tool.with_description(description.unwrap_or_default());
+    tool.validate().is_ok().then_some(tool)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,125 @@
+//! What a conversation is known by besides what was said in it: clients may write calls as text,
+//! rename them or shorten their history, and what was found must stay.
+
+use bytes::Bytes;
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use crate::ProxyRequest;
+use crate::dialect::{Item, Protocol};
+use crate::json::Fields;
+use crate::memory::{ConversationKey, Identity};
+
+/// The header by which a client names its conversation.
+pub const HEADER: &str = "x-toolscout-conversation";
+/// Headers by which clients name their sessions.
+const SESSION_HEADERS: [&str; 12] = [
+    "session_id",
+    "session-id",
+    "x-session-id",
+    "x-claude-code-session-id",
+    "x-opencode-session",
+    "x-session-affinity",
+    "conversation_id",
+    "conversation-id",
+    "x-conversation-id",
+    "thread_id",
+    "thread-id",
+    "x-thread-id",
+];
+/// Fields by which they do, in a request or in its `metadata`.
+const SESSION_FIELDS: [&str; 6] = [
+    "session_id",
+    "sessionId",
+    "conversation_id",
+    "conversationId",
+    "thread_id",
+    "threadId",
+];
+/// Fields with what a client says of itself.
+const METADATA: [&str; 2] = ["metadata", "client_metadata"];
+
+/// What a conversation is known by, the surest first.
+pub struct ConversationNames {
+    /// Whether its client names it in a header of ours, also in its first request.
+    pub is_named: bool,
+    /// The keys of what is remembered of it.
+    pub keys: Vec<ConversationKey>,
+}
+
+impl ConversationNames {
+    /// The names in a request with these items.
+    pub fn of(
+        request: &ProxyRequest,
+        fields: &Fields,
+        protocol: &dyn Protocol,
+        items: &[Bytes],
+    ) -> Self {
+        let named = header(&request.headers, HEADER);
+        let session = session(&request.headers, fields);
+        let cache_key = text(fields, "prompt_cache_key");
+        let key_of = |kind: &str, name: &str| {
+            let mut identity = Identity::new(&request.owner, request.dialect.name());
+            identity.add(Item::OfClient(format!("{kind}: {name}").into()));
+            identity.key()
+        };
+        let is_named = named.is_some();
+        let mut keys = Vec::new();
+        keys.extend(named.map(|name| key_of("named", &name)));
+        keys.extend(session.map(|name| key_of("session", &name)));
+        keys.extend(opening(request, protocol, items));
+        keys.extend(cache_key.map(|name| key_of("cache", &name)));
+        ConversationNames { is_named, keys }
+    }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+fn text(fields: &Fields, name: &str) -> Option<String> {
+    fields.text(name).filter(|text| !text.is_empty())
+}
+
+/// The session that a client names.
+fn session(headers: &HeaderMap, fields: &Fields) -> Option<String> {
+    let of_headers = SESSION_HEADERS
+        .iter()
+        .find_map(|name| header(headers, name));
+    let of_metadata = |field: &&str| session_of_metadata(&fields.value(field)?);
+    of_headers
+        .or_else(|| SESSION_FIELDS.iter().find_map(|name| text(fields, name)))
+        .or_else(|| METADATA.iter().find_map(of_metadata))
+}
+
+fn session_of_metadata(metadata: &Value) -> Option<String> {
+    let text = |name: &str| metadata.get(name)?.as_str().filter(|text| !text.is_empty());
+    let session = SESSION_FIELDS.iter().find_map(|name| text(name));
+    // Claude Code writes its session into the id of the user.
+    let of_user = || text("user_id").filter(|user| user.contains("session"));
+    session.or_else(of_user).map(str::to_owned)
+}
+
+/// What the client said before the model said anything.
+fn opening(
+    request: &ProxyRequest,
+    protocol: &dyn Protocol,
+    items: &[Bytes],
+) -> Option<ConversationKey> {
+    let dialect = request.dialect.name();
+    let mut identity = Identity::new(&request.owner, &format!("opening of {dialect}"));
+    let mut is_empty = true;
+    for item in items {
+        let item = serde_json::from_slice(item).unwrap_or_default();
+        match protocol.item(&item) {
+            Item::OfModel { .. } | Item::Reference(_) => break,
+            Item::Instructions => {}
+            item @ Item::OfClient(_) => {
+                identity.add(item);
+                is_empty = false;
+            }
+        }
+    }
+    (!is_empty).then(|| identity.key())
+}

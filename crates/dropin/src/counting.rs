@@ -1,0 +1,126 @@
+//! How many tokens the prompt of a request has: the provider is asked, and where it has no such
+//! route they are counted here.
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde_json::{Value, json};
+
+use crate::dialect::Dialect;
+use crate::failure::Failure;
+use crate::json::{self, Fields};
+use crate::{AnswerBody, MAX_ANSWER_BYTES, Planned, Proxy, ProxyAnswer, ProxyRequest, upstream};
+use toolscout_finder::finder::toolbox::o200k;
+
+/// Fields that are part of the prompt.
+const PROMPT: [&str; 5] = ["tools", "system", "instructions", "messages", "input"];
+/// Fields within them that hold bytes of images and files, which are not counted as text.
+const BYTES: [&str; 4] = ["data", "image_url", "file_data", "encrypted_content"];
+/// The levels of a request that are looked at; the parser allows no more.
+const MAX_DEPTH: usize = 128;
+
+impl Proxy {
+    /// Counts the tokens that the prompt of this request would have, with the tools that the model
+    /// would be shown.
+    ///
+    /// # Errors
+    /// Where the provider gives no answer.
+    pub async fn count(&self, request: ProxyRequest) -> Result<ProxyAnswer, Failure> {
+        let request = std::sync::Arc::new(request);
+        let body = match self.planned(&request).await? {
+            Planned::AsItIs { .. } => request.body.clone(),
+            Planned::Searching(mut exchange) => exchange.counted(),
+            Planned::Refused { failure, .. } => return Err(failure),
+        };
+        let upstream = &self.0.upstream;
+        let mut response = upstream.count(&request, body.clone()).await?;
+        // The providers' own APIs answer these to a path that they do not have.
+        if matches!(response.status().as_u16(), 404 | 405 | 501) {
+            return counted_here(request.dialect, body).await;
+        }
+        let counted = upstream.whole(&mut response, MAX_ANSWER_BYTES).await?;
+        Ok(ProxyAnswer {
+            body: AnswerBody::Whole(counted),
+            status: response.status().as_u16(),
+            headers: upstream::response_headers(response.headers()),
+        })
+    }
+}
+
+/// The answer to a request for the number of tokens, counted here: about right for every model.
+///
+/// # Errors
+/// For a body that is no JSON object.
+pub async fn counted_here(dialect: Dialect, body: Bytes) -> Result<ProxyAnswer, Failure> {
+    let counting = tokio::task::spawn_blocking(move || tokens_of(&body));
+    let counted = counting.await;
+    let counted = counted.map_err(|error| Failure::new(500, "internal", error.to_string()))?;
+    let Some(tokens) = counted else {
+        let message =
+            "the body is no JSON object; send a request to the model, whose tokens are counted";
+        return Err(Failure::new(400, "invalid_request", message));
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut answer = json!({ "input_tokens": tokens });
+    if dialect == Dialect::Responses {
+        answer["object"] = "response.input_tokens".into();
+    }
+    Ok(ProxyAnswer {
+        status: 200,
+        headers,
+        body: AnswerBody::Whole(json::bytes(&answer)),
+    })
+}
+
+fn tokens_of(body: &Bytes) -> Option<usize> {
+    let fields = Fields::read(body)?;
+    let of_prompt = PROMPT.iter().filter_map(|field| fields.value(field));
+    Some(
+        of_prompt
+            .map(|value| tokens_within(&value, MAX_DEPTH))
+            .sum(),
+    )
+}
+
+/// Names and texts each count as they are, without the signs of JSON between them.
+fn tokens_within(value: &Value, depth: usize) -> usize {
+    let Some(depth) = depth.checked_sub(1) else {
+        return 0;
+    };
+    match value {
+        Value::String(text) => o200k(text),
+        Value::Array(items) => items.iter().map(|item| tokens_within(item, depth)).sum(),
+        Value::Object(fields) => {
+            let counted = fields
+                .iter()
+                .filter(|(name, _)| !BYTES.contains(&name.as_str()));
+            counted
+                .map(|(name, value)| o200k(name) + 1 + tokens_within(value, depth))
+                .sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_has_the_tokens_of_its_texts_and_tools() {
+        let count = |value: &Value| tokens_of(&json::bytes(value)).unwrap();
+        let message =
+            json!({ "messages": [{ "role": "user", "content": "tool search finds tools" }] });
+        let short = count(&message);
+        assert!((4..20).contains(&short), "{short}");
+        let mut with_tools = message.clone();
+        with_tools["tools"] =
+            json!([{ "name": "a", "description": "Sends an email to a person." }]);
+        assert!(count(&with_tools) > short + 6);
+        let mut with_image = message.clone();
+        with_image["messages"][0]["content"] =
+            json!([{ "type": "image", "source": { "data": "x".repeat(10_000) } }]);
+        assert!(count(&with_image) < 100);
+        assert_eq!(tokens_of(&Bytes::from_static(b"[]")), None);
+    }
+}

@@ -1,0 +1,426 @@
+//! The APIs that clients speak. Each says where a request has its tools and its conversation, how
+//! an answer is read, and how a hidden round is written back.
+
+mod chat;
+mod messages;
+mod responses;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::json::{self, Fields};
+use crate::sse::Frame;
+use toolscout_gate::llm::ToolSpec;
+
+/// The API that a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// OpenAI's chat completions.
+    Chat,
+    /// OpenAI's responses.
+    Responses,
+    /// Anthropic's messages.
+    Messages,
+}
+
+impl Dialect {
+    /// The path of its requests below the base URL.
+    pub fn path(self) -> &'static str {
+        match self {
+            Dialect::Chat => "/chat/completions",
+            Dialect::Responses => "/responses",
+            Dialect::Messages => "/messages",
+        }
+    }
+
+    /// The path below the base URL at which tokens of its requests are counted.
+    pub fn counting_path(self) -> &'static str {
+        match self {
+            Dialect::Messages => "/messages/count_tokens",
+            Dialect::Chat | Dialect::Responses => "/responses/input_tokens",
+        }
+    }
+
+    /// Its name in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Chat => "chat_completions",
+            Dialect::Responses => "responses",
+            Dialect::Messages => "messages",
+        }
+    }
+
+    /// The body of an error answer.
+    pub fn error_body(self, failure: &Failure) -> Bytes {
+        json::bytes(&match self {
+            Dialect::Messages => messages::error(failure),
+            Dialect::Chat | Dialect::Responses => chat::error(failure),
+        })
+    }
+
+    /// An error as the last event of a stream that has begun.
+    pub fn error_event(self, failure: &Failure) -> Bytes {
+        self.numbered_error_event(failure, 0)
+    }
+
+    /// As [`Dialect::error_event`], with its number where events of the dialect have one.
+    pub(super) fn numbered_error_event(self, failure: &Failure, number: u64) -> Bytes {
+        match self {
+            Dialect::Chat => chat::error_event(failure),
+            Dialect::Responses => responses::error_event(failure, number),
+            Dialect::Messages => messages::error_event(failure),
+        }
+    }
+
+    /// How its requests and answers are read and written.
+    pub(super) fn protocol(self) -> &'static dyn Protocol {
+        match self {
+            Dialect::Chat => &chat::Chat,
+            Dialect::Responses => &responses::Responses,
+            Dialect::Messages => &messages::Messages,
+        }
+    }
+}
+
+/// What the proxy needs to know of a dialect.
+pub(super) trait Protocol: Sync {
+    /// The field with the conversation.
+    fn conversation_field(&self) -> &'static str;
+
+    /// The items of the conversation; `None` where they have a form that is left alone.
+    fn conversation(&self, request: &Fields) -> Option<Vec<Bytes>> {
+        json::items(request.get(self.conversation_field())?)
+    }
+
+    /// Whether rounds can be hidden in the answer to this request.
+    fn can_hide_rounds(&self, request: &Fields) -> bool;
+
+    /// Why a request whose tools would be deferred is refused, where its client has another way.
+    fn refusal(&self, _request: &Fields) -> Option<Failure> {
+        None
+    }
+
+    /// Reads a tool of the request.
+    fn tool(&self, json: &Bytes) -> OfferedTool;
+
+    /// The tools in a namespace of the request; `None` for a tool.
+    fn namespace(&self, _json: &Bytes) -> Option<Vec<OfferedTool>> {
+        None
+    }
+
+    /// The definition of the search tool.
+    fn search_tool(&self, spec: &ToolSpec) -> Bytes;
+
+    /// The tools that a `tool_choice` names.
+    fn chosen_tools(&self, choice: &Value) -> Vec<String>;
+
+    /// The `tool_choice` that allows no call.
+    fn no_calls(&self) -> Bytes;
+
+    /// Reads an item of the conversation.
+    fn item(&self, item: &Value) -> Item;
+
+    /// The items that answer these calls.
+    fn results(&self, results: &[CallResult]) -> Vec<Bytes>;
+
+    /// The items that answer these calls beside the client's own answers to other calls of the same
+    /// round, of which `next` is the first item, if there is one. The second value says whether
+    /// `next` is part of them.
+    fn results_before(&self, results: &[CallResult], _next: Option<&Bytes>) -> (Vec<Bytes>, bool) {
+        (self.results(results), false)
+    }
+
+    /// Reads the rounds of a streamed answer.
+    fn streamed(&self, view: View) -> Box<dyn StreamedAnswer>;
+
+    /// Reads the rounds of an answer that comes whole.
+    fn whole(&self, view: View) -> Box<dyn WholeAnswer>;
+}
+
+/// What an answer is read with.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    /// The tools whose calls the client does not see.
+    pub hidden: HiddenTools,
+    /// The tools as the client sent them, for dialects that repeat them in the answer.
+    pub tools: Bytes,
+    /// Whether the provider stores the answer, which the request may refuse.
+    pub is_stored: bool,
+}
+
+/// Most parts of a round that is streamed: blocks or items of any kind.
+pub(super) const MAX_PARTS: usize = 4_096;
+
+/// The names of tools whose calls the client does not see: the search tool, and those that it found
+/// and that are called here. Clones share the names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HiddenTools(Arc<Mutex<BTreeSet<String>>>);
+
+impl HiddenTools {
+    /// Adds a name.
+    pub fn add(&self, name: &str) {
+        self.names().insert(name.to_owned());
+    }
+
+    /// Whether calls of this tool are hidden.
+    pub fn contains(&self, name: &str) -> bool {
+        self.names().contains(name)
+    }
+
+    /// Whether a name that comes in fragments may become a hidden one.
+    pub fn may_become_hidden(&self, beginning: &str) -> bool {
+        let names = self.names();
+        names
+            .iter()
+            .any(|name| name.len() > beginning.len() && name.starts_with(beginning))
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A tool of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OfferedTool {
+    pub kind: ToolKind,
+    /// Its name, with that of its namespace before it; empty where it has none.
+    pub name: String,
+    /// The namespace that it is in.
+    pub namespace: Option<Arc<Namespace>>,
+    /// The value of `defer_loading`.
+    pub defer_loading: Option<bool>,
+    /// Its definition without `defer_loading`.
+    pub json: Bytes,
+    /// Where the client wanted the prompt to be cached up to here: how.
+    pub cache_control: Option<Bytes>,
+}
+
+/// A namespace of a request's tools.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Namespace {
+    pub name: String,
+    /// Its definition, in which the tools are put.
+    pub fields: Fields,
+}
+
+impl Namespace {
+    /// Its definition with these tools.
+    pub fn with_tools(&self, tools: &[Bytes]) -> Bytes {
+        let mut fields = self.fields.clone();
+        fields.set("tools", json::list(tools));
+        fields.to_json()
+    }
+}
+
+/// The name of a tool in a namespace, as it is searched for.
+pub(super) fn name_within(namespace: &str, name: &str) -> String {
+    format!("{namespace}.{name}")
+}
+
+/// What a tool of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ToolKind {
+    /// A function of the client.
+    Function,
+    /// A tool that the provider runs, or one of a kind that is not known here.
+    Hosted,
+    /// The provider's own search for tools.
+    NativeSearch,
+}
+
+/// An item of a conversation, by what identifies it: spellings of one item are equal.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Item {
+    /// Instructions. They do not identify a conversation, since clients write the time into them.
+    Instructions,
+    /// Something the client wrote.
+    OfClient(Value),
+    /// Something that the provider stores under this id.
+    Reference(String),
+    /// Something the model wrote.
+    OfModel { text: String, calls: Vec<ModelCall> },
+}
+
+/// A call as the model made it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ModelCall {
+    pub id: String,
+    pub name: String,
+    /// The namespace of the tool, where it has one.
+    pub namespace: Option<String>,
+    /// The arguments as text, which may be no valid JSON.
+    pub arguments: String,
+}
+
+impl ModelCall {
+    /// The name of the tool, with that of its namespace before it.
+    pub fn tool_name(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => name_within(namespace, &self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// The result of a call that the client does not see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CallResult {
+    /// The call's id.
+    pub id: String,
+    pub text: String,
+}
+
+/// What came of one round of the model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Round {
+    /// Calls that the client does not see.
+    pub hidden: Vec<ModelCall>,
+    /// Calls that the client gets.
+    pub calls: Vec<ModelCall>,
+    /// Whether the model ended by itself, and not at a limit.
+    pub is_complete: bool,
+    /// All that the model said, as items of the conversation.
+    pub items: Vec<Bytes>,
+    /// The text that the client gets.
+    pub text: String,
+    /// The id of the provider's answer, where later requests may name it.
+    pub response_id: Option<String>,
+    /// What the client gets of it and may later refer to by an id.
+    pub referable: Vec<(String, Item)>,
+}
+
+/// The rounds of an answer that is streamed.
+pub(super) trait StreamedAnswer: Send {
+    /// Begins a round. Of the one before, the client gets no end.
+    fn begin_round(&mut self);
+
+    /// Takes a frame. What the client gets at once goes to `out`.
+    fn take(&mut self, frame: Frame, out: &mut VecDeque<Bytes>) -> Result<(), Failure>;
+
+    /// Whether the provider has said that the round has ended.
+    fn is_ended(&self) -> bool;
+
+    /// How many blocks or items of the round have begun.
+    fn parts(&self) -> usize;
+
+    /// How many of them are calls.
+    fn calls(&self) -> usize;
+
+    /// Ends the round once the provider's stream has ended.
+    fn end_round(&mut self) -> Result<Round, Failure>;
+
+    /// Writes the end of the answer after its last round.
+    fn close(&mut self, out: &mut VecDeque<Bytes>);
+
+    /// Tokens as the provider counted them, of all rounds.
+    fn usage(&self) -> Option<&Value>;
+
+    /// An error as the next event, where it has to fit in with those before it.
+    fn error_event(&mut self, _failure: &Failure) -> Option<Bytes> {
+        None
+    }
+
+    /// The id under which the client knows the answer, where later requests may name it.
+    fn id_for_client(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The rounds of an answer that comes whole.
+pub(super) trait WholeAnswer: Send {
+    /// Takes the answer to a round.
+    fn take(&mut self, body: Bytes) -> Result<Round, Failure>;
+
+    /// The answer to the client, after the last round.
+    fn close(&mut self) -> Bytes;
+
+    /// Tokens as the provider counted them, of all rounds.
+    fn usage(&self) -> Option<&Value>;
+}
+
+/// Parts of a content in one form: texts joined, all others after them.
+pub(super) fn content_essence(content: Option<&Value>) -> Value {
+    let mut text = String::new();
+    let mut others = Vec::new();
+    match content {
+        Some(Value::String(whole)) => text.push_str(whole),
+        Some(Value::Array(parts)) => {
+            for part in parts {
+                match text_of_part(part) {
+                    Some(part) => text.push_str(part),
+                    None => others.push(without_cache_control(&json::canonical(part))),
+                }
+            }
+        }
+        Some(Value::Null) | None => {}
+        Some(other) => others.push(json::canonical(other)),
+    }
+    others.insert(0, text.into());
+    Value::Array(others)
+}
+
+/// The text of a content: its text parts, joined.
+pub(super) fn content_text(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => parts.iter().filter_map(text_of_part).collect(),
+        _ => String::new(),
+    }
+}
+
+fn text_of_part(part: &Value) -> Option<&str> {
+    let kind = part.get("type").and_then(Value::as_str);
+    matches!(kind, Some("text" | "input_text" | "output_text"))
+        .then(|| part.get("text")?.as_str())
+        .flatten()
+}
+
+/// Clients move these marks from message to message.
+fn without_cache_control(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(name, _)| *name != "cache_control")
+            .map(|(name, value)| (name.clone(), without_cache_control(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_cache_control).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A tool's definition, and the value of its `defer_loading`, which is taken out.
+fn take_deferral(fields: &mut Fields, json: &Bytes) -> (Option<bool>, Bytes) {
+    match fields.get("defer_loading") {
+        None => (None, json.clone()),
+        Some(_) => {
+            let defer_loading = fields.flag("defer_loading");
+            fields.remove("defer_loading");
+            (defer_loading, fields.to_json())
+        }
+    }
+}
+
+/// The text of a field of a parsed object; empty where there is none.
+fn text_field(value: &Value, name: &str) -> String {
+    let text = value.get(name).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
+/// The error for an answer that is not what the dialect says.
+/// The JSON of an answer that came in one piece.
+fn whole_value(body: &Bytes) -> Result<Value, Failure> {
+    serde_json::from_slice(body).map_err(|error| malformed_body(&error.to_string(), body))
+}
+
+fn malformed_body(what: &str, body: &Bytes) -> Failure {
+    malformed(what, &String::from_utf8_lossy(body))
+}
+
+fn malformed(what: &str, answer: &str) -> Failure {
+    Failure::malformed(what, answer)
+}

@@ -1,0 +1,752 @@
+//! OpenAI's responses.
+
+mod items;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use self::items::{ItemInProgress, Place};
+use super::{
+    CallResult, Failure, Fields, Frame, Item, ModelCall, Namespace, OfferedTool, Protocol, Round,
+    StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
+    malformed_body, name_within, take_deferral, text_field, whole_value,
+};
+use crate::{json, sse};
+use toolscout_gate::llm::ToolSpec;
+
+/// Stands in an event for the client's tools, which are put in as they came.
+const TOOLS_PLACE: &str = "\u{1}the tools of the request\u{1}";
+
+/// An error within a stream, as the event with this number.
+pub fn error_event(failure: &Failure, number: u64) -> Bytes {
+    let mut event = error_in_stream(failure);
+    event["sequence_number"] = number.into();
+    sse::frame(Some("error"), &event.to_string())
+}
+
+fn error_in_stream(failure: &Failure) -> Value {
+    json!({
+        "type": "error",
+        "code": failure.code,
+        "message": failure.message,
+        "param": null,
+        // The SDK for Python only raises what has this field.
+        "error": { "type": failure.kind(), "code": failure.code, "message": failure.message },
+        "sequence_number": 0,
+    })
+}
+
+pub struct Responses;
+
+impl Protocol for Responses {
+    fn conversation_field(&self) -> &'static str {
+        "input"
+    }
+
+    fn conversation(&self, request: &Fields) -> Option<Vec<Bytes>> {
+        let input = request.get("input")?;
+        if let Ok(text) = serde_json::from_slice::<String>(input) {
+            // The form that it has in a list, so that it is the same in later rounds.
+            return Some(vec![json::bytes(
+                &json!({ "role": "user", "content": text }),
+            )]);
+        }
+        json::items(input)
+    }
+
+    fn can_hide_rounds(&self, request: &Fields) -> bool {
+        // An answer in the background is asked for later, and not here.
+        request.flag("background") != Some(true)
+    }
+
+    fn tool(&self, json: &Bytes) -> OfferedTool {
+        let mut fields = Fields::read(json).unwrap_or_default();
+        let kind = match fields.text("type").as_deref() {
+            Some("function") => ToolKind::Function,
+            Some("tool_search") => ToolKind::NativeSearch,
+            _ => ToolKind::Hosted,
+        };
+        if kind != ToolKind::Function {
+            return OfferedTool {
+                kind,
+                name: String::new(),
+                namespace: None,
+                defer_loading: None,
+                json: json.clone(),
+                cache_control: None,
+            };
+        }
+        let (defer_loading, json) = take_deferral(&mut fields, json);
+        OfferedTool {
+            kind,
+            name: fields.text("name").unwrap_or_default(),
+            namespace: None,
+            defer_loading,
+            json,
+            cache_control: None,
+        }
+    }
+
+    fn namespace(&self, json: &Bytes) -> Option<Vec<OfferedTool>> {
+        let mut fields = Fields::read(json)?;
+        if fields.text("type").as_deref() != Some("namespace") {
+            return None;
+        }
+        let tools = json::items(fields.get("tools")?)?;
+        let (of_all, _) = take_deferral(&mut fields, json);
+        let name = fields.text("name").unwrap_or_default();
+        fields.set("tools", json::list([]));
+        let namespace = Arc::new(Namespace { name, fields });
+        let member = |json: &Bytes| {
+            let tool = self.tool(json);
+            OfferedTool {
+                name: match tool.name.is_empty() {
+                    true => String::new(),
+                    false => name_within(&namespace.name, &tool.name),
+                },
+                namespace: Some(Arc::clone(&namespace)),
+                defer_loading: tool.defer_loading.or(of_all),
+                ..tool
+            }
+        };
+        Some(tools.iter().map(member).collect())
+    }
+
+    fn search_tool(&self, spec: &ToolSpec) -> Bytes {
+        json::bytes(&json!({
+            "type": "function",
+            "name": spec.name,
+            "description": spec.description,
+            "parameters": spec.parameters,
+            "strict": false,
+        }))
+    }
+
+    fn chosen_tools(&self, choice: &Value) -> Vec<String> {
+        match choice.get("type").and_then(Value::as_str) {
+            Some("function") => vec![text_field(choice, "name")],
+            Some("allowed_tools") => {
+                let allowed = choice.get("tools").and_then(Value::as_array);
+                let allowed = allowed.into_iter().flatten();
+                allowed.map(|tool| text_field(tool, "name")).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn no_calls(&self) -> Bytes {
+        Bytes::from_static(b"\"none\"")
+    }
+
+    fn item(&self, item: &Value) -> Item {
+        let content = item.get("content");
+        let kind = item.get("type").and_then(Value::as_str);
+        match (kind, item.get("role").and_then(Value::as_str)) {
+            (_, Some("system" | "developer")) => Item::Instructions,
+            (_, Some("assistant")) => Item::OfModel {
+                text: content_text(content),
+                calls: Vec::new(),
+            },
+            (_, Some(role)) => Item::OfClient(json!([role, content_essence(content)])),
+            (Some("item_reference"), None) => Item::Reference(text_field(item, "id")),
+            (Some("function_call"), None) => Item::OfModel {
+                text: String::new(),
+                calls: vec![call_of(item)],
+            },
+            (Some("function_call_output"), None) => Item::OfClient(json!([
+                item.get("call_id"),
+                content_essence(item.get("output"))
+            ])),
+            (Some(kind), None) if is_of_client(kind) => Item::OfClient(json::canonical(item)),
+            _ => Item::OfModel {
+                text: String::new(),
+                calls: Vec::new(),
+            },
+        }
+    }
+
+    fn results(&self, results: &[CallResult]) -> Vec<Bytes> {
+        let output = |result: &CallResult| json!({ "type": "function_call_output", "call_id": result.id, "output": result.text });
+        results
+            .iter()
+            .map(|result| json::bytes(&output(result)))
+            .collect()
+    }
+
+    fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {
+        Box::new(Streamed::new(view))
+    }
+
+    fn whole(&self, view: View) -> Box<dyn WholeAnswer> {
+        Box::new(Whole {
+            view,
+            sent: Vec::new(),
+            usage: None,
+            rounds: 0,
+            has_hidden: false,
+            bytes: Bytes::new(),
+            last: Value::Null,
+        })
+    }
+}
+
+/// Whether items of this type come from the client: results of what the model did.
+fn is_of_client(kind: &str) -> bool {
+    kind.ends_with("_output") || kind == "mcp_approval_response"
+}
+
+fn call_of(item: &Value) -> ModelCall {
+    let namespace = text_field(item, "namespace");
+    ModelCall {
+        id: call_id(item),
+        name: text_field(item, "name"),
+        namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
+        arguments: text_field(item, "arguments"),
+    }
+}
+
+/// The id that a call's result names; some servers give the item's id alone.
+fn call_id(item: &Value) -> String {
+    let id = text_field(item, "call_id");
+    match id.is_empty() {
+        true => text_field(item, "id"),
+        false => id,
+    }
+}
+
+fn is_call(item: &Value) -> bool {
+    item.get("type").is_some_and(|kind| kind == "function_call")
+}
+
+fn is_hidden(item: &Value, view: &View) -> bool {
+    let call = call_of(item);
+    is_call(item) && call.namespace.is_none() && view.hidden.contains(&call.name)
+}
+
+/// An item as it is sent back; `None` for one that the provider would not know.
+fn written_back(item: &Value, view: &View) -> Option<Bytes> {
+    let is_reasoning = item.get("type").is_some_and(|kind| kind == "reasoning");
+    let is_encrypted = item.get("encrypted_content").is_some_and(Value::is_string);
+    // What is not stored is known by its content alone.
+    (!is_reasoning || view.is_stored || is_encrypted).then(|| json::bytes(item))
+}
+
+fn round_of(items: &[Value], response: &Value, view: &View) -> Round {
+    let (hidden, seen): (Vec<&Value>, Vec<&Value>) =
+        items.iter().partition(|item| is_hidden(item, view));
+    let known = seen.iter().filter_map(|item| {
+        let id = item.get("id")?.as_str()?.to_owned();
+        Some((id, Responses.item(item)))
+    });
+    Round {
+        hidden: hidden.into_iter().map(call_of).collect(),
+        calls: seen
+            .iter()
+            .filter(|item| is_call(item))
+            .map(|item| call_of(item))
+            .collect(),
+        is_complete: response
+            .get("status")
+            .is_none_or(|status| status == "completed"),
+        items: items
+            .iter()
+            .filter_map(|item| written_back(item, view))
+            .collect(),
+        text: seen
+            .iter()
+            .map(|item| content_text(item.get("content").filter(|_| is_message(item))))
+            .collect(),
+        response_id: response
+            .get("id")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
+        referable: known.collect(),
+    }
+}
+
+fn is_message(item: &Value) -> bool {
+    item.get("type").is_some_and(|kind| kind == "message")
+}
+
+fn add_usage(total: &mut Option<Value>, response: &Value) {
+    let Some(usage) = response.get("usage").filter(|usage| usage.is_object()) else {
+        return;
+    };
+    match total {
+        Some(total) => json::add_numbers(total, usage),
+        None => *total = Some(usage.clone()),
+    }
+}
+
+/// A text in which the place of the tools is filled.
+fn with_tools(text: &str, view: &View) -> Bytes {
+    let place = json::text(TOOLS_PLACE);
+    let tools = String::from_utf8_lossy(&view.tools);
+    text.replacen(&place, &tools, 1).into()
+}
+
+/// Marks where the client's tools belong, if the provider repeats them.
+fn mark_tools(response: &mut Value) {
+    if let Some(tools) = response.get_mut("tools") {
+        *tools = TOOLS_PLACE.into();
+    }
+}
+
+/// An answer in events.
+struct Streamed {
+    view: View,
+    /// The number of the next event.
+    sequence: u64,
+    /// Whether the provider numbers its events.
+    is_numbered: bool,
+    /// The id in the events that the client got at the beginning.
+    first_id: Option<String>,
+    /// The beginning of the answer, until there is something to send.
+    held: Vec<Value>,
+    /// Items that the client got, of the rounds before.
+    sent: Vec<Value>,
+    earlier_usage: Option<Value>,
+    usage: Option<Value>,
+    rounds_before: usize,
+    has_begun: bool,
+    round: StreamedRound,
+}
+
+/// The round that is being read.
+#[derive(Default)]
+struct StreamedRound {
+    /// In the order in which they began.
+    items: Vec<ItemInProgress>,
+    /// How many of them are known to be calls.
+    calls: usize,
+    /// The answer as the first event has it.
+    begun: Option<Value>,
+    /// The last event.
+    closing: Option<Value>,
+}
+
+impl Streamed {
+    fn new(view: View) -> Self {
+        Streamed {
+            view,
+            sequence: 0,
+            is_numbered: false,
+            first_id: None,
+            held: Vec::new(),
+            sent: Vec::new(),
+            earlier_usage: None,
+            usage: None,
+            rounds_before: 0,
+            has_begun: false,
+            round: StreamedRound::default(),
+        }
+    }
+
+    /// Sends the beginning of the answer, once.
+    fn begin(&mut self, out: &mut VecDeque<Bytes>) {
+        if self.has_begun {
+            return;
+        }
+        self.has_begun = true;
+        let mut held = std::mem::take(&mut self.held);
+        if !held.iter().any(|event| event.get("response").is_some()) {
+            held.insert(0, self.with_number(items::created(&Value::Null)));
+        }
+        for mut event in held {
+            if let Some(response) = event.get_mut("response") {
+                let id = response.get("id").and_then(Value::as_str);
+                self.first_id = id.map(str::to_owned);
+                mark_tools(response);
+            }
+            let bytes = self.numbered(event, None);
+            out.push_back(bytes);
+        }
+    }
+
+    /// The event with its number for the client, as it came if nothing else changed.
+    fn numbered(&mut self, mut event: Value, as_it_came: Option<Bytes>) -> Bytes {
+        let number = event.get("sequence_number").and_then(Value::as_u64);
+        let sequence = self.sequence;
+        if number.is_some() {
+            self.sequence += 1;
+        }
+        if number.is_none_or(|number| number == sequence)
+            && let Some(bytes) = as_it_came
+        {
+            return bytes;
+        }
+        if number.is_some() {
+            event["sequence_number"] = sequence.into();
+        }
+        let name = event.get("type").and_then(Value::as_str);
+        with_tools(
+            &String::from_utf8_lossy(&sse::frame(name, &event.to_string())),
+            &self.view,
+        )
+    }
+
+    /// Sends an event that the provider left out.
+    fn send_own(&mut self, event: Value, out: &mut VecDeque<Bytes>) {
+        let event = self.with_number(event);
+        let bytes = self.numbered(event, None);
+        out.push_back(bytes);
+    }
+
+    /// Gives an event of ours a number, to be replaced, where those of the provider have one.
+    fn with_number(&self, mut event: Value) -> Value {
+        if self.is_numbered {
+            event["sequence_number"] = 0.into();
+        }
+        event
+    }
+
+    /// An event of one item, or one that belongs to none.
+    fn take_other(&mut self, event: Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
+        let Some(position) = self.item_of(&event) else {
+            if !self.has_begun {
+                self.held.push(event);
+                return;
+            }
+            let bytes = self.numbered(event, Some(bytes));
+            out.push_back(bytes);
+            return;
+        };
+        self.round.items[position].read(&event);
+        self.round.items[position].waiting.push((event, bytes));
+        self.decide(position);
+        self.send_waiting(position, out);
+    }
+
+    /// The position of the item that an event is about, which may be a new one.
+    fn item_of(&mut self, event: &Value) -> Option<usize> {
+        let kind = event.get("type").and_then(Value::as_str)?;
+        let items = &mut self.round.items;
+        let begins = kind == "response.output_item.added";
+        let found = items::find(items, event, begins);
+        if found.is_some() {
+            return found;
+        }
+        let item = ItemInProgress::beginning_with(kind, event)?;
+        items.push(item);
+        Some(items.len() - 1)
+    }
+
+    /// Decides whether the client gets an item, once its kind and name are known.
+    fn decide(&mut self, position: usize) {
+        let items = &self.round.items;
+        let item = &items[position];
+        if item.place != Place::Open || !item.is_known() {
+            return;
+        }
+        let sent_before = items.iter().filter_map(ItemInProgress::sent_as).count();
+        let place = match is_hidden(&item.value, &self.view) {
+            true => Place::Hidden,
+            false => Place::Sent((self.sent.len() + sent_before) as u64),
+        };
+        self.round.calls += usize::from(is_call(&item.value));
+        self.round.items[position].place = place;
+    }
+
+    /// Sends the events of an item that have come, if the client gets it.
+    fn send_waiting(&mut self, position: usize, out: &mut VecDeque<Bytes>) {
+        let item = &mut self.round.items[position];
+        let place = match item.place {
+            Place::Open => return,
+            Place::Hidden => return item.waiting.clear(),
+            Place::Sent(place) => place,
+        };
+        let waiting = std::mem::take(&mut item.waiting);
+        self.begin(out);
+        for (mut event, bytes) in waiting {
+            let ends = event["type"] == "response.output_item.done";
+            if event["type"] == "response.output_item.added" {
+                self.round.items[position].is_begun = true;
+            } else {
+                self.send_beginning(position, place, ends, out);
+            }
+            let mut as_it_came = Some(bytes);
+            if ends {
+                let item = &mut self.round.items[position];
+                item.is_end_sent = true;
+                if event.get("item") != Some(&item.value) {
+                    event["item"] = item.value.clone();
+                    as_it_came = None;
+                }
+            }
+            if event.get("output_index").and_then(Value::as_u64) != Some(place) {
+                event["output_index"] = place.into();
+                as_it_came = None;
+            }
+            let bytes = self.numbered(event, as_it_came);
+            out.push_back(bytes);
+        }
+    }
+
+    /// Sends what comes before an item's content, where the provider left it out; the content too,
+    /// if the item comes `whole`.
+    fn send_beginning(
+        &mut self,
+        position: usize,
+        place: u64,
+        whole: bool,
+        out: &mut VecDeque<Bytes>,
+    ) {
+        let item = &mut self.round.items[position];
+        if item.is_begun {
+            return;
+        }
+        item.is_begun = true;
+        for event in items::beginning(&item.value, place, whole) {
+            self.send_own(event, out);
+        }
+    }
+
+    /// Ends what the provider did not end, and takes items that only its last event has.
+    fn end_items(&mut self, closing: &Value, out: &mut VecDeque<Bytes>) {
+        let response = closing.get("response").unwrap_or(&Value::Null);
+        let output = response.get("output").and_then(Value::as_array);
+        let is_complete = closing["type"] == "response.completed";
+        items::complete(
+            &mut self.round.items,
+            output.map_or(&[], Vec::as_slice),
+            is_complete,
+        );
+        let has_beginning = self
+            .held
+            .iter()
+            .any(|event| event.get("response").is_some());
+        if !self.has_begun && !has_beginning {
+            let created = self.with_number(items::created(response));
+            self.held.insert(0, created);
+        }
+        for position in 0..self.round.items.len() {
+            self.decide(position);
+            self.send_waiting(position, out);
+            let item = &self.round.items[position];
+            let (Place::Sent(place), true, false) = (item.place, item.is_ended, item.is_end_sent)
+            else {
+                continue;
+            };
+            self.begin(out);
+            self.send_beginning(position, place, true, out);
+            let item = &mut self.round.items[position];
+            item.is_end_sent = true;
+            let event = json!({ "type": "response.output_item.done", "output_index": place,
+                "item": item.value });
+            self.send_own(event, out);
+        }
+    }
+
+    /// Notes the last event of the round.
+    fn close_round(&mut self, mut closing: Value, out: &mut VecDeque<Bytes>) {
+        if self.round.closing.is_some() {
+            return;
+        }
+        if closing["type"] == "response.done" {
+            closing["type"] = "response.completed".into();
+        }
+        self.end_items(&closing, out);
+        let mut total = self.earlier_usage.clone();
+        if let Some(response) = closing.get("response") {
+            add_usage(&mut total, response);
+        }
+        self.usage = total;
+        self.round.closing = Some(closing);
+    }
+
+    /// The last event, where the provider sent `[DONE]` in its place.
+    fn missing_closing(&self) -> Value {
+        let begun = self.round.begun.clone();
+        let mut response = begun.unwrap_or_else(|| items::empty_response(&Value::Null));
+        response["status"] = "completed".into();
+        self.with_number(json!({ "type": "response.completed", "response": response }))
+    }
+
+    /// The items of the round that the client got, in their places.
+    fn sent_items(&self) -> Vec<Value> {
+        let items = self.round.items.iter();
+        let mut sent: Vec<(u64, &Value)> = items
+            .filter(|item| item.is_ended)
+            .filter_map(|item| Some((item.sent_as()?, &item.value)))
+            .collect();
+        sent.sort_by_key(|(place, _)| *place);
+        sent.into_iter().map(|(_, item)| item.clone()).collect()
+    }
+}
+
+impl StreamedAnswer for Streamed {
+    fn begin_round(&mut self) {
+        let sent = self.sent_items();
+        self.sent.extend(sent);
+        self.round = StreamedRound::default();
+        self.earlier_usage.clone_from(&self.usage);
+        self.rounds_before += 1;
+        // Of this round nothing was sent, so the next one begins the answer.
+        self.held.clear();
+    }
+
+    fn take(&mut self, frame: Frame, out: &mut VecDeque<Bytes>) -> Result<(), Failure> {
+        let Some(data) = &frame.data else {
+            if self.has_begun {
+                out.push_back(frame.bytes);
+            }
+            return Ok(());
+        };
+        if data.trim() == "[DONE]" {
+            let closing = self.missing_closing();
+            self.close_round(closing, out);
+            return Ok(());
+        }
+        let mut event: Value =
+            serde_json::from_str(data).map_err(|error| malformed(&error.to_string(), data))?;
+        let kind = frame.kind(&event).map(str::to_owned);
+        let Some(kind) = kind.filter(|_| event.is_object()) else {
+            return Err(match event.get("error") {
+                Some(error) => reported(error, frame.bytes),
+                None => malformed("an event has no type", data),
+            });
+        };
+        event["type"] = kind.as_str().into();
+        self.is_numbered |= event.get("sequence_number").is_some_and(Value::is_u64);
+        match kind.as_str() {
+            "response.created" | "response.queued" | "response.in_progress" => {
+                if self.round.begun.is_none() {
+                    let begun = event.get("response").filter(|begun| begun.is_object());
+                    self.round.begun = begun.cloned();
+                }
+                if !self.has_begun {
+                    self.held.push(event);
+                }
+            }
+            "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
+                self.close_round(event, out);
+            }
+            "error" => return Err(reported(&event, frame.bytes)),
+            _ => self.take_other(event, frame.bytes, out),
+        }
+        Ok(())
+    }
+
+    fn is_ended(&self) -> bool {
+        self.round.closing.is_some()
+    }
+
+    fn parts(&self) -> usize {
+        self.round.items.len()
+    }
+
+    fn calls(&self) -> usize {
+        self.round.calls
+    }
+
+    fn end_round(&mut self) -> Result<Round, Failure> {
+        let Some(closing) = &self.round.closing else {
+            return Err(Failure::cut_off("the connection closed"));
+        };
+        let ended = self.round.items.iter().filter(|item| item.is_ended);
+        let items: Vec<Value> = ended.map(|item| item.value.clone()).collect();
+        let response = closing.get("response").unwrap_or(&Value::Null);
+        Ok(round_of(&items, response, &self.view))
+    }
+
+    fn close(&mut self, out: &mut VecDeque<Bytes>) {
+        self.begin(out);
+        let sent = self.sent_items();
+        self.sent.extend(sent);
+        let Some(mut closing) = self.round.closing.take() else {
+            return;
+        };
+        let mut items = self.round.items.iter();
+        let has_hidden = items.any(|item| item.place == Place::Hidden);
+        let response = closing.get_mut("response");
+        if let Some(response) = response.filter(|response| response.is_object()) {
+            mark_tools(response);
+            // Clients check that the id stays the same. The provider's own is remembered.
+            if let Some(first_id) = &self.first_id {
+                response["id"] = first_id.as_str().into();
+            }
+            let output = response.get("output").and_then(Value::as_array);
+            let lacks_items = output.map_or(0, Vec::len) < self.sent.len();
+            if self.rounds_before > 0 || has_hidden || lacks_items {
+                response["output"] = std::mem::take(&mut self.sent).into();
+                if let Some(usage) = &self.usage {
+                    response["usage"] = usage.clone();
+                }
+            }
+        }
+        let bytes = self.numbered(closing, None);
+        out.push_back(bytes);
+    }
+
+    fn usage(&self) -> Option<&Value> {
+        self.usage.as_ref()
+    }
+
+    fn id_for_client(&self) -> Option<String> {
+        self.first_id.clone()
+    }
+
+    fn error_event(&mut self, failure: &Failure) -> Option<Bytes> {
+        let event = error_in_stream(failure);
+        Some(self.numbered(event, None))
+    }
+}
+
+/// The failure for an error that the provider sent in its stream.
+fn reported(error: &Value, bytes: Bytes) -> Failure {
+    let message = error
+        .get("message")
+        .or_else(|| error.pointer("/error/message"));
+    Failure::reported(bytes, message.and_then(Value::as_str).unwrap_or_default())
+}
+
+/// An answer in one piece.
+struct Whole {
+    view: View,
+    /// Items that the client gets, of all rounds.
+    sent: Vec<Value>,
+    usage: Option<Value>,
+    rounds: usize,
+    has_hidden: bool,
+    /// The last round as it came.
+    bytes: Bytes,
+    last: Value,
+}
+
+impl WholeAnswer for Whole {
+    fn take(&mut self, body: Bytes) -> Result<Round, Failure> {
+        let value = whole_value(&body)?;
+        let Some(items) = value.get("output").and_then(Value::as_array) else {
+            return Err(malformed_body("it has no output", &body));
+        };
+        self.rounds += 1;
+        add_usage(&mut self.usage, &value);
+        let round = round_of(items, &value, &self.view);
+        self.has_hidden = !round.hidden.is_empty();
+        let visible = items.iter().filter(|item| !is_hidden(item, &self.view));
+        self.sent.extend(visible.cloned());
+        self.bytes = body;
+        self.last = value;
+        Ok(round)
+    }
+
+    fn close(&mut self) -> Bytes {
+        let mut answer = std::mem::take(&mut self.last);
+        if answer.get("tools").is_none() && self.rounds == 1 && !self.has_hidden {
+            return std::mem::take(&mut self.bytes);
+        }
+        mark_tools(&mut answer);
+        answer["output"] = std::mem::take(&mut self.sent).into();
+        if let Some(usage) = &self.usage {
+            answer["usage"] = usage.clone();
+        }
+        with_tools(&answer.to_string(), &self.view)
+    }
+
+    fn usage(&self) -> Option<&Value> {
+        self.usage.as_ref()
+    }
+}

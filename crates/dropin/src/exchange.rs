@@ -1,0 +1,689 @@
+//! One request from its first round to its last, in every dialect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use reqwest::Response;
+use toolscout_index::formats::model_name;
+use toolscout_index::{Tool, ToolId};
+
+use crate::answer_bounds::HeldAnswer;
+use crate::conversation::ConversationNames;
+use crate::dialect::{CallResult, HiddenTools, Item, ModelCall, Protocol, Round, View};
+use crate::extra::ExtraCatalog;
+use crate::failure::Failure;
+use crate::figures::{Figures, Report};
+use crate::found::{Found, Held, held_key};
+use crate::json::{self, Fields};
+use crate::memory::{self, Identity, Remembered};
+use crate::search_tool::{self, Answer};
+use crate::shown::ShownTools;
+use crate::tool_list::{ToolList, estimated_tokens};
+use crate::{AnswerBody, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, passing, upstream};
+use toolscout_finder::finder::meta_tools::{self, FindConfig, MoreTools};
+use toolscout_finder::finder::model_names;
+use toolscout_finder::finder::search::{self, SearchRequest, UsedTool};
+use toolscout_finder::finder::snapshot::CurrentSnapshot;
+use toolscout_finder::finder::{SearchTrail, ToolSearch as _, trail};
+use toolscout_gate::tools::Arguments;
+
+/// A request whose tools are deferred, between two rounds of the model.
+pub struct Exchange {
+    pub proxy: Proxy,
+    pub request: Arc<ProxyRequest>,
+    protocol: &'static dyn Protocol,
+    fields: Fields,
+    list: Arc<ToolList>,
+    streams: bool,
+    /// The conversation as the provider sees it.
+    items: Vec<Bytes>,
+    /// The id of a conversation to which the provider adds all that it is sent.
+    conversation: Option<String>,
+    shown: ShownTools,
+    /// The shown tools that are not the client's and are called here, by name.
+    foreign: BTreeMap<String, Arc<Tool>>,
+    /// Tools that the model was shown as such ones, and that nothing offers now.
+    away: Vec<(String, ToolId)>,
+    hidden_tools: HiddenTools,
+    /// What searches of the other catalog found, where that teaches its usage memory.
+    trail: SearchTrail,
+    /// The conversation as the client sees it.
+    identity: Identity,
+    /// What else the conversation is known by.
+    names: ConversationNames,
+    /// What the client will not see of the answer.
+    hidden: Vec<Bytes>,
+    /// The text that the client got.
+    text: String,
+    /// The memory that the provider's answer takes.
+    pub held: HeldAnswer,
+    pub report: Report,
+}
+
+/// What follows a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The model is asked again.
+    Again,
+    /// The client has its answer.
+    Done,
+}
+
+impl Exchange {
+    /// Prepares the first round; `None` for a conversation of a form that is not known.
+    pub fn new(
+        proxy: Proxy,
+        request: Arc<ProxyRequest>,
+        mut fields: Fields,
+        list: Arc<ToolList>,
+        streams: bool,
+    ) -> Option<Self> {
+        let protocol = request.dialect.protocol();
+        let items = protocol.conversation(&fields)?;
+        let mut identity = Identity::new(&request.owner, request.dialect.name());
+        let held = Held::take(&proxy, &request, &mut fields, &mut identity);
+        let restored = memory::restore(&proxy.0.memory, protocol, &request.owner, identity, &items);
+        let names = ConversationNames::of(&request, &fields, protocol, &items);
+        let Found {
+            mut shown,
+            foreign,
+            trail,
+        } = Found::before(&proxy, &names, &held, &restored);
+        let foreign = Foreign::of(&request, foreign);
+        let hidden_tools = foreign.hidden_with(&list);
+        let Foreign {
+            present: foreign,
+            away,
+        } = foreign;
+        shown.retain(|name| {
+            let own = list.deferred_tokens(name);
+            own.or_else(|| foreign.get(name).map(|tool| foreign_tokens(protocol, tool)))
+        });
+        let chosen = fields.value("tool_choice").unwrap_or_default();
+        let required = restored.called.into_iter();
+        for name in required.chain(protocol.chosen_tools(&chosen)) {
+            let name = list.resolved(&name);
+            if let Some(tokens) = list.deferred_tokens(name) {
+                shown.require(name, tokens);
+            }
+        }
+        let mut items = held.pending;
+        items.extend(restored.items);
+        Some(Exchange {
+            protocol,
+            conversation: held.conversation,
+            fields,
+            streams,
+            items,
+            shown,
+            foreign,
+            away,
+            hidden_tools,
+            trail,
+            identity: restored.identity,
+            names,
+            hidden: Vec::new(),
+            text: String::new(),
+            held: proxy.0.answers.begin(),
+            report: Report::begin(&request, &proxy.0.metrics, Figures::begin(list.len())),
+            proxy,
+            request,
+            list,
+        })
+    }
+
+    /// Sends the first round.
+    ///
+    /// # Errors
+    /// Where the provider gives no answer.
+    pub async fn begin(&mut self) -> Result<First, Failure> {
+        // While the model thinks, so that its first search does not wait.
+        self.proxy.0.catalogs.prepare(&self.list);
+        let begun = self.first_round().await;
+        begun.map_err(|failure| self.failed(failure))
+    }
+
+    async fn first_round(&mut self) -> Result<First, Failure> {
+        let response = self.send().await?;
+        Ok(if !response.status().is_success() {
+            First::Refused(response)
+        } else if is_event_stream(&response) {
+            First::Streamed(response)
+        } else {
+            // Some servers ignore `stream`, and clients of theirs expect it.
+            First::Whole(response)
+        })
+    }
+
+    /// Answers with all rounds in one piece, of which this is the first.
+    ///
+    /// # Errors
+    /// Where the provider gives no whole answer.
+    pub async fn answer_whole(&mut self, response: Response) -> Result<ProxyAnswer, Failure> {
+        let mut answer = self.protocol.whole(self.view());
+        let mut response = response;
+        loop {
+            let begun = Instant::now();
+            let upstream = &self.proxy.0.upstream;
+            let body = upstream.held(&mut response, &mut self.held).await;
+            self.report.figures.model += begun.elapsed();
+            let taken = body.and_then(|body| answer.take(body));
+            let round = match taken.and_then(|round| self.counted_calls(round)) {
+                Ok(round) => round,
+                Err(failure) => return Err(self.failed(failure)),
+            };
+            if self.after(round, None).await == Next::Done {
+                break;
+            }
+            response = match self.send().await {
+                Ok(next) if next.status().is_success() => next,
+                Ok(refused) => return Ok(self.refused(refused)),
+                Err(failure) => return Err(self.failed(failure)),
+            };
+        }
+        let mut headers = upstream::response_headers(response.headers());
+        self.answered();
+        self.report.figures.add_to(&mut headers);
+        self.report.figures.count(answer.usage());
+        Ok(ProxyAnswer {
+            status: response.status().as_u16(),
+            headers,
+            body: AnswerBody::Whole(answer.close()),
+        })
+    }
+
+    /// The provider's refusal, as it comes.
+    pub fn refused(&mut self, response: Response) -> ProxyAnswer {
+        self.report.outcome = "refused";
+        passing::answer(&self.proxy.0.upstream, self.request.dialect, response, None)
+    }
+
+    /// Notes a failure for the log.
+    pub fn failed(&mut self, failure: Failure) -> Failure {
+        self.report.outcome = failure.code;
+        failure
+    }
+
+    /// Notes that the client has its answer.
+    pub fn answered(&mut self) {
+        let Figures { tokens_shown, .. } = self.report.figures;
+        self.report.figures.tokens_saved = self.list.tokens.saturating_sub(tokens_shown);
+        self.report.outcome = "answered";
+    }
+
+    /// How answers to this request are read.
+    pub fn view(&self) -> View {
+        View {
+            hidden: self.hidden_tools.clone(),
+            tools: self.fields.get("tools").cloned().unwrap_or_default(),
+            is_stored: self.fields.flag("store") != Some(false),
+        }
+    }
+
+    /// How its dialect is read and written.
+    pub fn protocol(&self) -> &'static dyn Protocol {
+        self.protocol
+    }
+
+    /// Sends the next round, and waits for the beginning of its answer.
+    ///
+    /// # Errors
+    /// Where none begins.
+    pub async fn send(&mut self) -> Result<Response, Failure> {
+        let body = self.body();
+        let found_tokens = self.shown.tokens();
+        let shown_tokens = self.list.visible_tokens() + found_tokens;
+        self.report.figures.rounds += 1;
+        self.report.figures.tools_shown = self.list.visible_count() + self.shown.len();
+        self.report.figures.tokens_shown += shown_tokens;
+        let begun = Instant::now();
+        let upstream = &self.proxy.0.upstream;
+        let sent = upstream.send(&self.request, body, self.streams);
+        let response = sent.await;
+        self.report.figures.model += begun.elapsed();
+        response
+    }
+
+    /// The body of the first round, to count its tokens.
+    pub fn counted(&mut self) -> Bytes {
+        self.report.outcome = "counted";
+        self.body()
+    }
+
+    fn body(&self) -> Bytes {
+        let mut fields = self.fields.clone();
+        let foreign = |name: &str| {
+            let tool = self.foreign.get(name)?;
+            Some(self.protocol.search_tool(&model_names::spec(tool)))
+        };
+        fields.set("tools", self.list.shown(self.shown.names(), foreign));
+        fields.set(self.protocol.conversation_field(), json::list(&self.items));
+        if self.report.figures.rounds >= self.proxy.0.config.max_hidden_rounds {
+            fields.set("tool_choice", self.protocol.no_calls());
+        }
+        fields.to_json()
+    }
+
+    /// A round whose calls were counted.
+    ///
+    /// # Errors
+    /// When the answer has too many.
+    pub fn counted_calls(&mut self, round: Round) -> Result<Round, Failure> {
+        self.held
+            .add_calls(round.hidden.len() + round.calls.len())?;
+        Ok(round)
+    }
+
+    /// Decides what follows a round, and searches if the model has. `client_id` is the id under
+    /// which the client knows the answer, where it has one.
+    pub async fn after(&mut self, round: Round, client_id: Option<String>) -> Next {
+        self.text.push_str(&round.text);
+        let results = self.do_hidden(&round.hidden).await;
+        let is_last = self.report.figures.rounds > self.proxy.0.config.max_hidden_rounds;
+        if round.hidden.is_empty() || !round.calls.is_empty() || !round.is_complete || is_last {
+            self.remember(round, results, client_id);
+            return Next::Done;
+        }
+        let results = self.protocol.results(&results);
+        if self.conversation.is_some() {
+            // The provider has what it was sent, and what it said.
+            self.items.clear();
+        } else {
+            self.items.extend(round.items.iter().cloned());
+        }
+        self.items.extend(results.iter().cloned());
+        self.hidden.extend(round.items);
+        self.hidden.extend(results);
+        Next::Again
+    }
+
+    /// Remembers what the client does not see of its answer.
+    fn remember(&mut self, round: Round, results: Vec<CallResult>, client_id: Option<String>) {
+        for call in &round.calls {
+            let name = call.tool_name();
+            let name = self.list.resolved(&name);
+            if let Some(tokens) = self.list.deferred_tokens(name) {
+                self.shown.require(name, tokens);
+            }
+        }
+        let mut remembered = Remembered {
+            results,
+            trail: self.trail.clone(),
+            shown: self.shown.clone(),
+            foreign: self
+                .foreign
+                .iter()
+                .map(|(name, tool)| (name.clone(), tool.id.clone()))
+                .chain(self.away.iter().cloned())
+                .collect(),
+            ..Remembered::default()
+        };
+        let memory = &self.proxy.0.memory;
+        let owner = &self.request.owner;
+        if !remembered.shown.is_empty() {
+            for key in &self.names.keys {
+                let found = Remembered {
+                    results: Vec::new(),
+                    ..remembered.clone()
+                };
+                memory.put(*key, found);
+            }
+        }
+        for (id, item) in &round.referable {
+            memory.put_item(owner, id, item.clone());
+        }
+        let ids = [round.response_id.clone(), client_id];
+        for id in ids.iter().flatten().chain(&self.conversation) {
+            let is_known =
+                round.response_id.as_ref() == Some(id) || self.conversation.as_ref() == Some(id);
+            let named = Remembered {
+                response_id: round.response_id.clone().filter(|_| !is_known),
+                ..remembered.clone()
+            };
+            memory.put(held_key(owner, id), named);
+        }
+        if !self.hidden.is_empty() || !round.hidden.is_empty() {
+            remembered.items = std::mem::take(&mut self.hidden);
+            remembered.items.extend(round.items);
+        }
+        // That nothing was found here is remembered where another conversation of the same name, as one
+        // of a sub-agent, has found something.
+        let has_namesake = self.names.keys.iter().any(|key| memory.get(key).is_some());
+        if remembered.items.is_empty() && remembered.shown.is_empty() && !has_namesake {
+            return;
+        }
+        let mut identity = self.identity.clone();
+        identity.add(Item::OfModel {
+            text: self.text.clone(),
+            calls: round.calls,
+        });
+        memory.put(identity.key(), remembered);
+    }
+
+    /// The results of the calls that the client does not see.
+    async fn do_hidden(&mut self, calls: &[ModelCall]) -> Vec<CallResult> {
+        let mut results = Vec::with_capacity(calls.len());
+        for call in calls {
+            let text = match self.foreign.get(&call.name) {
+                Some(tool) => self.called(&Arc::clone(tool), call).await,
+                None if call.name == self.list.search_name => self.search(call).await,
+                None => search_tool::problem(
+                    "nothing that is connected offers this tool now; search for another one",
+                ),
+            };
+            results.push(CallResult {
+                id: call.id.clone(),
+                text,
+            });
+        }
+        results
+    }
+
+    /// The result of a tool that is not the client's.
+    async fn called(&mut self, tool: &Arc<Tool>, call: &ModelCall) -> String {
+        let tokens = foreign_tokens(self.protocol, tool);
+        self.shown.require(&call.name, tokens);
+        match self
+            .request
+            .extra
+            .as_ref()
+            .and_then(|extra| extra.caller.as_ref())
+        {
+            Some(caller) => {
+                let called = caller.call(tool, &call.arguments).await;
+                if called.has_succeeded {
+                    self.teach(&tool.id).await;
+                }
+                called.text
+            }
+            None => search_tool::problem("this tool cannot be called here"),
+        }
+    }
+
+    /// Tells the other catalog of a call that succeeded, if a search of the conversation had found its
+    /// tool there.
+    async fn teach(&mut self, tool: &ToolId) {
+        let Some(extra) = self.request.extra.clone() else {
+            return;
+        };
+        let Some(query) = self.trail.called(tool) else {
+            return;
+        };
+        let used_tool = UsedTool {
+            query,
+            tool: tool.clone(),
+            who: self.request.owner.clone(),
+        };
+        trail::teach(Arc::clone(&extra.search), vec![used_tool]).await;
+    }
+
+    /// The result of a search. What it found is shown from now on.
+    async fn search(&mut self, call: &ModelCall) -> String {
+        self.report.figures.searches += 1;
+        match self.found(&call.arguments).await {
+            Ok(answer) => answer.to_text(),
+            Err(reason) => search_tool::problem(&reason),
+        }
+    }
+
+    async fn found(&mut self, arguments: &str) -> Result<Answer, String> {
+        let mut request = search_request(arguments, self.proxy.0.config.more)?;
+        let mut answer = Answer::default();
+        let list = &self.list;
+        for name in &mut request.select {
+            *name = list.resolved(name).to_owned();
+        }
+        // A tool that is always shown is in no catalog.
+        request.select.retain(|name| {
+            let is_visible = list.contains(name) && list.deferred_tokens(name).is_none();
+            if is_visible {
+                answer.already.push(name.clone());
+            }
+            !is_visible
+        });
+        if request.queries.is_empty() && request.select.is_empty() {
+            return Ok(answer);
+        }
+        let Searched {
+            own,
+            extra,
+            extra_more,
+            queries,
+        } = self.searched(request).await?;
+        if let Some(queries) = queries {
+            let foreign = extra.iter().filter(|hit| hit.is_foreign);
+            let hits = foreign.map(|hit| (&hit.tool.id, hit.query));
+            self.trail.searched(&queries, hits);
+        }
+        let mut hits: Vec<FoundTool> = own.hits.iter().map(FoundTool::of_request).collect();
+        hits.extend(extra);
+        let wanted: Vec<(String, usize)> = hits
+            .iter()
+            .filter_map(|hit| Some((hit.name.clone(), self.tokens_of(hit)?)))
+            .collect();
+        let budget = self.proxy.0.config.tool_budget_tokens;
+        let loaded = self.shown.load(&wanted, budget);
+        for name in loaded.added {
+            let Some(hit) = hits.iter().find(|hit| hit.name == name) else {
+                continue;
+            };
+            if hit.is_foreign {
+                self.hidden_tools.add(&name);
+                self.foreign.insert(name.clone(), Arc::clone(&hit.tool));
+            }
+            let description = hit.tool.shown_description().to_owned();
+            answer.loaded.push((name, description));
+        }
+        answer.more = self.more_lines(&own.more, extra_more, &hits);
+        answer.already.extend(loaded.already);
+        answer.refused = loaded.refused;
+        answer.evicted = loaded.evicted;
+        // What one catalog lacks, the other may have.
+        if let Some(no_match) = own.no_match.filter(|_| hits.is_empty()) {
+            answer.missing(no_match, str::to_owned);
+        }
+        Ok(answer)
+    }
+
+    /// A line for each tool after the hits, those of the request first.
+    fn more_lines(
+        &self,
+        own: &[Arc<Tool>],
+        extra: Vec<MoreTool>,
+        hits: &[FoundTool],
+    ) -> Vec<String> {
+        let own = own.iter().map(|tool| MoreTool {
+            name: tool.id.name().to_owned(),
+            tool: Arc::clone(tool),
+        });
+        let mut shown: BTreeSet<String> = hits.iter().map(|hit| hit.name.clone()).collect();
+        let mut more: Vec<MoreTool> = own.chain(extra).collect();
+        more.retain(|tool| shown.insert(tool.name.clone()));
+        let config = self.proxy.0.config.more;
+        let lines = more.iter().take(config.lines);
+        lines
+            .map(|more| config.line(&more.name, &more.tool))
+            .collect()
+    }
+
+    fn tokens_of(&self, hit: &FoundTool) -> Option<usize> {
+        match hit.is_foreign {
+            true => Some(foreign_tokens(self.protocol, &hit.tool)),
+            false => self.list.deferred_tokens(&hit.name),
+        }
+    }
+
+    /// What the request's tools have, and what of the other catalog can be shown.
+    async fn searched(&self, request: SearchRequest) -> Result<Searched, String> {
+        let searcher = self.proxy.0.catalogs.searcher(&self.list).await;
+        let searcher = searcher.map_err(|problem| {
+            tracing::error!(problem, "tools of a request cannot be searched");
+            "the search failed; answer without further tools, or try once more".to_owned()
+        })?;
+        let (extra, list) = (self.request.extra.clone(), Arc::clone(&self.list));
+        let searching = tokio::task::spawn_blocking(move || {
+            let learns = extra.as_ref().is_some_and(|extra| extra.search.learns());
+            let extra = extra.map(|extra| extra_hits(&extra, &list, &request));
+            let (extra, extra_more) = extra.unwrap_or_default();
+            let own = CurrentSnapshot(move || Arc::clone(&searcher));
+            Searched {
+                own: own.search(&request),
+                extra,
+                extra_more,
+                queries: learns.then_some(request.queries),
+            }
+        });
+        searching.await.map_err(|error| error.to_string())
+    }
+}
+
+/// Tools of the other catalog that can be shown: those that the client has too, and those that can be
+/// called here.
+fn extra_hits(
+    extra: &ExtraCatalog,
+    list: &ToolList,
+    request: &SearchRequest,
+) -> (Vec<FoundTool>, Vec<MoreTool>) {
+    let (hits, more) = extra.useful_hits(request, |tool| shown_name(extra, list, tool).is_some());
+    let hits = hits.iter();
+    let hits = hits.filter_map(|hit| FoundTool::of_catalog(extra, list, hit));
+    let more = more.into_iter().filter_map(|tool| {
+        let (name, _) = shown_name(extra, list, &tool)?;
+        Some(MoreTool { name, tool })
+    });
+    (hits.collect(), more.collect())
+}
+
+/// What a search found.
+struct Searched {
+    /// Among the request's tools.
+    own: search::Found,
+    /// In the other catalog.
+    extra: Vec<FoundTool>,
+    /// In the other catalog after these.
+    extra_more: Vec<MoreTool>,
+    /// Its queries, where the other catalog learns from calls.
+    queries: Option<Vec<String>>,
+}
+
+/// A tool after the hits, with the name that the model sees.
+struct MoreTool {
+    name: String,
+    tool: Arc<Tool>,
+}
+
+/// A tool that was found.
+struct FoundTool {
+    /// The name that the model sees.
+    name: String,
+    tool: Arc<Tool>,
+    /// Whether it is not the client's.
+    is_foreign: bool,
+    /// The position of the query that found it.
+    query: Option<usize>,
+}
+
+impl FoundTool {
+    fn of_request(hit: &search::FoundTool) -> Self {
+        FoundTool {
+            name: hit.tool.id.name().to_owned(),
+            tool: Arc::clone(&hit.tool),
+            is_foreign: false,
+            query: hit.query,
+        }
+    }
+
+    /// A tool of the other catalog, if it can be shown.
+    fn of_catalog(extra: &ExtraCatalog, list: &ToolList, hit: &search::FoundTool) -> Option<Self> {
+        let (name, is_foreign) = shown_name(extra, list, &hit.tool)?;
+        Some(FoundTool {
+            name,
+            tool: Arc::clone(&hit.tool),
+            is_foreign,
+            query: hit.query,
+        })
+    }
+}
+
+/// The name under which a tool of the other catalog can be shown, and whether it is not the client's.
+fn shown_name(extra: &ExtraCatalog, list: &ToolList, tool: &Tool) -> Option<(String, bool)> {
+    let names = [model_name(&tool.id), tool.id.name().to_owned()];
+    let own = names
+        .iter()
+        .find(|name| list.deferred_tokens(name).is_some());
+    if let Some(own) = own {
+        return Some((own.clone(), false));
+    }
+    let [name, _] = names;
+    (extra.can_call(&tool.id) && list.leaves_free(&name)).then_some((name, true))
+}
+
+/// The tools of the other catalog that the model was shown.
+#[derive(Default)]
+struct Foreign {
+    /// Those that can be called now, by name.
+    present: BTreeMap<String, Arc<Tool>>,
+    /// Those that cannot.
+    away: Vec<(String, ToolId)>,
+}
+
+impl Foreign {
+    fn of(request: &ProxyRequest, shown: Vec<(String, ToolId)>) -> Self {
+        let mut foreign = Foreign::default();
+        for (name, id) in shown {
+            let extra = request.extra.as_ref().filter(|extra| extra.can_call(&id));
+            match extra.and_then(|extra| extra.search.tool(&id)) {
+                Some(tool) => drop(foreign.present.insert(name, tool)),
+                None => foreign.away.push((name, id)),
+            }
+        }
+        foreign
+    }
+
+    /// The tools whose calls the client does not see: these, and the search tool.
+    fn hidden_with(&self, list: &ToolList) -> HiddenTools {
+        let hidden_tools = HiddenTools::default();
+        for name in self.present.keys().chain([&list.search_name]) {
+            hidden_tools.add(name);
+        }
+        // The model may still call them, and the client does not know them.
+        for (name, _) in self.away.iter().filter(|(name, _)| list.leaves_free(name)) {
+            hidden_tools.add(name);
+        }
+        hidden_tools
+    }
+}
+
+fn foreign_tokens(protocol: &dyn Protocol, tool: &Tool) -> usize {
+    estimated_tokens(&protocol.search_tool(&model_names::spec(tool)))
+}
+
+/// How the first round was answered.
+pub enum First {
+    /// By events.
+    Streamed(Response),
+    /// In one piece.
+    Whole(Response),
+    /// By an error.
+    Refused(Response),
+}
+
+/// Reads the arguments of a search.
+fn search_request(arguments: &str, more: MoreTools) -> Result<SearchRequest, String> {
+    let unreadable = |problem: String| {
+        format!(
+            "the arguments are no JSON object ({problem}); give `query` with a few words about what the tool should do"
+        )
+    };
+    let mut arguments: Arguments =
+        serde_json::from_str(arguments).map_err(|error| unreadable(error.to_string()))?;
+    // The tools of a request belong to no servers.
+    arguments.shift_remove("server");
+    let config = FindConfig {
+        more,
+        ..FindConfig::default()
+    };
+    meta_tools::parse(&arguments, &config)
+}

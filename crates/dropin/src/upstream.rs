@@ -1,0 +1,500 @@
+//! The model's provider: where it is, what it is sent, and how long it may take.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, Url};
+use tokio::time::timeout;
+
+use crate::ProxyRequest;
+use crate::answer_bounds::HeldAnswer;
+use crate::dialect::Dialect;
+use crate::failure::Failure;
+use toolscout_base::clock::millis;
+use toolscout_base::known_secrets;
+use toolscout_base::media_type::{is_json, without_parameters};
+use toolscout_base::tls::{is_loopback, root_cause};
+use toolscout_gate::llm::LlmError;
+
+/// Headers of a client that the provider gets.
+const REQUEST_HEADERS: [&str; 8] = [
+    "accept",
+    "content-type",
+    "http-referer",
+    "idempotency-key",
+    "user-agent",
+    "x-client-request-id",
+    "x-request-id",
+    "x-title",
+];
+/// Headers of the provider that a client gets.
+const RESPONSE_HEADERS: [&str; 8] = [
+    "cache-control",
+    "content-type",
+    "request-id",
+    "retry-after",
+    "retry-after-ms",
+    "x-accel-buffering",
+    "x-request-id",
+    "x-should-retry",
+];
+/// Beginnings of the names of further headers that pass both ways.
+const PASSED_BOTH_WAYS: [&str; 4] = ["anthropic-", "openai-", "x-ratelimit-", "x-stainless-"];
+
+/// How long an idle connection to the provider is kept.
+const POOL_IDLE: Duration = Duration::from_secs(4);
+
+/// Where a provider is, and how long it may take.
+#[derive(Clone)]
+pub struct UpstreamConfig {
+    /// The base URL of the OpenAI dialects, including `/v1`.
+    pub base_url: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// The base URL of the Anthropic dialect, where it is another.
+    pub messages_url: Option<String>,
+    /// Its key.
+    pub messages_key: Option<String>,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// Longest wait for the beginning of a streamed answer.
+    pub first_token_timeout: Duration,
+    /// Longest silence within an answer.
+    pub idle_timeout: Duration,
+    /// Longest wait for an answer that comes whole.
+    pub whole_timeout: Duration,
+}
+
+impl UpstreamConfig {
+    /// The defaults for a provider at this base URL: the waits of the agent's model.
+    pub fn new(base_url: impl Into<String>) -> Self {
+        let waits = toolscout_gate::llm::EndpointConfig::new("", "");
+        UpstreamConfig {
+            base_url: base_url.into(),
+            key: None,
+            messages_url: None,
+            messages_key: None,
+            connect_timeout: waits.connect_timeout,
+            first_token_timeout: waits.first_token_timeout,
+            idle_timeout: waits.idle_timeout,
+            whole_timeout: Duration::from_secs(600),
+        }
+    }
+}
+
+impl fmt::Debug for UpstreamConfig {
+    /// Without the keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UpstreamConfig({})", self.base_url)
+    }
+}
+
+/// The key that a request goes to the provider with.
+#[derive(Clone)]
+pub enum ProviderKey {
+    /// The one of the settings.
+    OfServer,
+    /// The headers with which the client brought its own.
+    OfClient(HeaderMap),
+}
+
+impl fmt::Debug for ProviderKey {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProviderKey::OfServer => "OfServer",
+            ProviderKey::OfClient(_) => "OfClient",
+        })
+    }
+}
+
+/// A client of the provider. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    client: Client,
+    config: UpstreamConfig,
+    base: Url,
+    messages: Url,
+}
+
+impl Upstream {
+    /// Creates a client without connecting.
+    ///
+    /// # Errors
+    /// For a base URL that cannot be used.
+    pub fn new(config: UpstreamConfig) -> Result<Self, LlmError> {
+        let keys = config.key.iter().chain(&config.messages_key);
+        keys.for_each(|key| known_secrets::add(key));
+        let base = base_of(&config.base_url)?;
+        let messages = match &config.messages_url {
+            Some(url) => base_of(url)?,
+            None => base.clone(),
+        };
+        let mut builder = toolscout_base::tls::client()
+            .connect_timeout(config.connect_timeout)
+            // Less than servers usually wait before they close an idle connection.
+            .pool_idle_timeout(POOL_IDLE)
+            // A redirected request would be sent without its body, or with its key to another host.
+            .redirect(reqwest::redirect::Policy::none());
+        if is_loopback(&base) && is_loopback(&messages) {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| LlmError::InvalidUrl {
+            url: config.base_url.clone(),
+            reason: error.to_string(),
+        })?;
+        Ok(Upstream {
+            client,
+            config,
+            base,
+            messages,
+        })
+    }
+
+    /// The addresses of providers on other machines for which there is no key.
+    pub fn keyless_addresses(&self) -> Vec<String> {
+        let own_messages = self.config.messages_url.is_some();
+        let providers = [
+            (&self.base, self.config.key.is_none()),
+            (
+                &self.messages,
+                own_messages && self.config.messages_key.is_none(),
+            ),
+        ];
+        // Few providers on this machine need keys.
+        let keyless = providers
+            .into_iter()
+            .filter(|(url, lacks_key)| *lacks_key && !is_loopback(url));
+        keyless
+            .map(|(url, _)| url.origin().ascii_serialization())
+            .collect()
+    }
+
+    /// Sends a request of a dialect, and waits for the beginning of the answer.
+    ///
+    /// # Errors
+    /// Where none begins. An answer with an error status is an answer.
+    pub async fn send(
+        &self,
+        request: &ProxyRequest,
+        body: Bytes,
+        streams: bool,
+    ) -> Result<Response, Failure> {
+        let limit = self.limit(streams);
+        let path = request.dialect.path();
+        self.post(request, path, body, limit).await
+    }
+
+    /// Asks how many tokens a request has.
+    ///
+    /// # Errors
+    /// As [`Upstream::send`].
+    pub async fn count(&self, request: &ProxyRequest, body: Bytes) -> Result<Response, Failure> {
+        let limit = self.config.first_token_timeout;
+        let path = request.dialect.counting_path();
+        self.post(request, path, body, limit).await
+    }
+
+    async fn post(
+        &self,
+        request: &ProxyRequest,
+        path: &str,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Response, Failure> {
+        let ProxyRequest { dialect, query, .. } = request;
+        let mut url = join(self.base_for(*dialect), path);
+        url.set_query(query.as_deref());
+        let headers = self.headers(*dialect, &request.headers, &request.key);
+        let request = self.client.request(Method::POST, url).headers(headers);
+        let address = self.base_for(*dialect).origin().ascii_serialization();
+        self.answered(request.body(body), limit, &address).await
+    }
+
+    /// Asks for the list of models.
+    ///
+    /// # Errors
+    /// As [`Upstream::send`].
+    pub async fn models(
+        &self,
+        dialect: Dialect,
+        headers: &HeaderMap,
+        key: &ProviderKey,
+    ) -> Result<Response, Failure> {
+        let url = join(self.base_for(dialect), "/models");
+        let headers = self.headers(dialect, headers, key);
+        let request = self.client.request(Method::GET, url).headers(headers);
+        let address = self.base_for(dialect).origin().ascii_serialization();
+        self.answered(request, self.config.first_token_timeout, &address)
+            .await
+    }
+
+    /// The next bytes of an answer; `None` at its end.
+    ///
+    /// # Errors
+    /// When it is cut off, and after the longest silence.
+    pub async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Failure> {
+        let limit = self.config.idle_timeout;
+        match timeout(limit, response.chunk()).await {
+            Err(_) => Err(Failure::timed_out(millis(limit))),
+            Ok(Err(error)) => Err(Failure::cut_off(&root_cause(&error))),
+            Ok(Ok(chunk)) => Ok(chunk),
+        }
+    }
+
+    /// A whole answer of at most this many bytes.
+    ///
+    /// # Errors
+    /// As [`Upstream::chunk`], and for a longer one.
+    pub async fn whole(&self, response: &mut Response, most: usize) -> Result<Bytes, Failure> {
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk(response).await? {
+            if body.len() + chunk.len() > most {
+                return Err(Failure::malformed(
+                    &format!("it has more than {most} bytes"),
+                    "",
+                ));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.into())
+    }
+
+    /// A whole answer, held until its exchange ends.
+    ///
+    /// # Errors
+    /// As [`Upstream::chunk`], and for one that is too long.
+    pub(super) async fn held(
+        &self,
+        response: &mut Response,
+        held: &mut HeldAnswer,
+    ) -> Result<Bytes, Failure> {
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk(response).await? {
+            held.add(&chunk)?;
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.into())
+    }
+
+    async fn answered(
+        &self,
+        request: reqwest::RequestBuilder,
+        limit: Duration,
+        address: &str,
+    ) -> Result<Response, Failure> {
+        // A provider may close a connection that was idle just when it is used again.
+        let again = request.try_clone();
+        let sending = async {
+            match (request.send().await, again) {
+                (Err(error), Some(again)) if was_closed(&error) => again.send().await,
+                (sent, _) => sent,
+            }
+        };
+        match timeout(limit, sending).await {
+            Err(_) => Err(Failure::timed_out(millis(limit))),
+            Ok(Err(error)) => Err(Failure::unreachable(address, &root_cause(&error))),
+            Ok(Ok(response)) => Ok(response),
+        }
+    }
+
+    fn base_for(&self, dialect: Dialect) -> &Url {
+        match dialect {
+            Dialect::Messages => &self.messages,
+            Dialect::Chat | Dialect::Responses => &self.base,
+        }
+    }
+
+    fn limit(&self, streams: bool) -> Duration {
+        if streams {
+            self.config.first_token_timeout
+        } else {
+            self.config.whole_timeout
+        }
+    }
+
+    /// The headers of a request to the provider: those of the client that it may see, and the key.
+    fn headers(&self, dialect: Dialect, given: &HeaderMap, key: &ProviderKey) -> HeaderMap {
+        let mut headers = passed(given, &REQUEST_HEADERS);
+        let of_server = match (dialect, &self.config.messages_url) {
+            // The key of one provider is not shown to another.
+            (Dialect::Messages, Some(_)) => &self.config.messages_key,
+            _ => &self.config.key,
+        };
+        match (key, of_server) {
+            (ProviderKey::OfClient(credentials), _) => headers.extend(credentials.clone()),
+            (ProviderKey::OfServer, None) => {}
+            (ProviderKey::OfServer, Some(key)) => {
+                let (name, value) = match dialect {
+                    Dialect::Messages => ("x-api-key", HeaderValue::from_str(key)),
+                    Dialect::Chat | Dialect::Responses => (
+                        "authorization",
+                        HeaderValue::from_str(&format!("Bearer {key}")),
+                    ),
+                };
+                if let Ok(mut value) = value {
+                    value.set_sensitive(true);
+                    headers.insert(HeaderName::from_static(name), value);
+                }
+            }
+        }
+        headers
+    }
+}
+
+/// The headers of the provider's answer that the client gets.
+pub fn response_headers(given: &HeaderMap) -> HeaderMap {
+    let mut headers = passed(given, &RESPONSE_HEADERS);
+    if let Some(content_type) = headers.get(CONTENT_TYPE) {
+        let content_type = content_type_of_an_api(content_type);
+        headers.insert(CONTENT_TYPE, content_type);
+    }
+    headers
+}
+
+/// The content type, if APIs answer with it. A browser would show other types as pages of this server, so they become
+/// plain text.
+fn content_type_of_an_api(given: &HeaderValue) -> HeaderValue {
+    let text = given.to_str().unwrap_or_default();
+    match without_parameters(text).to_ascii_lowercase().as_str() {
+        "application/json" | "text/event-stream" | "text/plain" => given.clone(),
+        other if is_json(other) => HeaderValue::from_static("application/json"),
+        _ => HeaderValue::from_static("text/plain; charset=utf-8"),
+    }
+}
+
+fn passed(given: &HeaderMap, names: &[&str]) -> HeaderMap {
+    let passes = |name: &str| {
+        names.contains(&name)
+            || PASSED_BOTH_WAYS
+                .iter()
+                .any(|beginning| name.starts_with(beginning))
+    };
+    given
+        .iter()
+        .filter(|(name, _)| passes(name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+fn base_of(text: &str) -> Result<Url, LlmError> {
+    let invalid = |reason: String| LlmError::InvalidUrl {
+        url: text.to_owned(),
+        reason,
+    };
+    let url = Url::parse(text).map_err(|error| invalid(error.to_string()))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        scheme => Err(invalid(format!("{scheme:?} is neither http nor https"))),
+    }
+}
+
+fn join(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    url
+}
+
+/// Whether a connection ended before any byte of an answer.
+fn was_closed(error: &reqwest::Error) -> bool {
+    if error.is_connect() || error.is_timeout() {
+        return false;
+    }
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(current) = cause {
+        if let Some(error) = current.downcast_ref::<hyper::Error>()
+            && (error.is_incomplete_message() || error.is_canceled())
+        {
+            return true;
+        }
+        if let Some(error) = current.downcast_ref::<io::Error>()
+            && matches!(
+                error.kind(),
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+            )
+        {
+            return true;
+        }
+        cause = current.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_the_api_pass_and_credentials_do_not() {
+        let mut given = HeaderMap::new();
+        for name in [
+            "anthropic-version",
+            "openai-organization",
+            "authorization",
+            "x-api-key",
+            "cookie",
+            "connection",
+            "x-toolscout-defer",
+            "host",
+        ] {
+            given.insert(HeaderName::from_static(name), HeaderValue::from_static("v"));
+        }
+        let passed = passed(&given, &REQUEST_HEADERS);
+        let names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert!(passed.contains_key("anthropic-version"));
+    }
+
+    #[test]
+    fn only_content_types_of_apis_pass() {
+        for (given, passed) in [
+            (
+                "application/json; charset=utf-8",
+                "application/json; charset=utf-8",
+            ),
+            ("Text/Event-Stream", "Text/Event-Stream"),
+            ("text/plain", "text/plain"),
+            ("application/problem+json", "application/json"),
+            ("text/html", "text/plain; charset=utf-8"),
+            ("text/html;application/json", "text/plain; charset=utf-8"),
+            ("application/xhtml+xml", "text/plain; charset=utf-8"),
+            ("image/svg+xml", "text/plain; charset=utf-8"),
+            ("application/jsonp", "text/plain; charset=utf-8"),
+            ("", "text/plain; charset=utf-8"),
+        ] {
+            let mut headers = HeaderMap::new();
+            // The first would be read by one browser, and the last by another.
+            headers.append(CONTENT_TYPE, HeaderValue::from_static(given));
+            headers.append(CONTENT_TYPE, HeaderValue::from_static("text/html"));
+            let headers = response_headers(&headers);
+            let found: Vec<_> = headers.get_all(CONTENT_TYPE).iter().collect();
+            assert_eq!(found, [passed], "{given}");
+        }
+    }
+
+    #[test]
+    fn each_provider_gets_its_own_key() {
+        let key_for = |config: UpstreamConfig, dialect| {
+            let upstream = Upstream::new(config).unwrap();
+            let headers = upstream.headers(dialect, &HeaderMap::new(), &ProviderKey::OfServer);
+            let value = headers.values().next().cloned();
+            value.map(|value| value.to_str().unwrap().to_owned())
+        };
+        let mut config = UpstreamConfig::new("http://h/v1");
+        config.key = Some("k".into());
+        assert_eq!(key_for(config.clone(), Dialect::Chat).unwrap(), "Bearer k");
+        assert_eq!(key_for(config.clone(), Dialect::Messages).unwrap(), "k");
+        config.messages_url = Some("http://other/v1/".into());
+        assert_eq!(key_for(config.clone(), Dialect::Messages), None);
+        let upstream = Upstream::new(config).unwrap();
+        assert_eq!(upstream.keyless_addresses(), ["http://other"]);
+        let local = UpstreamConfig::new("http://127.0.0.1:11434/v1");
+        let local = Upstream::new(local).unwrap();
+        assert_eq!(local.keyless_addresses(), Vec::<String>::new());
+        let url = join(upstream.base_for(Dialect::Messages), "/messages");
+        assert_eq!(url.as_str(), "http://other/v1/messages");
+    }
+}

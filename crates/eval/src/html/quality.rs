@@ -1,0 +1,192 @@
+//! Figures of quality.
+
+use std::fmt::Write as _;
+
+use super::plot::{Axis, Group, Whisker, whiskers};
+use super::{escape, share};
+use crate::metrics::{Measure, Metric, headline};
+use crate::report::{ArmReport, Report, macro_average, marked};
+
+/// The main metric of every set and arm.
+pub(super) fn overview(reports: &[Report]) -> String {
+    let Some(first) = reports.first() else {
+        return String::new();
+    };
+    let Some(metric) = first.arms.first().map(ndcg_of) else {
+        return String::new();
+    };
+    let averages = macro_average(reports);
+    let mut html = String::from(
+        "<section><h2>All sets</h2><div class=\"wide\"><table><tr><th>set</th><th>tools</th><th>queries</th>",
+    );
+    for (arm, _) in &averages {
+        let _ = write!(html, "<th>{}</th>", escape(arm));
+    }
+    html.push_str("</tr>");
+    for report in reports {
+        let _ = write!(
+            html,
+            "<tr><th>{}</th><td>{}</td><td>{}</td>",
+            escape(&report.marked_set()),
+            report.tools,
+            report.queries
+        );
+        for (name, _) in &averages {
+            let value = report
+                .arms
+                .iter()
+                .find(|arm| arm.name == *name)
+                .and_then(|arm| arm.means.value(metric));
+            let _ = write!(html, "<td>{}</td>", value.map(share).unwrap_or_default());
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("<tr><th>macro average</th><td></td><td></td>");
+    for (_, means) in &averages {
+        let _ = write!(
+            html,
+            "<td><b>{}</b></td>",
+            means.value(metric).map(share).unwrap_or_default()
+        );
+    }
+    let _ = write!(
+        html,
+        "</tr></table></div><p class=\"note\">{metric}; every set weighs the same.</p></section>"
+    );
+    html
+}
+
+/// The metrics of the plots: each measure at the depth that matters most to an agent.
+fn drawn_metrics(arm: &ArmReport) -> Vec<Metric> {
+    let is_plotted = |metric: &Metric| match metric.measure {
+        Measure::Ndcg | Measure::Mrr => metric.depth == ndcg_of(arm).depth,
+        Measure::Recall | Measure::Complete => metric.depth == Some(5),
+        Measure::Success => false,
+        _ => true,
+    };
+    arm.means
+        .0
+        .iter()
+        .map(|(metric, _)| *metric)
+        .filter(is_plotted)
+        .collect()
+}
+
+fn ndcg_of(arm: &ArmReport) -> Metric {
+    headline(&arm.means.metrics())
+}
+
+/// The mean of each metric of the plots, with its interval.
+pub(super) fn quality(report: &Report) -> String {
+    let metrics = report.arms.first().map(drawn_metrics).unwrap_or_default();
+    let row = |arm: &ArmReport, metric: Metric| {
+        let (value, [low, high]) = arm.figure(metric)?;
+        Some(Whisker {
+            name: arm.name.clone(),
+            value,
+            low,
+            high,
+            label: share(value),
+        })
+    };
+    let group = |metric: &Metric| Group {
+        name: metric.to_string(),
+        rows: report
+            .arms
+            .iter()
+            .filter_map(|arm| row(arm, *metric))
+            .collect(),
+    };
+    whiskers(
+        &Axis::to("mean", 1.0),
+        &metrics.iter().map(group).collect::<Vec<_>>(),
+    )
+}
+
+/// Every metric of every arm.
+pub(super) fn quality_table(report: &Report) -> String {
+    let Some(first) = report.arms.first() else {
+        return String::new();
+    };
+    let mut html = format!(
+        "<div class=\"wide\"><table><tr><th>{}</th>",
+        escape(&report.marked_set())
+    );
+    for arm in &report.arms {
+        let _ = write!(html, "<th>{}</th>", escape(&arm.name));
+    }
+    html.push_str("</tr>");
+    for (metric, _) in &first.means.0 {
+        let _ = write!(html, "<tr><th>{metric}</th>");
+        for (value, [low, high]) in report.arms.iter().filter_map(|arm| arm.figure(*metric)) {
+            let _ = write!(
+                html,
+                "<td>{} <small>{} to {}</small></td>",
+                share(value),
+                share(low),
+                share(high)
+            );
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</table></div>");
+    html
+}
+
+/// The main metric by the source of the queries.
+pub(super) fn sources(report: &Report) -> String {
+    let metric = report.arms.first().map(ndcg_of);
+    let Some(metric) = metric.filter(|_| !report.sources.is_empty()) else {
+        return String::new();
+    };
+    let mut html = format!(
+        "<h3>By source</h3><div class=\"wide\"><table><tr><th>{metric} on {}</th><th>queries</th>",
+        escape(&report.marked_set())
+    );
+    for arm in &report.arms {
+        let _ = write!(html, "<th>{}</th>", escape(&arm.name));
+    }
+    html.push_str("</tr>");
+    for source in &report.sources {
+        let name = marked(&source.source, source.queries);
+        let _ = write!(
+            html,
+            "<tr><th>{}</th><td>{}</td>",
+            escape(&name),
+            source.queries
+        );
+        for (_, means) in &source.arms {
+            let value = means.value(metric).map(share).unwrap_or_default();
+            let _ = write!(html, "<td>{value}</td>");
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</table></div>");
+    html
+}
+
+/// The paired comparisons of arms.
+pub(super) fn significance(report: &Report) -> String {
+    if report.significance.is_empty() {
+        return String::new();
+    }
+    let mut html = format!(
+        "<h3>Comparisons</h3><div class=\"wide\"><table><tr><th>{}</th><th>b</th><th>metric</th><th>a - b</th><th>p</th><th>p Holm</th></tr>",
+        escape(&format!("a, on {}", report.marked_set()))
+    );
+    for pair in &report.significance {
+        let [low, high] = pair.ci95;
+        let _ = write!(
+            html,
+            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{:+.3} <small>{low:+.3} to {high:+.3}</small></td><td>{:.4}</td><td>{:.4}</td></tr>",
+            escape(&pair.a),
+            escape(&pair.b),
+            escape(&pair.metric),
+            pair.difference,
+            pair.p,
+            pair.p_holm
+        );
+    }
+    html.push_str("</table></div><p class=\"note\">p: how often chance alone makes a difference at least as large (paired randomisation); p Holm: the same, corrected for the number of pairs.</p>");
+    html
+}

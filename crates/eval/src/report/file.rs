@@ -1,0 +1,123 @@
+//! Files of reports.
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::Report;
+use crate::error::{EvalError, Result, read_text};
+
+/// The version of the shape of a report. A later one cannot be read.
+pub const FORMAT: u32 = 1;
+
+/// A file of reports: one shape for one set and for several.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = EvaluationReportFile)]
+pub struct ReportFile {
+    /// Version of the shape of the reports: 1, also without it.
+    #[serde(default = "format")]
+    pub format: u32,
+    /// Version of the program that wrote it.
+    #[serde(default)]
+    pub version: String,
+    /// The reports.
+    pub sets: Vec<Report>,
+}
+
+fn format() -> u32 {
+    FORMAT
+}
+
+/// Refuses a report of a later shape.
+///
+/// # Errors
+/// What it has and what is read.
+pub fn check_format(format: u64) -> Result<(), String> {
+    if format <= u64::from(FORMAT) {
+        return Ok(());
+    }
+    Err(format!(
+        "it has the format {format}, and this version reads up to {FORMAT}; use a newer version"
+    ))
+}
+
+/// A file of reports of any kind.
+#[derive(Serialize)]
+struct File<'a, T> {
+    format: u32,
+    version: &'static str,
+    /// Why sets are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unfinished: Option<&'a str>,
+    sets: &'a [T],
+}
+
+/// The JSON of a file of reports. `unfinished` says why sets are missing.
+///
+/// # Errors
+/// None that these types have.
+pub fn to_json<T: Serialize>(
+    reports: &[T],
+    unfinished: Option<&str>,
+) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&File {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        unfinished,
+        sets: reports,
+    })
+}
+
+/// Reads a file of reports, also those of earlier versions: one report, or an array.
+///
+/// # Errors
+/// [`EvalError::Io`], [`EvalError::Baseline`] for a file that has no reports.
+pub fn read_reports(path: &Path) -> Result<Vec<Report>> {
+    reports_of(read_json(path)?).map_err(|error| not_a_report(path, &error))
+}
+
+/// Reads a file of JSON.
+///
+/// # Errors
+/// As [`read_reports`].
+pub fn read_json(path: &Path) -> Result<Value> {
+    let text = read_text(path)?;
+    serde_json::from_str(&text).map_err(|error| not_a_report(path, &error.to_string()))
+}
+
+/// The reports of a JSON value, of any kind.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn reports_of<T: DeserializeOwned>(value: Value) -> Result<Vec<T>, String> {
+    if let Some(format) = value.get("format").and_then(Value::as_u64) {
+        check_format(format)?;
+    }
+    let sets = match value {
+        Value::Array(reports) => reports,
+        Value::Object(mut file) => match file.remove("sets") {
+            Some(Value::Array(reports)) => reports,
+            Some(_) => return Err("`sets` is no list".to_owned()),
+            None => vec![Value::Object(file)],
+        },
+        _ => return Err("it is no object".to_owned()),
+    };
+    if sets.is_empty() {
+        return Err("it has no set".to_owned());
+    }
+    let read = |report| serde_json::from_value(report).map_err(|error| error.to_string());
+    sets.into_iter().map(read).collect()
+}
+
+/// The error for a file without reports.
+pub fn not_a_report(path: &Path, reason: &str) -> EvalError {
+    EvalError::Baseline {
+        path: path.to_owned(),
+        reason: format!(
+            "it is not a report of `toolscout eval --json` ({reason}); write a new one"
+        ),
+    }
+}

@@ -1,0 +1,623 @@
+//! The results as tables for a terminal, or as Markdown.
+
+mod compared;
+mod remarks;
+
+use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
+use comfy_table::{CellAlignment, Table};
+
+use super::ablation::Row;
+use super::agent::learning::{Gain, LearningReport};
+use super::agent::report::macro_average as agent_averages;
+use super::agent::{AgentReport, ArmFigures};
+use super::bootstrap::{Interval, macro_interval};
+use super::cost::CostReport;
+use super::embedding::EmbedderFigures;
+use super::latency::Latency;
+use super::metrics::{Measure, Metric};
+use super::report::{ArmReport, Report, macro_average, marked};
+
+pub use compared::{changes, diff, moved};
+pub use remarks::{said_sources, small_sets, sources, trained_on, tuned_on};
+
+const OF_SIGNIFICANCE: &str = "\
+a - b: difference of the means; p: how often chance alone makes a difference at least as large;
+p Holm: the same, corrected for the number of pairs";
+const OF_NO_MATCH: &str = "\
+unanswerable: without a relevant tool, once a fifth of the tools is removed
+accuracy, false: share of the unanswerable and of the other queries answered with \"no match\"; with
+  the default settings that is hardly any, and a threshold (search --min-confidence) makes it more
+signal: coverage is the share of the query's words in the best tool, cosine the best similarity of
+  embeddings, bm25 and score the best of the hits, confidence that of the answer
+AUC: how well the signal alone separates both kinds of queries; 0.5 is chance";
+
+const OF_CONDENSED: &str = "\
+the same figures without hits that are not judged: what the judgements alone say";
+/// The style of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Aligned columns.
+    Terminal,
+    /// Markdown.
+    Markdown,
+}
+
+/// Quality and latency of every arm on every set; with several sets, a macro average per arm too.
+pub fn quality(reports: &[Report], style: Style) -> String {
+    let metrics = shown_metrics(reports);
+    let mut table = new_table(style);
+    let names = metrics.iter().map(Metric::to_string);
+    table.set_header(
+        ["set", "arm"]
+            .map(String::from)
+            .into_iter()
+            .chain(names)
+            .chain(["p50 ms", "p95 ms"].map(String::from)),
+    );
+    for report in reports {
+        for arm in &report.arms {
+            table.add_row(arm_row(report, arm, &metrics, style));
+        }
+    }
+    if reports.len() > 1 {
+        for (arm, means) in macro_average(reports) {
+            let blanks = [String::new(), String::new()];
+            let figures = metrics.iter().map(|metric| {
+                let interval = macro_interval_of(reports, &arm, *metric);
+                figure(means.value(*metric), interval, style)
+            });
+            table.add_row(
+                ["macro average".into(), arm.clone()]
+                    .into_iter()
+                    .chain(figures)
+                    .chain(blanks),
+            );
+        }
+    }
+    finish(table, 2)
+}
+
+/// The ablation, one row per step. `sets` names the columns.
+pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
+    let mut table = new_table(style);
+    let last = ["mean", "95% interval", "added", "95% interval"].map(String::from);
+    table.set_header(
+        [String::from("step")]
+            .into_iter()
+            .chain(sets.iter().map(|set| (*set).to_owned()))
+            .chain(last),
+    );
+    let interval = |[low, high]: Interval| format!("{} to {}", share(low), share(high));
+    for row in rows {
+        let (added, of_added) = match row.added {
+            Some((added, [low, high])) => {
+                (format!("{added:+.3}"), format!("{low:+.3} to {high:+.3}"))
+            }
+            None => Default::default(),
+        };
+        let (mean, of_mean) = row.mean;
+        let figures = row.by_set.iter().map(|&value| share(value)).chain([
+            share(mean),
+            interval(of_mean),
+            added,
+            of_added,
+        ]);
+        table.add_row([row.name.clone()].into_iter().chain(figures));
+    }
+    finish(table, 1)
+}
+
+/// Embedders on the same sets, one row for each set and embedder.
+pub fn embedders(rows: &[(String, EmbedderFigures)], style: Style) -> String {
+    let metric = rows.first().map_or("ndcg", |(_, row)| row.metric.as_str());
+    let mut table = new_table(style);
+    let fixed = [
+        "to the first",
+        "95% interval",
+        "degraded",
+        "tools s",
+        "request p50 ms",
+        "p95 ms",
+        "tools price",
+        "1,000 requests",
+    ];
+    let quality = [format!("{metric} dense"), format!("{metric} hybrid")];
+    table.set_header(
+        ["set", "embedder"]
+            .map(String::from)
+            .into_iter()
+            .chain(quality)
+            .chain(fixed.map(String::from)),
+    );
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let price = |price: Option<f64>| or_dash(price.map(|price| format!("{price:.4}")));
+    for (set, row) in rows {
+        let interval = row
+            .difference_ci95
+            .map(|[low, high]| format!("{low:+.3} to {high:+.3}"));
+        table.add_row([
+            set.clone(),
+            row.embedder.clone(),
+            or_dash(row.dense.map(share)),
+            or_dash(row.hybrid.map(share)),
+            or_dash(row.difference.map(|difference| format!("{difference:+.3}"))),
+            or_dash(interval),
+            row.degraded.to_string(),
+            or_dash(row.tools_s.map(|seconds| format!("{seconds:.1}"))),
+            or_dash(row.request_ms.map(milliseconds)),
+            or_dash(row.request_p95_ms.map(milliseconds)),
+            price(row.tools_price),
+            price(row.thousand_requests_price),
+        ]);
+    }
+    finish(table, 2)
+}
+
+/// The cost of the index, one row per set.
+pub fn cost(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header([
+        "set", "tools", "index s", "tools/s", "embed s", "tools/s", "open s", "peak MiB",
+        "disk MiB",
+    ]);
+    for report in reports {
+        if let Some(cost) = &report.cost {
+            table.add_row(cost_row(report.marked_set(), report.tools, cost));
+        }
+        for point in &report.scale {
+            table.add_row(cost_row(
+                format!("{} at scale", report.marked_set()),
+                point.tools,
+                &point.cost,
+            ));
+        }
+    }
+    finish(table, 1)
+}
+
+/// Latency by stage at every size, one row per arm.
+pub fn latency(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header([
+        "set",
+        "tools",
+        "arm",
+        "embed",
+        "lexical",
+        "dense",
+        "fuse",
+        "rank",
+        "total p50",
+        "p95",
+        "p99",
+    ]);
+    for report in reports {
+        let own = report
+            .arms
+            .iter()
+            .filter_map(|arm| Some((report.tools, &arm.name, arm.latency.as_ref()?)));
+        let scaled = report.scale.iter().flat_map(|point| {
+            point
+                .latency
+                .iter()
+                .map(|(arm, latency)| (point.tools, arm, latency))
+        });
+        for (tools, arm, latency) in own.chain(scaled) {
+            let Latency {
+                embed_ms,
+                lexical_ms,
+                dense_ms,
+                fuse_ms,
+                rank_ms,
+                total_ms,
+                ..
+            } = latency;
+            let medians = [embed_ms, lexical_ms, dense_ms, fuse_ms, rank_ms, total_ms]
+                .map(|stage| milliseconds(stage.p50));
+            let tails = [latency.total_ms.p95, latency.total_ms.p99].map(milliseconds);
+            table.add_row(
+                [report.marked_set(), tools.to_string(), arm.clone()]
+                    .into_iter()
+                    .chain(medians)
+                    .chain(tails),
+            );
+        }
+    }
+    finish(table, 3)
+}
+
+/// Abstention, one row per set and signal.
+pub fn no_match(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header([
+        "set",
+        "arm",
+        "unanswerable",
+        "answerable",
+        "accuracy",
+        "false",
+        "signal",
+        "AUC",
+        "accuracy at 10% false",
+    ]);
+    for report in reports {
+        let Some(found) = &report.no_match else {
+            continue;
+        };
+        for (name, signal) in &found.signals {
+            table.add_row([
+                report.marked_set(),
+                found.arm.clone(),
+                found.unanswerable.to_string(),
+                found.answerable.to_string(),
+                share(found.accuracy),
+                share(found.false_no_match),
+                name.clone(),
+                share(signal.auc),
+                share(signal.accuracy_at_affordable),
+            ]);
+        }
+    }
+    captioned(finish(table, 2), OF_NO_MATCH)
+}
+
+/// The gain of a usage memory, one row per set.
+pub fn memory(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header([
+        "set",
+        "remembered",
+        "asked",
+        "tool known",
+        "without",
+        "with",
+        "95% of the gain",
+        "p",
+    ]);
+    for report in reports {
+        let Some(found) = &report.memory else {
+            continue;
+        };
+        let [low, high] = found.gain_ci95;
+        table.add_row([
+            report.marked_set(),
+            found.remembered.to_string(),
+            found.asked.to_string(),
+            share(found.known),
+            share(found.without),
+            share(found.with),
+            format!("{low:+.3} to {high:+.3}"),
+            format!("{:.4}", found.gain_p),
+        ]);
+    }
+    finish(table, 1)
+}
+
+/// Tokens of tools, one row per set and format.
+pub fn tokens(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header(["set", "format", "catalog", "answer", "saved"]);
+    for report in reports {
+        let formats = report.tokens.iter().flat_map(|tokens| &tokens.formats);
+        for (name, tokens) in formats {
+            let saved = 100.0 * (1.0 - tokens.answer / tokens.catalog.max(1) as f64);
+            let answer = format!("{:.0}", tokens.answer);
+            table.add_row([
+                report.marked_set(),
+                name.clone(),
+                tokens.catalog.to_string(),
+                answer,
+                format!("{saved:.1}%"),
+            ]);
+        }
+    }
+    finish(table, 2)
+}
+
+/// The paired comparisons of arms.
+pub fn significance(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header([
+        "set",
+        "a",
+        "b",
+        "metric",
+        "a - b",
+        "95% interval",
+        "p",
+        "p Holm",
+    ]);
+    for report in reports {
+        for pair in &report.significance {
+            let interval = format!("{:+.3} to {:+.3}", pair.ci95[0], pair.ci95[1]);
+            let texts = [&report.marked_set(), &pair.a, &pair.b, &pair.metric].map(String::clone);
+            table.add_row(texts.into_iter().chain([
+                format!("{:+.3}", pair.difference),
+                interval,
+                format!("{:.4}", pair.p),
+                format!("{:.4}", pair.p_holm),
+            ]));
+        }
+    }
+    captioned(finish(table, 4), OF_SIGNIFICANCE)
+}
+
+/// Figures without hits that are not judged, for sets that judge tools as not relevant.
+pub fn condensed(reports: &[Report], style: Style) -> String {
+    let metrics = shown_metrics(reports);
+    let mut table = new_table(style);
+    let names = metrics.iter().map(Metric::to_string);
+    table.set_header(["set", "arm"].map(String::from).into_iter().chain(names));
+    for report in reports {
+        for arm in &report.arms {
+            let Some(means) = &arm.condensed else {
+                continue;
+            };
+            let figures = metrics
+                .iter()
+                .map(|metric| figure(means.value(*metric), None, style));
+            let first = [report.marked_set(), arm.name.clone()];
+            table.add_row(first.into_iter().chain(figures));
+        }
+    }
+    captioned(finish(table, 2), OF_CONDENSED)
+}
+
+/// Cost and success of conversations by policy; with several sets, a macro average per policy too.
+pub fn agent(reports: &[AgentReport], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header([
+        "set",
+        "tools",
+        "budget",
+        "success",
+        "95% interval",
+        "needs met",
+        "searches",
+        "rounds",
+        "tokens in",
+        "fresh",
+        "tokens out",
+        "loaded",
+        "unloaded",
+    ]);
+    for report in reports {
+        for arm in &report.arms {
+            let set = marked(&report.set, report.queries);
+            table.add_row(agent_row(&set, arm));
+        }
+    }
+    if reports.len() > 1 {
+        for arm in agent_averages(reports) {
+            table.add_row(agent_row("macro average", &arm));
+        }
+    }
+    finish(table, 2)
+}
+
+fn agent_row(set: &str, arm: &ArmFigures) -> [String; 13] {
+    let (few, many) = (
+        |value: f64| format!("{value:.2}"),
+        |value: f64| format!("{value:.0}"),
+    );
+    [
+        set.into(),
+        arm.policy.clone(),
+        arm.budget_tokens
+            .map_or_else(|| "-".into(), |tokens| tokens.to_string()),
+        share(arm.success),
+        arm.success_ci95
+            .map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}")),
+        share(arm.needs_met),
+        few(arm.searches),
+        few(arm.rounds),
+        many(arm.tokens_in),
+        many(arm.tokens_in_fresh),
+        many(arm.tokens_out),
+        few(arm.tools_injected),
+        few(arm.tools_evicted),
+    ]
+}
+
+/// What usage memories learned from conversations: a row before and a row after for each set.
+pub fn learning(reports: &[LearningReport], style: Style) -> String {
+    let mut table = new_table(style);
+    let metrics = reports.first().map(|report| &report.searches);
+    let metrics = metrics
+        .into_iter()
+        .flatten()
+        .map(|gain| gain.metric.clone());
+    let head = ["set", "memory", "remembered", "held out"].map(str::to_owned);
+    let tail = ["turns met", "searches"].map(str::to_owned);
+    table.set_header(head.into_iter().chain(metrics).chain(tail));
+    for report in reports {
+        let row = |name: String, of: &dyn Fn(&Gain) -> f64, remembered: usize, arm: &ArmFigures| {
+            let gains = report.searches.iter().map(|gain| share(of(gain)));
+            [marked(&report.set, report.held_out), name]
+                .into_iter()
+                .chain([remembered.to_string(), report.held_out.to_string()])
+                .chain(gains.collect::<Vec<_>>())
+                .chain([share(arm.success), format!("{:.2}", arm.searches)])
+                .collect::<Vec<_>>()
+        };
+        let after = format!("after {} conversations", report.conversations);
+        table.add_row(row(
+            "off".to_owned(),
+            &|gain| gain.before,
+            0,
+            &report.before,
+        ));
+        table.add_row(row(
+            after,
+            &|gain| gain.after,
+            report.remembered,
+            &report.after,
+        ));
+    }
+    finish(table, 2)
+}
+
+/// The columns of the quality table: the metrics at the deepest cut-offs.
+fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
+    let chosen = reports.iter().map(|report| &report.shown);
+    if let Some(chosen) = chosen
+        .max_by_key(|shown| shown.len())
+        .filter(|shown| !shown.is_empty())
+    {
+        return chosen.clone();
+    }
+    // A set with few tools lacks the deeper cut-offs.
+    let measured: Vec<Metric> = reports
+        .iter()
+        .filter_map(|report| report.arms.first())
+        .map(|arm| arm.means.0.iter().map(|(metric, _)| *metric).collect())
+        .max_by_key(Vec::len)
+        .unwrap_or_default();
+    let deepest = measured
+        .iter()
+        .filter_map(|metric| metric.depth)
+        .max()
+        .unwrap_or(10);
+    let wanted = |metric: &Metric| match metric.measure {
+        Measure::Ndcg | Measure::Recall => metric.depth == Some(5) || metric.depth == Some(deepest),
+        Measure::Complete => metric.depth == Some(5),
+        // The table has no room for it: where one tool is right, it equals recall.
+        Measure::Success => false,
+        _ => true,
+    };
+    measured.into_iter().filter(wanted).collect()
+}
+
+fn arm_row(report: &Report, arm: &ArmReport, metrics: &[Metric], style: Style) -> Vec<String> {
+    let first = [report.marked_set(), arm.name.clone()];
+    let last = [arm.p50_ms, arm.p95_ms].map(|ms| ms.map_or_else(|| "-".into(), milliseconds));
+    let figures = metrics.iter().map(|metric| {
+        let interval = arm.figure(*metric).map(|(_, interval)| interval);
+        figure(arm.means.value(*metric), interval, style)
+    });
+    first.into_iter().chain(figures).chain(last).collect()
+}
+
+/// A figure with its interval, which a terminal has below it.
+fn figure(value: Option<f64>, interval: Option<Interval>, style: Style) -> String {
+    let Some(value) = value else {
+        return "-".into();
+    };
+    let Some([low, high]) = interval else {
+        return share(value);
+    };
+    match style {
+        Style::Terminal => format!("{}\n{low:.2}-{high:.2}", share(value)),
+        Style::Markdown => format!("{} ({low:.2} to {high:.2})", share(value)),
+    }
+}
+
+/// The interval of a macro average; `None` where a set has no values by query.
+fn macro_interval_of(reports: &[Report], arm: &str, metric: Metric) -> Option<Interval> {
+    let name = metric.to_string();
+    let mut columns = Vec::new();
+    for report in reports {
+        let values = report.per_query.iter();
+        let values = values.filter_map(|query| *query.arms.get(arm)?.values.get(&name)?);
+        let column: Vec<f64> = values.collect();
+        if column.is_empty() {
+            return None;
+        }
+        columns.push(column);
+    }
+    let seed = reports.first().map_or(0, |report| report.seed);
+    Some(macro_interval(&columns, seed))
+}
+
+fn cost_row(set: String, tools: usize, cost: &CostReport) -> [String; 9] {
+    let or_dash = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
+    };
+    [
+        set,
+        tools.to_string(),
+        format!("{:.2}", cost.index_s),
+        format!("{:.0}", cost.index_tools_per_s),
+        or_dash(cost.embed_s, 1),
+        or_dash(cost.embed_tools_per_s, 0),
+        format!("{:.3}", cost.open_s),
+        or_dash(cost.rss_mb, 0),
+        format!("{:.1}", cost.disk_mb),
+    ]
+}
+
+fn share(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+/// Three significant digits: a lexical search takes .1 ms, one with a large model 100 ms.
+fn milliseconds(ms: f64) -> String {
+    match ms {
+        ms if ms >= 100.0 => format!("{ms:.0}"),
+        ms if ms >= 10.0 => format!("{ms:.1}"),
+        ms => format!("{ms:.2}"),
+    }
+}
+
+/// A table that is not empty, with a caption.
+fn captioned(table: String, caption: &str) -> String {
+    if table.is_empty() {
+        return table;
+    }
+    format!("{table}\n\n{caption}")
+}
+
+fn new_table(style: Style) -> Table {
+    let mut table = Table::new();
+    table.load_style(if style == Style::Markdown {
+        ASCII_MARKDOWN
+    } else {
+        NOTHING
+    });
+    table
+}
+
+/// Right-aligns the columns of numbers, which follow `texts` columns of text. Empty without rows.
+fn finish(mut table: Table, texts: usize) -> String {
+    if table.is_empty() {
+        return String::new();
+    }
+    table
+        .column_iter_mut()
+        .skip(texts)
+        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing::report;
+
+    #[test]
+    fn several_sets_end_in_a_macro_row() {
+        let text = quality(
+            &[report("a", "lexical", 0.5), report("b", "lexical", 0.7)],
+            Style::Markdown,
+        );
+        let last: Vec<&str> = text
+            .lines()
+            .last()
+            .unwrap()
+            .split('|')
+            .map(str::trim)
+            .collect();
+        assert_eq!(last[1..4], ["macro average", "lexical", "0.600"]);
+        assert!(!quality(&[report("a", "lexical", 0.5)], Style::Terminal).contains("macro"));
+    }
+
+    #[test]
+    fn missing_parts_have_no_table() {
+        let reports = [report("a", "lexical", 0.5)];
+        assert!(
+            cost(&reports, Style::Terminal).is_empty()
+                && no_match(&reports, Style::Terminal).is_empty()
+                && tokens(&reports, Style::Terminal).is_empty()
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! What one has to know to read the figures.
+
+use super::{Style, figure, finish, new_table, shown_metrics};
+use crate::metrics::Metric;
+use crate::report::{Report, SMALL, marked};
+
+/// Figures by the source of the queries, for sets that say it.
+pub fn sources(reports: &[Report], style: Style) -> String {
+    let metrics = shown_metrics(reports);
+    let mut table = new_table(style);
+    let names = metrics.iter().map(Metric::to_string);
+    let first = ["set", "source", "queries", "arm"].map(String::from);
+    table.set_header(first.into_iter().chain(names));
+    for report in reports {
+        for source in &report.sources {
+            for (arm, means) in &source.arms {
+                let figures = metrics
+                    .iter()
+                    .map(|metric| figure(means.value(*metric), None, style));
+                let queries = source.queries.to_string();
+                let name = marked(&source.source, source.queries);
+                let first = [report.marked_set(), name, queries, arm.clone()];
+                table.add_row(first.into_iter().chain(figures));
+            }
+        }
+    }
+    finish(table, 2)
+}
+
+/// What one has to know of the sources of the queries; empty for sets that do not say them.
+pub fn said_sources(reports: &[Report]) -> String {
+    let said = |report: &Report| Some(format!("{}: {}", report.set, report.said_sources()?));
+    let lines: Vec<String> = reports.iter().filter_map(said).collect();
+    lines.join("\n")
+}
+
+/// A remark on small sets; empty without one.
+pub fn small_sets(reports: &[Report]) -> String {
+    let few: Vec<String> = reports
+        .iter()
+        .filter(|report| report.is_small())
+        .map(|report| format!("{} has {}", report.set, report.queries))
+        .collect();
+    if few.is_empty() {
+        return String::new();
+    }
+    format!(
+        "small: fewer than {SMALL} queries, so intervals are wide ({})",
+        few.join(", ")
+    )
+}
+
+/// A remark on catalogs that were tuned to the queries; empty without one.
+pub fn tuned_on(reports: &[Report]) -> String {
+    let tuned: Vec<&str> = reports
+        .iter()
+        .filter(|report| report.tuned_on)
+        .map(|report| report.set.as_str())
+        .collect();
+    if tuned.is_empty() {
+        return String::new();
+    }
+    format!(
+        "{} was tuned to these queries: the figures are in-sample and look better than on others",
+        tuned.join(", ")
+    )
+}
+
+/// A remark on sets that the ranker was trained on, of names of sets with whether it was; empty without
+/// one.
+pub fn trained_on<'a>(sets: impl Iterator<Item = (&'a str, bool)>) -> String {
+    let seen: Vec<&str> = sets
+        .filter(|(_, trained_on)| *trained_on)
+        .map(|(name, _)| name)
+        .collect();
+    if seen.is_empty() {
+        return String::new();
+    }
+    format!(
+        "the ranker was trained on {}: figures with it look better than on requests it has not seen",
+        seen.join(", ")
+    )
+}

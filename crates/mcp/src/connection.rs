@@ -1,0 +1,1120 @@
+//! A connection to a server: the handshake, the list of tools, calls, and closing.
+
+mod listing;
+mod one_request;
+mod reasons;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{FutureExt, StreamExt};
+use reqwest::{Client, StatusCode, redirect};
+use rmcp::handler::client::progress::ProgressDispatcher;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
+    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, CustomRequest,
+    ListToolsRequest, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
+    RequestId, ServerResult, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
+    RoleClient, RunningService, ServiceError, serve_client_with_lifecycle_and_ct,
+};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use rmcp::{ClientHandler, ErrorData};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::authorized::{AuthorizedClient, Denial, HttpError, denial, lacks_token, refused_status};
+use crate::config::{HttpProtocol, ServerConfig, Transport};
+use crate::lines::Lines;
+use crate::login::{Logins, Tokens, has_authorization};
+use crate::outcome::lenient_result;
+use crate::process::{Process, Program, StderrTail};
+use crate::sse::SseTransport;
+use crate::watchdog::Watchdog;
+use crate::{Limits, implementation};
+use listing::{Next, Page, Pages};
+use one_request::AssignsErrors;
+use reasons::{causes, of_handshake};
+use toolscout_base::printable::{excerpt, line};
+use toolscout_gate::tools::Arguments;
+
+pub use listing::ListedTools;
+
+/// Most characters of a server's text in messages of this program.
+const QUOTED_CHARS: usize = 300;
+
+/// Most redirects of one request.
+const MAX_REDIRECTS: usize = 5;
+
+/// Where a login is made.
+const WHERE: &str = "on the machine of toolscout, with the --mcp FILE of the server";
+
+/// Why there is no connection.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{reason}")]
+pub struct ConnectError {
+    reason: String,
+    /// What to try instead.
+    next: Option<Lifecycle>,
+    /// Only a person can make the connection possible.
+    needs_login: bool,
+}
+
+/// How a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifecycle {
+    /// With a handshake.
+    Initialize,
+    /// Without one, as servers of the protocol version 2026-07-28 expect it.
+    Discover,
+    /// With a handshake over the old transport for HTTP.
+    OverSse,
+}
+
+/// Why there is no list of tools.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListError {
+    /// It took too long.
+    #[error("its list of tools did not end within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// It does not end.
+    #[error("its list of tools {0}")]
+    Endless(String),
+    /// The answer is not a list, or the connection was lost.
+    #[error("its list of tools cannot be read: {0}")]
+    Failed(String),
+    /// The server answered with an error.
+    #[error("its list of tools cannot be read: {0}")]
+    Refused(String),
+    /// Somebody has to log in.
+    #[error("{0}")]
+    NeedsLogin(String),
+}
+
+/// Why a call has no result.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallError {
+    /// No server of this name is configured.
+    #[error("no MCP server {server:?} is connected here, so {tool} can be found but not called")]
+    UnknownServer {
+        /// The server's name in the settings.
+        server: String,
+        /// The tool's id.
+        tool: String,
+    },
+    /// The server is down.
+    #[error(
+        "server {server} is not available: {reason}; it is being reconnected, try again later or use another tool"
+    )]
+    Unavailable {
+        /// The server's name in the settings.
+        server: String,
+        /// The reason, as far as it is known.
+        reason: String,
+    },
+    /// The server wants a login.
+    #[error("server {server} is not available: {reason}; until then use another tool")]
+    NeedsLogin {
+        /// The server's name in the settings.
+        server: String,
+        /// What a person has to do.
+        reason: String,
+    },
+    /// The tool changed after it was approved.
+    #[error(
+        "{tool} is blocked: {reason}; it is called again once a person has reviewed and accepted it"
+    )]
+    Blocked {
+        /// The tool's id.
+        tool: String,
+        /// Why.
+        reason: String,
+    },
+    /// It took too long.
+    #[error("no result within {} s; ask for less at once, or continue without it", .limit.as_secs_f64())]
+    Timeout {
+        /// The limit that was reached.
+        limit: Duration,
+    },
+    /// The caller cancelled it.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// The server refused the call.
+    #[error("{message}")]
+    Refused {
+        /// The JSON-RPC code.
+        code: i32,
+        /// The server's message.
+        message: String,
+    },
+    /// The connection was lost during the call. Whether the call was executed is not known.
+    #[error(
+        "the connection to server {server} was lost during the call, which may or may not have been executed: {reason}"
+    )]
+    Lost {
+        /// The server's name in the settings.
+        server: String,
+        /// The reason, as far as it is known.
+        reason: String,
+    },
+}
+
+/// The progress of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The work done so far.
+    pub done: f64,
+    /// The total work, if it is known.
+    pub total: Option<f64>,
+    /// The server's message.
+    pub message: Option<String>,
+}
+
+/// Receives the progress of a call, and cancels it.
+#[derive(Clone, Debug, Default)]
+pub struct CallContext {
+    /// Receives the progress. Updates are dropped while the queue is full.
+    pub progress: Option<mpsc::Sender<Progress>>,
+    /// Cancels the call; the server is notified.
+    pub cancelled: CancellationToken,
+}
+
+/// A connection to a server.
+pub struct Connection {
+    server: Arc<str>,
+    peer: Peer<RoleClient>,
+    handler: Handler,
+    stop: CancellationToken,
+    /// Cancelled when the connection is closed.
+    ended: CancellationToken,
+    /// Cancelled when the process of the server has ended too.
+    closed: CancellationToken,
+    stderr_tail: StderrTail,
+    limits: Limits,
+    /// The settings have the key that a login would bring.
+    has_key: bool,
+}
+
+impl Connection {
+    /// Connects with a handshake, or in another way where the server refuses that.
+    ///
+    /// # Errors
+    /// [`ConnectError`], with the last lines of the server's standard error.
+    pub async fn open(
+        config: &ServerConfig,
+        connector: &Connector,
+    ) -> Result<Connection, ConnectError> {
+        let attempt = Attempt::of(config, connector)?;
+        let first = match config.transport {
+            Transport::Http {
+                protocol: HttpProtocol::Sse,
+                ..
+            } => Lifecycle::OverSse,
+            _ => Lifecycle::Initialize,
+        };
+        let error = match attempt.connect(first).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => error,
+        };
+        let Some(next) = error.next else {
+            return Err(error);
+        };
+        let second = attempt.connect(next).await;
+        // For a server that refused for another reason, the first error is the right one.
+        second.map_err(|second| if second.needs_login { second } else { error })
+    }
+
+    /// Waits until the list of tools has changed since the last call of this function.
+    pub async fn list_changed(&self) {
+        self.handler.list_changed.notified().await;
+    }
+
+    /// Waits until the connection is closed by either side.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Whether the connection is still open.
+    pub fn is_alive(&self) -> bool {
+        !self.ended.is_cancelled() && !self.peer.is_transport_closed()
+    }
+
+    /// Why the connection was closed, as far as it is known.
+    pub fn end_reason(&self) -> String {
+        with_stderr_tail("the server ended the connection".into(), &self.stderr_tail)
+    }
+
+    /// Closes the connection, and waits until the process of the server has ended.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.closed.cancelled().await;
+    }
+
+    /// Lists every tool, as the server describes it.
+    ///
+    /// # Errors
+    /// [`ListError`] when the first page does not arrive, or the pages do not end.
+    pub async fn list_tools(&self) -> Result<ListedTools, ListError> {
+        // A server without the tools capability may answer `tools/list` with an error.
+        let offers_tools = self
+            .peer
+            .peer_info()
+            .is_some_and(|info| info.capabilities.tools.is_some());
+        if !offers_tools {
+            return Ok(ListedTools::default());
+        }
+        let within = self.limits.list;
+        timeout(within, self.all_pages())
+            .await
+            .map_err(|_| ListError::Timeout(within))?
+    }
+
+    async fn all_pages(&self) -> Result<ListedTools, ListError> {
+        let (mut pages, mut cursor) = (Pages::new(self.limits), None);
+        loop {
+            let page = match self.page(cursor).await {
+                Ok(page) => page,
+                // A server that refuses its own cursor does so each time. What came is used; after a
+                // lost connection, the list is read again instead.
+                Err(ListError::Refused(reason)) if !pages.is_empty() => {
+                    let broken = format!("breaks off with an error ({reason})");
+                    return Ok(pages.into_list(Some(&broken)));
+                }
+                Err(error) => return Err(error),
+            };
+            match pages.add(page)? {
+                Next::At(next) => cursor = Some(next),
+                Next::End => return Ok(pages.into_list(None)),
+                Next::Broken(reason) => return Ok(pages.into_list(Some(&reason))),
+            }
+        }
+    }
+
+    async fn page(&self, cursor: Option<Value>) -> Result<Page, ListError> {
+        let refused = |error: ServiceError| match (self.login_wanted(&error), &error) {
+            (Some(reason), _) => ListError::NeedsLogin(reason),
+            (None, ServiceError::McpError(_)) => ListError::Refused(self.message(&error)),
+            (None, _) => ListError::Failed(self.message(&error)),
+        };
+        let answered = self.peer.send_request(request_of_page(cursor)).await;
+        // Back to JSON, so that every tool takes the same way through the parser for files. A page
+        // with a tool that the SDK cannot read is a result of unknown type to it.
+        let answered = serde_json::to_value(answered.map_err(refused)?);
+        let page = answered.ok().and_then(Page::read);
+        page.ok_or_else(|| ListError::Failed("the answer is not a list of tools".into()))
+    }
+
+    /// Calls a tool by its name on the server.
+    ///
+    /// The server is told to stop when the future is dropped, at a time limit, and when the caller
+    /// cancels.
+    ///
+    /// # Errors
+    /// [`CallError`]. A failure reported by the tool is a result.
+    pub async fn call(
+        &self,
+        name: &str,
+        arguments: Arguments,
+        context: &CallContext,
+    ) -> Result<CallToolResult, CallError> {
+        let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let times = self.limits.call;
+        let options = PeerRequestOptions::with_timeout(times.total);
+        let sent = self.peer.send_cancellable_request(request, options).await;
+        let handle = sent.map_err(|error| self.call_error(&error))?;
+        // After the request is sent, since the SDK makes the progress token.
+        let mut progress = self
+            .handler
+            .progress
+            .subscribe(handle.progress_token.clone())
+            .await;
+        // Every early return below, and dropping this future, tells the server to stop.
+        let mut abandoned = CancelOnDrop {
+            peer: self.peer.clone(),
+            request: Some(handle.id.clone()),
+        };
+        let mut answer = std::pin::pin!(handle.await_response());
+        // A call that reports progress may take longer than a silent one, but not for ever. Whether
+        // a server reports any is known only after its first report.
+        let mut limit = times.unreported;
+        let mut silence = std::pin::pin!(sleep(limit));
+        let answered = loop {
+            tokio::select! {
+                biased;
+                answered = &mut answer => break answered,
+                () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
+                Some(update) = progress.next() => {
+                    send_progress(context, update);
+                    limit = times.idle;
+                    silence.as_mut().reset(Instant::now() + limit);
+                }
+                () = &mut silence => return Err(CallError::Timeout { limit }),
+            }
+        };
+        // Answered, so there is nothing to cancel.
+        abandoned.request = None;
+        // The SDK hands each notification to a task of its own, which the answer may overtake.
+        tokio::task::yield_now().await;
+        while let Some(Some(update)) = progress.next().now_or_never() {
+            send_progress(context, update);
+        }
+        match answered.map_err(|error| self.call_error(&error))? {
+            ServerResult::CallToolResult(result) => Ok(result),
+            ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
+                let message = "the call was made, but the tool asks for more input, or wants to answer later, which this program does not support";
+                Err(CallError::Refused {
+                    code: -32603,
+                    message: message.into(),
+                })
+            }
+            // The call was made, so what can be read of its result is passed on.
+            other => Ok(lenient_result(
+                serde_json::to_value(other).unwrap_or_default(),
+            )),
+        }
+    }
+
+    fn call_error(&self, error: &ServiceError) -> CallError {
+        match error {
+            ServiceError::McpError(ErrorData { code, message, .. }) => CallError::Refused {
+                code: code.0,
+                message: excerpt(message, QUOTED_CHARS),
+            },
+            ServiceError::Timeout { timeout } => CallError::Timeout { limit: *timeout },
+            ServiceError::Cancelled { .. } => CallError::Cancelled,
+            // The call was not executed.
+            ServiceError::TransportSend(failed) if was_not_taken(failed.error.as_ref()) => {
+                let server = self.server.to_string();
+                match self.login_wanted(error) {
+                    Some(reason) => CallError::NeedsLogin { server, reason },
+                    None => CallError::Unavailable {
+                        server,
+                        reason: self.message(error),
+                    },
+                }
+            }
+            error => CallError::Lost {
+                server: self.server.to_string(),
+                reason: self.message(error),
+            },
+        }
+    }
+
+    /// What a person has to do, where that is why a request failed.
+    fn denied(&self, error: &ServiceError) -> Option<String> {
+        let ServiceError::TransportSend(error) = error else {
+            return None;
+        };
+        let denial = denial(error.error.as_ref())?;
+        Some(denied(&denial, &self.server, self.has_key))
+    }
+
+    /// What a person has to do, where that is to log in.
+    fn login_wanted(&self, error: &ServiceError) -> Option<String> {
+        self.denied(error).filter(|_| !self.has_key)
+    }
+
+    fn message(&self, error: &ServiceError) -> String {
+        if let Some(denied) = self.denied(error) {
+            return denied;
+        }
+        match error {
+            ServiceError::TransportSend(error) => causes(error.error.as_ref()),
+            ServiceError::McpError(error) => excerpt(&error.message, QUOTED_CHARS),
+            ServiceError::TransportClosed => self.end_reason(),
+            error => excerpt(&error.to_string(), QUOTED_CHARS),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl ConnectError {
+    /// Whether the server can be connected to only after somebody has logged in.
+    pub fn needs_login(&self) -> bool {
+        self.needs_login
+    }
+
+    fn of(reason: String) -> Self {
+        ConnectError {
+            reason,
+            next: None,
+            needs_login: false,
+        }
+    }
+
+    fn denied(denial: &Denial, server: &str, has_key: bool) -> Self {
+        ConnectError {
+            needs_login: !has_key,
+            ..ConnectError::of(denied(denial, server, has_key))
+        }
+    }
+
+    /// The error of an HTTP request that a connection begins with.
+    fn of_http(error: &HttpError, server: &str, has_key: bool) -> Self {
+        match denial(error) {
+            Some(denial) => ConnectError::denied(&denial, server, has_key),
+            None => ConnectError::of(causes(error)),
+        }
+    }
+}
+
+/// What a person has to do before a server serves this program.
+fn denied(denial: &Denial, server: &str, has_key: bool) -> String {
+    match denial {
+        Denial::Login if has_key => {
+            "it refuses the Authorization header of its settings (401); replace the key in it"
+                .into()
+        }
+        Denial::Login => {
+            let server = quoted(server);
+            format!("it asks for a login; run `toolscout mcp login {server}` {WHERE}")
+        }
+        Denial::Scope(scope) => {
+            let (server, scope) = (quoted(server), line(&excerpt(scope, QUOTED_CHARS)));
+            format!(
+                "its login lacks the scope {scope:?}; run `toolscout mcp login {server} --scope {scope:?}` {WHERE}"
+            )
+        }
+    }
+}
+
+/// A name as a word of a command line.
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.:".contains(c);
+    match name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', "'\\''")),
+    }
+}
+
+/// What connections to all servers share.
+#[derive(Clone, Debug, Default)]
+pub struct Connector {
+    /// What one server may send, and how long it may take.
+    pub limits: Limits,
+    /// The logins at servers.
+    pub logins: Logins,
+    pub(super) watchdog: Arc<Watchdog>,
+}
+
+/// An attempt to connect to a server, in one way or another.
+struct Attempt<'a> {
+    config: &'a ServerConfig,
+    connector: &'a Connector,
+    server: Arc<str>,
+    /// What makes the requests to an HTTP server.
+    client: Option<AuthorizedClient>,
+    /// The settings have the key that a login would bring.
+    has_key: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn of(config: &'a ServerConfig, connector: &'a Connector) -> Result<Self, ConnectError> {
+        let mut attempt = Attempt {
+            config,
+            connector,
+            server: config.name.as_str().into(),
+            client: None,
+            has_key: false,
+        };
+        if let Transport::Http {
+            url,
+            headers,
+            oauth,
+            ..
+        } = &config.transport
+        {
+            attempt.has_key = has_authorization(headers);
+            let tokens = Tokens::new(url, oauth, &connector.logins);
+            let tokens = (!attempt.has_key).then_some(tokens);
+            let client = http_client(&connector.limits)?;
+            attempt.client = Some(AuthorizedClient::new(client, tokens));
+        }
+        Ok(attempt)
+    }
+
+    async fn connect(&self, lifecycle: Lifecycle) -> Result<Connection, ConnectError> {
+        let limits = &self.connector.limits;
+        match &self.config.transport {
+            Transport::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+                sandbox,
+            } => {
+                let program = Program {
+                    server: &self.server,
+                    command,
+                    args,
+                    env,
+                    cwd: cwd.as_deref(),
+                    sandbox: sandbox.as_ref(),
+                };
+                let started = Process::start(&program, &self.connector.watchdog);
+                let (process, stdout, stdin) = started
+                    .map_err(|error| ConnectError::of(format!("start {command:?}: {error}")))?;
+                // `Lines` before the SDK's own limit: it answers the call whose answer is too long,
+                // where the SDK would only drop the line.
+                let lines = Lines::new(stdout, Arc::clone(&self.server), limits.message_bytes);
+                let transport = AsyncRwTransport::new_client(lines, stdin)
+                    .with_max_line_length(limits.message_bytes);
+                self.opening(lifecycle, Some(process))
+                    .handshake(AssignsErrors::of(transport))
+                    .await
+            }
+            Transport::Incomplete { reason } => Err(ConnectError::of(reason.clone())),
+            Transport::Http { url, headers, .. } if lifecycle == Lifecycle::OverSse => {
+                let opening = SseTransport::open(
+                    self.client()?,
+                    url,
+                    headers.iter().cloned().collect(),
+                    Arc::clone(&self.server),
+                    limits,
+                );
+                let opened = timeout(limits.connect, opening).await;
+                let opened = opened.map_err(|_| no_handshake(limits))?;
+                let transport = opened.map_err(|error| {
+                    let failed = ConnectError::of_http(&error, &self.server, self.has_key);
+                    self.with_other_transport(failed, HttpProtocol::Sse, "http")
+                })?;
+                let transport = AssignsErrors::of(transport);
+                self.opening(lifecycle, None).handshake(transport).await
+            }
+            Transport::Http { url, headers, .. } => {
+                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .max_concurrent_requests(limits.calls_at_once)
+                    .max_sse_event_size(limits.message_bytes);
+                config.custom_headers = headers.iter().cloned().collect();
+                let client = self.client()?;
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                let opened = self.opening(lifecycle, None).handshake(transport).await;
+                opened.map_err(|error| self.without_other_transport(error))
+            }
+        }
+    }
+
+    /// Leaves out the old transport where the settings name the other.
+    fn without_other_transport(&self, error: ConnectError) -> ConnectError {
+        if error.next != Some(Lifecycle::OverSse) || self.speaks(HttpProtocol::Either) {
+            return error;
+        }
+        let error = self.with_other_transport(error, HttpProtocol::Streamable, "sse");
+        ConnectError {
+            next: None,
+            ..error
+        }
+    }
+
+    /// Names the other transport where the settings chose this one.
+    fn with_other_transport(
+        &self,
+        error: ConnectError,
+        chosen: HttpProtocol,
+        other: &str,
+    ) -> ConnectError {
+        if error.needs_login || !self.speaks(chosen) {
+            return error;
+        }
+        let reason = format!(
+            "{}; if it speaks the other transport, write \"type\": {other:?}",
+            error.reason
+        );
+        ConnectError { reason, ..error }
+    }
+
+    /// Whether the settings say so.
+    fn speaks(&self, wanted: HttpProtocol) -> bool {
+        matches!(&self.config.transport, Transport::Http { protocol, .. } if *protocol == wanted)
+    }
+
+    fn client(&self) -> Result<AuthorizedClient, ConnectError> {
+        let client = self.client.clone();
+        client.ok_or_else(|| ConnectError::of("it has no URL".into()))
+    }
+
+    fn opening(&self, lifecycle: Lifecycle, process: Option<Process>) -> Opening {
+        Opening {
+            server: Arc::clone(&self.server),
+            limits: self.config.limits(self.connector.limits),
+            lifecycle,
+            process,
+            has_key: self.has_key,
+        }
+    }
+}
+
+fn no_handshake(limits: &Limits) -> ConnectError {
+    ConnectError::of(format!(
+        "no handshake within {} s",
+        limits.connect.as_secs_f64()
+    ))
+}
+
+/// A connection that is being made.
+struct Opening {
+    server: Arc<str>,
+    limits: Limits,
+    lifecycle: Lifecycle,
+    process: Option<Process>,
+    has_key: bool,
+}
+
+impl Opening {
+    async fn handshake<T, E, A>(self, transport: T) -> Result<Connection, ConnectError>
+    where
+        T: IntoTransport<RoleClient, E, A> + Send,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let (handler, stop) = (Handler::default(), CancellationToken::new());
+        let stderr_tail = self
+            .process
+            .as_ref()
+            .map(Process::stderr_tail)
+            .unwrap_or_default();
+        let lifecycle = match self.lifecycle {
+            Lifecycle::Initialize | Lifecycle::OverSse => ClientLifecycleMode::Initialize,
+            Lifecycle::Discover => ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            },
+        };
+        let connecting =
+            serve_client_with_lifecycle_and_ct(handler.clone(), transport, lifecycle, stop.clone());
+        let connected = match timeout(self.limits.connect, connecting).await {
+            Ok(connected) => connected.map_err(|error| self.refused(error)),
+            Err(_) => Err(no_handshake(&self.limits)),
+        };
+        match connected {
+            Ok(running) => Ok(self.established(running, handler, stop, stderr_tail)),
+            Err(error) => {
+                // A server that never answered the handshake is ended here, because no `Connection`
+                // owns it yet.
+                if let Some(process) = self.process {
+                    process.end(self.limits.exit_timeout).await;
+                }
+                Err(ConnectError {
+                    reason: with_stderr_tail(error.reason, &stderr_tail),
+                    ..error
+                })
+            }
+        }
+    }
+
+    fn refused(&self, error: ClientInitializeError) -> ConnectError {
+        if let ClientInitializeError::TransportError { error, .. } = &error
+            && let Some(denial) = denial(error.error.as_ref())
+        {
+            return ConnectError::denied(&denial, &self.server, self.has_key);
+        }
+        let next = match &error {
+            _ if self.lifecycle != Lifecycle::Initialize => None,
+            // Any JSON-RPC error counts, whatever its code: one more attempt does no harm. Servers
+            // that no longer support the handshake are asked second, since most still expect it.
+            ClientInitializeError::JsonRpcError(_) => Some(Lifecycle::Discover),
+            // As the specification recognises a server of the old transport.
+            ClientInitializeError::TransportError { error, .. } => error
+                .error
+                .downcast_ref::<HttpError>()
+                .and_then(refused_status)
+                .map(|_| Lifecycle::OverSse),
+            _ => None,
+        };
+        ConnectError {
+            next,
+            ..ConnectError::from(error)
+        }
+    }
+
+    fn established(
+        self,
+        running: RunningService<RoleClient, Handler>,
+        handler: Handler,
+        stop: CancellationToken,
+        stderr_tail: StderrTail,
+    ) -> Connection {
+        let Opening {
+            server,
+            limits,
+            process,
+            has_key,
+            ..
+        } = self;
+        let peer = running.peer().clone();
+        subscribe_if_needed(&peer, &handler, &stop);
+        let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
+        let running_connection = Running {
+            running,
+            process,
+            exit_timeout: limits.exit_timeout,
+        };
+        tokio::spawn(running_connection.wait_for_end(ended.clone(), closed.clone()));
+        Connection {
+            server,
+            peer,
+            handler,
+            stop,
+            ended,
+            closed,
+            stderr_tail,
+            limits,
+            has_key,
+        }
+    }
+}
+
+impl From<ClientInitializeError> for ConnectError {
+    fn from(error: ClientInitializeError) -> Self {
+        ConnectError::of(of_handshake(&error))
+    }
+}
+
+/// Whether a request was not sent, or was refused before it had an effect.
+fn was_not_taken(error: &(dyn std::error::Error + 'static)) -> bool {
+    let lost_session = matches!(
+        error.downcast_ref(),
+        Some(HttpError::SessionExpired | HttpError::ReinitializationFailed(_))
+    );
+    lost_session || lacks_token(error)
+}
+
+fn with_stderr_tail(reason: String, stderr_tail: &StderrTail) -> String {
+    match stderr_tail.text() {
+        Some(text) => format!("{reason}; its last output: {text}"),
+        None => reason,
+    }
+}
+
+/// The parts of an open connection.
+struct Running {
+    running: RunningService<RoleClient, Handler>,
+    process: Option<Process>,
+    exit_timeout: Duration,
+}
+
+impl Running {
+    async fn wait_for_end(self, ended: CancellationToken, closed: CancellationToken) {
+        // A guard, so that `close` returns even if this task panics.
+        let _closes = closed.drop_guard();
+        if let Err(error) = self.running.waiting().await {
+            tracing::error!(%error, "an MCP connection panicked");
+        }
+        ended.cancel();
+        if let Some(process) = self.process {
+            process.end(self.exit_timeout).await;
+        }
+    }
+}
+
+/// Without a session, a server notifies only subscribers of changes of its list.
+fn subscribe_if_needed(peer: &Peer<RoleClient>, handler: &Handler, stop: &CancellationToken) {
+    let Some(info) = peer.peer_info() else { return };
+    let notifies = info
+        .capabilities
+        .tools
+        .as_ref()
+        .is_some_and(|tools| tools.list_changed == Some(true));
+    if info.protocol_version.has_initialize() || !notifies {
+        return;
+    }
+    let (peer, list_changed) = (peer.clone(), Arc::clone(&handler.list_changed));
+    let listening = async move {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        let Ok(mut subscription) = peer.listen(filter).await else {
+            return;
+        };
+        while let Ok(Some(_)) = subscription.next().await {
+            list_changed.notify_one();
+        }
+    };
+    let stop = stop.clone();
+    tokio::spawn(async move { stop.run_until_cancelled(listening).await });
+}
+
+fn http_client(limits: &Limits) -> Result<Client, ConnectError> {
+    // No idle connections: the SDK measured that reuse stalls for 40 ms when a body was not read to
+    // its end.
+    toolscout_base::tls::client()
+        .connect_timeout(limits.connect)
+        .redirect(redirect::Policy::custom(redirected))
+        .pool_max_idle_per_host(0)
+        .build()
+        .map_err(|error| ConnectError::of(causes(&error)))
+}
+
+/// A redirect that is not followed.
+#[derive(Debug, thiserror::Error)]
+enum Redirected {
+    /// It leads to another server, or would lose the message.
+    #[error(
+        "it redirects to {to} ({status}), which is not followed; if you trust that server, write this URL in its settings"
+    )]
+    Elsewhere {
+        /// The URL.
+        to: String,
+        /// The status.
+        status: u16,
+    },
+    /// It does not end.
+    #[error("it redirects more than {MAX_REDIRECTS} times; correct its URL")]
+    Endless,
+}
+
+/// Follows a redirect that keeps message and server: the headers may hold keys, which another host
+/// must not get, and after a 301, 302 or 303 the message would be left out.
+fn redirected(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let status = attempt.status();
+    let keeps_message =
+        status == StatusCode::TEMPORARY_REDIRECT || status == StatusCode::PERMANENT_REDIRECT;
+    let from = attempt.previous().last();
+    let keeps_server = from.is_some_and(|from| from.origin() == attempt.url().origin());
+    if !keeps_message || !keeps_server {
+        let (to, status) = (excerpt(attempt.url().as_str(), 200), status.as_u16());
+        return attempt.error(Redirected::Elsewhere { to, status });
+    }
+    match attempt.previous().len() > MAX_REDIRECTS {
+        true => attempt.error(Redirected::Endless),
+        false => attempt.follow(),
+    }
+}
+
+/// The request for the page at this cursor. The SDK has text for cursors; any other goes back to its
+/// server as it came.
+fn request_of_page(cursor: Option<Value>) -> ClientRequest {
+    let text = match cursor {
+        None => None,
+        Some(Value::String(text)) => Some(text),
+        Some(other) => {
+            let params = json!({ "cursor": other });
+            return ClientRequest::CustomRequest(CustomRequest::new("tools/list", Some(params)));
+        }
+    };
+    let mut params = PaginatedRequestParams::default();
+    params.cursor = text;
+    ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params))
+}
+
+fn send_progress(context: &CallContext, update: ProgressNotificationParam) {
+    if let Some(listener) = &context.progress {
+        let ProgressNotificationParam {
+            progress: done,
+            total,
+            message,
+            ..
+        } = update;
+        // Progress is only informative: a full queue must not slow down the call.
+        let _ = listener.try_send(Progress {
+            done,
+            total,
+            message,
+        });
+    }
+}
+
+/// Tells the server to stop working on a request, when nobody waits for the answer any more.
+struct CancelOnDrop {
+    peer: Peer<RoleClient>,
+    request: Option<RequestId>,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        let Some(request) = self.request.take() else {
+            return;
+        };
+        // Dropped while the runtime shuts down; the connection is closed then anyway.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let params = CancelledNotificationParam::new(
+            Some(request),
+            Some("nobody waits for it any more".into()),
+        );
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let cancelled = CancelledNotification::new(params);
+            let _ = timeout(
+                Duration::from_secs(5),
+                peer.send_notification(cancelled.into()),
+            )
+            .await;
+        });
+    }
+}
+
+/// Receives the notifications of a server.
+#[derive(Clone, Default)]
+struct Handler {
+    progress: ProgressDispatcher,
+    list_changed: Arc<Notify>,
+}
+
+impl ClientHandler for Handler {
+    async fn on_progress(
+        &self,
+        update: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.progress.handle_notification(update).await;
+    }
+
+    fn on_tool_list_changed(
+        &self,
+        _: NotificationContext<RoleClient>,
+    ) -> impl Future<Output = ()> + Send + '_ {
+        self.list_changed.notify_one();
+        std::future::ready(())
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(ClientCapabilities::default(), implementation())
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split};
+
+    use super::*;
+    use toolscout_gate::tools::{CallTimeSettings, CallTimes, Seconds};
+
+    /// A server that answers a call after these seconds, each pause followed by a progress notification
+    /// if it reports any.
+    #[derive(Clone)]
+    struct Pauses {
+        seconds: Vec<u64>,
+        reports: bool,
+    }
+
+    async fn serve(stream: DuplexStream, pauses: Pauses) {
+        let (reader, mut writer) = split(stream);
+        let mut lines = BufReader::new(reader).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let result = match message["method"].as_str() {
+                Some("initialize") => json!({
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "slow", "version": "1" },
+                }),
+                Some("tools/call") => {
+                    for seconds in &pauses.seconds {
+                        sleep(Duration::from_secs(*seconds)).await;
+                        if pauses.reports {
+                            let token = &message["params"]["_meta"]["progressToken"];
+                            let params = json!({ "progressToken": token, "progress": 1.0 });
+                            let step = json!({
+                                "jsonrpc": "2.0", "method": "notifications/progress", "params": params,
+                            });
+                            write(&mut writer, step).await;
+                        }
+                    }
+                    json!({ "content": [{ "type": "text", "text": "done" }] })
+                }
+                _ => continue,
+            };
+            let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+            write(&mut writer, answer).await;
+        }
+    }
+
+    async fn write(to: &mut (impl AsyncWriteExt + Unpin), message: Value) {
+        // The client may have given up.
+        let _ = to.write_all(format!("{message}\n").as_bytes()).await;
+    }
+
+    /// Calls a tool of such a server. The error, and the seconds that the call took.
+    async fn call(pauses: Pauses, settings: CallTimeSettings) -> (Option<CallError>, u64) {
+        let (client, server) = duplex(1 << 16);
+        tokio::spawn(serve(server, pauses));
+        let opening = Opening {
+            server: "slow".into(),
+            limits: Limits {
+                call: settings.applied_to(CallTimes::default()),
+                ..Limits::default()
+            },
+            lifecycle: Lifecycle::Initialize,
+            process: None,
+            has_key: false,
+        };
+        let (reader, writer) = split(client);
+        let transport = AsyncRwTransport::new_client(reader, writer);
+        let connection = opening.handshake(transport).await.unwrap();
+        let started = Instant::now();
+        let called = connection
+            .call("work", Arguments::new(), &CallContext::default())
+            .await;
+        (called.err(), started.elapsed().as_secs())
+    }
+
+    fn late(seconds: u64) -> Option<CallError> {
+        let limit = Duration::from_secs(seconds);
+        Some(CallError::Timeout { limit })
+    }
+
+    fn seconds(seconds: u64) -> Option<Seconds> {
+        Some(Seconds::try_from(seconds).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_extends_a_call_and_a_silent_one_may_take_five_minutes() {
+        for (pauses, reports, expected, took) in [
+            (vec![299], false, None, 299),
+            (vec![301], false, late(300), 300),
+            (vec![59; 10], true, None, 590),
+            (vec![10, 61], true, late(60), 70),
+            (vec![59; 11], true, late(600), 600),
+        ] {
+            let pauses = Pauses {
+                seconds: pauses,
+                reports,
+            };
+            let called = call(pauses.clone(), CallTimeSettings::default()).await;
+            assert_eq!(called, (expected, took), "{:?}", pauses.seconds);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_limits_of_a_call_can_be_set() {
+        let short = CallTimeSettings {
+            timeout: seconds(20),
+            total: seconds(100),
+        };
+        for (pauses, reports, expected, took) in [
+            (vec![21], false, late(20), 20),
+            (vec![19; 5], true, None, 95),
+            (vec![19; 6], true, late(100), 100),
+        ] {
+            let pauses = Pauses {
+                seconds: pauses,
+                reports,
+            };
+            assert_eq!(call(pauses, short).await, (expected, took));
+        }
+        let long = CallTimeSettings {
+            timeout: seconds(3_600),
+            total: None,
+        };
+        let pauses = Pauses {
+            seconds: vec![3_000],
+            reports: false,
+        };
+        assert_eq!(call(pauses, long).await, (None, 3_000));
+    }
+}

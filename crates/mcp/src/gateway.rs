@@ -1,0 +1,948 @@
+//! The MCP server: a handful of tools over a catalog of thousands.
+//!
+//! Every client sees `tool_search`, `describe_tool`, `list_tools`, `call_tool` and `run_plan`, and the
+//! pinned tools. In [`Style::Inject`] the tools that a search found are added to the list of that session, the least recently used are removed when the token
+//! budget is used up, and the client is notified that the list changed. Clients without sessions
+//! have no list of their own, so they call every tool through `call_tool`.
+//!
+//! Every call goes through the [gate](toolscout_gate::gate), like those of the agent. Approval by a person
+//! is requested from the client by elicitation. A gateway with a [profile](toolscout_finder::profiles) shows and
+//! calls a part of the catalog.
+
+mod client_texts;
+mod elicitation;
+mod own_tools;
+mod plan;
+mod resolve;
+mod search_answer;
+mod servers;
+mod upstream_call;
+mod waiting_calls;
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::request::Parts;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam,
+    ProtocolVersion, ResultType, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    Tool as McpTool,
+};
+use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::{ServerHandler, ServiceExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolscout_index::formats::{self, Emit};
+use toolscout_index::{Tool, ToolId};
+use uuid::Uuid;
+
+use crate::connection::{CallContext, Progress};
+use crate::implementation;
+use crate::pool::Pool;
+use elicitation::{ElicitationApprover, OpenQuestions, Reply};
+use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
+use servers::Overview;
+use toolscout_base::config::ProfileDetail;
+use toolscout_base::printable::excerpt;
+use toolscout_finder::finder::meta_tools::{self, FindConfig};
+use toolscout_finder::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
+use toolscout_finder::finder::search::{Found, SearchRequest};
+use toolscout_finder::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
+use toolscout_finder::finder::{SearchTrails, Style, ToolSearch, trail};
+use toolscout_finder::profiles::{ProfiledSearch, ToolProfile};
+use toolscout_gate::gate::{Approvals, Call, CallOutcome, Caller, Definition, Gate, GateContext};
+use toolscout_gate::tools::{Arguments, CallTimes, ErrorCode, Status, Toolset};
+use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
+use waiting_calls::WaitingCalls;
+
+pub use client_texts::ClientTexts;
+pub use search_answer::Detail;
+pub use upstream_call::{Ledgers, Principal};
+
+/// Progress notifications that wait for a slow client; more are dropped.
+const PROGRESS_QUEUE: usize = 16;
+/// How long a result waits for a slow client to receive the progress before it.
+const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
+/// Longest message of a client on its standard output, in bytes.
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// Most characters of a client's name and of a request id in the audit log.
+const NAME_CHARS: usize = 100;
+/// The header that names a session.
+const SESSION_ID: &str = "mcp-session-id";
+
+/// How a gateway shows the catalog.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// How found tools are offered to the client.
+    pub style: Style,
+    /// The limits of a search.
+    pub find: FindConfig,
+    /// How much of each found tool is shown if a search does not say.
+    pub detail: Detail,
+    /// Most tokens of the tools in one answer to a search; tools that do not fit are shortened.
+    pub answer_tokens: usize,
+    /// Most tokens of what the description of `tool_search` says about the servers.
+    pub overview_tokens: usize,
+    /// Tools that are always in the list: ids, or names as shown to models.
+    pub pins: Vec<String>,
+    /// How many tools a session holds in [`Style::Inject`].
+    pub toolbox: ToolboxConfig,
+    /// How long a search waits for servers that have not been connected yet.
+    pub settle: Duration,
+    /// Most time of a call whose tool has no limit of its own. Those of MCP servers are in
+    /// [`Limits`](crate::Limits).
+    pub call_timeout: Duration,
+    /// The user that the policies allow in identity arguments.
+    pub identity: Option<String>,
+    /// How long a call waits for a person elsewhere before its client is told to make it again.
+    /// Clients give up after a minute.
+    pub approval_patience: Duration,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        GatewayConfig {
+            style: Style::Dispatch,
+            find: FindConfig::default(),
+            detail: Detail::default(),
+            answer_tokens: 4_000,
+            overview_tokens: 400,
+            pins: Vec::new(),
+            toolbox: ToolboxConfig::default(),
+            settle: Duration::from_secs(10),
+            call_timeout: CallTimes::default().idle,
+            identity: None,
+            approval_patience: Duration::from_secs(30),
+        }
+    }
+}
+
+impl GatewayConfig {
+    fn with_profile(mut self, profile: &ToolProfile) -> Self {
+        self.pins.extend(profile.pins().iter().cloned());
+        self.detail = match profile.detail() {
+            Some(ProfileDetail::Signature) => Detail::Signature,
+            Some(ProfileDetail::Schema) => Detail::Schema,
+            None => self.detail,
+        };
+        self
+    }
+}
+
+/// Creates the handlers of sessions. Cheap to clone.
+#[derive(Clone)]
+pub struct Gateway {
+    shared: Arc<GatewayState>,
+}
+
+struct GatewayState {
+    /// What clients see.
+    search: Arc<dyn ToolSearch>,
+    /// The catalog that this is, or a part of. Preconditions may call all of it.
+    catalog: Arc<dyn ToolSearch>,
+    /// The catalog with the servers' tools, where this is another one.
+    connected: Option<Arc<dyn ToolSearch>>,
+    profile: Option<Arc<ToolProfile>>,
+    pool: Pool,
+    gate: Arc<Gate>,
+    /// Tools that preconditions may call, besides those of the pool.
+    toolset: Option<Arc<dyn Toolset>>,
+    ledgers: Arc<Ledgers>,
+    questions: Arc<OpenQuestions>,
+    /// Calls on which somebody decides elsewhere, where that is possible.
+    waiting: Option<Arc<WaitingCalls>>,
+    overview: Overview,
+    config: GatewayConfig,
+    /// What the searches of clients found, where that teaches a usage memory.
+    trails: SearchTrails,
+    /// Texts that the models of clients may write.
+    texts: Option<Arc<ClientTexts>>,
+}
+
+impl GatewayState {
+    /// What the description of `tool_search` says about the servers. Blocks.
+    fn overview(&self) -> Arc<str> {
+        let filter = &self.config.find.filter;
+        let max_tokens = self.config.overview_tokens;
+        self.overview.of(self.search.as_ref(), filter, max_tokens)
+    }
+
+    /// Why this tool cannot be called right now; `None` when it can.
+    fn unavailable(&self, id: &ToolId) -> Option<String> {
+        let reason = self.pool.unavailable_tool(id)?;
+        let of_toolset = self.toolset.as_ref().and_then(|toolset| toolset.find(id));
+        of_toolset.is_none().then_some(reason)
+    }
+
+    /// Whether the servers' tools are called under this definition: anyone who may write another
+    /// catalog could describe one of them as harmless.
+    fn is_connected(&self, tool: &Tool) -> bool {
+        self.connected.as_ref().is_none_or(|connected| {
+            let of_server = connected.tool(&tool.id);
+            of_server.is_some_and(|own| Definition::of(&own) == Definition::of(tool))
+        })
+    }
+
+    /// Why a tool with one of these ids is kept out of the catalog; `None` where it is not, or may be
+    /// outside of the profile.
+    fn blocked(&self, call: &resolve::NamedCall) -> Option<String> {
+        let profile = self.profile.as_ref();
+        call.blocked(&self.pool, |id| {
+            profile.is_none_or(|profile| profile.certainly_has(id))
+        })
+    }
+
+    /// The pinned tools that the catalog has now. Blocks.
+    fn pinned(&self) -> Vec<Arc<Tool>> {
+        if self.config.pins.is_empty() {
+            return Vec::new();
+        }
+        let request = SearchRequest {
+            select: self.config.pins.clone(),
+            filter: self.config.find.filter.clone(),
+            ..SearchRequest::default()
+        };
+        let found = self.search.search(&request);
+        found.hits.into_iter().map(|hit| hit.tool).collect()
+    }
+}
+
+impl Gateway {
+    /// A gateway that finds tools with `search`, and calls them through the gate and the pool.
+    pub fn new(
+        search: Arc<dyn ToolSearch>,
+        pool: Pool,
+        gate: Arc<Gate>,
+        config: GatewayConfig,
+    ) -> Self {
+        Gateway::of_server(search, pool, gate, None, None, config)
+    }
+
+    /// A gateway whose preconditions may also call tools of this set. Of clients that cannot ask their
+    /// person, calls are decided on among these requests.
+    pub fn of_server(
+        search: Arc<dyn ToolSearch>,
+        pool: Pool,
+        gate: Arc<Gate>,
+        toolset: Option<Arc<dyn Toolset>>,
+        approvals: Option<Arc<Approvals>>,
+        config: GatewayConfig,
+    ) -> Self {
+        let waiting = approvals.map(|approvals| Arc::new(WaitingCalls::new(approvals)));
+        Gateway {
+            shared: Arc::new(GatewayState {
+                catalog: Arc::clone(&search),
+                search,
+                connected: None,
+                profile: None,
+                pool,
+                gate,
+                toolset,
+                ledgers: Arc::default(),
+                questions: Arc::default(),
+                waiting,
+                overview: Overview::default(),
+                config,
+                trails: SearchTrails::default(),
+                texts: None,
+            }),
+        }
+    }
+
+    /// Lets the models of clients write texts of tools. Before its first session.
+    pub fn with_texts(mut self, texts: ClientTexts) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.texts = Some(Arc::new(texts));
+        }
+        self
+    }
+
+    /// A gateway whose clients see and call the tools of a profile alone: of this gateway's catalog,
+    /// or of another one. Limits of calls are counted together with this one's.
+    ///
+    /// Of another catalog those tools can be called that have the same definition in this one, which
+    /// has the servers' tools.
+    pub fn with_profile(
+        &self,
+        profile: Arc<ToolProfile>,
+        other_catalog: Option<Arc<dyn ToolSearch>>,
+    ) -> Self {
+        let shared = &*self.shared;
+        let own = Arc::clone(&shared.catalog);
+        let (catalog, connected) = match other_catalog {
+            Some(other) => (other, Some(own)),
+            None => (own, None),
+        };
+        let gate = Arc::clone(&shared.gate);
+        let search = ProfiledSearch::new(Arc::clone(&catalog), Arc::clone(&profile), gate);
+        Gateway {
+            shared: Arc::new(GatewayState {
+                search: Arc::new(search),
+                catalog,
+                connected,
+                config: shared.config.clone().with_profile(&profile),
+                profile: Some(profile),
+                pool: shared.pool.clone(),
+                gate: Arc::clone(&shared.gate),
+                toolset: shared.toolset.clone(),
+                ledgers: Arc::clone(&shared.ledgers),
+                questions: Arc::clone(&shared.questions),
+                waiting: shared.waiting.clone(),
+                overview: Overview::default(),
+                trails: SearchTrails::default(),
+                texts: shared.texts.clone(),
+            }),
+        }
+    }
+
+    /// The handler of one session, which holds this place to its end.
+    pub fn session(&self, place: Option<SessionPlace>) -> Session {
+        let toolbox = Toolbox::new(self.shared.config.toolbox, o200k);
+        let (list_version, _) = watch::channel(0);
+        let id = Uuid::new_v4().to_string();
+        let ended = CancellationToken::new();
+        Session {
+            shared: Arc::clone(&self.shared),
+            id,
+            toolbox: Mutex::new(toolbox),
+            list_version,
+            _end: ended.clone().drop_guard(),
+            ended,
+            _place: place,
+        }
+    }
+
+    /// Serves one client until it closes its end or the token is cancelled.
+    ///
+    /// # Errors
+    /// When the client does not speak the protocol.
+    pub async fn serve<R, W>(
+        &self,
+        read: R,
+        write: W,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        use rmcp::service::ServerInitializeError;
+        use rmcp::transport::async_rw::AsyncRwTransport;
+        let transport =
+            AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
+        match self.session(None).serve_with_ct(transport, stop).await {
+            Ok(running) => {
+                running.waiting().await?;
+                Ok(())
+            }
+            // The client disconnected before the handshake, or the program ends.
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+                Ok(())
+            }
+            Err(ServerInitializeError::ExpectedInitializeRequest(_)) => anyhow::bail!(
+                "the client did not begin with the request `initialize`; let it send that first"
+            ),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What a session holds from its beginning to its end, and is dropped with it.
+pub type SessionPlace = Arc<dyn Any + Send + Sync>;
+
+/// One client's view of the catalog.
+pub struct Session {
+    shared: Arc<GatewayState>,
+    /// For the audit log, if the client has no session id of its own.
+    id: String,
+    /// The injected tools.
+    toolbox: Mutex<Toolbox>,
+    /// Incremented whenever the list of tools changes.
+    list_version: watch::Sender<u64>,
+    /// Is cancelled with the end of the session.
+    ended: CancellationToken,
+    _end: DropGuard,
+    _place: Option<SessionPlace>,
+}
+
+impl Session {
+    async fn search(
+        &self,
+        given: &Arguments,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let config = &self.shared.config;
+        let request = match meta_tools::parse(given, &config.find) {
+            Ok(request) => request,
+            Err(message) => return failed(&message),
+        };
+        let detail = match config.detail.or_given(given) {
+            Ok(detail) => detail,
+            Err(message) => return failed(&message),
+        };
+        // Right after the start, the tools of servers that are still connecting would be missing.
+        self.shared.pool.settled(config.settle).await;
+        let search = Arc::clone(&self.shared.search);
+        let found = spawn_blocking(move || {
+            let found = search.search(&request);
+            (found, search.learns().then_some(request.queries))
+        });
+        let found = match found.await {
+            Ok((found, queries)) => {
+                if let Some(queries) = queries {
+                    let (who, conversation) = self.conversation(context);
+                    let trails = &self.shared.trails;
+                    trails.found((&who, &conversation), &queries, &found);
+                }
+                found
+            }
+            Err(error) => {
+                tracing::error!(%error, "a search panicked");
+                return failed("the search failed; try other words");
+            }
+        };
+        let injection = match self.style(context) {
+            Style::Inject => self.inject(&found, &context.peer).await,
+            Style::Dispatch => None,
+        };
+        let answer = search_answer::describe(
+            &found,
+            injection.as_ref(),
+            detail,
+            config.answer_tokens,
+            config.find.more,
+            &|id| self.shared.unavailable(id),
+        );
+        CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
+    }
+
+    /// The whole definitions of tools.
+    async fn describe(&self, given: &Arguments) -> CallToolResult {
+        let names = match own_tools::names(given) {
+            Ok(names) => names,
+            Err(message) => return failed(&message),
+        };
+        let (mut tools, mut problems) = (Vec::new(), Vec::new());
+        for name in names {
+            match self.resolve(&resolve::NamedCall::of(&name)).await {
+                Ok(tool) => tools.push(tool),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if tools.is_empty() {
+            return failed(&problems.join("\n"));
+        }
+        let max_tokens = self.shared.config.answer_tokens;
+        let mut answer =
+            search_answer::definitions(&tools, max_tokens, &|id| self.shared.unavailable(id));
+        if !problems.is_empty() {
+            answer.insert("problems".into(), problems.into());
+        }
+        CallToolResult::success(vec![ContentBlock::text(Value::Object(answer).to_string())])
+    }
+
+    /// The servers, or the tools of one.
+    async fn list(&self, given: &Arguments) -> CallToolResult {
+        let text = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
+        let (server, after) = (text("server"), text("after"));
+        self.shared.pool.settled(self.shared.config.settle).await;
+        let shared = Arc::clone(&self.shared);
+        let listed = spawn_blocking(move || {
+            let (tools, config) = (shared.search.tools(), &shared.config);
+            let (server, after) = (server.as_deref(), after.as_deref());
+            servers::list(
+                &tools,
+                &config.find.filter,
+                server,
+                after,
+                config.answer_tokens,
+            )
+        });
+        match listed.await {
+            Ok(Ok(answer)) => CallToolResult::success(vec![ContentBlock::text(answer.to_string())]),
+            Ok(Err(message)) => failed(&message),
+            Err(error) => {
+                tracing::error!(%error, "listing tools panicked");
+                failed("the tools cannot be listed")
+            }
+        }
+    }
+
+    /// Adds the found tools to the session's list.
+    async fn inject(&self, found: &Found, peer: &Peer<RoleServer>) -> Option<Injection> {
+        let tools = meta_tools::merged(std::slice::from_ref(found));
+        let injection = {
+            let mut toolbox = self.toolbox();
+            toolbox.begin_turn();
+            toolbox.inject(&tools)
+        };
+        if !injection.added.is_empty() || !injection.evicted.is_empty() {
+            self.list_version.send_modify(|version| *version += 1);
+            let _ = peer.notify_tool_list_changed().await;
+        }
+        Some(injection)
+    }
+
+    async fn call_by_name(
+        &self,
+        given: &Arguments,
+        reply: Option<Reply>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let call = match resolve::NamedCall::read(given) {
+            Ok(call) => call,
+            Err(message) => return failed(&message).into(),
+        };
+        match self.resolve(&call).await {
+            Ok(tool) => self.call(tool, call.arguments, reply, context).await,
+            Err(message) => failed(&message).into(),
+        }
+    }
+
+    /// The requested tool. If there is none, it may belong to a server that is still connecting, so
+    /// this waits for the servers and looks again.
+    async fn resolve(&self, call: &resolve::NamedCall) -> Result<Arc<Tool>, String> {
+        let found = self.look_up(call.clone()).await;
+        if found.is_ok() {
+            return found;
+        }
+        self.shared.pool.settled(self.shared.config.settle).await;
+        let found = self.look_up(call.clone()).await;
+        // A tool that is blocked is not in the catalog, and has no name like it either.
+        found.map_err(|message| self.shared.blocked(call).unwrap_or(message))
+    }
+
+    async fn look_up(&self, call: resolve::NamedCall) -> Result<Arc<Tool>, String> {
+        // Without the way to another thread and back, which takes longer than this.
+        if let Some(tool) = call.by_key(self.shared.search.as_ref()) {
+            return Ok(tool);
+        }
+        let search = Arc::clone(&self.shared.search);
+        spawn_blocking(move || call.by_name(search.as_ref()))
+            .await
+            .unwrap_or_else(|error| {
+                tracing::error!(%error, "looking up a tool panicked");
+                Err("the tool cannot be looked up".into())
+            })
+    }
+
+    /// Calls an injected tool.
+    async fn call_injected(
+        &self,
+        tool: Arc<Tool>,
+        given: Arguments,
+        reply: Option<Reply>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let id = tool.id.clone();
+        // A tool with an open call is not evicted from the list.
+        self.toolbox().open_call(&id);
+        let response = self.call(tool, given, reply, context).await;
+        self.toolbox().close_call(&id);
+        response
+    }
+
+    /// Makes a call of a client through the gate. Every call of a client comes through here.
+    async fn call(
+        &self,
+        tool: Arc<Tool>,
+        given: Arguments,
+        reply: Option<Reply>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let shared = &*self.shared;
+        let (called, caller) = (Arc::clone(&tool), self.caller(context));
+        let id = called.id.clone();
+        let (steps, forwarding) = start_forwarding_progress(context).unzip();
+        let calling = CallContext {
+            progress: steps,
+            cancelled: context.ct.clone(),
+        };
+        let forwarded = Arc::new(UpstreamCall::new(shared.pool.clone(), id.clone(), calling));
+        let directory = CallDirectory {
+            shared,
+            id: id.clone(),
+            called: shared.pool.find(&id).map(|_| forwarded.clone() as _),
+        };
+        let elicitation = self.approver(context, &caller, reply);
+        let call = Call {
+            id: excerpt(&context.id.to_string(), NAME_CHARS),
+            tool,
+            arguments: given,
+            is_plan_step: false,
+        };
+        let outcome = self.pass(&caller, &directory, &elicitation, call).await;
+        self.teach(context, &id, &outcome).await;
+        let answer = forwarded.answer();
+        // They hold the sender of the progress, which ends the forwarding task.
+        drop(directory);
+        drop(forwarded);
+        finish_progress(forwarding).await;
+        if let Some(question) = elicitation.question() {
+            return question.into();
+        }
+        let result = match answer {
+            Some(Ok(result)) => result,
+            Some(Err(error)) => failed(&error.to_string()),
+            None => self.describe_refusal(outcome, &called),
+        };
+        with_tool_id(result, &id).into()
+    }
+
+    /// What asks the client of this request about a call.
+    fn approver<'a>(
+        &'a self,
+        context: &'a RequestContext<RoleServer>,
+        caller: &'a Caller,
+        reply: Option<Reply>,
+    ) -> ElicitationApprover<'a> {
+        ElicitationApprover::new(context, caller, &self.shared, reply)
+    }
+
+    /// Passes a call through the gate.
+    async fn pass(
+        &self,
+        caller: &Caller,
+        directory: &CallDirectory<'_>,
+        approver: &ElicitationApprover<'_>,
+        call: Call,
+    ) -> CallOutcome {
+        let context = GateContext {
+            caller,
+            ledger: &self.shared.ledgers.of(&caller.who),
+            directory,
+            approver,
+            call_timeout: self.shared.config.call_timeout,
+        };
+        self.shared.gate.pass(context, call).await
+    }
+
+    /// Tells the catalog of a call that succeeded, if a search of the conversation had found its tool.
+    async fn teach(
+        &self,
+        context: &RequestContext<RoleServer>,
+        tool: &ToolId,
+        outcome: &CallOutcome,
+    ) {
+        if !outcome.has_succeeded() {
+            return;
+        }
+        let (who, conversation) = self.conversation(context);
+        let Some(used_tool) = self.shared.trails.called((&who, &conversation), tool) else {
+            return;
+        };
+        trail::teach(Arc::clone(&self.shared.search), vec![used_tool]).await;
+    }
+
+    /// Who asks, and in which conversation. Requests without a session are one conversation of their
+    /// sender.
+    fn conversation(&self, context: &RequestContext<RoleServer>) -> (String, String) {
+        let Caller {
+            who, conversation, ..
+        } = self.caller(context);
+        match has_session(context) {
+            true => (who, conversation),
+            false => (who, String::new()),
+        }
+    }
+
+    /// The result of a call that did not reach its server. One with wrong arguments shows which
+    /// there are.
+    fn describe_refusal(&self, outcome: CallOutcome, tool: &Arc<Tool>) -> CallToolResult {
+        let has_wrong_arguments = outcome.result.error_code == Some(ErrorCode::InvalidArguments);
+        let mut result = describe_refusal(outcome);
+        if has_wrong_arguments {
+            let max_tokens = self.shared.config.answer_tokens;
+            let unavailable = |id: &ToolId| self.shared.unavailable(id);
+            let definition =
+                search_answer::definitions(std::slice::from_ref(tool), max_tokens, &unavailable);
+            let text = Value::Object(definition).to_string();
+            result.content.push(ContentBlock::text(text));
+        }
+        result
+    }
+
+    /// The caller that a request acts for.
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        let parts = context.extensions.get::<Parts>();
+        let checked = parts.map(|parts| parts.extensions.get::<Principal>().cloned());
+        let Principal { who, may_change } = match checked {
+            Some(principal) => principal.unwrap_or_else(Principal::unknown),
+            None => Principal::local(),
+        };
+        // Without sessions the client chooses the content of this header freely.
+        let parts = parts.filter(|_| has_session(context));
+        let session = parts.and_then(|parts| parts.headers.get(SESSION_ID)?.to_str().ok());
+        let client = context
+            .client_info()
+            .map(|info| excerpt(&format!("{} {}", info.name, info.version), NAME_CHARS));
+        Caller {
+            who,
+            identity: self.shared.config.identity.clone(),
+            conversation: session.unwrap_or(&self.id).to_owned(),
+            client,
+            only_reads: !may_change,
+            classes: self
+                .shared
+                .profile
+                .as_ref()
+                .and_then(|profile| profile.classes().cloned()),
+        }
+    }
+
+    fn style(&self, context: &RequestContext<RoleServer>) -> Style {
+        if has_session(context) {
+            self.shared.config.style
+        } else {
+            Style::Dispatch
+        }
+    }
+
+    /// The injected or pinned tool with this name, if there is one.
+    async fn visible(&self, name: &str) -> Option<Arc<Tool>> {
+        let visible = self.toolbox().find(name).cloned();
+        if visible.is_some() || self.shared.config.pins.is_empty() {
+            return visible;
+        }
+        // A session of one request has not listed its tools.
+        self.tools().await;
+        self.toolbox().find(name).cloned()
+    }
+
+    /// The list of the session.
+    async fn tools(&self) -> Vec<McpTool> {
+        let shared = Arc::clone(&self.shared);
+        let looked = spawn_blocking(move || (shared.overview(), shared.pinned())).await;
+        let (overview, pinned) = looked.unwrap_or_else(|error| {
+            tracing::error!(%error, "looking at the servers panicked");
+            (Arc::from(""), Vec::new())
+        });
+        let own = own_tools::definitions(&overview);
+        let mut toolbox = self.toolbox();
+        for tool in pinned {
+            toolbox.pin(tool);
+        }
+        let injected = toolbox
+            .specs()
+            .filter_map(|spec| mcp_tool(toolbox.find(&spec.name)?, &spec.name));
+        own.into_iter().chain(injected).collect()
+    }
+
+    fn toolbox(&self) -> MutexGuard<'_, Toolbox> {
+        self.toolbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServerHandler for Session {
+    fn get_info(&self) -> ServerConfig {
+        let tools = ServerCapabilities::builder().enable_tools();
+        let capabilities = match self.shared.config.style {
+            Style::Inject => tools.enable_tool_list_changed().build(),
+            Style::Dispatch => tools.build(),
+        };
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation())
+            .with_instructions(instructions(
+                self.shared.search.count(),
+                self.shared.config.style,
+            ))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools().await))
+    }
+
+    async fn call_tool(
+        &self,
+        mut request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let reply = Reply::of(&mut request);
+        let given = request.arguments.unwrap_or_default();
+        match request.name.as_ref() {
+            TOOL_SEARCH => Ok(self.search(&given, &context).await.into()),
+            DESCRIBE_TOOL => Ok(self.describe(&given).await.into()),
+            LIST_TOOLS => Ok(self.list(&given).await.into()),
+            RUN_PLAN => Ok(self.run_plan(&given, &context).await.into()),
+            CALL_TOOL => Ok(self.call_by_name(&given, reply, &context).await),
+            name => match self.visible(name).await {
+                Some(tool) => Ok(self.call_injected(tool, given, reply, &context).await),
+                None => Err(unknown_tool(name)),
+            },
+        }
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let shared = Arc::clone(&self.shared);
+        if let Some(texts) = shared.texts.clone() {
+            let ended = self.ended.clone();
+            tokio::spawn(async move { texts.write(context.peer, &shared, &ended).await });
+        }
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        let everything = SubscriptionFilter::builder().tools_list_changed().build();
+        Some(requested.intersection(&everything))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut list_version = self.list_version.subscribe();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = list_version.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Since protocol 2026-07-28 there are no sessions over HTTP: each request has a new handler.
+fn has_session(context: &RequestContext<RoleServer>) -> bool {
+    let is_http = context.extensions.get::<Parts>().is_some();
+    let version = context.protocol_version();
+    !is_http || version.is_some_and(|version| version < ProtocolVersion::V_2026_07_28)
+}
+
+/// Starts to forward the progress of a call to the client, with the client's own token. The task
+/// ends when the sender is dropped. `None` for a client that did not ask for progress.
+fn start_forwarding_progress(
+    context: &RequestContext<RoleServer>,
+) -> Option<(mpsc::Sender<Progress>, JoinHandle<()>)> {
+    let (peer, token) = (context.peer.clone(), context.meta.get_progress_token()?);
+    let (sender, mut steps) = mpsc::channel::<Progress>(PROGRESS_QUEUE);
+    let task = tokio::spawn(async move {
+        while let Some(Progress {
+            done,
+            total,
+            message,
+        }) = steps.recv().await
+        {
+            let mut step = ProgressNotificationParam::new(token.clone(), done);
+            (step.total, step.message) = (total, message);
+            if peer.notify_progress(step).await.is_err() {
+                return;
+            }
+        }
+    });
+    Some((sender, task))
+}
+
+/// Waits until the progress of a call was sent, which is before its result.
+async fn finish_progress(forwarding: Option<JoinHandle<()>>) {
+    if let Some(forwarding) = forwarding {
+        let _ = timeout(PROGRESS_PATIENCE, forwarding).await;
+    }
+}
+
+fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
+    let plain = Tool {
+        metadata: Arguments::new(),
+        tags: Vec::new(),
+        ..tool.clone()
+    };
+    let mut value = formats::emit_tool(&plain, name, Emit::Mcp);
+    value["_meta"] = meta_of(&tool.id);
+    serde_json::from_value(value).ok()
+}
+
+/// Adds to a result the id of its tool, since several servers may have a tool of that name. It is
+/// also marked as complete, as the newest protocol requires; the SDK removes the mark for older
+/// ones.
+fn with_tool_id(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
+    result.result_type = Some(ResultType::COMPLETE);
+    if let Value::Object(fields) = meta_of(id) {
+        result
+            .meta
+            .get_or_insert_with(MetaObject::new)
+            .0
+            .extend(fields);
+    }
+    result
+}
+
+/// The result of a call that did not reach its server.
+fn describe_refusal(outcome: CallOutcome) -> CallToolResult {
+    let result = outcome.result;
+    if result.status == Status::Ok {
+        // The result of a dry run is the call that would have been made.
+        return CallToolResult::success(vec![ContentBlock::text(result.data.to_string())]);
+    }
+    let message = result.error_message.unwrap_or_default();
+    match result.error_code {
+        Some(ErrorCode::Limit) => {
+            let minutes = WINDOW.as_secs() / 60;
+            failed(&format!(
+                "{message}; the limit counts the calls of {minutes} minutes, and [gate.limits] in a profile sets it"
+            ))
+        }
+        _ => failed(&message),
+    }
+}
+
+fn meta_of(id: &ToolId) -> Value {
+    json!({ "toolscout": { "server": id.server(), "name": id.name() } })
+}
+
+fn failed(message: &str) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(message)])
+}
+
+fn unknown_tool(name: &str) -> ErrorData {
+    let name = excerpt(name, NAME_CHARS);
+    ErrorData::invalid_params(
+        format!(
+            "no tool is called {name:?} here; find tools with {TOOL_SEARCH} and call them with {CALL_TOOL}"
+        ),
+        None,
+    )
+}
+
+/// The instructions for a client, with the number of tools that can be found.
+fn instructions(tools: usize, style: Style) -> String {
+    let available = match tools {
+        // A client connects before the servers of an empty catalog are connected.
+        0 => "The tools of several servers are".to_owned(),
+        1 => "1 tool is".to_owned(),
+        tools => format!("{tools} tools of several servers are"),
+    };
+    let calling = match style {
+        Style::Inject => {
+            "the tools it finds are added to your list, and can be called through `call_tool` too"
+        }
+        Style::Dispatch => "call the tools it finds with `call_tool`",
+    };
+    format!(
+        "{available} available through this one. Describe what you need to `tool_search`; {calling}."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_never_claim_that_there_are_no_tools() {
+        let text = |tools| instructions(tools, Style::Dispatch);
+        assert!(text(0).starts_with("The tools of several servers are available"));
+        assert!(text(1).starts_with("1 tool is available"));
+        assert!(text(7).starts_with("7 tools of several servers are available"));
+    }
+}

@@ -1,0 +1,201 @@
+//! Calls of clients, between the gate and the pool.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use lru::LruCache;
+use rmcp::model::CallToolResult;
+use serde_json::Value;
+use toolscout_index::{Tool, ToolId};
+
+use super::GatewayState;
+use crate::connection::{CallContext, CallError};
+use crate::pool::Pool;
+use toolscout_gate::gate::{Directory, Ledger};
+use toolscout_gate::tools::{Arguments, Callable, ToolFailure, Toolset};
+
+/// The window in which the calls of one caller count towards its limits. For an agent the window is
+/// a run, which lasts at most as long.
+pub const WINDOW: Duration = Duration::from_secs(600);
+/// Most callers whose calls are counted; there are as many as keys in use.
+const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(4_096).expect("is not zero");
+
+/// The caller of the gateway. The layer that checks the key of an HTTP request puts it into the
+/// request's extensions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The caller's name in the audit log.
+    pub who: String,
+    /// Whether it may call tools that do more than read.
+    pub may_change: bool,
+}
+
+impl Principal {
+    /// The user who started this program, on its standard input.
+    pub fn local() -> Self {
+        Principal {
+            who: "stdio".into(),
+            may_change: true,
+        }
+    }
+
+    /// A request whose key was not checked.
+    pub fn unknown() -> Self {
+        Principal {
+            who: "unknown".into(),
+            may_change: false,
+        }
+    }
+}
+
+/// What each caller has used of its limits, over all its sessions.
+pub struct Ledgers(Mutex<LruCache<String, (Instant, Arc<Ledger>)>>);
+
+impl Default for Ledgers {
+    fn default() -> Self {
+        Ledgers(Mutex::new(LruCache::new(MAX_CALLERS)))
+    }
+}
+
+impl Ledgers {
+    /// The ledger of this caller.
+    pub fn of(&self, who: &str) -> Arc<Ledger> {
+        let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((begun, ledger)) = ledgers.get(who)
+            && begun.elapsed() < WINDOW
+        {
+            return Arc::clone(ledger);
+        }
+        let ledger = Arc::new(Ledger::default());
+        ledgers.put(who.to_owned(), (Instant::now(), Arc::clone(&ledger)));
+        ledger
+    }
+}
+
+/// The tools of one call: its own, and those of its preconditions.
+pub struct CallDirectory<'a> {
+    pub shared: &'a GatewayState,
+    /// The id of its own tool.
+    pub id: ToolId,
+    /// What calls its own tool; `None` where its server is not one of ours.
+    pub called: Option<Arc<dyn Callable>>,
+}
+
+impl Directory for CallDirectory<'_> {
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        if *id == self.id {
+            self.shared.search.tool(id)
+        } else {
+            self.shared.catalog.tool(id)
+        }
+    }
+
+    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        let is_callable = match self.tool(id) {
+            Some(tool) => self.shared.is_connected(&tool),
+            // It has left the profile. Without one, its server says whether there still is such a tool.
+            None => self.shared.profile.is_none(),
+        };
+        if !is_callable {
+            return None;
+        }
+        if *id == self.id && self.called.is_some() {
+            return self.called.clone();
+        }
+        let of_pool = self.shared.pool.find(id);
+        of_pool.or_else(|| self.shared.toolset.as_ref()?.find(id))
+    }
+}
+
+/// A call of a client. It stores the server's result unchanged, including what the gate does not
+/// use.
+pub struct UpstreamCall {
+    pool: Pool,
+    id: ToolId,
+    calling: CallContext,
+    answer: Mutex<Option<Result<CallToolResult, CallError>>>,
+}
+
+impl UpstreamCall {
+    /// A call that has not been made.
+    pub fn new(pool: Pool, id: ToolId, calling: CallContext) -> Self {
+        UpstreamCall {
+            pool,
+            id,
+            calling,
+            answer: Mutex::default(),
+        }
+    }
+
+    /// The server's result; `None` if the call was not made.
+    pub fn answer(&self) -> Option<Result<CallToolResult, CallError>> {
+        self.answer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+#[async_trait]
+impl Callable for UpstreamCall {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        let called = self.pool.call(&self.id, arguments, &self.calling).await;
+        let outcome = match &called {
+            Ok(result) if result.is_error == Some(true) => {
+                Err(ToolFailure::new("the tool reported a failure"))
+            }
+            Ok(_) => Ok(Value::Null),
+            Err(error) => Err(ToolFailure::new(error.to_string())),
+        };
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(called);
+        outcome
+    }
+
+    /// The server's limits extend with its progress.
+    fn limits_itself(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Transport;
+    use crate::{PoolConfig, ServerConfig};
+    use toolscout_gate::gate::{AppliedRule, Class, Decision, policy::CallLimits};
+
+    #[test]
+    fn neither_the_agent_nor_the_gateway_cuts_a_call_of_a_server() {
+        let reason = "never connected".to_owned();
+        let server = ServerConfig::new("s", Transport::Incomplete { reason });
+        let pool = Pool::new(PoolConfig {
+            servers: vec![server],
+            ..PoolConfig::default()
+        });
+        let id = ToolId::parse("s/t").unwrap();
+        let of_agent = pool.find(&id).unwrap();
+        let of_client = UpstreamCall::new(pool, id, CallContext::default());
+        assert!(of_agent.limits_itself() && of_client.limits_itself());
+    }
+
+    #[test]
+    fn a_caller_has_one_ledger_over_all_its_sessions() {
+        let ledgers = Ledgers::default();
+        let limits = CallLimits {
+            calls: 1,
+            ..CallLimits::default()
+        };
+        let (decision, rule) = (Decision::Allow, String::new());
+        let ruling = AppliedRule {
+            class: Class::ReadOnly,
+            decision,
+            rule,
+            limit: None,
+        };
+        assert!(ledgers.of("key:a").take(&ruling, &limits).is_ok());
+        assert!(ledgers.of("key:a").take(&ruling, &limits).is_err());
+        assert!(ledgers.of("key:b").take(&ruling, &limits).is_ok());
+    }
+}

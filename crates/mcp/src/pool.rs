@@ -1,0 +1,834 @@
+//! The connections to all servers, each maintained by a task of its own, and the one function that
+//! calls their tools.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+use rmcp::model::CallToolResult;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, watch};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolscout_index::ToolId;
+use utoipa::ToSchema;
+
+use crate::Limits;
+use crate::changes::{ApprovedBefore, ComparedTools, Flag, OnChange};
+use crate::config::{ServerConfig, Transport};
+use crate::connection::{CallContext, CallError, Connection, Connector, ListError, ListedTools};
+use crate::login::{Logins, has_authorization};
+use crate::outcome::Outcome;
+use crate::sink::CatalogSink;
+use crate::sync::{self, Synced};
+use toolscout_gate::tools::{Arguments, Callable, ToolFailure, Toolset};
+use toolscout_state::approved::Approved;
+
+/// Shortest time between two lists of a server's tools, whatever asks for the second.
+const MIN_REFRESH: Duration = Duration::from_millis(200);
+/// Longest pause after which a change that a server reports is looked at.
+const MAX_CHANGE_PAUSE: Duration = Duration::from_secs(20);
+/// Pause before a list that could not be written to the catalog is tried again.
+const SYNC_RETRY: Duration = Duration::from_secs(5);
+/// How often a connected server looks for decisions about its tools that another process has
+/// written.
+const LOOK_FOR_DECISIONS: Duration = Duration::from_secs(5);
+/// After a connection that lasted this long, the pause before a reconnect starts at the shortest.
+const STABLE: Duration = Duration::from_secs(30);
+/// Most skipped tools of one list that are logged one by one.
+const MAX_LOGGED_SKIPS: usize = 5;
+
+/// The configuration of a pool.
+#[derive(Clone, Debug, Default)]
+pub struct PoolConfig {
+    /// The servers to connect to; of two with one name the last is used.
+    pub servers: Vec<ServerConfig>,
+    /// How changed tools are handled.
+    pub on_change: OnChange,
+    /// What one server may send, and how long it may take.
+    pub limits: Limits,
+    /// The logins at servers.
+    pub logins: Logins,
+}
+
+impl PoolConfig {
+    /// What connects to the servers.
+    pub fn connector(&self) -> Connector {
+        Connector {
+            limits: self.limits,
+            logins: self.logins.clone(),
+            ..Connector::default()
+        }
+    }
+}
+
+/// The connections to all servers. Cheap to clone; dropping the last clone closes them all.
+///
+/// - Guarantee: a server that fails or hangs delays no other. It is connected again until the pool
+///   is closed.
+/// - Cost: one task and one connection a server; how much it may send and how long it may take is
+///   bounded by [`Limits`].
+/// - Failure: [`CallError`] names the server and why it cannot be called; [`Pool::statuses`] tells it
+///   without a call.
+#[derive(Clone)]
+pub struct Pool {
+    shared: Arc<PoolState>,
+}
+
+struct PoolState {
+    servers: BTreeMap<String, Arc<Server>>,
+    connector: Connector,
+    stop: CancellationToken,
+    tasks: Mutex<JoinSet<()>>,
+    _stops_on_drop: DropGuard,
+}
+
+/// One server and the state of its connection.
+struct Server {
+    config: ServerConfig,
+    limits: Limits,
+    on_change: OnChange,
+    state: watch::Sender<State>,
+    /// Tools that must not be called, with the reason.
+    blocked: Mutex<BTreeMap<ToolId, String>>,
+    /// Notified when a call failed in a way that may mean a lost connection.
+    recheck: Notify,
+    calls: Semaphore,
+    /// When the state of the connection began, and what was synced last.
+    progress: Mutex<Progress>,
+    /// Held while a list is written or a person's decision is, so that neither undoes the other.
+    writing: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// How far a server is.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// When it was connected, or lost, or the program began to connect.
+    since: SystemTime,
+    /// When its last list of tools was written to the catalog.
+    synced_at: Option<SystemTime>,
+}
+
+/// The state of one server's connection.
+#[derive(Clone)]
+enum State {
+    /// No attempt has ended yet.
+    New,
+    /// Its tools are in the catalog and can be called.
+    Ready(Arc<Connection>),
+    /// It is being reconnected.
+    Down {
+        reason: String,
+        since: Instant,
+        needs_login: bool,
+    },
+}
+
+/// How a server is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionState {
+    /// The first attempt has not ended yet.
+    Connecting,
+    /// Its tools can be called.
+    Connected,
+    /// It went down or could not be reached, and is tried again and again.
+    Reconnecting,
+    /// It is connected once somebody has logged in: `toolscout mcp login`.
+    NeedsLogin,
+}
+
+/// The state of a server, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The server's name in the settings.
+    pub server: String,
+    /// How it is connected.
+    pub state: ConnectionState,
+    /// Whether its tools can be called.
+    pub available: bool,
+    /// Why not.
+    pub reason: Option<String>,
+    /// When the state began.
+    pub since: SystemTime,
+    /// When its last list of tools was written to the catalog.
+    pub synced_at: Option<SystemTime>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Pool::new(PoolConfig::default())
+    }
+}
+
+impl Pool {
+    /// A pool of these servers, none of them connected yet. Of two with one name the last is used.
+    pub fn new(config: PoolConfig) -> Self {
+        let connector = config.connector();
+        let PoolConfig {
+            servers,
+            on_change,
+            limits,
+            ..
+        } = config;
+        let mut by_name = BTreeMap::new();
+        for config in servers {
+            let name = config.name.clone();
+            by_name.insert(name, Arc::new(Server::new(config, on_change, limits)));
+        }
+        let stop = CancellationToken::new();
+        let shared = PoolState {
+            servers: by_name,
+            connector,
+            _stops_on_drop: stop.clone().drop_guard(),
+            stop,
+            tasks: Mutex::default(),
+        };
+        Pool {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Connects to every server and syncs its tools to the sink, until the pool is closed.
+    /// Needs a Tokio runtime.
+    pub fn start(&self, sink: Arc<dyn CatalogSink>) {
+        let mut tasks = self.tasks();
+        for server in self.shared.servers.values() {
+            let task = ConnectionTask {
+                server: Arc::clone(server),
+                sink: Arc::clone(&sink),
+                connector: self.shared.connector.clone(),
+                stop: self.shared.stop.clone(),
+            };
+            tasks.spawn(task.run());
+        }
+    }
+
+    /// Waits until every server is connected or has failed once, at most this long.
+    pub async fn settled(&self, patience: Duration) {
+        let settling = async {
+            for server in self.shared.servers.values() {
+                let mut state = server.state.subscribe();
+                let _ = state.wait_for(|state| !matches!(state, State::New)).await;
+            }
+        };
+        let _ = timeout(patience, settling).await;
+    }
+
+    /// Every server's state, by name.
+    pub fn statuses(&self) -> Vec<Status> {
+        let mut statuses = Vec::with_capacity(self.shared.servers.len());
+        for (name, server) in &self.shared.servers {
+            let reason = server.unavailable();
+            let Progress { since, synced_at } = *server.progress();
+            statuses.push(Status {
+                server: name.clone(),
+                state: server.connection_state(),
+                available: reason.is_none(),
+                reason,
+                since,
+                synced_at,
+            });
+        }
+        statuses
+    }
+
+    /// Keeps lists of this server from being written while the guard lives, so that a person's
+    /// decision about its tools is not undone. `None` for a server that is not connected here.
+    pub async fn hold(&self, server: &str) -> Option<OwnedMutexGuard<()>> {
+        let writing = Arc::clone(&self.shared.servers.get(server)?.writing);
+        Some(writing.lock_owned().await)
+    }
+
+    /// Takes note of what a person has decided about a tool: why it is blocked, or that it is not.
+    /// Its server's tools are listed anew.
+    pub fn decided(&self, id: &ToolId, blocked: Option<&str>) {
+        let Some(server) = self.shared.servers.get(id.server()) else {
+            return;
+        };
+        match blocked {
+            Some(reason) => server.blocked().insert(id.clone(), reason.to_owned()),
+            None => server.blocked().remove(id),
+        };
+        server.recheck.notify_one();
+    }
+
+    /// Why the tools of this server cannot be called right now; `None` when they can.
+    pub fn unavailable(&self, server: &str) -> Option<String> {
+        match self.shared.servers.get(server) {
+            Some(server) => server.unavailable(),
+            None => Some("it is not connected here".into()),
+        }
+    }
+
+    /// Why this tool cannot be called right now: its server is not available, or it changed after
+    /// it was approved. `None` when it can.
+    pub fn unavailable_tool(&self, id: &ToolId) -> Option<String> {
+        if let Some(reason) = self.unavailable(id.server()) {
+            return Some(reason);
+        }
+        let reason = self.blocked(id)?;
+        Some(format!("{reason}, and nobody has accepted it since"))
+    }
+
+    /// Why this tool is blocked; `None` when it is not.
+    pub fn blocked(&self, id: &ToolId) -> Option<String> {
+        let server = self.shared.servers.get(id.server())?;
+        server.blocked().get(id).cloned()
+    }
+
+    /// Whether this server is one of these, connected or not.
+    pub fn has(&self, server: &str) -> bool {
+        self.shared.servers.contains_key(server)
+    }
+
+    /// What calls a tool, where its server is one of these.
+    pub fn callable(&self, id: &ToolId, calling: CallContext) -> Option<Arc<dyn Callable>> {
+        if !self.has(id.server()) {
+            return None;
+        }
+        Some(Arc::new(UpstreamTool {
+            pool: self.clone(),
+            id: id.clone(),
+            calling,
+        }))
+    }
+
+    /// Calls a tool. Every call of an MCP tool, by the agent or through the gateway, comes through
+    /// here.
+    ///
+    /// # Errors
+    /// [`CallError`]. A failure reported by the tool is a result with `is_error`.
+    pub async fn call(
+        &self,
+        id: &ToolId,
+        arguments: Arguments,
+        context: &CallContext,
+    ) -> Result<CallToolResult, CallError> {
+        let Some(server) = self.shared.servers.get(id.server()) else {
+            return Err(CallError::UnknownServer {
+                server: id.server().to_owned(),
+                tool: id.to_string(),
+            });
+        };
+        server.call(id, arguments, context).await
+    }
+
+    /// Closes every connection, and waits until the processes of the servers have ended.
+    pub async fn close(&self) {
+        self.shared.stop.cancel();
+        let mut tasks = std::mem::take(&mut *self.tasks());
+        // Each task closes its connection, which waits for the server's process.
+        while tasks.join_next().await.is_some() {}
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.shared
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Toolset for Pool {
+    fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        self.callable(id, CallContext::default())
+    }
+}
+
+/// A tool of a server, as the agent calls it.
+struct UpstreamTool {
+    pool: Pool,
+    id: ToolId,
+    calling: CallContext,
+}
+
+#[async_trait]
+impl Callable for UpstreamTool {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        let called = self.pool.call(&self.id, arguments, &self.calling).await;
+        let outcome = Outcome::of(called.map_err(|error| ToolFailure::new(error.to_string()))?);
+        if outcome.is_error {
+            Err(ToolFailure::new(outcome.failure()))
+        } else {
+            Ok(outcome.to_value())
+        }
+    }
+
+    /// The server's limits extend with its progress.
+    fn limits_itself(&self) -> bool {
+        true
+    }
+}
+
+impl Server {
+    fn new(config: ServerConfig, on_change: OnChange, limits: Limits) -> Self {
+        let limits = config.limits(limits);
+        let calls = Semaphore::new(limits.calls_at_once);
+        let (state, _) = watch::channel(State::New);
+        Server {
+            config,
+            limits,
+            on_change,
+            state,
+            blocked: Mutex::default(),
+            recheck: Notify::new(),
+            calls,
+            progress: Mutex::new(Progress {
+                since: SystemTime::now(),
+                synced_at: None,
+            }),
+            writing: Arc::default(),
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connection_state(&self) -> ConnectionState {
+        match &*self.state.borrow() {
+            State::Ready(_) => ConnectionState::Connected,
+            State::New => ConnectionState::Connecting,
+            State::Down {
+                needs_login: true, ..
+            } => ConnectionState::NeedsLogin,
+            State::Down { .. } => ConnectionState::Reconnecting,
+        }
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Ready(_) => None,
+            State::New => Some("it is still being connected".into()),
+            State::Down { reason, .. } => Some(reason.clone()),
+        }
+    }
+
+    async fn call(
+        &self,
+        id: &ToolId,
+        arguments: Arguments,
+        context: &CallContext,
+    ) -> Result<CallToolResult, CallError> {
+        let connection = tokio::select! {
+            biased;
+            () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
+            connection = self.connection() => connection?,
+        };
+        if let Some(reason) = self.blocked().get(id) {
+            return Err(CallError::Blocked {
+                tool: id.to_string(),
+                reason: reason.clone(),
+            });
+        }
+        let total = self.limits.call.total;
+        // The semaphore is never closed, so this fails only by the timeout.
+        let _permit = timeout(total, self.calls.acquire())
+            .await
+            .map_err(|_| CallError::Timeout { limit: total })?;
+        let called = connection.call(id.name(), arguments, context).await;
+        // Listing the tools again finds out whether the connection is still usable.
+        if matches!(
+            called,
+            Err(CallError::Lost { .. }
+                | CallError::NeedsLogin { .. }
+                | CallError::Unavailable { .. })
+        ) {
+            self.recheck.notify_one();
+        }
+        called
+    }
+
+    /// The connection. Waits for one that is being made, or that was lost a moment ago.
+    async fn connection(&self) -> Result<Arc<Connection>, CallError> {
+        let mut state = self.state.subscribe();
+        // A server that is down for long fails at once: the wait is for a restart that takes a
+        // moment.
+        let patience = match &*state.borrow() {
+            State::Ready(connection) if connection.is_alive() => return Ok(Arc::clone(connection)),
+            State::New => self.limits.connect,
+            State::Ready(_) => self.limits.call_patience,
+            // A person takes longer than a call can wait.
+            State::Down {
+                needs_login: true, ..
+            } => Duration::ZERO,
+            State::Down { since, .. } => self.limits.call_patience.saturating_sub(since.elapsed()),
+        };
+        let is_ready =
+            |state: &State| matches!(state, State::Ready(connection) if connection.is_alive());
+        if let Ok(Ok(state)) = timeout(patience, state.wait_for(is_ready)).await
+            && let State::Ready(connection) = &*state
+        {
+            return Ok(Arc::clone(connection));
+        }
+        let server = self.config.name.clone();
+        let needs_login = self.connection_state() == ConnectionState::NeedsLogin;
+        let reason = self
+            .unavailable()
+            .unwrap_or_else(|| "it was lost again".into());
+        Err(match needs_login {
+            true => CallError::NeedsLogin { server, reason },
+            false => CallError::Unavailable { server, reason },
+        })
+    }
+
+    fn blocked(&self) -> MutexGuard<'_, BTreeMap<ToolId, String>> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The list that was synced last.
+#[derive(Clone, Copy)]
+struct SyncedList {
+    hash: u64,
+    /// The last decision of a person that it was compared with.
+    decision: i64,
+}
+
+/// Why a connection has ended, or was not made.
+struct End {
+    reason: String,
+    needs_login: bool,
+}
+
+impl End {
+    fn of(reason: String) -> Self {
+        End {
+            reason,
+            needs_login: false,
+        }
+    }
+}
+
+/// The changes that a server reports. One that reports them all the time, or at every list, is listed
+/// less and less often.
+#[derive(Default)]
+struct ReportedChanges {
+    /// How long after a list the next report is looked at.
+    pause: Duration,
+}
+
+impl ReportedChanges {
+    /// Waits for a report, and for its turn. Cancelled by dropping it, it loses none.
+    async fn next(&mut self, connection: &Connection) {
+        sleep(self.pause).await;
+        let quiet_since = Instant::now();
+        connection.list_changed().await;
+        self.pause = match quiet_since.elapsed() {
+            quiet if quiet > self.pause.max(MIN_REFRESH) => Duration::ZERO,
+            _ => (self.pause * 2).clamp(2 * MIN_REFRESH, MAX_CHANGE_PAUSE),
+        };
+    }
+}
+
+/// Maintains the connection to one server, and syncs its tools to the catalog.
+struct ConnectionTask {
+    server: Arc<Server>,
+    sink: Arc<dyn CatalogSink>,
+    connector: Connector,
+    stop: CancellationToken,
+}
+
+impl ConnectionTask {
+    async fn run(self) {
+        let stop = self.stop.clone();
+        let limits = self.server.limits;
+        let mut pause = limits.first_pause;
+        let mut logged = String::new();
+        loop {
+            let started = Instant::now();
+            let opening = Connection::open(&self.server.config, &self.connector);
+            let End {
+                reason,
+                needs_login,
+            } = match stop.run_until_cancelled(opening).await {
+                None => return,
+                Some(Err(error)) => End {
+                    reason: error.to_string(),
+                    needs_login: error.needs_login(),
+                },
+                Some(Ok(connection)) => self.serve(Arc::new(connection)).await,
+            };
+            if stop.is_cancelled() {
+                return;
+            }
+            // A server that stays down for the same reason is logged once.
+            if reason != logged {
+                tracing::warn!(
+                    server = self.name(),
+                    reason,
+                    "MCP server is down; reconnecting"
+                );
+                logged.clone_from(&reason);
+            }
+            self.down_since_now();
+            self.server.state.send_replace(State::Down {
+                reason,
+                since: Instant::now(),
+                needs_login,
+            });
+            // Only a connection that lasted resets the pause, or a server that crashes right after
+            // its handshake would be restarted at the shortest pause for ever.
+            if started.elapsed() >= STABLE {
+                (pause, logged) = (limits.first_pause, String::new());
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.login_changed(needs_login) => {}
+                () = sleep(jittered(pause)) => {}
+            }
+            pause = (pause * 2).min(limits.longest_pause);
+        }
+    }
+
+    /// Returns once somebody has logged in or out, if that is waited for.
+    async fn login_changed(&self, is_waited_for: bool) {
+        let logins = &self.connector.logins;
+        match &self.server.config.transport {
+            Transport::Http { url, .. } if is_waited_for => logins.changed(url).await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Returns once somebody has logged out.
+    async fn logged_out(&self) {
+        match &self.server.config.transport {
+            Transport::Http { url, headers, .. } if !has_authorization(headers) => {
+                self.connector.logins.ended(url).await;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Notes that the server went down now, unless it is down already.
+    fn down_since_now(&self) {
+        let state = self.server.connection_state();
+        if !matches!(
+            state,
+            ConnectionState::Reconnecting | ConnectionState::NeedsLogin
+        ) {
+            self.server.progress().since = SystemTime::now();
+        }
+    }
+
+    /// Syncs tools until the connection ends.
+    async fn serve(&self, connection: Arc<Connection>) -> End {
+        let end = self
+            .stop
+            .run_until_cancelled(self.refresh_until_end(&connection))
+            .await;
+        connection.close().await;
+        end.unwrap_or_else(|| End::of("the program ends".into()))
+    }
+
+    /// Lists the tools at every change, until the connection ends.
+    async fn refresh_until_end(&self, connection: &Arc<Connection>) -> End {
+        // `None` until a list was written to the catalog.
+        let mut synced = None;
+        let mut changes = ReportedChanges::default();
+        loop {
+            match connection.list_tools().await {
+                Ok(listed) => self.sync_if_changed(listed, &mut synced).await,
+                Err(error) => {
+                    return End {
+                        reason: error.to_string(),
+                        needs_login: matches!(error, ListError::NeedsLogin(_)),
+                    };
+                }
+            }
+            // Also when the list could not be written: the tools in the catalog are those of the
+            // last list, and can be called.
+            self.ready(connection);
+            let refresh = if synced.is_some() {
+                self.server.limits.refresh
+            } else {
+                SYNC_RETRY
+            };
+            tokio::select! {
+                () = connection.ended() => return End::of(connection.end_reason()),
+                // The next attempt finds no token.
+                () = self.logged_out() => return End::of("somebody has logged out".into()),
+                () = changes.next(connection) => {}
+                () = self.server.recheck.notified() => {}
+                () = self.decided_elsewhere(&synced) => {}
+                () = sleep(refresh) => {}
+            }
+            sleep(MIN_REFRESH).await;
+        }
+    }
+
+    fn ready(&self, connection: &Arc<Connection>) {
+        self.server.state.send_if_modified(|state| {
+            if matches!(state, State::Ready(_)) {
+                return false;
+            }
+            tracing::info!(server = self.name(), "MCP server is connected");
+            self.server.progress().since = SystemTime::now();
+            *state = State::Ready(Arc::clone(connection));
+            true
+        });
+    }
+
+    /// Returns once a person has decided on the server's tools after the list that was synced last:
+    /// another process may have written the decision.
+    async fn decided_elsewhere(&self, synced: &Option<SyncedList>) {
+        let Some(SyncedList { decision, .. }) = *synced else {
+            return std::future::pending().await;
+        };
+        loop {
+            sleep(LOOK_FOR_DECISIONS).await;
+            // What cannot be read is reported by the next list.
+            if self.last_decision().await.unwrap_or(decision) != decision {
+                return;
+            }
+        }
+    }
+
+    async fn last_decision(&self) -> Option<i64> {
+        let (sink, server) = (Arc::clone(&self.sink), Arc::clone(&self.server));
+        let reading = spawn_blocking(move || {
+            let approved = Approved::open_existing(sink.approved()).ok()??;
+            approved.last_decision(&server.config.name).ok()
+        });
+        reading.await.ok()?
+    }
+
+    /// Syncs a list to the sink, unless it is the one that was synced last.
+    async fn sync_if_changed(&self, listed: ListedTools, last: &mut Option<SyncedList>) {
+        let hash = hash_of(&listed.entries);
+        if let Some(synced) = last
+            && synced.hash == hash
+            // Blocked tools may have been accepted meanwhile, also by another process.
+            && self.server.blocked().is_empty()
+            && self.last_decision().await.unwrap_or_default() == synced.decision
+        {
+            return;
+        }
+        match self
+            .write(sync::read_tools(self.name(), listed, &self.server.limits))
+            .await
+        {
+            Ok((synced, decision)) => {
+                *last = Some(SyncedList { hash, decision });
+                log_sync(&synced);
+            }
+            Err(error) => {
+                *last = None;
+                tracing::warn!(
+                    server = self.name(),
+                    error,
+                    "the tools of an MCP server were not synced; trying again"
+                );
+            }
+        }
+    }
+
+    /// Writes a list. Tools are blocked before the new list is visible, and changes are logged
+    /// before a changed tool can be called. Also returns the decision that it was compared with.
+    async fn write(&self, offered: sync::OfferedTools) -> Result<(Synced, i64), String> {
+        let _held = self.server.writing.lock().await;
+        let compared = self.compare(offered).await?;
+        *self.server.blocked() = compared.0.blocked();
+        let (
+            ComparedTools {
+                tools,
+                flags: flagged,
+                decision,
+                ..
+            },
+            skipped,
+        ) = compared;
+        log_changes(&flagged);
+        let changes = self.sink.sync(self.name(), tools).await?;
+        self.server.progress().synced_at = Some(SystemTime::now());
+        let synced = Synced {
+            server: self.name().to_owned(),
+            changes,
+            flagged,
+            skipped,
+        };
+        Ok((synced, decision))
+    }
+
+    /// Compares an offer with the approved definitions, and stores the new approved ones.
+    async fn compare(
+        &self,
+        offered: sync::OfferedTools,
+    ) -> Result<(ComparedTools, Vec<String>), String> {
+        let (sink, server) = (Arc::clone(&self.sink), Arc::clone(&self.server));
+        let comparing = spawn_blocking(move || {
+            let (name, most_records) = (&server.config.name, server.limits.definitions);
+            let mut approved =
+                Approved::open(sink.approved()).map_err(|error| error.to_string())?;
+            let remembered = approved.of(name).map_err(|error| error.to_string())?;
+            let searcher = sink.searcher();
+            let before = ApprovedBefore::of(name, Some(&searcher), remembered, most_records);
+            let (compared, skipped) = sync::compare(offered, server.on_change, &before)?;
+            // Before the list is in the catalog: a process that dies in between compares the next
+            // list with these records.
+            let stored = approved.remember(name, &compared.update, compared.decision);
+            stored.map_err(|error| error.to_string())?;
+            Ok((compared, skipped))
+        });
+        comparing.await.map_err(|error| error.to_string())?
+    }
+
+    fn name(&self) -> &str {
+        &self.server.config.name
+    }
+}
+
+fn log_sync(synced: &Synced) {
+    let Synced {
+        server,
+        changes,
+        skipped,
+        ..
+    } = synced;
+    for reason in skipped.iter().take(MAX_LOGGED_SKIPS) {
+        tracing::warn!(server, reason, "a tool was skipped");
+    }
+    if skipped.len() > MAX_LOGGED_SKIPS {
+        tracing::warn!(
+            server,
+            more = skipped.len() - MAX_LOGGED_SKIPS,
+            "more tools were skipped"
+        );
+    }
+    let (added, changed, removed) = (
+        changes.added.len(),
+        changes.changed.len(),
+        changes.removed.len(),
+    );
+    tracing::info!(server, added, changed, removed, "tools synced");
+}
+
+fn log_changes(flags: &[Flag]) {
+    for flag in flags {
+        let (tool, what, blocked) = (&flag.id, flag.described(), flag.blocked);
+        tracing::warn!(%tool, what, blocked, "a person should look at a tool: toolscout review");
+    }
+}
+
+fn hash_of(entries: &[Value]) -> u64 {
+    // Compared only within this process, so the hash need not be stable across versions.
+    let mut hasher = DefaultHasher::new();
+    entries
+        .iter()
+        .for_each(|entry| entry.to_string().hash(&mut hasher));
+    hasher.finish()
+}
+
+/// The pause minus a random part of up to a quarter, so that servers that went down together are
+/// not reconnected together.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0];
+    // Without random bytes the pause is whole, which does no harm.
+    let _ = getrandom::fill(&mut random);
+    pause.mul_f64(1.0 - f64::from(random[0]) / 255.0 / 4.0)
+}

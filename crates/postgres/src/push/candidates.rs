@@ -1,0 +1,827 @@
+//! Finds the tools that may be hits of a query, and makes a searcher of them.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
+
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query as Statement;
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row};
+use toolscout_index::language::Language;
+use toolscout_index::pushdown::{
+    AskedName, CatalogStatistics, NearWord, Part, PartTool, Probe, ProbeTerm, ProbeVector,
+    STEPS_PER_WEIGHT, TextTerms, VectorsByText,
+};
+use toolscout_index::{Embedder, Filter, LexicalSettings, Query, Searcher, Weights};
+
+use super::lists::{Counted, LEVEL_COUNT, list_key, lists};
+use super::tables::{KeptEmbedder, Tables, use_extensions};
+use super::write::{is_same, vector_text};
+use crate::error::StoreError;
+use crate::row::{State, text, tool};
+use crate::vectors::opened;
+use crate::{BEGIN_READING, READ_LIMIT, SharedStore, within};
+
+/// Texts of a query, clauses included, for which tools are looked for.
+const MAX_TEXTS: usize = 12;
+/// Tools that are looked for at least for each of them.
+const MIN_FOR_TEXT: usize = 20;
+/// Tools that are read of one list.
+const MAX_OF_LIST: usize = 2000;
+/// Tools that are least similar to a text. Scores are scaled from the least similar one of all.
+const FARTHEST: usize = 8;
+/// A tool has several vectors, of which several may be among the nearest.
+const VECTORS_OF_TOOL: usize = 2;
+/// Tools that stand for those that are not found.
+const SAMPLE: usize = 100;
+/// Tools that are looked for by name.
+const MAX_NAMED: usize = 50;
+/// Tools that pass a filter are counted up to this.
+const MAX_COUNTED: usize = 20_000;
+/// The share of tools that pass, where they are too many to be counted.
+const LEAST_SHARE_OF_MANY: f64 = 0.25;
+/// Misspelt words that are looked for, and the words that each is compared with.
+const MAX_MISSPELT: usize = 16;
+const MAX_NEAR_WORDS: i64 = 200;
+/// The share of letter triples that similar words have in common at least: two edits of eight letters
+/// leave a fifth.
+const NEAR_WORD_SHARE: &str = "0.15";
+/// Frequencies that are remembered of a catalog, and catalogs.
+const MAX_KNOWN_TERMS: usize = 200_000;
+const MAX_KNOWN_CATALOGS: usize = 16;
+
+/// Frequencies of terms in one state of a catalog.
+#[derive(Default)]
+pub struct KnownTerms {
+    state: Option<State>,
+    frequencies: HashMap<String, u64>,
+}
+
+/// The catalog's own rows.
+struct Head {
+    state: State,
+    embedders: Vec<KeptEmbedder>,
+    statistics: CatalogStatistics,
+}
+
+/// What is known of a query before anything is embedded.
+struct Words {
+    near_words: Vec<NearWord>,
+    statistics: CatalogStatistics,
+}
+
+/// The tools that were found, and what scoring them takes.
+struct Found {
+    part: Part,
+    statistics: CatalogStatistics,
+    vectors: HashMap<String, VectorsByText>,
+    generation: u64,
+}
+
+impl SharedStore {
+    /// A searcher of the tools that may be hits of a query, of a catalog that is pushed down. `base` is
+    /// this node's copy of it, which has all but the tools.
+    ///
+    /// # Errors
+    /// [`StoreError`]: without the store there is nothing to search.
+    pub async fn searcher_for(
+        &self,
+        catalog: i64,
+        base: &Arc<Searcher>,
+        query: &Query,
+    ) -> Result<Searcher, StoreError> {
+        query.validate()?;
+        let permit = async {
+            let permit = self.push.searches.acquire().await;
+            permit.map_err(|_| StoreError::Unreachable("it was closed".to_owned()))
+        };
+        let _permit = within(READ_LIMIT, permit).await?;
+        let tables = Tables { catalog };
+        let terms = base.query_terms(query);
+        let words = self
+            .ask(READ_LIMIT, self.read_words(tables, &terms))
+            .await?;
+        // Without a connection: an embedder may take its time.
+        let (asked, searched) = (Arc::clone(base), query.clone());
+        let near_words = words.near_words;
+        let probe = self
+            .on_cpu(move || asked.probe(&searched, &Arc::new(words.statistics)))
+            .await??;
+        let found = self.find_tools(tables, base, probe, &terms, near_words);
+        let found = self.ask(READ_LIMIT, found).await?;
+        let base = Arc::clone(base);
+        let searcher = self.on_cpu(move || {
+            found
+                .part
+                .searcher(&base, found.statistics, &found.vectors, found.generation)
+        });
+        Ok(searcher.await??)
+    }
+
+    /// Runs work off the async threads.
+    pub(super) async fn on_cpu<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let done = self.runtime.spawn_blocking(work).await;
+        done.map_err(|error| StoreError::Refused(format!("searching panicked: {error}")))
+    }
+
+    /// Reads which words of a query the catalog has, and what the others may be instead.
+    async fn read_words(&self, tables: Tables, texts: &[TextTerms]) -> Result<Words, StoreError> {
+        let mut transaction = self.begin_search().await?;
+        let Head {
+            state,
+            mut statistics,
+            ..
+        } = head(&mut transaction, tables).await?;
+        let wanted = terms_of(texts);
+        let known = self.frequencies(&mut transaction, tables, state, wanted);
+        statistics.frequencies = known.await?;
+        let misspelt: BTreeSet<String> = texts
+            .iter()
+            .flat_map(|text| statistics.misspelt(&text.own))
+            .map(str::to_owned)
+            .take(MAX_MISSPELT)
+            .collect();
+        let mut near_words: Vec<NearWord> = Vec::new();
+        for word in misspelt {
+            near_words.extend(words_near(&mut transaction, tables, &word).await?);
+        }
+        let stems = near_words.iter().map(NearWord::term).collect();
+        let known = self.frequencies(&mut transaction, tables, state, stems);
+        statistics.frequencies.extend(known.await?);
+        statistics.near_words.clone_from(&near_words);
+        end(transaction).await;
+        Ok(Words {
+            near_words,
+            statistics,
+        })
+    }
+
+    /// Finds the tools of a query, with all that scoring them takes, in one state of the catalog.
+    async fn find_tools(
+        &self,
+        tables: Tables,
+        base: &Arc<Searcher>,
+        probe: Probe,
+        texts: &[TextTerms],
+        near_words: Vec<NearWord>,
+    ) -> Result<Found, StoreError> {
+        let mut transaction = self.begin_search().await?;
+        let head = head(&mut transaction, tables).await?;
+        let lexical = base.settings().lexical;
+        let found = self
+            .find_keys(&mut transaction, tables, &head, &probe, lexical)
+            .await?;
+        let mut sample = match (found.len() as u64) < head.statistics.tools {
+            true => sample(&mut transaction, tables).await?,
+            false => Vec::new(),
+        };
+        sample.retain(|key| found.binary_search(key).is_err());
+        let mut rows = read_rows(&mut transaction, tables, &found).await?;
+        let sampled = read_rows(&mut transaction, tables, &sample).await?;
+        rows.extend(sampled.into_iter().map(ToolRow::of_sample));
+        let weights = lexical.weights;
+        let part = self.on_cpu(move || part_of(rows, &weights)).await??;
+        let mut wanted = terms_of(texts);
+        wanted.extend(near_words.iter().map(NearWord::term));
+        wanted.extend(part.terms().into_iter().map(str::to_owned));
+        let frequencies = self
+            .frequencies(&mut transaction, tables, head.state, wanted)
+            .await?;
+        let mut vectors = HashMap::new();
+        for embedder in base.embedders().filter(|embedder| !embedder.is_instant()) {
+            let stored = read_vectors(&mut transaction, embedder.as_ref(), &part).await?;
+            vectors.insert(embedder.id().to_owned(), stored);
+        }
+        end(transaction).await;
+        let pending = pending(base, &head);
+        Ok(Found {
+            part,
+            vectors,
+            generation: head.state.generation,
+            statistics: CatalogStatistics {
+                frequencies,
+                near_words,
+                pending,
+                ..head.statistics
+            },
+        })
+    }
+
+    async fn begin_search(&self) -> Result<sqlx::Transaction<'_, Postgres>, StoreError> {
+        let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
+        use_extensions(&mut transaction).await?;
+        sqlx::query(
+            "SELECT set_config('hnsw.iterative_scan', 'strict_order', true),
+                    set_config('hnsw.ef_search', $1, true),
+                    set_config('pg_trgm.similarity_threshold', $2, true),
+                    set_config('jit', 'off', true)",
+        )
+        .bind(self.ef_search().to_string())
+        .bind(NEAR_WORD_SHARE)
+        .execute(&mut *transaction)
+        .await?;
+        Ok(transaction)
+    }
+
+    /// How far a search of vectors looks around: at least as many as it is asked for, of which pgvector
+    /// allows a thousand.
+    fn ef_search(&self) -> usize {
+        (self.push.candidates * VECTORS_OF_TOOL / 2).clamp(100, 1000)
+    }
+
+    /// The keys of the tools that may be hits.
+    async fn find_keys(
+        &self,
+        connection: &mut PgConnection,
+        tables: Tables,
+        head: &Head,
+        probe: &Probe,
+        lexical: LexicalSettings,
+    ) -> Result<Vec<i64>, StoreError> {
+        let most = self.push.candidates;
+        let passing = Passing::new(tables, &probe.filter);
+        let all = head.statistics.tools;
+        let (passed, share) = match probe.filter.is_empty() {
+            true => (all as usize, 1.0),
+            false => {
+                let passed = passing.count(connection).await?;
+                (passed, share_of(passed, all))
+            }
+        };
+        let mut keys = BTreeSet::new();
+        // Where they are few, all of them may be hits.
+        if passed <= most {
+            keys.extend(passing.keys(connection, most).await?);
+        }
+        let are_all = passed <= most;
+        let scoring = Scoring::new(lexical, &head.statistics);
+        let texts = &probe.texts[..probe.texts.len().min(MAX_TEXTS)];
+        for (place, terms) in texts.iter().enumerate().filter(|_| !are_all) {
+            let counted = counted(connection, tables, terms).await?;
+            let lists = lists(&counted, all, share);
+            let limit = limit(place, texts.len(), most / 2);
+            keys.extend(
+                passing
+                    .by_words(connection, &lists, terms, &scoring, limit)
+                    .await?,
+            );
+        }
+        for embedder in &head.embedders {
+            let of_embedder = |vector: &&ProbeVector| {
+                vector.embedder == embedder.id && vector.vector.len() == embedder.dimensions
+            };
+            let vectors: Vec<&ProbeVector> = probe
+                .vectors
+                .iter()
+                .filter(of_embedder)
+                .take(MAX_TEXTS)
+                .collect();
+            for (place, vector) in vectors.iter().enumerate() {
+                let limit = match are_all {
+                    true => 0,
+                    false => limit(place, vectors.len(), most / 2),
+                };
+                keys.extend(
+                    passing
+                        .by_vector(connection, embedder, vector, limit)
+                        .await?,
+                );
+            }
+        }
+        for name in &probe.names {
+            keys.extend(named(connection, tables, name).await?);
+        }
+        let by_id: Vec<&str> = probe.by_id.iter().map(|id| id.as_str()).collect();
+        if !by_id.is_empty() {
+            let sql = format!("SELECT key FROM {} WHERE id = ANY($1)", tables.tools());
+            let found = sqlx::query_scalar(AssertSqlSafe(sql)).bind(by_id);
+            keys.extend::<Vec<i64>>(found.fetch_all(connection).await?);
+        }
+        Ok(keys.into_iter().collect())
+    }
+
+    /// The numbers of tools that have these terms, from what is remembered where it is of this state.
+    async fn frequencies(
+        &self,
+        connection: &mut PgConnection,
+        tables: Tables,
+        state: State,
+        wanted: HashSet<String>,
+    ) -> Result<HashMap<String, u64>, StoreError> {
+        let mut found = HashMap::with_capacity(wanted.len());
+        let mut unknown = Vec::new();
+        {
+            let mut known = self.known_terms();
+            let known = known.entry(tables.catalog).or_default();
+            if known.state != Some(state) {
+                known.frequencies.clear();
+                known.state = Some(state);
+            }
+            for term in wanted {
+                match known.frequencies.get(&term) {
+                    Some(tools) => drop(found.insert(term, *tools)),
+                    None => unknown.push(term),
+                }
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(found);
+        }
+        let sql = format!(
+            "SELECT term, tools FROM {} WHERE term = ANY($1) AND level = 0",
+            tables.terms()
+        );
+        let rows: Vec<(String, i64)> = sqlx::query_as(AssertSqlSafe(sql))
+            .bind(&unknown)
+            .fetch_all(connection)
+            .await?;
+        // A term that no tool has is worth remembering, too.
+        let mut read: HashMap<String, u64> = unknown.into_iter().map(|term| (term, 0)).collect();
+        read.extend(rows.into_iter().map(|(term, tools)| (term, tools as u64)));
+        self.remember_terms(tables.catalog, state, &read);
+        found.extend(read);
+        Ok(found)
+    }
+
+    fn remember_terms(&self, catalog: i64, state: State, read: &HashMap<String, u64>) {
+        let mut known = self.known_terms();
+        if known.len() > MAX_KNOWN_CATALOGS {
+            known.retain(|other, _| *other == catalog);
+        }
+        let known = known.entry(catalog).or_default();
+        if known.state != Some(state) {
+            return;
+        }
+        if known.frequencies.len() + read.len() > MAX_KNOWN_TERMS {
+            known.frequencies.clear();
+        }
+        let read = read.iter().map(|(term, tools)| (term.clone(), *tools));
+        known.frequencies.extend(read.take(MAX_KNOWN_TERMS));
+    }
+
+    fn known_terms(&self) -> std::sync::MutexGuard<'_, HashMap<i64, KnownTerms>> {
+        let known = self.push.known_terms.lock();
+        known.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// It only read, so a failure to end it loses nothing.
+pub(super) async fn end(transaction: sqlx::Transaction<'_, Postgres>) {
+    let _ = transaction.rollback().await;
+}
+
+/// How many tools are looked for, for one of several texts. The first is the whole request.
+fn limit(place: usize, texts: usize, all: usize) -> usize {
+    let limit = match (place, texts) {
+        (_, 1) => all,
+        (0, _) => all / 2,
+        _ => all / 2 / (texts - 1),
+    };
+    limit.max(MIN_FOR_TEXT)
+}
+
+fn share_of(passed: usize, all: u64) -> f64 {
+    let share = passed as f64 / all.max(1) as f64;
+    match passed < MAX_COUNTED {
+        true => share,
+        false => share.max(LEAST_SHARE_OF_MANY),
+    }
+}
+
+/// The distinct terms whose frequencies a query needs.
+fn terms_of(texts: &[TextTerms]) -> HashSet<String> {
+    let terms = texts
+        .iter()
+        .flat_map(|text| text.own.iter().chain(&text.added));
+    terms.map(|term| term.term.clone()).collect()
+}
+
+/// Tools that the vectors of an embedder of this node cannot find yet.
+fn pending(base: &Searcher, head: &Head) -> HashMap<String, usize> {
+    let all = head.statistics.tools as i64;
+    base.embedders()
+        .map(|embedder| {
+            let kept = head
+                .embedders
+                .iter()
+                .find(|kept| is_same(embedder.as_ref(), kept));
+            let embedded = kept.map_or(0, |kept| kept.tools);
+            let pending = (all - embedded).max(0) as usize;
+            (embedder.id().to_owned(), pending)
+        })
+        .collect()
+}
+
+async fn head(connection: &mut PgConnection, tables: Tables) -> Result<Head, StoreError> {
+    let row = sqlx::query(
+        "SELECT generation, mark, is_pushed_down, coalesce(pushed_catalogs.tools, 0) AS tools,
+                coalesce(length, 0) AS length, coalesce(languages, '{}') AS languages
+         FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE id = $1",
+    )
+    .bind(tables.catalog)
+    .fetch_optional(&mut *connection)
+    .await?
+    .ok_or(StoreError::Deleted)?;
+    if !row.try_get::<bool, _>("is_pushed_down")? {
+        return Err(StoreError::Unreachable(
+            "the catalog is being copied to the nodes".to_owned(),
+        ));
+    }
+    let number = |column: &str| row.try_get::<i64, _>(column).map(|number| number as u64);
+    let languages: String = row.try_get("languages")?;
+    let languages: HashMap<String, i64> = serde_json::from_str(&languages).unwrap_or_default();
+    let present = languages.iter().filter(|(_, tools)| **tools > 0);
+    Ok(Head {
+        state: State {
+            generation: number("generation")?,
+            mark: number("mark")?,
+        },
+        embedders: tables.embedders(connection).await?,
+        statistics: CatalogStatistics {
+            tools: number("tools")?,
+            length: number("length")?,
+            languages: present
+                .filter_map(|(name, _)| Language::named(name))
+                .collect(),
+            ..CatalogStatistics::default()
+        },
+    })
+}
+
+/// The catalog's words that may be what this one should have been.
+async fn words_near(
+    connection: &mut PgConnection,
+    tables: Tables,
+    word: &str,
+) -> Result<Vec<NearWord>, StoreError> {
+    let sql = format!(
+        "SELECT word, names > 0 AS is_in_name, others > 0 AS is_elsewhere FROM {}
+         WHERE word % $1 AND abs(length(word) - $2) <= 2
+         ORDER BY similarity(word, $1) DESC, word LIMIT $3",
+        tables.words()
+    );
+    let rows = sqlx::query(AssertSqlSafe(sql))
+        .bind(word)
+        .bind(word.chars().count() as i32)
+        .bind(MAX_NEAR_WORDS)
+        .fetch_all(connection)
+        .await?;
+    let mut near = Vec::with_capacity(rows.len());
+    for row in rows {
+        near.push(NearWord {
+            word: row.try_get("word")?,
+            is_in_name: row.try_get("is_in_name")?,
+            is_elsewhere: row.try_get("is_elsewhere")?,
+        });
+    }
+    Ok(near)
+}
+
+/// How many tools have each term, by level.
+async fn counted(
+    connection: &mut PgConnection,
+    tables: Tables,
+    terms: &[ProbeTerm],
+) -> Result<Vec<Counted>, StoreError> {
+    let wanted: Vec<&str> = terms
+        .iter()
+        .take(super::lists::MAX_TERMS)
+        .map(|term| term.term.as_str())
+        .collect();
+    let sql = format!(
+        "SELECT term, level, tools FROM {} WHERE term = ANY($1)",
+        tables.terms()
+    );
+    let rows: Vec<(String, i16, i64)> = sqlx::query_as(AssertSqlSafe(sql))
+        .bind(&wanted)
+        .fetch_all(connection)
+        .await?;
+    let mut by_term: HashMap<String, [u64; LEVEL_COUNT]> = HashMap::new();
+    for (term, level, tools) in rows {
+        if let Some(of_level) = by_term.entry(term).or_default().get_mut(level as usize) {
+            *of_level = tools as u64;
+        }
+    }
+    let counted = wanted.into_iter().map(|term| Counted {
+        tools: by_term.get(term).copied().unwrap_or_default(),
+        term: term.to_owned(),
+    });
+    Ok(counted.collect())
+}
+
+/// The tools that a text may name, as the engine recognises names.
+async fn named(
+    connection: &mut PgConnection,
+    tables: Tables,
+    name: &AskedName,
+) -> Result<Vec<i64>, StoreError> {
+    let tools = tables.tools();
+    let sql = format!(
+        "SELECT key FROM {tools} WHERE name_key = $1 OR full_key = $1 ORDER BY id LIMIT $2"
+    );
+    let exact: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(sql))
+        .bind(&name.key)
+        .bind(MAX_NAMED as i64)
+        .fetch_all(&mut *connection)
+        .await?;
+    if !exact.is_empty() || !name.may_be_suffix {
+        return Ok(exact);
+    }
+    // A key has letters and digits only.
+    let sql = format!("SELECT key FROM {tools} WHERE name_key LIKE $1 ORDER BY id LIMIT $2");
+    Ok(sqlx::query_scalar(AssertSqlSafe(sql))
+        .bind(format!("%{}", name.key))
+        .bind(MAX_NAMED as i64)
+        .fetch_all(connection)
+        .await?)
+}
+
+/// BM25 as PostgreSQL computes it, to choose among the tools of the lists. What counts is what the
+/// engine computes of those.
+struct Scoring {
+    /// In steps: what is added to the frequency of each term, and what of it for each step of length.
+    least: f64,
+    by_length: f64,
+}
+
+impl Scoring {
+    fn new(settings: LexicalSettings, statistics: &CatalogStatistics) -> Self {
+        let average = statistics.length as f64 / statistics.tools.max(1) as f64;
+        let (k1, b) = (f64::from(settings.k1), f64::from(settings.b));
+        let steps = f64::from(STEPS_PER_WEIGHT);
+        Scoring {
+            least: steps * k1 * (1.0 - b),
+            by_length: steps * k1 * b / average.max(1.0),
+        }
+    }
+
+    /// The score of a row `t` by these terms.
+    fn sql(&self, terms: &[ProbeTerm]) -> String {
+        let Scoring { least, by_length } = self;
+        let term = |term: &ProbeTerm| {
+            let (key, gain) = (list_key(&term.term, 0), f64::from(term.gain));
+            format!(
+                "coalesce({gain:e}::float8 / (1 + ({least:e}::float8 + {by_length:e}::float8 * t.length)
+                     / t.counts[array_position(t.terms, {key}::bigint)]), 0)"
+            )
+        };
+        let terms: Vec<String> = terms
+            .iter()
+            .take(super::lists::MAX_TERMS)
+            .map(term)
+            .collect();
+        terms.join(" + ")
+    }
+}
+
+/// The tools that pass a filter.
+pub struct Passing<'a> {
+    tables: Tables,
+    filter: &'a Filter,
+    servers: Vec<String>,
+    tags: Vec<String>,
+    ids: Vec<String>,
+}
+
+type Arguments<'q> = Statement<'q, Postgres, PgArguments>;
+
+impl<'a> Passing<'a> {
+    pub fn new(tables: Tables, filter: &'a Filter) -> Self {
+        let texts = |all: &BTreeSet<String>| all.iter().map(|one| text(one)).collect();
+        Passing {
+            tables,
+            filter,
+            servers: texts(&filter.servers),
+            tags: texts(&filter.tags),
+            ids: texts(&filter.ids),
+        }
+    }
+
+    /// The condition on a row `t`, with the first five parameters.
+    fn sql(&self) -> &'static str {
+        if self.filter.is_empty() {
+            return "TRUE";
+        }
+        "(cardinality($1::text[]) = 0 OR t.server = ANY($1))
+             AND (cardinality($2::text[]) = 0 OR t.tags && $2)
+             AND (cardinality($3::text[]) = 0 OR t.id = ANY($3))
+             AND ($4::boolean IS NULL OR t.read_only = $4)
+             AND ($5::boolean IS NULL OR t.destructive = $5)"
+    }
+
+    /// The statement with the parameters of the condition. It is planned for their values, so it is
+    /// not kept.
+    fn bind<'q>(&'q self, sql: String) -> Arguments<'q> {
+        sqlx::query(AssertSqlSafe(sql))
+            .persistent(false)
+            .bind(&self.servers)
+            .bind(&self.tags)
+            .bind(&self.ids)
+            .bind(self.filter.read_only)
+            .bind(self.filter.destructive)
+    }
+
+    async fn count(&self, connection: &mut PgConnection) -> Result<usize, StoreError> {
+        let (tools, passes) = (self.tables.tools(), self.sql());
+        let sql = format!(
+            "SELECT count(*) AS passed FROM (SELECT FROM {tools} AS t WHERE {passes} LIMIT {MAX_COUNTED}) AS passing"
+        );
+        let row = self.bind(sql).fetch_one(connection).await?;
+        Ok(row.try_get::<i64, _>("passed")? as usize)
+    }
+
+    /// The ids of all of them, each with its server.
+    pub async fn ids(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        let (tools, passes) = (self.tables.tools(), self.sql());
+        let sql = format!("SELECT id, server FROM {tools} AS t WHERE {passes} ORDER BY id");
+        let rows = self.bind(sql).fetch_all(connection).await?;
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in rows {
+            ids.push((row.try_get("id")?, row.try_get("server")?));
+        }
+        Ok(ids)
+    }
+
+    async fn keys(
+        &self,
+        connection: &mut PgConnection,
+        limit: usize,
+    ) -> Result<Vec<i64>, StoreError> {
+        let (tools, passes) = (self.tables.tools(), self.sql());
+        let sql = format!("SELECT key FROM {tools} AS t WHERE {passes} LIMIT {limit}");
+        keys(self.bind(sql), connection).await
+    }
+
+    /// The best by words, of those in these lists.
+    async fn by_words(
+        &self,
+        connection: &mut PgConnection,
+        lists: &[Vec<i64>],
+        terms: &[ProbeTerm],
+        scoring: &Scoring,
+        limit: usize,
+    ) -> Result<Vec<i64>, StoreError> {
+        if lists.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (tools, passes) = (self.tables.tools(), self.sql());
+        let list = |keys: &Vec<i64>| {
+            let keys: Vec<String> = keys.iter().map(i64::to_string).collect();
+            let keys = keys.join(",");
+            format!(
+                "(SELECT key FROM {tools} AS t WHERE t.terms @> '{{{keys}}}'::bigint[] AND {passes} LIMIT {MAX_OF_LIST})"
+            )
+        };
+        let lists: Vec<String> = lists.iter().map(list).collect();
+        let (lists, score) = (lists.join(" UNION "), scoring.sql(terms));
+        let sql = format!(
+            "WITH listed AS MATERIALIZED ({lists})
+             SELECT t.key FROM listed JOIN {tools} AS t USING (key)
+             ORDER BY {score} DESC, t.id LIMIT {limit}"
+        );
+        keys(self.bind(sql), connection).await
+    }
+
+    /// The nearest by one vector, and the farthest of all, which pass or not.
+    async fn by_vector(
+        &self,
+        connection: &mut PgConnection,
+        embedder: &KeptEmbedder,
+        vector: &ProbeVector,
+        limit: usize,
+    ) -> Result<Vec<i64>, StoreError> {
+        let (tools, passes) = (self.tables.tools(), self.sql());
+        let vectors = self.tables.vectors(embedder);
+        let limit = limit * VECTORS_OF_TOOL;
+        let from = match self.filter.is_empty() {
+            true => format!("{vectors} AS v"),
+            false => format!("{vectors} AS v JOIN {tools} AS t USING (key) WHERE {passes}"),
+        };
+        let sql = format!(
+            "SELECT key FROM (SELECT key FROM {from} ORDER BY v.vector <#> $6::text::halfvec LIMIT {limit}) AS near
+             UNION
+             SELECT key FROM (SELECT key FROM {vectors} ORDER BY vector <#> $7::text::halfvec LIMIT {FARTHEST}) AS far"
+        );
+        let opposite: Vec<f32> = vector.vector.iter().map(|number| -number).collect();
+        let statement = self
+            .bind(sql)
+            .bind(vector_text(&vector.vector))
+            .bind(vector_text(&opposite));
+        keys(statement, connection).await
+    }
+}
+
+async fn keys(
+    statement: Arguments<'_>,
+    connection: &mut PgConnection,
+) -> Result<Vec<i64>, StoreError> {
+    let rows = statement.fetch_all(connection).await?;
+    let keys = rows.iter().map(|row| row.try_get("key"));
+    Ok(keys.collect::<Result<_, _>>()?)
+}
+
+/// Some tools of the catalog, evenly over their keys.
+async fn sample(connection: &mut PgConnection, tables: Tables) -> Result<Vec<i64>, StoreError> {
+    let tools = tables.tools();
+    let sql = format!(
+        "SELECT DISTINCT next.key
+         FROM (SELECT min(key) AS first, max(key) AS last FROM {tools}) AS ends,
+              generate_series(first, last, greatest(1, (last - first) / {SAMPLE})) AS place,
+              LATERAL (SELECT key FROM {tools} WHERE key >= place ORDER BY key LIMIT 1) AS next
+         LIMIT {SAMPLE}"
+    );
+    Ok(sqlx::query_scalar(AssertSqlSafe(sql))
+        .fetch_all(connection)
+        .await?)
+}
+
+/// A tool as it is stored.
+struct ToolRow {
+    id: String,
+    hash: Vec<u8>,
+    json: String,
+    is_sample: bool,
+}
+
+impl ToolRow {
+    fn of_sample(self) -> Self {
+        ToolRow {
+            is_sample: true,
+            ..self
+        }
+    }
+}
+
+fn part_of(rows: Vec<ToolRow>, weights: &Weights) -> Result<Part, StoreError> {
+    let mut tools = Vec::with_capacity(rows.len());
+    for row in rows {
+        tools.push(PartTool {
+            tool: tool(&row.id, &row.json, row.hash)?,
+            json: row.json,
+            is_sample: row.is_sample,
+        });
+    }
+    Ok(Part::new(tools, weights))
+}
+
+/// The tools of these keys.
+async fn read_rows(
+    connection: &mut PgConnection,
+    tables: Tables,
+    keys: &[i64],
+) -> Result<Vec<ToolRow>, StoreError> {
+    let sql = format!(
+        "SELECT tools.id, hash, json FROM {} AS t JOIN tools ON catalog = $1 AND tools.id = t.id
+         WHERE t.key = ANY($2) AND json IS NOT NULL",
+        tables.tools()
+    );
+    let rows = sqlx::query(AssertSqlSafe(sql))
+        .bind(tables.catalog)
+        .bind(keys)
+        .fetch_all(connection)
+        .await?;
+    let mut tools = Vec::with_capacity(rows.len());
+    for row in rows {
+        tools.push(ToolRow {
+            id: row.try_get("id")?,
+            hash: row.try_get("hash")?,
+            json: row.try_get("json")?,
+            is_sample: false,
+        });
+    }
+    Ok(tools)
+}
+
+/// The vectors of a slow embedder for these tools, as far as there are any.
+async fn read_vectors(
+    connection: &mut PgConnection,
+    embedder: &dyn Embedder,
+    part: &Part,
+) -> Result<VectorsByText, StoreError> {
+    let texts = part.texts(embedder);
+    let texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
+    let rows = sqlx::query(
+        "SELECT text, vector FROM vectors WHERE embedder = $1 AND dimensions = $2 AND text = ANY($3)",
+    )
+    .bind(embedder.id())
+    .bind(embedder.dimensions() as i32)
+    .bind(texts)
+    .fetch_all(connection)
+    .await?;
+    let mut vectors = VectorsByText::with_capacity(rows.len());
+    for row in rows {
+        let (hash, sealed): (Vec<u8>, Vec<u8>) = (row.try_get("text")?, row.try_get("vector")?);
+        // One that is damaged is computed again by those who embed.
+        if let Ok(hash) = hash.try_into()
+            && let Some(vector) = opened(embedder.id(), embedder.dimensions(), &hash, &sealed)
+        {
+            vectors.insert(hash, vector);
+        }
+    }
+    Ok(vectors)
+}

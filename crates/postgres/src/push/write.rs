@@ -1,0 +1,479 @@
+//! Keeps the tables of a catalog in step with its tools, within the transaction that changes them.
+//! Whoever writes holds the lock of the catalog's row.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+use toolscout_index::pushdown::{Footprint, embed_views, footprints};
+use toolscout_index::{Embedder, Settings, Tool, Weights};
+
+use super::lists::{LEVEL_COUNT, level, list_key};
+use super::tables::{KeptEmbedder, Tables, use_extensions};
+use crate::error::StoreError;
+use crate::row;
+
+/// Most rows of vectors in one statement: a few megabytes of text.
+const VECTORS_AT_ONCE: usize = 1000;
+
+/// The tables of a catalog, in a transaction that writes to them.
+pub struct PushedWriter<'a> {
+    tables: Tables,
+    weights: Weights,
+    /// The tables have the tools up to this id; `None` once they have all.
+    filled_to: Option<String>,
+    /// Those of this node. Instant ones embed what is written; the others embed later.
+    embedders: &'a [Arc<dyn Embedder>],
+}
+
+/// What a change does to the counts of a catalog.
+#[derive(Default)]
+struct Difference {
+    tools: i64,
+    length: i64,
+    languages: BTreeMap<&'static str, i64>,
+    terms: BTreeMap<(String, i16), i64>,
+    /// Tools with a word in their name, and in other fields.
+    words: BTreeMap<String, (i64, i64)>,
+}
+
+impl Difference {
+    fn add(&mut self, footprint: &Footprint, times: i64) {
+        let analysis = &footprint.analysis;
+        self.tools += times;
+        self.length += times * analysis.length as i64;
+        *self.languages.entry(footprint.language.name()).or_default() += times;
+        for (term, steps) in &analysis.terms {
+            for level in 0..=level(*steps, analysis.length) {
+                *self.terms.entry((term.clone(), level as i16)).or_default() += times;
+            }
+        }
+        for word in &analysis.name_words {
+            self.words.entry(word.clone()).or_default().0 += times;
+        }
+        for word in &analysis.words {
+            self.words.entry(word.clone()).or_default().1 += times;
+        }
+    }
+}
+
+impl<'a> PushedWriter<'a> {
+    /// The writer of a catalog that is pushed down, or is about to be; `None` for another one.
+    pub async fn begin(
+        connection: &mut PgConnection,
+        catalog: i64,
+        settings: &Settings,
+        embedders: &'a [Arc<dyn Embedder>],
+    ) -> Result<Option<Self>, StoreError> {
+        let row = sqlx::query("SELECT filled_to FROM pushed_catalogs WHERE catalog = $1")
+            .bind(catalog)
+            .fetch_optional(&mut *connection)
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        use_extensions(connection).await?;
+        Ok(Some(PushedWriter {
+            tables: Tables { catalog },
+            weights: settings.lexical.weights,
+            filled_to: row.try_get("filled_to")?,
+            embedders,
+        }))
+    }
+
+    /// True for a tool that the tables have, or would have if it were there.
+    pub fn covers(&self, id: &str) -> bool {
+        self.filled_to.as_deref().is_none_or(|filled| id <= filled)
+    }
+
+    /// From now on the tables have the tools up to this id.
+    pub fn set_filled_to(&mut self, id: Option<String>) {
+        self.filled_to = id;
+    }
+
+    /// Replaces tools: `old` as they were, `new` as they are. One that is in both was changed.
+    pub async fn replace(
+        &self,
+        connection: &mut PgConnection,
+        old: &[Tool],
+        new: &[&Tool],
+    ) -> Result<(), StoreError> {
+        let is_covered = |tool: &&Tool| self.covers(tool.id.as_str());
+        let old: Vec<&Tool> = old.iter().filter(is_covered).collect();
+        let new: Vec<&Tool> = new
+            .iter()
+            .copied()
+            .filter(|tool| is_covered(tool))
+            .collect();
+        if old.is_empty() && new.is_empty() {
+            return Ok(());
+        }
+        let mut difference = Difference::default();
+        for footprint in footprints(&old, &self.weights) {
+            difference.add(&footprint, -1);
+        }
+        let come = footprints(&new, &self.weights);
+        come.iter()
+            .for_each(|footprint| difference.add(footprint, 1));
+        let embedders = self.tables.embedders(connection).await?;
+        self.forget(connection, &old, &new, &embedders).await?;
+        let keys = self.put(connection, &new, &come).await?;
+        self.count(connection, difference).await?;
+        for embedder in &embedders {
+            self.embed(connection, embedder, &new, &keys).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the vectors of old tools, and the rows of those that are not replaced.
+    async fn forget(
+        &self,
+        connection: &mut PgConnection,
+        old: &[&Tool],
+        new: &[&Tool],
+        embedders: &[KeptEmbedder],
+    ) -> Result<(), StoreError> {
+        if old.is_empty() {
+            return Ok(());
+        }
+        let tools = self.tables.tools();
+        let ids: Vec<&str> = old.iter().map(|tool| tool.id.as_str()).collect();
+        for embedder in embedders {
+            let vectors = self.tables.vectors(embedder);
+            let sql = format!(
+                "WITH gone AS (
+                     DELETE FROM {vectors} WHERE key IN (SELECT key FROM {tools} WHERE id = ANY($3)) RETURNING key
+                 )
+                 UPDATE pushed_embedders SET tools = tools - (SELECT count(DISTINCT key) FROM gone)
+                 WHERE catalog = $1 AND number = $2"
+            );
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(self.tables.catalog)
+                .bind(embedder.number)
+                .bind(&ids)
+                .execute(&mut *connection)
+                .await?;
+        }
+        let kept: Vec<&str> = new.iter().map(|tool| tool.id.as_str()).collect();
+        let sql = format!("DELETE FROM {tools} WHERE id = ANY($1) AND id <> ALL($2)");
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(ids)
+            .bind(kept)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    /// Stores tools. Returns their keys, by id.
+    async fn put(
+        &self,
+        connection: &mut PgConnection,
+        new: &[&Tool],
+        footprints: &[Footprint],
+    ) -> Result<HashMap<String, i64>, StoreError> {
+        if new.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let tools = self.tables.tools();
+        let rows = || new.iter().zip(footprints);
+        let ids: Vec<&str> = new.iter().map(|tool| tool.id.as_str()).collect();
+        let servers: Vec<&str> = new.iter().map(|tool| tool.id.server()).collect();
+        // PostgreSQL has no array of arrays of several lengths, so these are texts of arrays.
+        let tags: Vec<String> = new.iter().map(|tool| text_array(&tool.tags)).collect();
+        let read_only: Vec<bool> = footprints.iter().map(|of| of.read_only).collect();
+        let destructive: Vec<bool> = footprints.iter().map(|of| of.destructive).collect();
+        let name_keys: Vec<&str> = footprints
+            .iter()
+            .map(|of| of.name_keys[0].as_str())
+            .collect();
+        let full_keys: Vec<&str> = footprints
+            .iter()
+            .map(|of| of.name_keys[1].as_str())
+            .collect();
+        let lengths: Vec<i64> = footprints
+            .iter()
+            .map(|of| of.analysis.length as i64)
+            .collect();
+        let terms: Vec<String> = rows().map(|(_, of)| number_array(list_keys(of))).collect();
+        let counts = |of: &Footprint| {
+            let counts = of.analysis.terms.values();
+            number_array(counts.map(|count| i64::from(*count)))
+        };
+        let counts: Vec<String> = footprints.iter().map(counts).collect();
+        let sql = format!(
+            "INSERT INTO {tools}
+                 (id, server, tags, read_only, destructive, name_key, full_key, length, terms, counts)
+             SELECT id, server, tags::text[], read_only, destructive, name_key, full_key, length,
+                    terms::bigint[], counts::bigint[]
+             FROM unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::text[], $7::text[],
+                         $8::bigint[], $9::text[], $10::text[])
+                  AS new (id, server, tags, read_only, destructive, name_key, full_key, length, terms, counts)
+             ON CONFLICT (id) DO UPDATE
+             SET server = excluded.server, tags = excluded.tags, read_only = excluded.read_only,
+                 destructive = excluded.destructive, name_key = excluded.name_key, full_key = excluded.full_key,
+                 length = excluded.length, terms = excluded.terms, counts = excluded.counts
+             RETURNING id, key"
+        );
+        let stored: Vec<(String, i64)> = sqlx::query_as(AssertSqlSafe(sql))
+            .bind(ids)
+            .bind(servers)
+            .bind(tags)
+            .bind(read_only)
+            .bind(destructive)
+            .bind(name_keys)
+            .bind(full_keys)
+            .bind(lengths)
+            .bind(terms)
+            .bind(counts)
+            .fetch_all(connection)
+            .await?;
+        Ok(stored.into_iter().collect())
+    }
+
+    /// Brings the counts of the whole catalog up to date.
+    async fn count(
+        &self,
+        connection: &mut PgConnection,
+        difference: Difference,
+    ) -> Result<(), StoreError> {
+        self.count_terms(connection, difference.terms).await?;
+        self.count_words(connection, difference.words).await?;
+        let languages: Option<String> =
+            sqlx::query_scalar("SELECT languages FROM pushed_catalogs WHERE catalog = $1")
+                .bind(self.tables.catalog)
+                .fetch_optional(&mut *connection)
+                .await?;
+        let mut counted: BTreeMap<String, i64> =
+            serde_json::from_str(&languages.unwrap_or_default()).unwrap_or_default();
+        for (language, change) in difference.languages {
+            *counted.entry(language.to_owned()).or_default() += change;
+        }
+        counted.retain(|_, tools| *tools > 0);
+        sqlx::query(
+            "UPDATE pushed_catalogs SET tools = tools + $2, length = length + $3, languages = $4
+             WHERE catalog = $1",
+        )
+        .bind(self.tables.catalog)
+        .bind(difference.tools)
+        .bind(difference.length)
+        .bind(serde_json::to_string(&counted).unwrap_or_default())
+        .execute(connection)
+        .await?;
+        Ok(())
+    }
+
+    async fn count_terms(
+        &self,
+        connection: &mut PgConnection,
+        mut changes: BTreeMap<(String, i16), i64>,
+    ) -> Result<(), StoreError> {
+        changes.retain(|_, change| *change != 0);
+        let table = self.tables.terms();
+        let terms: Vec<&str> = changes.keys().map(|(term, _)| term.as_str()).collect();
+        let levels: Vec<i16> = changes.keys().map(|(_, level)| *level).collect();
+        let numbers: Vec<i64> = changes.values().copied().collect();
+        let sql = format!(
+            "INSERT INTO {table} (term, level, tools)
+             SELECT * FROM unnest($1::text[], $2::smallint[], $3::bigint[])
+             ON CONFLICT (term, level) DO UPDATE SET tools = {table}.tools + excluded.tools"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(terms)
+            .bind(levels)
+            .bind(numbers)
+            .execute(&mut *connection)
+            .await?;
+        let fewer = changes.iter().filter(|(_, change)| **change < 0);
+        let fewer: Vec<&str> = fewer.map(|((term, _), _)| term.as_str()).collect();
+        if !fewer.is_empty() {
+            let sql = format!("DELETE FROM {table} WHERE term = ANY($1) AND tools <= 0");
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(fewer)
+                .execute(connection)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn count_words(
+        &self,
+        connection: &mut PgConnection,
+        mut changes: BTreeMap<String, (i64, i64)>,
+    ) -> Result<(), StoreError> {
+        changes.retain(|_, change| *change != (0, 0));
+        let table = self.tables.words();
+        let words: Vec<&str> = changes.keys().map(String::as_str).collect();
+        let names: Vec<i64> = changes.values().map(|(names, _)| *names).collect();
+        let others: Vec<i64> = changes.values().map(|(_, others)| *others).collect();
+        let sql = format!(
+            "INSERT INTO {table} (word, names, others)
+             SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[])
+             ON CONFLICT (word) DO UPDATE
+             SET names = {table}.names + excluded.names, others = {table}.others + excluded.others"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(words)
+            .bind(names)
+            .bind(others)
+            .execute(&mut *connection)
+            .await?;
+        let fewer = changes
+            .iter()
+            .filter(|(_, (names, others))| *names < 0 || *others < 0);
+        let fewer: Vec<&str> = fewer.map(|(word, _)| word.as_str()).collect();
+        if !fewer.is_empty() {
+            let sql =
+                format!("DELETE FROM {table} WHERE word = ANY($1) AND names <= 0 AND others <= 0");
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(fewer)
+                .execute(connection)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Stores the vectors of new tools, if the embedder is an instant one of this node.
+    async fn embed(
+        &self,
+        connection: &mut PgConnection,
+        kept: &KeptEmbedder,
+        new: &[&Tool],
+        keys: &HashMap<String, i64>,
+    ) -> Result<(), StoreError> {
+        let is_kept = |embedder: &&Arc<dyn Embedder>| {
+            embedder.is_instant() && is_same(embedder.as_ref(), kept)
+        };
+        let Some(embedder) = self.embedders.iter().find(is_kept) else {
+            return Ok(());
+        };
+        let vectors = embed_views(embedder.as_ref(), new)?;
+        let with_keys = new
+            .iter()
+            .zip(vectors)
+            .filter_map(|(tool, vectors)| Some((*keys.get(tool.id.as_str())?, vectors)));
+        put_vectors(
+            connection,
+            self.tables,
+            kept,
+            &with_keys.collect::<Vec<_>>(),
+        )
+        .await
+    }
+}
+
+/// The lists that a tool is in: those of level 0 first, in the order of its terms.
+fn list_keys(footprint: &Footprint) -> impl Iterator<Item = i64> {
+    let analysis = &footprint.analysis;
+    (0..LEVEL_COUNT).flat_map(move |wanted| {
+        let terms = analysis.terms.iter();
+        terms
+            .filter(move |(_, steps)| level(**steps, analysis.length) >= wanted)
+            .map(move |(term, _)| list_key(term, wanted))
+    })
+}
+
+/// True if these are vectors of this embedder.
+pub fn is_same(embedder: &dyn Embedder, kept: &KeptEmbedder) -> bool {
+    embedder.id() == kept.id && embedder.dimensions() == kept.dimensions
+}
+
+/// Stores vectors, by the keys of their tools, which have none of this embedder.
+pub async fn put_vectors(
+    connection: &mut PgConnection,
+    tables: Tables,
+    kept: &KeptEmbedder,
+    vectors: &[(i64, Vec<Vec<f32>>)],
+) -> Result<(), StoreError> {
+    let table = tables.vectors(kept);
+    let mut rows = Vec::new();
+    for (key, views) in vectors {
+        let views = views.iter().enumerate();
+        rows.extend(views.map(|(view, vector)| (*key, view as i16, vector_text(vector))));
+    }
+    let sql = format!(
+        "INSERT INTO {table} (key, view, vector)
+         SELECT key, view, vector::halfvec FROM unnest($1::bigint[], $2::smallint[], $3::text[]) AS new (key, view, vector)"
+    );
+    for chunk in rows.chunks(VECTORS_AT_ONCE) {
+        let keys: Vec<i64> = chunk.iter().map(|(key, _, _)| *key).collect();
+        let views: Vec<i16> = chunk.iter().map(|(_, view, _)| *view).collect();
+        let texts: Vec<&str> = chunk.iter().map(|(_, _, text)| text.as_str()).collect();
+        sqlx::query(AssertSqlSafe(sql.clone()))
+            .bind(keys)
+            .bind(views)
+            .bind(texts)
+            .execute(&mut *connection)
+            .await?;
+    }
+    sqlx::query(
+        "UPDATE pushed_embedders SET tools = tools + $3 WHERE catalog = $1 AND number = $2",
+    )
+    .bind(tables.catalog)
+    .bind(kept.number)
+    .bind(vectors.len() as i64)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A vector as pgvector reads it.
+pub fn vector_text(vector: &[f32]) -> String {
+    let numbers: Vec<String> = vector
+        .iter()
+        .map(|number| if number.is_finite() { *number } else { 0.0 })
+        .map(|number| number.to_string())
+        .collect();
+    format!("[{}]", numbers.join(","))
+}
+
+fn number_array(numbers: impl Iterator<Item = i64>) -> String {
+    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    format!("{{{}}}", numbers.join(","))
+}
+
+/// The text of an array of these texts, each within quotation marks.
+fn text_array(texts: &[String]) -> String {
+    let quoted = |text: &String| {
+        let escaped = row::text(text).replace('\\', "\\\\").replace('"', "\\\"");
+        format!("\"{escaped}\"")
+    };
+    let quoted: Vec<String> = texts.iter().map(quoted).collect();
+    format!("{{{}}}", quoted.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_are_written_as_postgresql_reads_them() {
+        assert_eq!(number_array([1, -2].into_iter()), "{1,-2}");
+        let tags = ["a\"b", "c\\d", "NULL", "", "e,f}"].map(str::to_owned);
+        assert_eq!(text_array(&tags), r#"{"a\"b","c\\d","NULL","","e,f}"}"#);
+        assert_eq!(text_array(&[]), "{}");
+        assert_eq!(vector_text(&[0.5, -1.0, f32::NAN]), "[0.5,-1,0]");
+    }
+
+    #[test]
+    fn the_lists_of_a_tool_begin_with_its_terms_in_their_order() {
+        let tool = Tool::new("mail", "send_message").unwrap();
+        let footprint = Footprint::of(&tool, &Weights::default());
+        let terms: Vec<&String> = footprint.analysis.terms.keys().collect();
+        let keys: Vec<i64> = list_keys(&footprint).collect();
+        for (place, term) in terms.iter().enumerate() {
+            assert_eq!(keys[place], list_key(term, 0));
+        }
+        assert!(keys.len() > terms.len());
+    }
+
+    #[test]
+    fn adding_and_taking_away_leaves_no_difference() {
+        let tool = Tool::new("mail", "send_message").unwrap();
+        let footprint = Footprint::of(&tool, &Weights::default());
+        let mut difference = Difference::default();
+        difference.add(&footprint, 1);
+        assert_eq!((difference.tools, difference.length > 0), (1, true));
+        difference.add(&footprint, -1);
+        assert_eq!((difference.tools, difference.length), (0, 0));
+        assert!(difference.terms.values().all(|tools| *tools == 0));
+        assert!(difference.words.values().all(|tools| *tools == (0, 0)));
+    }
+}

@@ -1,0 +1,357 @@
+//! Catalogs: create, list, delete, settings, stats. Keys are limited to catalogs, so a catalog can
+//! be a tenant.
+
+use std::ops::Bound;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use toolscout_index::Summary;
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::access::{Grant, Reading, Writing};
+use super::error::{ApiError, ApiResult, ErrorType};
+use super::extract::{self, Json, Path, QueryString};
+use super::paging;
+use super::registry::{Created, OpenCatalog};
+use super::settings::CatalogSettings;
+use toolscout_postgres::PushedStats;
+
+/// A catalog to create.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateRequest {
+    /// 1 to 64 letters, digits, `-`, `_` or `.`, starting with a letter or digit.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "team-a")]
+    name: String,
+    /// The defaults of its searches.
+    #[serde(default, deserialize_with = "extract::object")]
+    settings: CatalogSettings,
+}
+
+/// Which part of the list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Most catalogs, 1 to 1,000; 1,000 by default.
+    limit: Option<usize>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// A page of the catalogs that the key is for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CatalogList {
+    /// The catalogs, sorted by name.
+    catalogs: Vec<CatalogBody>,
+    /// The cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// A catalog.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Catalog)]
+pub struct CatalogBody {
+    /// Its name.
+    name: String,
+    /// Number of tools.
+    tools: usize,
+    /// The number of its last commit.
+    generation: u64,
+    /// Tools that have no vectors yet; absent in a list while the catalog is closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_embeddings: Option<usize>,
+    /// The defaults of its searches.
+    settings: CatalogSettings,
+    /// Why it cannot be opened; its numbers are then 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<String>,
+}
+
+/// Statistics of a catalog.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CatalogStats {
+    /// Number of tools.
+    tools: usize,
+    /// The number of tools of each server.
+    servers: Vec<Count>,
+    /// The number of vectors of each embedding model.
+    vectors: Vec<Count>,
+    /// Tools that have no vectors yet.
+    pending_embeddings: usize,
+    /// The number of its last commit.
+    generation: u64,
+    /// Bytes on disk.
+    disk_bytes: u64,
+}
+
+/// A number of things under one name.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Count {
+    /// The name.
+    name: String,
+    /// The number.
+    count: usize,
+}
+
+/// Lists the catalogs that the key is for. One that is closed stays closed.
+#[utoipa::path(
+    get, path = "/v1/catalogs", operation_id = "list_catalogs", tag = "catalogs",
+    params(ListParams),
+    responses((status = 200, body = CatalogList, description = "A page of catalogs"))
+)]
+pub async fn list(
+    grant: Grant,
+    State(app): State<App>,
+    QueryString(params): QueryString<ListParams>,
+) -> ApiResult<Json<CatalogList>> {
+    let limit = paging::limit(params.limit.or(Some(paging::MAX_LIMIT)))?;
+    let after: Option<String> = paging::after(params.cursor.as_deref())?;
+    let names = app.catalogs.names().await?;
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let visible = names
+        .range((from, Bound::Unbounded))
+        .filter(|name| grant.sees(name));
+    // One more than the page has tells whether another follows.
+    let mut listed: Vec<String> = visible.take(limit + 1).cloned().collect();
+    let is_last = listed.len() <= limit;
+    listed.truncate(limit);
+    let last = listed.last().filter(|_| !is_last);
+    let next_cursor = last.map(paging::cursor_after);
+    let mut catalogs = Vec::with_capacity(listed.len());
+    for name in &listed {
+        catalogs.extend(CatalogBody::of_named(&app, name).await?);
+    }
+    Ok(Json(CatalogList {
+        catalogs,
+        next_cursor,
+    }))
+}
+
+/// Creates a catalog.
+#[utoipa::path(
+    post, path = "/v1/catalogs", operation_id = "create_catalog", tag = "catalogs",
+    request_body = CreateRequest,
+    responses((status = 201, body = CatalogBody, description = "The catalog was created"))
+)]
+pub async fn create(
+    grant: Grant,
+    State(app): State<App>,
+    Json(CreateRequest { name, settings }): Json<CreateRequest>,
+) -> ApiResult<Response> {
+    grant.creates(&name)?;
+    settings.validate()?;
+    let (catalog, created) = app.catalogs.create(&name).await?;
+    if created == Created::Before {
+        let message = format!("the catalog {name:?} exists already");
+        return Err(ApiError::invalid(
+            StatusCode::CONFLICT,
+            "catalog_exists",
+            message,
+        ));
+    }
+    save_settings(&catalog, settings).await?;
+    Ok(created_response(&catalog))
+}
+
+/// Shows a catalog.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}", operation_id = "show_catalog", tag = "catalogs",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    responses((status = 200, body = CatalogBody, description = "The catalog"))
+)]
+pub async fn show(Reading(catalog): Reading) -> Json<CatalogBody> {
+    Json(CatalogBody::of(&catalog))
+}
+
+/// Creates a catalog unless it exists.
+#[utoipa::path(
+    put, path = "/v1/catalogs/{catalog}", operation_id = "ensure_catalog", tag = "catalogs",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    responses(
+        (status = 200, body = CatalogBody, description = "The catalog existed"),
+        (status = 201, body = CatalogBody, description = "The catalog was created")
+    )
+)]
+pub async fn ensure(
+    grant: Grant,
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> ApiResult<Response> {
+    grant.creates(&name)?;
+    match app.catalogs.create(&name).await? {
+        (catalog, Created::Now) => Ok(created_response(&catalog)),
+        (catalog, Created::Before) => Ok(Json(CatalogBody::of(&catalog)).into_response()),
+    }
+}
+
+/// Deletes a catalog with its tools, its usage memory and the feedback on its searches.
+#[utoipa::path(
+    delete, path = "/v1/catalogs/{catalog}", operation_id = "delete_catalog", tag = "catalogs",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    responses((status = 204, description = "The catalog was deleted"))
+)]
+pub async fn delete(
+    grant: Grant,
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> ApiResult<StatusCode> {
+    grant.writes(&name)?;
+    app.delete_catalog(name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Shows a catalog's settings.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/settings", operation_id = "catalog_settings", tag = "catalogs",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    responses((status = 200, body = CatalogSettings, description = "The settings"))
+)]
+pub async fn settings(Reading(catalog): Reading) -> Json<CatalogSettings> {
+    Json(catalog.searcher().settings().into())
+}
+
+/// Replaces a catalog's settings.
+#[utoipa::path(
+    put, path = "/v1/catalogs/{catalog}/settings", operation_id = "set_catalog_settings", tag = "catalogs",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    request_body = CatalogSettings,
+    responses((status = 200, body = CatalogSettings, description = "The new settings"))
+)]
+pub async fn set_settings(
+    Writing(catalog): Writing,
+    Json(settings): Json<CatalogSettings>,
+) -> ApiResult<Json<CatalogSettings>> {
+    settings.validate()?;
+    save_settings(&catalog, settings.clone()).await?;
+    // The request's own settings: those of the catalog may be another request's by now.
+    Ok(Json(settings))
+}
+
+/// Shows statistics of a catalog.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/stats", operation_id = "catalog_stats", tag = "catalogs",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    responses((status = 200, body = CatalogStats, description = "The statistics"))
+)]
+pub async fn stats(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+) -> ApiResult<Json<CatalogStats>> {
+    if let Some(pushed) = catalog.pushed() {
+        return pushed.stats().await.map(|stats| Json(stats.into()));
+    }
+    let stats = app.cpu_pool.run(move || catalog.stats()).await??;
+    Ok(Json(CatalogStats {
+        tools: stats.tools,
+        servers: counts(stats.servers),
+        vectors: counts(stats.vectors),
+        pending_embeddings: stats.pending_embeddings,
+        generation: stats.generation,
+        disk_bytes: stats.disk_bytes,
+    }))
+}
+
+impl From<PushedStats> for CatalogStats {
+    fn from(stats: PushedStats) -> Self {
+        let pending = |(_, embedded): &(String, usize)| stats.tools.saturating_sub(*embedded);
+        CatalogStats {
+            tools: stats.tools,
+            pending_embeddings: stats.vectors.iter().map(pending).max().unwrap_or(0),
+            servers: counts(stats.servers),
+            vectors: counts(stats.vectors),
+            generation: stats.generation,
+            disk_bytes: stats.bytes,
+        }
+    }
+}
+
+impl CatalogBody {
+    /// The catalog with this name, also a damaged one; `None` if it was deleted since the names were
+    /// read. Does not open it, so that a list closes no other.
+    async fn of_named(app: &App, name: &str) -> ApiResult<Option<Self>> {
+        if let Some(catalog) = app.catalogs.opened(name) {
+            return Ok(Some(CatalogBody::of(&catalog)));
+        }
+        match app.catalogs.summary(name).await {
+            Ok(summary) => {
+                let damage = app.catalogs.damage(name);
+                Ok(Some(CatalogBody::closed(name, summary, damage)))
+            }
+            Err(error) if error.kind == ErrorType::System => Err(error),
+            Err(_) => {
+                let damage = app.catalogs.damage(name);
+                Ok(damage.map(|reason| CatalogBody::damaged(name, reason)))
+            }
+        }
+    }
+
+    fn closed(name: &str, summary: Summary, damage: Option<String>) -> Self {
+        if let Some(reason) = damage {
+            return CatalogBody::damaged(name, reason);
+        }
+        CatalogBody {
+            name: name.to_owned(),
+            tools: summary.tools,
+            generation: summary.generation,
+            pending_embeddings: None,
+            settings: (&summary.settings).into(),
+            damaged: None,
+        }
+    }
+
+    fn of(catalog: &OpenCatalog) -> Self {
+        let searcher = catalog.searcher();
+        CatalogBody {
+            name: catalog.name.clone(),
+            tools: catalog.tool_count(),
+            generation: searcher.generation(),
+            // Of one that is pushed down only the database knows: its statistics say it.
+            pending_embeddings: match catalog.pushed() {
+                Some(_) => None,
+                None => Some(searcher.pending_embeddings()),
+            },
+            settings: searcher.settings().into(),
+            damaged: None,
+        }
+    }
+
+    fn damaged(name: &str, reason: String) -> Self {
+        CatalogBody {
+            name: name.to_owned(),
+            tools: 0,
+            generation: 0,
+            pending_embeddings: Some(0),
+            settings: CatalogSettings::default(),
+            damaged: Some(reason),
+        }
+    }
+}
+
+/// 201 with the catalog and its location.
+fn created_response(catalog: &OpenCatalog) -> Response {
+    let location = [(header::LOCATION, format!("/v1/catalogs/{}", catalog.name))];
+    (
+        StatusCode::CREATED,
+        location,
+        Json(CatalogBody::of(catalog)),
+    )
+        .into_response()
+}
+
+async fn save_settings(catalog: &OpenCatalog, settings: CatalogSettings) -> ApiResult<()> {
+    catalog.writer.try_write(settings.into_change()).await?;
+    Ok(())
+}
+
+/// Pairs of a name and a number.
+pub(super) fn counts(pairs: Vec<(String, usize)>) -> Vec<Count> {
+    pairs
+        .into_iter()
+        .map(|(name, count)| Count { name, count })
+        .collect()
+}

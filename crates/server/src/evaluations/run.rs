@@ -1,0 +1,239 @@
+//! Makes an evaluation: one search after the other on the pool of all searches, so that those of
+//! other clients come in between.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::sleep;
+use toolscout_index::{Results, Searcher, Timings, Tool};
+use uuid::Uuid;
+
+use super::super::App;
+use super::super::error::{ApiError, ApiResult, unknown_catalog};
+use super::super::registry::OpenCatalog;
+use super::super::tasks::Task;
+use super::super::threads::blocking;
+use super::store::Evaluated;
+use super::wire::{ArmFigures, ArmSettings, Evaluation, EvaluationSource, QueryCounts, stages};
+use toolscout_base::clock::unix_ms;
+use toolscout_eval::EvalSet;
+use toolscout_eval::answered::{Answer, AnsweredQuery, figures, fingerprint};
+use toolscout_eval::dataset::pasted::PastedQuery;
+use toolscout_eval::latency::Latency;
+use toolscout_eval::measure::ranker_has_seen;
+use toolscout_eval::metrics::{Metric, headline};
+use toolscout_eval::tuned::TunedOn;
+
+const ARM_NAMES: [&str; 2] = ["a", "b"];
+/// The wait before a search that a busy server has refused is tried again.
+const BUSY_WAIT: Duration = Duration::from_millis(500);
+/// How often one search is tried on a busy server: five minutes.
+const MAX_TRIES: usize = 600;
+
+/// An evaluation to make.
+pub struct Plan {
+    id: Uuid,
+    name: String,
+    created_at_ms: i64,
+    /// One snapshot for all searches, whatever is written meanwhile.
+    searcher: Arc<Searcher>,
+    queries: Vec<PastedQuery>,
+    arms: Vec<ArmSettings>,
+    depths: Vec<usize>,
+}
+
+impl Plan {
+    /// An evaluation of these queries, which begins now.
+    pub fn new(
+        name: Option<String>,
+        searcher: Arc<Searcher>,
+        queries: Vec<PastedQuery>,
+        arms: Vec<ArmSettings>,
+        depths: Vec<usize>,
+    ) -> Self {
+        Plan {
+            id: Uuid::now_v7(),
+            name: name.unwrap_or_default(),
+            created_at_ms: unix_ms(SystemTime::now()),
+            searcher,
+            queries,
+            arms,
+            depths,
+        }
+    }
+
+    /// The id that it will have.
+    pub fn id(&self) -> String {
+        self.id.to_string()
+    }
+
+    /// How many searches it takes.
+    pub fn searches(&self) -> usize {
+        self.queries.len() * self.arms.len()
+    }
+}
+
+/// Searches for every query, and stores the figures. A cancelled evaluation leaves nothing.
+///
+/// # Errors
+/// Errors of the engine, and 500 when the result cannot be stored.
+pub async fn run(app: App, catalog: Arc<OpenCatalog>, plan: Plan, task: &Task) -> ApiResult<()> {
+    let mut queries = Vec::with_capacity(plan.queries.len());
+    let mut timings = vec![Vec::with_capacity(plan.queries.len()); plan.arms.len()];
+    for (number, query) in plan.queries.iter().enumerate() {
+        let mut answers = vec![Answer::default(); plan.arms.len()];
+        for arm in order(number, plan.arms.len()) {
+            if app.shutdown.is_triggered() {
+                return Err(ApiError::shutting_down());
+            }
+            if task.is_cancelled() {
+                return Ok(());
+            }
+            require_catalog(&app, &catalog)?;
+            let results = search(&app, &plan, arm, query).await?;
+            answers[arm] =
+                Answer::of_results(&results, query.relevant.as_deref()).judged_by(&query.worth);
+            timings[arm].push(results.timings);
+            task.update(|body| body.done += 1);
+        }
+        queries.push(AnsweredQuery::new(query.clone(), answers));
+    }
+    require_catalog(&app, &catalog)?;
+    let keeping = app.clone();
+    let keep = move || {
+        let evaluated = evaluated(&plan, queries, &timings, &catalog);
+        keeping.evaluations.keep(&catalog, &evaluated)
+    };
+    blocking(keep).await?
+}
+
+/// Fails once the catalog is deleted: its name may be that of another one by then, whose folder is
+/// the same.
+fn require_catalog(app: &App, catalog: &Arc<OpenCatalog>) -> ApiResult<()> {
+    if app.catalogs.holds(catalog) {
+        return Ok(());
+    }
+    Err(unknown_catalog(&catalog.name))
+}
+
+/// The arms of a query, the first of which changes with each: it finds colder caches.
+fn order(number: usize, arms: usize) -> impl Iterator<Item = usize> {
+    (0..arms).map(move |arm| (arm + number) % arms)
+}
+
+/// Searches for a query. A busy server answers its clients first.
+async fn search(app: &App, plan: &Plan, arm: usize, query: &PastedQuery) -> ApiResult<Results> {
+    let prepared = plan.arms[arm].query(&query.text)?;
+    for _ in 1..MAX_TRIES {
+        match try_search(app, plan, prepared.clone()).await {
+            Err(busy) if busy.code == "overloaded" && !app.shutdown.is_triggered() => {
+                sleep(BUSY_WAIT).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    try_search(app, plan, prepared).await
+}
+
+async fn try_search(app: &App, plan: &Plan, query: toolscout_index::Query) -> ApiResult<Results> {
+    let searcher = Arc::clone(&plan.searcher);
+    let results = app.cpu_pool.run(move || searcher.search(&query)).await?;
+    Ok(results?)
+}
+
+fn evaluated(
+    plan: &Plan,
+    queries: Vec<AnsweredQuery>,
+    timings: &[Vec<Timings>],
+    catalog: &OpenCatalog,
+) -> Evaluated {
+    let metrics = Metric::all(&plan.depths);
+    let tools = plan.searcher.tools();
+    let tools = tools.map(|tool| Tool::clone(&tool)).collect();
+    let arms = plan.arms.iter().zip(timings).enumerate();
+    let arms = arms
+        .map(|(arm, (settings, timings))| arm_figures(arm, settings, &queries, timings, &metrics))
+        .collect();
+    let evaluation = Evaluation {
+        id: plan.id(),
+        name: plan.name.clone(),
+        source: EvaluationSource::Server,
+        sent: None,
+        created_at_ms: plan.created_at_ms,
+        generation: plan.searcher.generation(),
+        changed_meanwhile: catalog.searcher().generation() != plan.searcher.generation(),
+        tools: plan.searcher.len(),
+        pending_embeddings: plan.searcher.pending_embeddings(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        fingerprint: fingerprint(&queries),
+        // None without judged queries.
+        set_fingerprint: EvalSet::of_pasted(&catalog.name, tools, &plan.queries)
+            .map(|set| set.fingerprint())
+            .unwrap_or_default(),
+        embedder: plan.searcher.embedder_ids(),
+        trained_on: is_trained_on(plan),
+        tuned_on: TunedOn::of(catalog.folder()).include(judged_texts(plan)),
+        depths: plan.depths.clone(),
+        main_metric: headline(&metrics).to_string(),
+        queries: counts(&queries),
+        arms,
+    };
+    Evaluated {
+        evaluation,
+        queries,
+        report: None,
+    }
+}
+
+/// Whether a ranker that was trained on these queries may have taken part.
+fn is_trained_on(plan: &Plan) -> bool {
+    let is_ranked = plan.arms.iter().any(|arm| arm.ranker != Some(false));
+    is_ranked && ranker_has_seen(&plan.searcher, judged_texts(plan))
+}
+
+fn judged_texts(plan: &Plan) -> impl Iterator<Item = &str> {
+    let is_judged =
+        |query: &&PastedQuery| query.relevant.as_ref().is_some_and(|ids| !ids.is_empty());
+    let judged = plan.queries.iter().filter(is_judged);
+    judged.map(|query| query.text.as_str())
+}
+
+fn arm_figures(
+    arm: usize,
+    settings: &ArmSettings,
+    queries: &[AnsweredQuery],
+    timings: &[Timings],
+    metrics: &[Metric],
+) -> ArmFigures {
+    let abstained = |is_meant: fn(&[String]) -> bool| {
+        let meant = queries
+            .iter()
+            .filter(|query| query.relevant.as_deref().is_some_and(is_meant));
+        meant.filter(|query| query.answers[arm].no_match).count()
+    };
+    ArmFigures {
+        name: ARM_NAMES[arm].to_owned(),
+        search: Some(settings.clone()),
+        figures: figures(queries, arm, metrics),
+        abstained: abstained(|relevant| !relevant.is_empty()),
+        no_tool_abstained: abstained(|relevant| relevant.is_empty()),
+        degraded: queries
+            .iter()
+            .filter(|query| query.answers[arm].degraded)
+            .count(),
+        latency: stages(&Latency::over(timings)),
+    }
+}
+
+pub(super) fn counts(queries: &[AnsweredQuery]) -> QueryCounts {
+    let count = |is_meant: fn(Option<&[String]>) -> bool| {
+        let relevant = queries.iter().map(|query| query.relevant.as_deref());
+        relevant.filter(|relevant| is_meant(*relevant)).count()
+    };
+    QueryCounts {
+        total: queries.len(),
+        judged: count(|relevant| relevant.is_some_and(|ids| !ids.is_empty())),
+        no_tool: count(|relevant| relevant.is_some_and(<[String]>::is_empty)),
+        unjudged: count(|relevant| relevant.is_none()),
+    }
+}

@@ -1,0 +1,284 @@
+//! `/mcp`: the MCP gateway over streamable HTTP, for the tools of the default catalog, and
+//! `/mcp/p/NAME` for those of a profile.
+
+mod messages;
+mod places;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use axum::routing::any;
+use futures_util::StreamExt as _;
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use toolscout_index::{Changes, Searcher, Tool};
+
+use self::places::{Place, PlaceLimits, Sender, SessionPlaces};
+use super::access::ProfileGrant;
+use super::error::not_ready;
+use super::error::{ApiError, ApiResult};
+use super::extract::Path;
+use super::profiles::OpenProfile;
+use super::registry::OpenCatalog;
+use super::{App, Limits, MCP_SESSION_ID};
+use toolscout_finder::finder::ToolSearch;
+use toolscout_mcp::gateway::{Session, SessionPlace};
+use toolscout_mcp::{CatalogSink, Gateway, Principal};
+use toolscout_state::approved::ApprovedPlace;
+use toolscout_state::keys::Scope;
+
+/// The route of the MCP gateway, of all methods.
+const PATH: &str = "/mcp";
+/// The route of its profiles, of all methods.
+const PROFILE_PATH: &str = "/mcp/p/{profile}";
+/// From a request to the start of its answer: longer than the longest tool call.
+pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// A session without requests for this long is closed: its client is gone.
+const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// The MCP servers behind the routes: one for the default catalog, and one for each profile that was
+/// used. Each has sessions of its own, so that a session of one profile is unknown to another.
+pub struct McpServices {
+    gateway: Gateway,
+    places: Arc<SessionPlaces>,
+    max_body_bytes: usize,
+    stop: CancellationToken,
+    whole: Arc<McpService>,
+    of_profiles: Mutex<BTreeMap<String, Arc<McpService>>>,
+}
+
+/// An MCP server with its sessions.
+struct McpService {
+    protocol: StreamableHttpService<Session, LocalSessionManager>,
+    sessions: Arc<LocalSessionManager>,
+}
+
+tokio::task_local! {
+    /// The place of the request that is being handled, which a session that it begins takes over.
+    static PLACE: Option<Arc<Place>>;
+}
+
+/// Marks an answer whose body must not be replaced: errors of the protocol have their own.
+#[derive(Clone, Copy, Debug)]
+pub struct HasOwnErrorBody;
+
+/// A request that may use the tools of a profile, or of the default catalog.
+pub struct AuthorizedCaller {
+    principal: Principal,
+    sender: Sender,
+    profile: Option<OpenProfile>,
+}
+
+#[derive(Deserialize)]
+struct ProfileInPath {
+    profile: Option<String>,
+}
+
+impl FromRequestParts<App> for AuthorizedCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
+        let Path(ProfileInPath { profile: named }) = Path::from_request_parts(parts, app).await?;
+        let chosen = match &named {
+            Some(named) => app.profiles.chosen(&grant, Some(named))?,
+            None => app.profiles.chosen_by_header(&grant, &parts.headers)?,
+        };
+        let profile = match chosen {
+            Some(profile) => Some(profile.open(app, &grant).await?),
+            None => {
+                grant.reads(&app.default_catalog)?;
+                None
+            }
+        };
+        Ok(AuthorizedCaller {
+            principal: Principal {
+                who: grant.sender(),
+                may_change: grant.allows(Scope::Call).is_ok(),
+            },
+            sender: Sender::from(&grant),
+            profile,
+        })
+    }
+}
+
+/// The routes, each with and without a slash at its end: some clients add one.
+pub fn routes() -> Router<App> {
+    [PATH, PROFILE_PATH]
+        .into_iter()
+        .fold(Router::new(), |routes, path| {
+            routes
+                .route(path, any(serve))
+                .route(&format!("{path}/"), any(serve))
+        })
+}
+
+/// Whether this is one of the routes.
+pub fn contains(route: &str) -> bool {
+    [PATH, PROFILE_PATH].contains(&route.strip_suffix('/').unwrap_or(route))
+}
+
+/// Answers a request of the MCP protocol.
+async fn serve(
+    AuthorizedCaller {
+        principal,
+        sender,
+        profile,
+    }: AuthorizedCaller,
+    State(app): State<App>,
+    request: Request,
+) -> ApiResult<Response> {
+    let services = app.mcp.get().ok_or_else(not_ready)?;
+    let service = services.of(&app, profile);
+    let (mut request, asked) = match messages::read(request, services.max_body_bytes).await {
+        Ok(read) => read,
+        Err(refused) => return Ok(with_own_error_body(refused)),
+    };
+    let ends_session = request.method() == Method::DELETE;
+    let places = &services.places;
+    let in_use = places.enter(&principal.who, request.headers_mut());
+    let begins =
+        request.method() == Method::POST && !request.headers().contains_key(MCP_SESSION_ID);
+    let place = if begins {
+        match places.take(&sender).await {
+            Ok(place) => Some(Arc::new(place)),
+            Err(reason) => {
+                return Ok(with_own_error_body(messages::too_many_sessions(
+                    asked, reason,
+                )));
+            }
+        }
+    } else {
+        None
+    };
+    request.extensions_mut().insert(principal);
+    let handled = PLACE.scope(place.clone(), service.protocol.handle(request));
+    let response = handled.await.map(Body::new);
+    let mut response = messages::answer(response, asked).await;
+    if let Some(place) = place
+        && let Some(session) = places.record(&place, &service.sessions, response.headers())
+    {
+        let sessions = Arc::clone(&service.sessions);
+        let close = async move { drop(sessions.close_session(&session).await) };
+        app.key_watch.at_end(sender.key(), place.over(), close);
+    }
+    let is_stream = response.body().size_hint().exact().is_none();
+    if let Some(in_use) = in_use.filter(|_| is_stream) {
+        response = response.map(|body| holding(body, in_use));
+    }
+    if ends_session && response.status() == StatusCode::ACCEPTED {
+        // The SDK answers 202, but the session has ended, and clients expect 200 or 204.
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    Ok(with_own_error_body(response))
+}
+
+/// A body that holds this until it has been sent, or its client has left.
+fn holding(body: Body, held: impl Send + 'static) -> Body {
+    let frames = body.into_data_stream();
+    Body::from_stream(frames.inspect(move |_| _ = &held))
+}
+
+fn with_own_error_body(mut response: Response) -> Response {
+    response.extensions_mut().insert(HasOwnErrorBody);
+    response
+}
+
+impl McpServices {
+    /// The services of this gateway, whose catalog is the default one.
+    pub fn new(gateway: Gateway, limits: &Limits, stop: CancellationToken) -> Self {
+        let max_body_bytes = limits.body_bytes;
+        let places = SessionPlaces::new(PlaceLimits {
+            all: limits.max_mcp_sessions,
+            per_key: limits.mcp_sessions_per_key,
+            for_operators: limits.mcp_sessions_for_operators,
+        });
+        let whole = McpService::new(gateway.clone(), max_body_bytes, stop.clone());
+        McpServices {
+            gateway,
+            places,
+            max_body_bytes,
+            stop,
+            whole: Arc::new(whole),
+            of_profiles: Mutex::default(),
+        }
+    }
+
+    fn of(&self, app: &App, profile: Option<OpenProfile>) -> Arc<McpService> {
+        let Some(OpenProfile {
+            profile, snapshots, ..
+        }) = profile
+        else {
+            return Arc::clone(&self.whole);
+        };
+        let mut of_profiles = self
+            .of_profiles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let made = of_profiles
+            .entry(profile.name().to_owned())
+            .or_insert_with(|| {
+                let is_other = snapshots.catalog().name != app.default_catalog;
+                let counted = || app.token_savings.counting(snapshots);
+                let other = is_other.then(|| Arc::new(counted()) as Arc<dyn ToolSearch>);
+                let gateway = self.gateway.with_profile(profile, other);
+                let service = McpService::new(gateway, self.max_body_bytes, self.stop.clone());
+                Arc::new(service)
+            });
+        Arc::clone(made)
+    }
+}
+
+impl McpService {
+    fn new(gateway: Gateway, max_body_bytes: usize, stop: CancellationToken) -> Self {
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(SESSION_IDLE);
+        // The guard checks hosts and origins, as for every route.
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_max_request_body_bytes(max_body_bytes)
+            .with_cancellation_token(stop);
+        let sessions = Arc::new(sessions);
+        let begin = move || {
+            let place = PLACE.try_with(Clone::clone).ok().flatten();
+            Ok(gateway.session(place.map(|place| place as SessionPlace)))
+        };
+        McpService {
+            protocol: StreamableHttpService::new(begin, Arc::clone(&sessions), config),
+            sessions,
+        }
+    }
+}
+
+#[async_trait]
+impl CatalogSink for OpenCatalog {
+    fn searcher(&self) -> Arc<Searcher> {
+        OpenCatalog::searcher(self)
+    }
+
+    fn folder(&self) -> PathBuf {
+        OpenCatalog::folder(self).to_owned()
+    }
+
+    fn approved(&self) -> ApprovedPlace {
+        OpenCatalog::approved(self)
+    }
+
+    async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {
+        let synced = self.writer.sync(server, tools).await;
+        synced.map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,115 @@
+//! The OpenAPI document: what the handlers' annotations cannot express is added here.
+
+mod links;
+
+use utoipa::OpenApi;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
+use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, ResponseBuilder};
+
+use super::companions;
+use super::error::ErrorBody;
+use toolscout_agent::Event;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "toolscout", description = "Tool search for agents."),
+    // Schemas that no handler names as its body.
+    components(schemas(ErrorBody, Event))
+)]
+struct Base;
+
+/// The document without any route.
+pub fn base() -> Description {
+    Base::openapi()
+}
+
+/// Adds to the document of all routes what they have in common.
+pub fn complete(mut description: Description) -> Description {
+    name_wildcards(&mut description);
+    add_error_responses(&mut description);
+    add_keys(&mut description);
+    links::add(&mut description);
+    description
+}
+
+/// OpenAPI has no wildcards: axum's `{*id}`, which may contain slashes, becomes `{id}`, with what its
+/// handler reads behind it.
+fn name_wildcards(description: &mut Description) {
+    let paths = std::mem::take(&mut description.paths.paths);
+    for (path, item) in paths {
+        description
+            .paths
+            .paths
+            .insert(companions::documented(&path), item);
+    }
+}
+
+/// Every operation may answer with an error, and all errors have one shape, unless an operation says
+/// otherwise.
+fn add_error_responses(description: &mut Description) {
+    let body = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Error"))));
+    let response = ResponseBuilder::new()
+        .description("The request failed")
+        .content("application/json", body)
+        .build();
+    for operation in description.paths.paths.values_mut().flat_map(operations) {
+        operation
+            .responses
+            .responses
+            .entry("default".into())
+            .or_insert_with(|| RefOr::T(response.clone()));
+    }
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [
+        &mut item.get,
+        &mut item.post,
+        &mut item.put,
+        &mut item.patch,
+        &mut item.delete,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// A key goes in either of two headers. A server without keys needs none.
+fn add_keys(description: &mut Description) {
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    let header = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key")));
+    let components = description.components.get_or_insert_default();
+    components.add_security_scheme("bearer", bearer);
+    components.add_security_scheme("api_key", header);
+    let no_scopes: [&str; 0] = [];
+    description.security = Some(vec![
+        SecurityRequirement::default(),
+        SecurityRequirement::new("bearer", no_scopes),
+        SecurityRequirement::new("api_key", no_scopes),
+    ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_response_has_a_description_and_every_operation_a_tag() {
+        let mut description = crate::description();
+        for (path, item) in &mut description.paths.paths {
+            assert!(!path.contains('*'), "{path}");
+            for operation in operations(item) {
+                let id = operation.operation_id.clone().unwrap_or_default();
+                assert!(operation.tags.is_some(), "{path} {id}");
+                for (status, response) in &operation.responses.responses {
+                    let RefOr::T(response) = response else {
+                        panic!("{path} {id} {status}: a reference");
+                    };
+                    assert!(!response.description.is_empty(), "{path} {id} {status}");
+                }
+            }
+        }
+    }
+}

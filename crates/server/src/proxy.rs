@@ -1,0 +1,530 @@
+//! The APIs of model providers, with tool search in front: chat completions, responses and messages.
+
+mod agent;
+mod bodies;
+mod calls;
+mod headers;
+mod routes;
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest as _, FromRequestParts as _, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::App;
+use super::access::{Grant, ProfileGrant};
+use super::envelope::RequestId;
+use super::error::{ApiError, ApiResult};
+use super::extract::RawBody;
+use super::mcp::HasOwnErrorBody;
+use super::profiles::PROFILE;
+use super::registry::ServedSnapshots;
+use super::threads::blocking;
+use toolscout_agent::Agents;
+use toolscout_dropin::{
+    self, AgentQuestion, AnswerBody, Dialect, ExtraCatalog, Failure, ProviderKey, Proxy,
+    ProxyAnswer, ProxyRequest,
+};
+use toolscout_state::keys::{self, Scope};
+
+use toolscout_state::session::DEFAULT_AGENT;
+
+pub use agent::KnownConversations;
+pub use bodies::BodyBudget;
+pub use routes::{below_other_bases, not_served};
+
+/// Bytes of a request: conversations hold images, and lists of tools are long.
+pub const MAX_BODY_BYTES: usize = 64 << 20;
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Answers a request of OpenAI's chat completions with the provider's model.
+///
+/// Of many tools the model sees some and `tool_search`, which is answered here. The body, the answer
+/// and its errors are those of the provider.
+#[utoipa::path(
+    post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "model",
+    request_body(content = Object, content_type = "application/json", description = "As OpenAI describes it"),
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or its stream of events"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn chat_completions(State(app): State<App>, request: Request) -> Response {
+    respond(&app, Dialect::Chat, request).await
+}
+
+/// Answers a request of OpenAI's responses with the provider's model, as `/v1/chat/completions` does.
+#[utoipa::path(
+    post, path = "/v1/responses", operation_id = "create_response", tag = "model",
+    request_body(content = Object, content_type = "application/json", description = "As OpenAI describes it"),
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or its stream of events"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn responses(State(app): State<App>, request: Request) -> Response {
+    respond(&app, Dialect::Responses, request).await
+}
+
+/// Answers a request of Anthropic's messages with the provider's model, as `/v1/chat/completions`
+/// does.
+#[utoipa::path(
+    post, path = "/v1/messages", operation_id = "create_message", tag = "model",
+    request_body(content = Object, content_type = "application/json", description = "As Anthropic describes it"),
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or its stream of events"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn messages(State(app): State<App>, request: Request) -> Response {
+    respond(&app, Dialect::Messages, request).await
+}
+
+/// Counts the tokens of a request of Anthropic's messages, with the tools that the model would see.
+///
+/// The provider counts; where it has no such route, the tokens are counted here, which is about right.
+#[utoipa::path(
+    post, path = "/v1/messages/count_tokens", operation_id = "count_message_tokens", tag = "model",
+    request_body(content = Object, content_type = "application/json", description = "As Anthropic describes it"),
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or `input_tokens` alone"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {
+    counted(&app, Dialect::Messages, request).await
+}
+
+/// Counts the tokens of a request of OpenAI's responses, as `/v1/messages/count_tokens` does.
+#[utoipa::path(
+    post, path = "/v1/responses/input_tokens", operation_id = "count_response_tokens", tag = "model",
+    request_body(content = Object, content_type = "application/json", description = "As OpenAI describes it"),
+    responses(
+        (status = 200, body = Object, description = "The provider's answer, or `input_tokens` alone"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn count_response_tokens(State(app): State<App>, request: Request) -> Response {
+    counted(&app, Dialect::Responses, request).await
+}
+
+async fn counted(app: &App, dialect: Dialect, request: Request) -> Response {
+    match answer(app, dialect, Wanted::Tokens, request).await {
+        Ok(answer) => response_of(answer),
+        Err(problem) => problem.into_response(dialect),
+    }
+}
+
+/// What a client wants to know of a request to a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// The model's answer.
+    Answer,
+    /// The number of tokens of its prompt.
+    Tokens,
+}
+
+/// Lists the provider's models.
+#[utoipa::path(
+    get, path = "/v1/models", operation_id = "list_models", tag = "model",
+    responses(
+        (status = 200, body = Object, description = "The provider's list"),
+        (status = "default", body = Object, description = "An error, as the provider tells its own"),
+    )
+)]
+pub async fn models(State(app): State<App>, request: Request) -> Response {
+    let (mut parts, _) = request.into_parts();
+    // Clients of the Anthropic API say which version of it they speak.
+    let dialect = match parts.headers.contains_key("anthropic-version") {
+        true => Dialect::Messages,
+        false => Dialect::Chat,
+    };
+    let listed = async {
+        let sender = Sender::of(&app, &mut parts).await?;
+        listed_models(&app, dialect, &sender, &parts.headers).await
+    };
+    match listed.await {
+        Ok(answer) => response_of(answer),
+        Err(problem) => problem.into_response(dialect),
+    }
+}
+
+/// The provider's models, and our agent where somebody chose its model.
+async fn listed_models(
+    app: &App,
+    dialect: Dialect,
+    sender: &Sender,
+    headers: &HeaderMap,
+) -> Result<ProxyAnswer, Problem> {
+    let has_agent = has_agent(app);
+    if app.proxy.is_none() && has_agent {
+        let mut headers = HeaderMap::new();
+        let json = HeaderValue::from_static("application/json");
+        headers.insert(header::CONTENT_TYPE, json);
+        return Ok(ProxyAnswer {
+            status: 200,
+            headers,
+            body: AnswerBody::Whole(toolscout_dropin::agents_alone(agent_names(app))),
+        });
+    }
+    let mut listed = configured(app, None)?
+        .models(dialect, headers, &sender.key)
+        .await?;
+    if let AnswerBody::Whole(list) = &listed.body
+        && has_agent
+        && listed.status == 200
+    {
+        listed.body = AnswerBody::Whole(toolscout_dropin::add_agents(list, agent_names(app)));
+    }
+    Ok(listed)
+}
+
+async fn respond(app: &App, dialect: Dialect, request: Request) -> Response {
+    match answer(app, dialect, Wanted::Answer, request).await {
+        Ok(answer) => response_of(answer),
+        Err(problem) => problem.into_response(dialect),
+    }
+}
+
+async fn answer(
+    app: &App,
+    dialect: Dialect,
+    wanted: Wanted,
+    request: Request,
+) -> Result<ProxyAnswer, Problem> {
+    let (mut parts, body) = request.into_parts();
+    let sender = Sender::of(app, &mut parts).await?;
+    let (headers, query) = (parts.headers.clone(), parts.uri.query().map(str::to_owned));
+    let id = parts.extensions.get::<RequestId>().cloned();
+    let mut reserved = app.model_bodies.reserve(&headers).await.inspect_err(|_| {
+        app.metrics.rejected("model_bodies");
+    })?;
+    let RawBody(body) = RawBody::from_request(Request::from_parts(parts, body), app)
+        .await
+        .map_err(body_error)?;
+    app.model_bodies.fit(&mut reserved, body.len());
+    if let Some(question) = AgentQuestion::read(dialect, &sender.owner, &body)? {
+        headers::check_for_agent(&headers)?;
+        if wanted == Wanted::Tokens {
+            return Ok(toolscout_dropin::counted_here(dialect, body).await?);
+        }
+        let answer = agent::answer(app, &sender, &headers, question).await?;
+        let ignored = headers::ignored(app.proxy.as_ref(), &headers);
+        return Ok(with_ignored(answer, ignored));
+    }
+    let proxy = configured(app, Some(&body))?;
+    let ignored = headers::ignored(Some(&proxy), &headers);
+    let request = ProxyRequest {
+        dialect,
+        id: id.map(|RequestId(id)| id).unwrap_or_default(),
+        defer: headers::defer_choice(&headers)?,
+        extra: extra_catalog(app, &proxy, &sender.grant, &headers).await?,
+        owner: sender.owner,
+        key: sender.key,
+        headers,
+        query,
+        body,
+        reserved: Some(reserved),
+    };
+    let answer = match wanted {
+        Wanted::Answer => proxy.answer(request).await?,
+        Wanted::Tokens => proxy.count(request).await?,
+    };
+    Ok(with_ignored(answer, ignored))
+}
+
+/// The answer, with the names of headers that are not known.
+fn with_ignored(mut answer: ProxyAnswer, ignored: Option<HeaderValue>) -> ProxyAnswer {
+    if let Some(ignored) = ignored {
+        answer.headers.insert(headers::IGNORED, ignored);
+    }
+    answer
+}
+
+/// As for any body, with what to do where a request to a model is too long.
+fn body_error(error: ApiError) -> ApiError {
+    if error.status != StatusCode::PAYLOAD_TOO_LARGE {
+        return error;
+    }
+    let message = format!(
+        "the request is longer than {} MiB; send fewer tools, or images by their addresses",
+        MAX_BODY_BYTES >> 20
+    );
+    ApiError { message, ..error }
+}
+
+/// What passes requests to a provider. `body` is that of the request, if it names a model.
+fn configured(app: &App, body: Option<&Bytes>) -> Result<Proxy, Problem> {
+    if let Some(proxy) = &app.proxy {
+        return Ok(proxy.clone());
+    }
+    if has_agent(app)
+        && let Some(model) = body.and_then(toolscout_dropin::requested_model)
+    {
+        let message = format!(
+            "there is no model {model:?} here: --llm is a script, and {}; name it, or start the server with --llm URL",
+            only_models(app)
+        );
+        return Err(Failure::new(404, "model_not_found", message).into());
+    }
+    if has_agent(app) && body.is_some() {
+        let message = format!(
+            "the body is no JSON object with a `model`; {} here",
+            only_models(app)
+        );
+        return Err(Failure::new(400, "invalid_request", message).into());
+    }
+    let message = "this server has no model to pass requests to; start it with --llm URL";
+    Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "no_model", message).into())
+}
+
+/// The names of the agents, each of which is a model; `None` for the one that needs no name.
+fn agent_names(app: &App) -> impl Iterator<Item = Option<&str>> {
+    let agents = app.agents.get().into_iter().flat_map(Agents::iter);
+    let names = agents.map(|served| served.agent.name());
+    names.map(|name| (name != DEFAULT_AGENT).then_some(name))
+}
+
+/// That our agents are the only models, in words.
+fn only_models(app: &App) -> String {
+    let models: Vec<String> = agent_names(app).map(toolscout_dropin::model_of).collect();
+    match &models[..] {
+        [only] => format!("{only:?} is the only model"),
+        models => format!("the only models are {}", models.join(", ")),
+    }
+}
+
+/// Whether our agent answers as a model: somebody chose its own.
+fn has_agent(app: &App) -> bool {
+    let agent = app.agent();
+    agent.is_some_and(|agent| agent.config().model_is_chosen)
+}
+
+/// Whether any model answers here.
+fn serves_models(app: &App) -> bool {
+    app.proxy.is_some() || has_agent(app)
+}
+
+/// The headers of answers that are ours.
+pub fn answer_headers() -> impl Iterator<Item = HeaderName> {
+    toolscout_dropin::header_names().chain([headers::IGNORED])
+}
+
+/// Warns where requests with a key of ours would go to the provider without any key.
+pub async fn warn_of_missing_keys(app: &App) {
+    let keyless = app.proxy.as_ref().map(Proxy::keyless_providers);
+    let keyless = keyless.unwrap_or_default();
+    if keyless.is_empty() {
+        return;
+    }
+    let asked = app.clone();
+    let in_use = blocking(move || asked.keys.is_in_use()).await;
+    if !matches!(in_use, Ok(Ok(true))) {
+        return;
+    }
+    for provider in keyless {
+        tracing::warn!(
+            provider,
+            "requests to the model go to this provider without a key, since the keys of clients are this server's: \
+             give it the provider's key (--llm-key, or --llm-messages-key for --llm-messages), or let clients bring \
+             it in the other of the headers Authorization and X-API-Key (--llm-key-from-client)"
+        );
+    }
+}
+
+/// Who sent a request, and the key that it goes to the provider with.
+struct Sender {
+    grant: Grant,
+    owner: String,
+    key: ProviderKey,
+}
+
+impl Sender {
+    async fn of(app: &App, parts: &mut Parts) -> Result<Self, Problem> {
+        let config = app.proxy.as_ref().map(Proxy::config);
+        let brings_own_key = config.is_some_and(|config| config.key_from_client);
+        let credentials = take_credentials(&mut parts.headers);
+        if !brings_own_key {
+            // A key that is not ours is refused where keys are needed.
+            parts.headers.extend(credentials.clone());
+        }
+        let ProfileGrant(grant) = ProfileGrant::from_request_parts(parts, app).await?;
+        grant.allows(Scope::Llm)?;
+        let owner = match grant.key() {
+            Some(_) => grant.sender(),
+            None => owner_by_credentials(&credentials),
+        };
+        for name in [header::AUTHORIZATION, X_API_KEY] {
+            parts.headers.remove(name);
+        }
+        let has_key = config.is_some_and(|config| {
+            config.upstream.key.is_some() || config.upstream.messages_key.is_some()
+        });
+        let takes_theirs = brings_own_key || (grant.key().is_none() && !has_key);
+        let key = if takes_theirs && !credentials.is_empty() {
+            ProviderKey::OfClient(credentials)
+        } else {
+            ProviderKey::OfServer
+        };
+        Ok(Sender { grant, owner, key })
+    }
+}
+
+/// Takes out the headers with a key that is not ours.
+fn take_credentials(headers: &mut HeaderMap) -> HeaderMap {
+    let mut credentials = HeaderMap::new();
+    for name in [header::AUTHORIZATION, X_API_KEY] {
+        let is_ours = |value: &HeaderValue| {
+            let text = value.to_str().unwrap_or_default();
+            text.split_whitespace().any(keys::is_token)
+        };
+        if headers.get(&name).is_some_and(|value| !is_ours(value))
+            && let Some(mut value) = headers.remove(&name)
+        {
+            value.set_sensitive(true);
+            credentials.insert(name, value);
+        }
+    }
+    credentials
+}
+
+/// Clients without a key of ours are told apart by the provider's key that they send. Only a hash
+/// of it is kept.
+fn owner_by_credentials(credentials: &HeaderMap) -> String {
+    if credentials.is_empty() {
+        return "http".to_owned();
+    }
+    let mut hasher = blake3::Hasher::new_derive_key("toolscout owner of a model request");
+    for (name, value) in credentials {
+        hasher.update(name.as_str().as_bytes());
+        hasher.update(&[0]);
+        hasher.update(value.as_bytes());
+        hasher.update(&[0]);
+    }
+    format!("client:{}", hasher.finalize().to_hex())
+}
+
+/// The catalog that the header names, or the part of one that a profile names. The key must be for it.
+async fn extra_catalog(
+    app: &App,
+    proxy: &Proxy,
+    grant: &Grant,
+    headers: &HeaderMap,
+) -> ApiResult<Option<ExtraCatalog>> {
+    if headers.contains_key(PROFILE) {
+        return extra_profile(app, proxy, grant, headers).await;
+    }
+    let Some(name) = headers.get(headers::CATALOG) else {
+        return Ok(None);
+    };
+    if !grant.profiles().is_empty() {
+        let message = format!(
+            "this key is for the profiles {}; send X-Toolscout-Profile in place of X-Toolscout-Catalog",
+            grant.profile_names()
+        );
+        return Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "profile_key",
+            message,
+        ));
+    }
+    let name = name.to_str().unwrap_or_default();
+    grant.reads(name)?;
+    let catalog = app.catalogs.get(name).await?;
+    let caller = calls::caller(app, proxy, grant, Arc::clone(&catalog), None)?;
+    Ok(Some(ExtraCatalog {
+        search: Arc::new(ServedSnapshots::of(catalog)),
+        caller,
+    }))
+}
+
+async fn extra_profile(
+    app: &App,
+    proxy: &Proxy,
+    grant: &Grant,
+    headers: &HeaderMap,
+) -> ApiResult<Option<ExtraCatalog>> {
+    if headers.contains_key(headers::CATALOG) {
+        let message = "the request has both X-Toolscout-Profile and X-Toolscout-Catalog; a profile names its catalog, so \
+                       leave out the other";
+        let status = StatusCode::BAD_REQUEST;
+        return Err(ApiError::invalid(status, "invalid_header", message));
+    }
+    let Some(chosen) = app.profiles.chosen_by_header(grant, headers)? else {
+        return Ok(None);
+    };
+    let open = chosen.open(app, grant).await?;
+    let caller = calls::caller(app, proxy, grant, open.snapshots.catalog(), Some(&open))?;
+    Ok(Some(ExtraCatalog {
+        search: open.search,
+        caller,
+    }))
+}
+
+/// Why there is no answer.
+enum Problem {
+    Api(ApiError),
+    Failure(Failure),
+}
+
+impl From<ApiError> for Problem {
+    fn from(error: ApiError) -> Self {
+        Problem::Api(error)
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        Problem::Failure(failure)
+    }
+}
+
+impl Problem {
+    /// The error as the provider would tell it.
+    fn into_response(self, dialect: Dialect) -> Response {
+        let (failure, retry_after_s) = match self {
+            Problem::Failure(failure) => (failure, None),
+            Problem::Api(error) => {
+                if let Some(detail) = &error.detail {
+                    tracing::error!(code = error.code, detail, "request failed");
+                }
+                let status = error.status.as_u16();
+                let failure = Failure::new(status, error.code, error.message);
+                (failure, error.retry_after_s)
+            }
+        };
+        let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        let mut response = (status, Body::from(dialect.error_body(&failure))).into_response();
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        if let Some(seconds) = retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(HasOwnErrorBody);
+        response
+    }
+}
+
+fn response_of(answer: ProxyAnswer) -> Response {
+    let body = match answer.body {
+        AnswerBody::Whole(bytes) => Body::from(bytes),
+        AnswerBody::Stream(stream) => {
+            use futures_util::StreamExt as _;
+            Body::from_stream(stream.map(|part| part.map_err(|failure| failure.message)))
+        }
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    *response.headers_mut() = answer.headers;
+    response.extensions_mut().insert(HasOwnErrorBody);
+    response
+}

@@ -1,0 +1,98 @@
+//! The memory for bodies of requests to a model's provider, which all of them share: they are long,
+//! and held until the model has answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::MAX_BODY_BYTES;
+use crate::error::{ApiError, ApiResult};
+
+/// The bytes of one permit.
+const UNIT: u64 = 1024;
+
+/// The memory for bodies, of a bounded size.
+pub struct BodyBudget {
+    permits: Arc<Semaphore>,
+    units: u32,
+    /// Longest wait of a request for the bodies of others.
+    patience: Duration,
+}
+
+impl BodyBudget {
+    /// Room for bodies of this many bytes together.
+    pub fn new(bytes: u64, patience: Duration) -> Self {
+        let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).max(1);
+        BodyBudget {
+            permits: Arc::new(Semaphore::new(units as usize)),
+            units,
+            patience,
+        }
+    }
+
+    /// Reserves memory for the body of a request with these headers.
+    ///
+    /// # Errors
+    /// 503 when the bodies of others leave no room for too long.
+    pub async fn reserve(&self, headers: &HeaderMap) -> ApiResult<OwnedSemaphorePermit> {
+        let length = headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+        // A body that comes in chunks may be as long as any.
+        let units = self.units_of(length.unwrap_or(MAX_BODY_BYTES as u64));
+        let reserving = Arc::clone(&self.permits).acquire_many_owned(units);
+        match timeout(self.patience, reserving).await {
+            Ok(Ok(reserved)) => Ok(reserved),
+            _ => Err(ApiError::busy(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                "the server holds as many and as long requests to the model as its memory allows; try again later",
+            )),
+        }
+    }
+
+    /// Gives back what was reserved beyond the length that a body has.
+    pub fn fit(&self, reserved: &mut OwnedSemaphorePermit, bytes: usize) {
+        let needed = self.units_of(bytes as u64) as usize;
+        drop(reserved.split(reserved.num_permits().saturating_sub(needed)));
+    }
+
+    /// No body needs more than there is: one that is as long has to wait for all others.
+    fn units_of(&self, bytes: u64) -> u32 {
+        let bytes = bytes.min(MAX_BODY_BYTES as u64);
+        u32::try_from(bytes.div_ceil(UNIT))
+            .unwrap_or(u32::MAX)
+            .clamp(1, self.units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(length: Option<&'static str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Some(length) = length {
+            headers.insert(header::CONTENT_LENGTH, length.parse().unwrap());
+        }
+        headers
+    }
+
+    #[tokio::test]
+    async fn bodies_share_the_memory_and_give_it_back() {
+        let budget = BodyBudget::new(10 * UNIT, Duration::from_millis(5));
+        let most = budget.reserve(&headers(Some("9000"))).await.unwrap();
+        let refused = budget.reserve(&headers(Some("4096"))).await.unwrap_err();
+        assert_eq!((refused.status.as_u16(), refused.code), (503, "overloaded"));
+        assert_eq!(refused.retry_after_s, Some(1));
+        drop(most);
+        // Of unknown length, and longer than all there is.
+        let mut all = budget.reserve(&headers(None)).await.unwrap();
+        assert_eq!(all.num_permits(), 10);
+        budget.fit(&mut all, 2000);
+        assert_eq!(all.num_permits(), 2);
+        assert!(budget.reserve(&headers(Some("8192"))).await.is_ok());
+    }
+}

@@ -1,0 +1,126 @@
+//! Calls the tools that a model found in a registered catalog, through the gate.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use toolscout_index::{Tool, ToolId};
+use uuid::Uuid;
+
+use crate::App;
+use crate::access::Grant;
+use crate::calls::TrialDirectory;
+use crate::error::{ApiResult, not_ready};
+use crate::profiles::OpenProfile;
+use crate::registry::OpenCatalog;
+use toolscout_agent::AgentConfig;
+use toolscout_dropin::{CalledTool, Proxy, ToolCaller};
+use toolscout_gate::gate::{
+    Answer, ApprovalRequest, Approver, Call, Caller, Directory as _, Gate, GateContext,
+};
+use toolscout_gate::tools::{Arguments, ErrorCode, ToolResult};
+use toolscout_mcp::Pool;
+use toolscout_state::keys::Scope;
+
+/// What calls the tools of this catalog for the sender of a request, or those of a profile of it;
+/// `None` where the server calls none.
+///
+/// # Errors
+/// 503 while the server starts.
+pub fn caller(
+    app: &App,
+    proxy: &Proxy,
+    grant: &Grant,
+    catalog: Arc<OpenCatalog>,
+    profile: Option<&OpenProfile>,
+) -> ApiResult<Option<Arc<dyn ToolCaller>>> {
+    if !proxy.config().calls_tools {
+        return Ok(None);
+    }
+    let caller = Caller {
+        classes: profile.and_then(|open| open.profile.classes().cloned()),
+        who: grant.sender(),
+        conversation: Uuid::now_v7().to_string(),
+        // As for a client of the MCP gateway.
+        only_reads: grant.allows(Scope::Call).is_err(),
+        ..Caller::default()
+    };
+    Ok(Some(Arc::new(GatedCaller {
+        gate: Arc::clone(app.gate.get().ok_or_else(not_ready)?),
+        pool: app.pool_of(&catalog).cloned(),
+        directory: TrialDirectory::of(app, catalog),
+        app: app.clone(),
+        caller,
+    })))
+}
+
+struct GatedCaller {
+    app: App,
+    gate: Arc<Gate>,
+    /// The MCP servers of the catalog.
+    pool: Option<Pool>,
+    directory: TrialDirectory,
+    caller: Caller,
+}
+
+#[async_trait]
+impl ToolCaller for GatedCaller {
+    fn can_call(&self, id: &ToolId) -> bool {
+        // What calls a tool of an MCP server is there while the server is away.
+        let is_away = |pool: &Pool| pool.has(id.server()) && pool.unavailable_tool(id).is_some();
+        self.directory.callable(id).is_some() && !self.pool.as_ref().is_some_and(is_away)
+    }
+
+    async fn call(&self, tool: &Arc<Tool>, arguments: &str) -> CalledTool {
+        let defaults = AgentConfig::default();
+        let agent = self.app.agent();
+        let config = agent.map_or(&defaults, |agent| agent.config());
+        let (result, has_succeeded) = match serde_json::from_str::<Arguments>(arguments) {
+            Ok(arguments) => {
+                let context = GateContext {
+                    caller: &self.caller,
+                    ledger: &self.app.ledgers.of(&self.caller.who),
+                    directory: &self.directory,
+                    approver: &Nobody,
+                    call_timeout: config.call_timeout,
+                };
+                let call = Call {
+                    id: Uuid::now_v7().to_string(),
+                    tool: Arc::clone(tool),
+                    arguments,
+                    is_plan_step: false,
+                };
+                let outcome = self.gate.pass(context, call).await;
+                let has_succeeded = outcome.has_succeeded();
+                (outcome.result, has_succeeded)
+            }
+            Err(error) => {
+                let message = format!("the arguments are no JSON object: {error}");
+                (
+                    ToolResult::error(ErrorCode::InvalidArguments, message),
+                    false,
+                )
+            }
+        };
+        let result = result.truncated(config.run.max_result_bytes);
+        CalledTool {
+            text: result.to_model_text(),
+            has_succeeded,
+        }
+    }
+}
+
+/// Nobody can be asked: the client speaks with a model, and not with us.
+struct Nobody;
+
+#[async_trait]
+impl Approver for Nobody {
+    async fn ask(&self, request: ApprovalRequest) -> Answer {
+        Answer::Refused {
+            by: "server".to_owned(),
+            reason: format!(
+                "{} needs approval, and nobody can be asked in this conversation; a rule of the server may allow it",
+                request.tool
+            ),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The headers by which a client of the model's API chooses how its tools are searched.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use crate::error::{ApiError, ApiResult};
+use crate::profiles::PROFILE;
+use toolscout_base::printable;
+use toolscout_dropin::{CONVERSATION_HEADER, DeferChoice, Proxy};
+
+/// Chooses which tools are deferred: `off`, or the number of tokens from which on they are.
+const DEFER: HeaderName = HeaderName::from_static("x-toolscout-defer");
+/// Names a catalog that is searched besides the tools of the request.
+pub const CATALOG: HeaderName = HeaderName::from_static("x-toolscout-catalog");
+/// Names the conversation that a request continues.
+const CONVERSATION: HeaderName = HeaderName::from_static(CONVERSATION_HEADER);
+/// In an answer: headers of the request that look like these and are not known.
+pub const IGNORED: HeaderName = HeaderName::from_static("x-toolscout-ignored");
+/// What the names of such headers begin with.
+const OWN: &str = "x-toolscout-";
+/// Most names in the answer.
+const MAX_IGNORED: usize = 8;
+
+/// Which tools are deferred.
+///
+/// # Errors
+/// 400 for a value that is neither `off` nor a number.
+pub fn defer_choice(headers: &HeaderMap) -> ApiResult<DeferChoice> {
+    let Some(value) = headers.get(DEFER) else {
+        return Ok(DeferChoice::OfServer);
+    };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text.eq_ignore_ascii_case("off") {
+        return Ok(DeferChoice::Off);
+    }
+    text.parse().map(DeferChoice::Above).map_err(|_| {
+        let message = format!(
+            "X-Toolscout-Defer is {text:?}; send `off`, or the number of tokens from which on tools are deferred"
+        );
+        ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_header", message)
+    })
+}
+
+/// Checks the headers of a question to our agent, which searches the catalog of the server.
+///
+/// # Errors
+/// 400 for a value that would be refused of a model too, and for a catalog.
+pub fn check_for_agent(headers: &HeaderMap) -> ApiResult<()> {
+    defer_choice(headers)?;
+    if !headers.contains_key(CATALOG) {
+        return Ok(());
+    }
+    let message = "our agent searches the catalog of the server; leave out X-Toolscout-Catalog, or name a profile of \
+                   another catalog with X-Toolscout-Profile";
+    Err(ApiError::invalid(
+        StatusCode::BAD_REQUEST,
+        "invalid_header",
+        message,
+    ))
+}
+
+/// The names of headers that look like these and are not known, for the client; the log is told of
+/// each once.
+pub fn ignored(proxy: Option<&Proxy>, headers: &HeaderMap) -> Option<HeaderValue> {
+    let unknown = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with(OWN))
+        .filter(|name| ![DEFER, CATALOG, CONVERSATION, PROFILE].contains(name));
+    let names: Vec<String> = unknown
+        .take(MAX_IGNORED)
+        .map(|name| printable::name(name.as_str()))
+        .collect();
+    for header in &names {
+        if proxy.is_none_or(|proxy| proxy.is_said_first(&format!("header {header}"))) {
+            tracing::warn!(
+                header,
+                "a header of a request is not known; there are X-Toolscout-Defer, X-Toolscout-Catalog, \
+                 X-Toolscout-Conversation and X-Toolscout-Profile"
+            );
+        }
+    }
+    let value = HeaderValue::from_str(&names.join(", ")).ok()?;
+    (!names.is_empty()).then_some(value)
+}

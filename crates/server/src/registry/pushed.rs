@@ -1,0 +1,196 @@
+//! A catalog that is pushed down: its tools are looked for in the store.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use tokio::task::block_in_place;
+use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
+
+use super::super::error::{ApiResult, pushed_down_unavailable};
+use super::{OpenCatalog, Shared};
+use toolscout_base::clock::unix_ms;
+use toolscout_finder::finder::search::UsedTool;
+use toolscout_finder::finder::snapshot::SnapshotSource;
+use toolscout_postgres::{ListedTools, PageOf, PushedStats, SharedStore, StoreError};
+
+/// The tools of a catalog that is pushed down.
+pub struct Pushed<'a> {
+    store: &'a SharedStore,
+    id: i64,
+}
+
+impl OpenCatalog {
+    /// Its tools, if it is pushed down.
+    pub fn pushed(&self) -> Option<Pushed<'_>> {
+        let Shared { store, catalog } = self.shared.as_ref()?;
+        catalog.is_pushed_down().then(|| Pushed {
+            store,
+            id: catalog.id,
+        })
+    }
+
+    /// Number of tools.
+    pub fn tool_count(&self) -> usize {
+        match &self.shared {
+            Some(shared) if shared.catalog.is_pushed_down() => shared.catalog.total(),
+            _ => self.searcher().len(),
+        }
+    }
+
+    /// What answers a query: the newest snapshot, or one with the tools that may be hits.
+    ///
+    /// # Errors
+    /// 422 for an invalid query; 503 where the tools are in the store and that is away.
+    pub async fn searcher_for(&self, query: &Query) -> ApiResult<Arc<Searcher>> {
+        match self.pushed() {
+            Some(pushed) => pushed.searcher_for(&self.searcher(), query).await,
+            None => Ok(self.searcher()),
+        }
+    }
+
+    /// The tool with this id.
+    ///
+    /// # Errors
+    /// 503 where the tools are in the store and that is away.
+    pub async fn tool(&self, id: &ToolId) -> ApiResult<Option<Arc<Tool>>> {
+        match self.pushed() {
+            Some(pushed) => {
+                let tool = pushed.tool(id).await?;
+                Ok(tool.map(|tool| self.with_owner_texts(tool)))
+            }
+            None => Ok(self.searcher().tool(id)),
+        }
+    }
+
+    /// A tool of the store, with what the owner says of it.
+    fn with_owner_texts(&self, tool: Tool) -> Arc<Tool> {
+        Arc::new(self.searcher().with_owner_texts(tool))
+    }
+}
+
+impl Pushed<'_> {
+    async fn searcher_for(&self, base: &Arc<Searcher>, query: &Query) -> ApiResult<Arc<Searcher>> {
+        let found = self.store.searcher_for(self.id, base, query).await;
+        Ok(Arc::new(answered(found)?))
+    }
+
+    async fn tool(&self, id: &ToolId) -> ApiResult<Option<Tool>> {
+        answered(self.store.tool_of(self.id, id).await)
+    }
+
+    /// A page of them.
+    ///
+    /// # Errors
+    /// 503 without the store.
+    pub async fn page(&self, page: &PageOf) -> ApiResult<ListedTools> {
+        answered(self.store.page_of(self.id, page).await)
+    }
+
+    /// The ids of those that pass a filter.
+    ///
+    /// # Errors
+    /// 503 without the store.
+    pub async fn ids_passing(&self, filter: &Filter) -> ApiResult<Vec<ToolId>> {
+        answered(self.store.ids_passing(self.id, filter).await)
+    }
+
+    /// Their most frequent tags, with the number of tools, and how many different ones there are.
+    ///
+    /// # Errors
+    /// 503 without the store.
+    pub async fn tags(&self, limit: usize) -> ApiResult<(Vec<(String, usize)>, usize)> {
+        answered(self.store.tags_of(self.id, limit).await)
+    }
+
+    /// Sizes.
+    ///
+    /// # Errors
+    /// 503 without the store.
+    pub async fn stats(&self) -> ApiResult<PushedStats> {
+        answered(self.store.pushed_stats(self.id).await)
+    }
+}
+
+fn answered<T>(answer: Result<T, StoreError>) -> ApiResult<T> {
+    answer.map_err(|error| match error {
+        StoreError::Unreachable(_) | StoreError::ReadOnly(_) | StoreError::Refused(_) => {
+            pushed_down_unavailable(error)
+        }
+        error => error.into(),
+    })
+}
+
+/// Snapshots of a served catalog for those who cannot wait asynchronously: the agent, the gateway.
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct ServedSnapshots(Arc<RwLock<Arc<OpenCatalog>>>);
+
+impl ServedSnapshots {
+    /// The snapshots of this catalog.
+    pub fn of(catalog: Arc<OpenCatalog>) -> Self {
+        ServedSnapshots(Arc::new(RwLock::new(catalog)))
+    }
+
+    /// Takes the catalog as the last request found it: it may have been deleted and made anew.
+    pub fn renew(&self, catalog: Arc<OpenCatalog>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+    }
+
+    /// The catalog itself.
+    pub fn catalog(&self) -> Arc<OpenCatalog> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for the store, on a thread that may block or on one of the server's runtime.
+    fn wait<T>(pushed: &Pushed<'_>, work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+        block_in_place(|| pushed.store.block_on(work))
+    }
+}
+
+impl SnapshotSource for ServedSnapshots {
+    fn snapshot(&self) -> Arc<Searcher> {
+        self.catalog().searcher()
+    }
+
+    fn snapshot_for(&self, query: &Query) -> Result<Arc<Searcher>, String> {
+        let catalog = self.catalog();
+        let base = catalog.searcher();
+        let Some(pushed) = catalog.pushed() else {
+            return Ok(base);
+        };
+        Self::wait(&pushed, pushed.searcher_for(&base, query)).map_err(|error| error.message)
+    }
+
+    fn find_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        let catalog = self.catalog();
+        let Some(pushed) = catalog.pushed() else {
+            return catalog.searcher().tool(id);
+        };
+        // Without the store it is as if there were none.
+        let tool = Self::wait(&pushed, pushed.tool(id)).ok().flatten()?;
+        Some(catalog.with_owner_texts(tool))
+    }
+
+    fn tool_count(&self) -> usize {
+        self.catalog().tool_count()
+    }
+
+    fn has_tools(&self) -> bool {
+        self.catalog().pushed().is_none()
+    }
+
+    fn has_memory(&self) -> bool {
+        self.catalog().memory().is_active()
+    }
+
+    fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
+        let catalog = self.catalog();
+        if let Some(problem) = catalog.store_problem() {
+            return Err(problem);
+        }
+        let UsedTool { query, tool, .. } = used_tool;
+        let at_ms = unix_ms(SystemTime::now());
+        let remembered = catalog.remember(query, tool, at_ms, &used_tool.source());
+        remembered.map(drop).map_err(|error| error.message)
+    }
+}

@@ -1,0 +1,232 @@
+//! The servers of a catalog: their connections, and replacing all tools of one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use toolscout_index::Tool;
+use utoipa::ToSchema;
+
+use super::App;
+use super::access::{Reading, Writing};
+use super::changes::undecided;
+use super::error::ApiResult;
+use super::extract::{Json, Path};
+use super::registry::OpenCatalog;
+use super::tasks;
+use super::threads::blocking;
+use super::tools::body::{all_valid, read_tools};
+use super::tools::load::runs_as_task;
+use super::tools::{LoadParams, to_strings};
+use super::wire::ToolWarning;
+use toolscout_base::clock::unix_ms;
+use toolscout_mcp::pool::{ConnectionState, Status};
+use toolscout_state::catalog_writer::Change;
+
+/// What a sync changed.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SyncAnswer {
+    /// The ids of new tools.
+    pub added: Vec<String>,
+    /// The ids of tools that replaced one with the same id.
+    pub changed: Vec<String>,
+    /// The ids of removed tools.
+    pub removed: Vec<String>,
+    /// Number of tools that were stored already, exactly as they are.
+    pub unchanged: usize,
+    /// What of the tools is left out or will not work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ToolWarning>,
+    /// The generation of the catalog that holds the change.
+    pub generation: u64,
+}
+
+/// The path of a server.
+#[derive(Debug, Deserialize)]
+pub struct ServerPath {
+    #[serde(rename = "catalog")]
+    _catalog: String,
+    server: String,
+}
+
+/// The servers of a catalog.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ServerList {
+    /// The servers, sorted by name.
+    servers: Vec<ServerBody>,
+}
+
+/// A server.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Server)]
+pub struct ServerBody {
+    /// Its name; empty for tools without a server.
+    name: String,
+    /// Number of its tools in the catalog.
+    tools: usize,
+    /// Its connection, if this program was told to connect to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connection: Option<ConnectionBody>,
+    /// Number of its tools that changed since they were approved.
+    changes: usize,
+    /// Number of its tools that are blocked.
+    blocked: usize,
+}
+
+/// The connection to an MCP server.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ServerConnection)]
+pub struct ConnectionBody {
+    /// How it is connected.
+    state: ConnectionState,
+    /// Since when, in Unix milliseconds.
+    since_ms: i64,
+    /// Why its tools cannot be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// When its list of tools was last written to the catalog, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synced_ms: Option<i64>,
+}
+
+/// Lists the servers of a catalog. Those of the default catalog may be connected: with a connection,
+/// its state, and why it is not usable.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/servers", operation_id = "list_servers", tag = "servers",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    responses((status = 200, body = ServerList, description = "The servers"))
+)]
+pub async fn list(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+) -> ApiResult<Json<ServerList>> {
+    let mut servers: BTreeMap<String, ServerBody> = BTreeMap::new();
+    for status in app
+        .pool_of(&catalog)
+        .map(|pool| pool.statuses())
+        .unwrap_or_default()
+    {
+        let name = status.server.clone();
+        of(&mut servers, &name).connection = Some(status.into());
+    }
+    let changes = {
+        let catalog = Arc::clone(&catalog);
+        blocking(move || undecided(&catalog)).await??
+    };
+    for (id, change) in &changes {
+        let server = of(&mut servers, id.server());
+        server.changes += 1;
+        server.blocked += usize::from(change.blocked_by.is_some());
+    }
+    if let Some(pushed) = catalog.pushed() {
+        for (name, tools) in pushed.stats().await?.servers {
+            of(&mut servers, &name).tools = tools;
+        }
+        return Ok(Json(listed(servers)));
+    }
+    let searcher = catalog.searcher();
+    let counted = app.cpu_pool.run(move || {
+        for id in searcher.ids_after(None) {
+            of(&mut servers, id.server()).tools += 1;
+        }
+        servers
+    });
+    Ok(Json(listed(counted.await?)))
+}
+
+fn listed(servers: BTreeMap<String, ServerBody>) -> ServerList {
+    let servers = servers.into_iter();
+    ServerList {
+        servers: servers
+            .map(|(name, server)| ServerBody { name, ..server })
+            .collect(),
+    }
+}
+
+/// The server with this name.
+fn of<'a>(servers: &'a mut BTreeMap<String, ServerBody>, name: &str) -> &'a mut ServerBody {
+    servers.entry(name.to_owned()).or_default()
+}
+
+impl From<Status> for ConnectionBody {
+    fn from(status: Status) -> Self {
+        ConnectionBody {
+            state: status.state,
+            since_ms: unix_ms(status.since),
+            reason: status.reason,
+            synced_ms: status.synced_at.map(unix_ms),
+        }
+    }
+}
+
+/// Makes the tools of a server exactly those of the body, in any accepted format.
+///
+/// One invalid item fails the request, and nothing changes. More than 1000 tools, or `Prefer:
+/// respond-async`, are answered with 202 and a task.
+#[utoipa::path(
+    put, path = "/v1/catalogs/{catalog}/servers/{server}/tools", operation_id = "sync_server_tools", tag = "tools",
+    params(("catalog" = String, Path, description = "The catalog's name"), ("server" = String, Path, description = "The server's name")),
+    request_body(content((serde_json::Value = "application/json"), (serde_json::Value = "application/yaml"))),
+    responses(
+        (status = 200, body = SyncAnswer, description = "What changed"),
+        (status = 202, body = tasks::TaskBody, description = "The task that writes the tools")
+    )
+)]
+pub async fn sync(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    Path(ServerPath { server, .. }): Path<ServerPath>,
+    request: Request,
+) -> ApiResult<Response> {
+    let options = LoadParams::of_server(&server).read_options();
+    let headers = request.headers().clone();
+    let parsed = read_tools(&app, request, options).await?;
+    let warnings: Vec<ToolWarning> = parsed.warnings.iter().map(ToolWarning::from).collect();
+    let tools = all_valid(parsed)?;
+    if runs_as_task(tools.len(), &headers) {
+        return start_sync(&app, catalog, server, tools, warnings).await;
+    }
+    let written = catalog
+        .writer
+        .try_write(Change::Sync { server, tools })
+        .await?;
+    let changes = &written.changes;
+    let answer = SyncAnswer {
+        added: to_strings(&changes.added),
+        changed: to_strings(&changes.changed),
+        removed: to_strings(&changes.removed),
+        unchanged: changes.unchanged,
+        warnings,
+        generation: written.generation,
+    };
+    Ok(Json(answer).into_response())
+}
+
+/// The task writes one change, so that no state in between is visible. It can be cancelled until
+/// the write starts.
+async fn start_sync(
+    app: &App,
+    catalog: Arc<OpenCatalog>,
+    server: String,
+    tools: Vec<Tool>,
+    warnings: Vec<ToolWarning>,
+) -> ApiResult<Response> {
+    let total = tools.len();
+    let task = app
+        .tasks
+        .start(&catalog.name.clone(), total, move |task| async move {
+            task.update(|body| body.warnings = warnings);
+            if task.is_cancelled() {
+                return Ok(());
+            }
+            let written = catalog.writer.write(Change::Sync { server, tools }).await?;
+            task.update(|body| {
+                body.done = total;
+                body.result.add(&written.changes);
+            });
+            Ok(())
+        })?;
+    Ok(tasks::accepted(app, &task).await)
+}

@@ -1,0 +1,117 @@
+//! A page of the tools of a catalog.
+
+use toolscout_index::{Searcher, Tool, ToolId};
+
+use super::super::error::ApiResult;
+use super::super::paging;
+use super::super::registry::Pushed;
+use super::super::wire::ToolBody;
+use super::ToolPage;
+use toolscout_postgres::PageOf;
+
+/// A page ends early when its tools reach this size. It has at least one tool.
+const MAX_PAGE_BYTES: usize = 8 << 20;
+
+/// Which tools a list has.
+pub struct Listed {
+    server: Option<String>,
+    tag: Option<String>,
+    /// In small letters; empty for every name.
+    part: String,
+}
+
+impl Listed {
+    /// The tools of a server with a tag whose ids have a part, each where it is given.
+    pub fn new(server: Option<String>, tag: Option<String>, part: Option<&str>) -> Self {
+        let part = part.unwrap_or_default().trim().to_lowercase();
+        Listed { server, tag, part }
+    }
+
+    fn has(&self, searcher: &Searcher, id: &ToolId) -> bool {
+        let is_of_server = self
+            .server
+            .as_ref()
+            .is_none_or(|server| id.server() == server);
+        is_of_server
+            && (self.part.is_empty() || id.as_str().to_lowercase().contains(&self.part))
+            // Last, since it reads the tool.
+            && self.tag.as_ref().is_none_or(|tag| {
+                searcher
+                    .tool(id)
+                    .is_some_and(|tool| tool.tags.contains(tag))
+            })
+    }
+}
+
+/// The listed tools after this id, at most `limit`.
+pub fn page(searcher: &Searcher, after: Option<&str>, listed: &Listed, limit: usize) -> ToolPage {
+    let mut ids = searcher
+        .ids_after(after)
+        .filter(|id| listed.has(searcher, id))
+        .peekable();
+    let (mut tools, mut bytes, mut last) = (Vec::new(), 0, None);
+    // The size is checked before a tool is added, so a page has at least one.
+    while tools.len() < limit && bytes < MAX_PAGE_BYTES {
+        let Some(id) = ids.next() else { break };
+        last = Some(id);
+        if let Some(tool) = searcher.tool(id) {
+            bytes += json_bytes(&tool);
+            tools.push(ToolBody::from(&*tool));
+        }
+    }
+    let next_cursor = last
+        // Without further tools there is no next page, even if the page is full.
+        .filter(|_| ids.peek().is_some())
+        .map(|id| paging::cursor_after(id.as_str()));
+    ToolPage {
+        tools,
+        next_cursor,
+        total: searcher.len(),
+        generation: searcher.generation(),
+    }
+}
+
+/// As [`page`], of a catalog that is pushed down.
+///
+/// # Errors
+/// 503 without the store.
+pub async fn of_store(
+    pushed: &Pushed<'_>,
+    after: Option<String>,
+    listed: &Listed,
+    limit: usize,
+) -> ApiResult<ToolPage> {
+    let page = PageOf {
+        after,
+        server: listed.server.clone(),
+        tag: listed.tag.clone(),
+        part: listed.part.clone(),
+        limit,
+    };
+    let found = pushed.page(&page).await?;
+    let last = found.tools.last().filter(|_| found.has_more);
+    Ok(ToolPage {
+        next_cursor: last.map(|tool| paging::cursor_after(tool.id.as_str())),
+        tools: found.tools.iter().map(ToolBody::from).collect(),
+        total: found.total,
+        generation: found.generation,
+    })
+}
+
+/// The size of a tool as JSON, counted without writing it.
+fn json_bytes(tool: &Tool) -> usize {
+    struct ByteCounter(usize);
+    impl std::io::Write for ByteCounter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = ByteCounter(0);
+    // Counting does not fail.
+    let _ = serde_json::to_writer(&mut counter, tool);
+    counter.0
+}
