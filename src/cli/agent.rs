@@ -49,7 +49,7 @@ use crate::printable::{self, counted};
 use crate::profiles::{ProfiledSearch, ToolProfile};
 use crate::session::{ConversationId, DEFAULT_AGENT, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
-use crate::store::{SharedApprovals, SharedSessions, SharedStore};
+use crate::store::{PostgresStore, SharedApprovals, SharedSessions};
 use crate::tools::{CallTimes, Registry, ScriptedTools};
 use approve::{Answered, Questions};
 use commands::{Command, HELP, STOP, allow_in_profile};
@@ -268,7 +268,7 @@ impl AgentArgs {
         &self,
         context: &Context,
         pool: Pool,
-        store: Option<Arc<SharedStore>>,
+        store: Option<Arc<PostgresStore>>,
         others: &[String],
     ) -> Result<AgentSource> {
         let mut profiles = vec![NamedProfile {

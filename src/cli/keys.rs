@@ -16,7 +16,7 @@ use super::output::print_stderr;
 use super::store::StoreArgs;
 use super::suggest::did_you_mean;
 use crate::keys::{self, Catalogs, Key, KeyStore, NewKey, Scope};
-use crate::store::SharedStore;
+use crate::store::PostgresStore;
 
 /// Creates, lists and revokes API keys. Once a key exists, every request to the API needs one.
 #[derive(clap::Args, Debug)]
@@ -115,7 +115,7 @@ impl Action {
 /// The keys of the data directory, or of the store that the flags or the settings name.
 struct Keys {
     keys: KeyStore,
-    store: Option<Arc<SharedStore>>,
+    store: Option<Arc<PostgresStore>>,
     /// What asks the store.
     _runtime: Option<Runtime>,
 }
@@ -135,7 +135,7 @@ impl Keys {
             .worker_threads(1)
             .enable_all()
             .build()?;
-        let store = SharedStore::new(&settings, runtime.handle().clone())?;
+        let store = PostgresStore::new(&settings, runtime.handle().clone())?;
         Ok(Keys {
             keys: store.keys(None)?,
             store: Some(store),

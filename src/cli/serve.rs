@@ -25,8 +25,9 @@ use crate::keys::Scope;
 use crate::mcp::{Detail, GatewayConfig};
 use crate::models::{self, Patience};
 use crate::profiles::ToolProfile;
+use crate::shared::SharedStore;
 use crate::shutdown::Shutdown;
-use crate::store::SharedStore;
+use crate::store::PostgresStore;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
 
@@ -234,7 +235,7 @@ impl ServerArgs {
         self,
         admission: Admission,
         context: &Context,
-        store: Option<Arc<SharedStore>>,
+        store: Option<Arc<PostgresStore>>,
     ) -> Result<Settings> {
         let mut limits = Limits::within(http::raise_descriptor_limit());
         if let Some(connections) = self.max_connections {
@@ -284,7 +285,7 @@ impl ServerArgs {
             profiles: tool_profiles(&context.settings),
             proxy: self.proxy.config(context, &self.agent, &limits)?,
             data: context.settings.data.clone(),
-            store,
+            store: store.map(|store| store as Arc<dyn SharedStore>),
             default_catalog: context.settings.catalog.clone(),
             enricher: self.agent.llm().enricher()?,
             enrich,

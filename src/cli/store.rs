@@ -18,7 +18,9 @@ use super::context::Context;
 use super::output::print_stderr;
 use crate::config::{StoreAddress, StoreSettings};
 use crate::printable;
-use crate::store::{CatalogPage, CatalogStatus, Migrations, SharedStore, StoreError, StoreStatus};
+use crate::store::{
+    CatalogPage, CatalogStatus, Migrations, PostgresStore, StoreError, StoreStatus,
+};
 
 pub use copy::Place;
 
@@ -153,11 +155,11 @@ const GONE_S: f64 = 60.0;
 
 /// The store of these settings, if they name one. Its tables are brought up to this version; a store
 /// that is away is tried again later, and one that cannot be used is an error.
-pub fn open(settings: &StoreSettings, runtime: &Handle) -> Result<Option<Arc<SharedStore>>> {
+pub fn open(settings: &StoreSettings, runtime: &Handle) -> Result<Option<Arc<PostgresStore>>> {
     if settings.store.is_none() {
         return Ok(None);
     }
-    let store = SharedStore::new(settings, runtime.clone())?;
+    let store = PostgresStore::new(settings, runtime.clone())?;
     match runtime.block_on(store.prepare()) {
         Ok(_) => {}
         Err(StoreError::Unreachable(reason)) => {
@@ -205,10 +207,10 @@ pub fn claim(data: &Path) -> Result<File> {
 /// Runs work with the store on a runtime of its own.
 pub fn on_runtime<T>(
     settings: &StoreSettings,
-    work: impl AsyncFnOnce(&SharedStore) -> Result<T>,
+    work: impl AsyncFnOnce(&PostgresStore) -> Result<T>,
 ) -> Result<T> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let store = SharedStore::new(settings, runtime.handle().clone())?;
+    let store = PostgresStore::new(settings, runtime.handle().clone())?;
     runtime.block_on(work(&store))
 }
 

@@ -365,7 +365,7 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
     let shared = Shared::of(dir.path());
     let settings = |exposure| Settings {
         data: dir.path().to_owned(),
-        store: shared.as_ref().map(|shared| Arc::clone(&shared.store)),
+        store: shared.as_ref().map(|shared| Arc::clone(&shared.store) as _),
         default_catalog: "default".into(),
         catalog_options: Options::default(),
         embedder_source: None,

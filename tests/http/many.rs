@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::join_all;
 use serde_json::json;
 use toolscout::catalog_writer::Change;
-use toolscout::store::CreatedCatalog;
+use toolscout::shared::CreatedCatalog;
 use toolscout_index::{DataDir, Options, Tool};
 
 use super::server::{Server, tool};

@@ -105,7 +105,7 @@ impl Server {
         };
         change(&mut settings);
         let shared = Shared::of(&settings.data);
-        settings.store = shared.as_ref().map(|shared| Arc::clone(&shared.store));
+        settings.store = shared.as_ref().map(|shared| Arc::clone(&shared.store) as _);
         let runtime = shared_store::handle_of(shared.as_ref());
         let binding = runtime.spawn(TcpListener::bind("127.0.0.1:0"));
         let listener = binding.await.expect("no panic").expect("a free port");

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
 use toolscout::config::{StoreAddress, StoreSettings};
-use toolscout::store::SharedStore;
+use toolscout::store::PostgresStore;
 
 /// The address of a PostgreSQL server, without a database.
 const VARIABLE: &str = "TOOLSCOUT_TEST_STORE";
@@ -23,7 +23,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// The store of one server, with a runtime of its own: it has to go on while the test blocks.
 pub struct Shared {
-    pub store: Arc<SharedStore>,
+    pub store: Arc<PostgresStore>,
     runtime: Option<Runtime>,
 }
 
@@ -36,7 +36,7 @@ impl Shared {
             .enable_all()
             .build()
             .expect("a runtime");
-        let store = SharedStore::new(&settings, runtime.handle().clone()).expect("a store");
+        let store = PostgresStore::new(&settings, runtime.handle().clone()).expect("a store");
         Some(Shared {
             store,
             runtime: Some(runtime),
@@ -76,11 +76,11 @@ pub fn configure(command: &mut Command, data: &Path) {
 }
 
 /// Works with the store of a data directory as a process of its own would; `None` without stores.
-pub fn with<T: Send>(data: &Path, work: impl FnOnce(&Arc<SharedStore>) -> T + Send) -> Option<T> {
+pub fn with<T: Send>(data: &Path, work: impl FnOnce(&Arc<PostgresStore>) -> T + Send) -> Option<T> {
     let settings = settings(&address(data)?);
     Some(blocking(move || {
         let runtime = Runtime::new().expect("a runtime");
-        let store = SharedStore::new(&settings, runtime.handle().clone()).expect("a store");
+        let store = PostgresStore::new(&settings, runtime.handle().clone()).expect("a store");
         work(&store)
     }))
 }

@@ -8,7 +8,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use toolscout::approved::ApprovedPlace;
 use toolscout::catalog_writer::{CatalogStore as _, CatalogWriter};
 use toolscout::mcp::CatalogSink;
-use toolscout::store::{CreatedCatalog, FollowedCatalog, FollowingStore, SharedStore};
+use toolscout::shared::CreatedCatalog;
+use toolscout::store::{FollowedCatalog, FollowingStore, PostgresStore};
 use toolscout_index::{Catalog, Changes, Searcher, Tool};
 
 use super::shared_store;
@@ -17,7 +18,7 @@ use super::shared_store;
 const WRITE_QUEUE: usize = 64;
 
 pub struct FollowedSink {
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
     followed: Arc<FollowedCatalog>,
     catalog: Catalog,
     writer: CatalogWriter,
@@ -25,7 +26,7 @@ pub struct FollowedSink {
 
 impl FollowedSink {
     /// Follows a new catalog of the store with this one.
-    pub fn new(store: &Arc<SharedStore>, catalog: Catalog) -> Self {
+    pub fn new(store: &Arc<PostgresStore>, catalog: Catalog) -> Self {
         shared_store::blocking(|| {
             let created = store.block_on(store.create("default", 1));
             let Ok(CreatedCatalog::Now(stored)) = created else {

@@ -7,7 +7,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use toolscout::catalog_writer::{CatalogStore, CatalogWriter, Change, LocalStore, WriteError};
-use toolscout::store::{CreatedCatalog, FollowingStore, SharedStore};
+use toolscout::shared::CreatedCatalog;
+use toolscout::store::{FollowingStore, PostgresStore};
 use toolscout_index::embed::StaticTable;
 use toolscout_index::{
     Catalog, Changes, DataDir, Enrichment, Error, Options, Query, Ranker, SearchOptions, Tool,
@@ -43,7 +44,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let catalog = catalog(&folder);
         let runtime = Runtime::new().unwrap();
-        let shared = SharedStore::new(&postgres.settings(), runtime.handle().clone()).unwrap();
+        let shared = PostgresStore::new(&postgres.settings(), runtime.handle().clone()).unwrap();
         let created = runtime.block_on(shared.create("c", 1)).unwrap();
         let CreatedCatalog::Now(stored) = created else {
             panic!("{created:?}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use toolscout::config::StoreSettings;
-use toolscout::store::{Existing, SharedStore};
+use toolscout::store::{Existing, PostgresStore};
 use toolscout_index::{DataDir, Options, Settings, ToolId};
 
 use super::node::{Node, PATIENCE, ids, run, tool};
@@ -154,7 +154,7 @@ fn enrichments_are_exported_imported_and_checked() {
     let world = World::new();
     world.enrich();
     let runtime = Runtime::new().unwrap();
-    let store = SharedStore::new(&world.postgres.settings(), runtime.handle().clone()).unwrap();
+    let store = PostgresStore::new(&world.postgres.settings(), runtime.handle().clone()).unwrap();
     let export = || {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path());
@@ -201,7 +201,7 @@ fn enrichments_are_exported_imported_and_checked() {
 fn tuned_settings_reach_every_node() {
     let world = World::new();
     let runtime = Runtime::new().unwrap();
-    let store = SharedStore::new(&world.postgres.settings(), runtime.handle().clone()).unwrap();
+    let store = PostgresStore::new(&world.postgres.settings(), runtime.handle().clone()).unwrap();
     let before = runtime.block_on(store.find("default")).unwrap().unwrap();
     let tuned = Settings {
         dense_weight: 0.91,
@@ -255,12 +255,12 @@ fn one_node_at_a_time_lets_a_model_write_and_all_count_its_tokens() {
             node: Some(name.to_owned()),
             ..postgres.settings()
         };
-        let store = SharedStore::new(&settings, runtime.handle().clone()).unwrap();
+        let store = PostgresStore::new(&settings, runtime.handle().clone()).unwrap();
         runtime.block_on(store.prepare()).unwrap();
         store
     };
     let (one, other) = (node("one"), node("other"));
-    let begin = |node: &Arc<SharedStore>| runtime.block_on(node.begin_enriching()).unwrap();
+    let begin = |node: &Arc<PostgresStore>| runtime.block_on(node.begin_enriching()).unwrap();
     assert_eq!(begin(&one), Some(0));
     assert!(runtime.block_on(one.count_enriching(70)).unwrap());
     assert_eq!(begin(&other), None);

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use toolscout::keys::{
     Catalogs, KeyCopy, KeyError, KeyRefusal, KeyStore, NewKey, Scope, Scopes, StoredKey, TRUST,
 };
-use toolscout::store::SharedStore;
+use toolscout::store::PostgresStore;
 
 use super::node::{Node, run};
 use super::nodes::Cluster;
@@ -97,8 +97,8 @@ fn conformance(store: &KeyStore) {
     assert_eq!(listed.iter().filter(|key| key.operates()).count(), 2);
 }
 
-fn shared(postgres: &Postgres, runtime: &Runtime) -> Arc<SharedStore> {
-    SharedStore::new(&postgres.settings(), runtime.handle().clone()).unwrap()
+fn shared(postgres: &Postgres, runtime: &Runtime) -> Arc<PostgresStore> {
+    PostgresStore::new(&postgres.settings(), runtime.handle().clone()).unwrap()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use toolscout::catalog_writer::Change;
-use toolscout::store::SharedStore;
+use toolscout::store::PostgresStore;
 use toolscout_index::Tool;
 use toolscout_index::formats::{self, ReadOptions};
 
@@ -328,7 +328,7 @@ fn a_node_that_is_killed_while_it_catches_up_goes_on() {
     let [one, two] = cluster.nodes();
     two.kill();
     let runtime = Runtime::new().unwrap();
-    let store = SharedStore::new(&cluster.postgres.settings(), runtime.handle().clone()).unwrap();
+    let store = PostgresStore::new(&cluster.postgres.settings(), runtime.handle().clone()).unwrap();
     let id = runtime.block_on(store.find("default")).unwrap().unwrap().id;
     let rounds = std::env::var("TOOLSCOUT_TEST_ROUNDS").ok();
     let rounds = rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(12);
@@ -360,7 +360,7 @@ fn a_node_that_is_killed_while_it_catches_up_goes_on() {
 fn twenty_thousand_tools_are_one_write() {
     let postgres = Postgres::start();
     let runtime = Runtime::new().unwrap();
-    let store = SharedStore::new(&postgres.settings(), runtime.handle().clone()).unwrap();
+    let store = PostgresStore::new(&postgres.settings(), runtime.handle().clone()).unwrap();
     runtime.block_on(store.create("big", 1)).unwrap();
     let id = runtime.block_on(store.find("big")).unwrap().unwrap().id;
     let tools = (0..20_000).map(|number| {
@@ -376,7 +376,7 @@ fn twenty_thousand_tools_are_one_write() {
     }
     let refused = runtime.block_on(store.create("another", 1)).unwrap();
     assert!(
-        matches!(refused, toolscout::store::CreatedCatalog::TooMany),
+        matches!(refused, toolscout::shared::CreatedCatalog::TooMany),
         "the bound holds over the store: {refused:?}"
     );
 }

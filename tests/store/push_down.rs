@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use toolscout::catalog_writer::{CatalogStore, Change};
-use toolscout::store::{CreatedCatalog, FollowingStore, SharedEmbedder, SharedStore};
+use toolscout::shared::CreatedCatalog;
+use toolscout::store::{FollowingStore, PostgresStore, SharedEmbedder};
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::pushdown::Footprint;
 use toolscout_index::{
@@ -517,7 +518,7 @@ impl Embedder for Slow {
 /// A catalog that is pushed down, within this process.
 struct Pushed {
     postgres: Postgres,
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
     following: FollowingStore,
     catalog: Catalog,
     runtime: Runtime,
@@ -531,7 +532,7 @@ impl Pushed {
         let runtime = Runtime::new().unwrap();
         let mut settings = postgres.settings();
         settings.push_down_above = Some(0);
-        let store = SharedStore::new(&settings, runtime.handle().clone()).unwrap();
+        let store = PostgresStore::new(&settings, runtime.handle().clone()).unwrap();
         let slow = SharedEmbedder::new(Arc::new(Slow(Hashing::new(32))), Arc::clone(&store));
         let options = Options::new(vec![StaticTable::bundled().unwrap(), Arc::new(slow)]);
         let catalog = DataDir::new(folder.path())

@@ -10,7 +10,7 @@ use toolscout::principal::OwnerScope;
 use toolscout::session::{
     ConversationId, Figures, Lease, SessionError, Sessions, TurnEnd, TurnEvents, TurnStatus,
 };
-use toolscout::store::{SharedSessions, SharedStore};
+use toolscout::store::{PostgresStore, SharedSessions};
 
 use super::node::{Node, tool};
 use super::nodes::Cluster;
@@ -176,7 +176,7 @@ fn conformance(sessions: &Sessions) {
 }
 
 fn shared(postgres: &Postgres, runtime: &Runtime) -> Sessions {
-    let store = SharedStore::new(&postgres.settings(), runtime.handle().clone()).unwrap();
+    let store = PostgresStore::new(&postgres.settings(), runtime.handle().clone()).unwrap();
     Sessions::over(SharedSessions::new(store))
 }
 

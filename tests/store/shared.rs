@@ -14,7 +14,7 @@ use toolscout::approved::{
 };
 use toolscout::catalog_writer::CatalogStore as _;
 use toolscout::feedback::{FeedbackRecord, FeedbackStore, Outcome};
-use toolscout::store::{FollowedCatalog, FollowingStore, SharedStore};
+use toolscout::store::{FollowedCatalog, FollowingStore, PostgresStore};
 use toolscout_index::embed::StaticTable;
 use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Source, Switch};
 use toolscout_index::{Catalog, DataDir, Options, Tool, ToolId};
@@ -23,8 +23,8 @@ use super::node::{Node, ids, tool};
 use super::nodes::Cluster;
 use super::postgres::Postgres;
 
-fn shared(postgres: &Postgres, runtime: &Runtime) -> Arc<SharedStore> {
-    SharedStore::new(&postgres.settings(), runtime.handle().clone()).unwrap()
+fn shared(postgres: &Postgres, runtime: &Runtime) -> Arc<PostgresStore> {
+    PostgresStore::new(&postgres.settings(), runtime.handle().clone()).unwrap()
 }
 
 /// What feedback does, wherever it is.
@@ -83,7 +83,7 @@ fn feedback_of_the_store_conforms() {
 /// A usage memory, of a data directory or of a store.
 struct World {
     catalog: Catalog,
-    followed: Option<(Arc<SharedStore>, Arc<FollowedCatalog>)>,
+    followed: Option<(Arc<PostgresStore>, Arc<FollowedCatalog>)>,
     _folder: TempDir,
 }
 

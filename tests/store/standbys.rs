@@ -225,7 +225,8 @@ fn a_copy_from_before_what_is_remembered_is_made_anew() {
     // A week later.
     postgres.query("UPDATE toolscout.generations SET committed_at = now() - interval '8 days'");
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let store = toolscout::store::SharedStore::new(&postgres.settings(), runtime.handle().clone());
+    let store =
+        toolscout::store::PostgresStore::new(&postgres.settings(), runtime.handle().clone());
     let store = store.unwrap();
     runtime.block_on(store.prepare()).unwrap();
     assert_eq!(runtime.block_on(store.forget()).unwrap(), 1);

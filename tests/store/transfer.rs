@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use toolscout::store::{Existing, SharedStore, StoreError};
+use toolscout::store::{Existing, PostgresStore, StoreError};
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::store::Store;
 use toolscout_index::{
@@ -92,8 +92,8 @@ fn seen(data: &DataDir, name: &str) -> Vec<String> {
     seen
 }
 
-fn open(postgres: &Postgres, runtime: &Runtime) -> Arc<SharedStore> {
-    SharedStore::new(&postgres.settings(), runtime.handle().clone()).unwrap()
+fn open(postgres: &Postgres, runtime: &Runtime) -> Arc<PostgresStore> {
+    PostgresStore::new(&postgres.settings(), runtime.handle().clone()).unwrap()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use toolscout::store::{SharedEmbedder, SharedStore};
+use toolscout::store::{PostgresStore, SharedEmbedder};
 use toolscout_index::embed::Hashing;
 use toolscout_index::{Embedder, EmbedderProfile, Result};
 
@@ -51,7 +51,7 @@ fn a_text_is_embedded_by_one_node() {
     let runtime = Runtime::new().unwrap();
     let computed = Arc::new(AtomicUsize::new(0));
     let node = || {
-        let store = SharedStore::new(&postgres.settings(), runtime.handle().clone()).unwrap();
+        let store = PostgresStore::new(&postgres.settings(), runtime.handle().clone()).unwrap();
         let slow = Slow {
             inner: Hashing::new(32),
             texts: Arc::clone(&computed),

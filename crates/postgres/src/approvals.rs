@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::error::StoreError;
 use super::row::text;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 use toolscout_base::principal::OwnerScope;
 use toolscout_gate::gate::{
     Answer, ApprovalBoard, ApprovalRequest, BoardError, Caller, OpenApproval,
@@ -27,12 +27,12 @@ const IS_OPEN: &str = "answer IS NULL AND expires_at > clock_timestamp() AND EXI
 
 /// The open approvals of a store.
 pub struct SharedApprovals {
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
 }
 
 impl SharedApprovals {
     /// The open approvals of this store.
-    pub fn new(store: &Arc<SharedStore>) -> Self {
+    pub fn new(store: &Arc<PostgresStore>) -> Self {
         SharedApprovals {
             store: Arc::clone(store),
         }

@@ -12,7 +12,7 @@ use toolscout_index::{Tool, ToolId};
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
 use super::row::text;
-use super::{BEGIN_READING, READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{BEGIN_READING, PostgresStore, READ_LIMIT, WRITE_LIMIT};
 use toolscout_state::approved::{
     ApprovedError, ApprovedPlace, ApprovedTable, BlockedBy, ChangeKind, Record, Remembered,
     ToolChange, Undecided, Update, class_of, id_of, rank,
@@ -20,11 +20,11 @@ use toolscout_state::approved::{
 
 /// The approved definitions of a catalog of the store.
 struct SharedApproved {
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
     catalog: i64,
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// The approved definitions of a catalog.
     pub fn approved(self: &Arc<Self>, catalog: &FollowedCatalog) -> ApprovedPlace {
         ApprovedPlace::Table(Arc::new(SharedApproved {

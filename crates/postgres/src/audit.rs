@@ -9,9 +9,10 @@ use sqlx::Row;
 
 use super::error::StoreError;
 use super::row::text;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 use toolscout_gate::gate::audit::page::{Filter, StoredEntry, fields_of};
 use toolscout_gate::gate::audit::{AuditError, AuditLog, ChainCheck, ChainedEntry};
+use toolscout_state::shared::{AuditCursor, AuditPage, ChainError, VerifiedChain};
 
 /// Entries that are copied, or verified, at a time.
 const PAGE: usize = 500;
@@ -33,76 +34,6 @@ struct Progress {
 struct Copied {
     chain: String,
     seq: i64,
-}
-
-/// Where the next page of entries begins: behind this one, by time, chain and number.
-pub type AuditCursor = (i64, String, i64);
-
-/// A page of the logs of all nodes.
-#[derive(Debug)]
-pub struct AuditPage {
-    /// Newest first, each with the name of its node.
-    pub entries: Vec<(String, StoredEntry)>,
-    /// Number of entries of all nodes.
-    pub total: i64,
-    /// Where the next page begins; `None` on the last one.
-    pub next: Option<AuditCursor>,
-}
-
-/// A chain that is whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VerifiedChain {
-    /// The name of its node.
-    pub node: String,
-    /// The hash of its first entry.
-    pub chain: String,
-    /// Number of entries.
-    pub entries: i64,
-    /// The hash of the last one.
-    pub head: String,
-}
-
-/// Why the chains of the store are not what the nodes have written.
-#[derive(Debug, thiserror::Error)]
-pub enum ChainError {
-    /// An entry breaks its chain.
-    #[error(
-        "entry {seq} of the audit log of {node} in the store {what}; the log was changed at this entry or before"
-    )]
-    Broken {
-        /// The name of the node.
-        node: String,
-        /// The first entry that breaks the chain.
-        seq: i64,
-        /// How it breaks the chain.
-        what: &'static str,
-    },
-    /// Entries that were copied are gone.
-    #[error(
-        "the audit log of {node} in the store has {found} entries and had {expected}: the newest were cut off"
-    )]
-    CutOff {
-        /// The name of the node.
-        node: String,
-        /// Number of entries.
-        found: i64,
-        /// Number of entries that were copied.
-        expected: i64,
-    },
-    /// No chain has this hash.
-    #[error(
-        "no entry of the audit logs in the store has the hash {head}; entries were cut off, or a log was rewritten"
-    )]
-    HeadMissing {
-        /// The hash that was asked for, in hex.
-        head: String,
-    },
-    /// The verification was stopped.
-    #[error("the check of the audit logs was stopped before it ended")]
-    Stopped,
-    /// The store cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl LocalChain {
@@ -144,8 +75,8 @@ impl LocalChain {
     }
 }
 
-impl SharedStore {
-    /// Copies the audit log at this path to the store once [`SharedStore::follow`] was called.
+impl PostgresStore {
+    /// Copies the audit log at this path to the store once [`PostgresStore::follow`] was called.
     pub fn copy_audit(&self, path: &Path) {
         // A server has one log.
         let _ = self.watch.audit.set(LocalChain::new(path));

@@ -2,79 +2,15 @@
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use toolscout_index::{Followed, Settings, Summary};
+use toolscout_index::Summary;
 
 use super::error::StoreError;
 use super::push::tables::Tables;
 use super::row::parse_settings;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
+use toolscout_state::shared::{CreatedCatalog, StoredCatalog};
 
-/// A catalog as the store has it.
-#[derive(Clone, Debug)]
-pub struct StoredCatalog {
-    /// Its number.
-    pub id: i64,
-    /// Its identity, the cluster's included.
-    pub source: String,
-    /// Its last change.
-    pub generation: u64,
-    /// Which state that is.
-    pub mark: u64,
-    /// Its settings.
-    pub settings: Settings,
-    /// True where its tools are looked for in the store, and nodes have copies without them.
-    pub is_pushed_down: bool,
-}
-
-impl StoredCatalog {
-    /// What a node's copy of it follows.
-    pub fn source_of_copy(&self) -> String {
-        source_of_copy(&self.source, self.is_pushed_down)
-    }
-
-    /// What the catalog of a copy was known to be, while the store cannot be asked.
-    pub fn of_copy(followed: &Followed, settings: Settings) -> Self {
-        let source = followed.source.trim_end_matches(WITHOUT_TOOLS);
-        let id = source.rsplit('/').next();
-        StoredCatalog {
-            id: id.and_then(|id| id.parse().ok()).unwrap_or_default(),
-            generation: followed.generation,
-            mark: followed.mark,
-            source: source.to_owned(),
-            settings,
-            is_pushed_down: is_without_tools(followed),
-        }
-    }
-}
-
-/// Ends what a copy without tools follows, so that it is not taken for a whole one.
-const WITHOUT_TOOLS: &str = "/without tools";
-
-/// What a copy of the catalog of this identity follows.
-pub(super) fn source_of_copy(source: &str, is_pushed_down: bool) -> String {
-    match is_pushed_down {
-        true => format!("{source}{WITHOUT_TOOLS}"),
-        false => source.to_owned(),
-    }
-}
-
-/// True for a copy of a catalog that is pushed down.
-pub(super) fn is_without_tools(followed: &Followed) -> bool {
-    followed.source.ends_with(WITHOUT_TOOLS)
-}
-
-/// What came of creating a catalog.
-#[derive(Clone, Debug)]
-pub enum CreatedCatalog {
-    /// It was created.
-    Now(StoredCatalog),
-    /// It was there.
-    Before(StoredCatalog),
-    /// There are as many catalogs as there may be.
-    TooMany,
-}
-
-impl SharedStore {
+impl PostgresStore {
     /// The catalog of this name.
     ///
     /// # Errors

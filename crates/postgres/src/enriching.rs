@@ -2,14 +2,14 @@
 //! would pay for the same texts.
 
 use super::error::StoreError;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 
 /// How long a node has the right without a word from it. An answer may take five minutes.
 const LEASE: &str = "10 minutes";
 /// The tokens of this day, in UTC.
 const TODAY: &str = "CASE WHEN day = (now() AT TIME ZONE 'UTC')::date THEN tokens ELSE 0 END";
 
-impl SharedStore {
+impl PostgresStore {
     /// Takes the right to write. Returns the tokens of the day; `None` while another node has it.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use toolscout_index::{Changes, Enrichment, Tool, ToolId};
 use super::error::StoreError;
 use super::row;
 use super::write::Commit;
-use super::{READ_LIMIT, SharedStore};
+use super::{PostgresStore, READ_LIMIT};
 
 /// Enrichments in a page, and in one statement.
 const PAGE: usize = 1000;
@@ -22,7 +22,7 @@ pub struct Enriched {
     pub enrichment: Option<Enrichment>,
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// The tools that something was written about, without these.
     pub(super) async fn enriched_besides(
         &self,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use toolscout_index::Error;
 
 use toolscout_state::catalog_writer::WriteError;
+use toolscout_state::shared::{self, ChainError};
 
 /// Why the store did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -104,15 +105,26 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-impl From<StoreError> for WriteError {
+impl From<StoreError> for shared::StoreError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Deleted => WriteError::Deleted,
-            StoreError::Catalog(error) => WriteError::Catalog(error),
-            // What a person has to change is in the log; to a client it is the same.
-            StoreError::Unreachable(reason)
-            | StoreError::ReadOnly(reason)
-            | StoreError::Refused(reason) => WriteError::Unavailable(reason),
+            StoreError::Unreachable(reason) => shared::StoreError::Unreachable(reason),
+            StoreError::Refused(reason) => shared::StoreError::Refused(reason),
+            StoreError::ReadOnly(reason) => shared::StoreError::ReadOnly(reason),
+            StoreError::Deleted => shared::StoreError::Deleted,
+            StoreError::Catalog(error) => shared::StoreError::Catalog(error),
         }
+    }
+}
+
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> Self {
+        shared::StoreError::from(error).into()
+    }
+}
+
+impl From<StoreError> for ChainError {
+    fn from(error: StoreError) -> Self {
+        ChainError::Store(error.into())
     }
 }

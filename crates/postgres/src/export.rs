@@ -6,11 +6,11 @@ use sqlx::Row;
 use toolscout_index::store::{Store, text_hash};
 use toolscout_index::{Catalog, DataDir, Error, Options, Writer};
 
-use super::catalogs::StoredCatalog;
 use super::error::StoreError;
 use super::read::{Part, Since, ToolsOf};
 use super::vectors::{TextHash, opened};
-use super::{READ_LIMIT, SharedStore};
+use super::{PostgresStore, READ_LIMIT};
+use toolscout_state::shared::StoredCatalog;
 
 /// Texts whose vectors are asked for at a time.
 const CHUNK: usize = 1000;
@@ -27,7 +27,7 @@ pub struct Exported {
 /// Vectors by their embedder and its dimensions.
 type ByEmbedder = HashMap<(String, usize), Vec<(TextHash, Vec<f32>)>>;
 
-impl SharedStore {
+impl PostgresStore {
     /// Writes one catalog of the store into a data directory, which must have none of the name: its
     /// tools, settings, words of the owner, ranker, enrichments and vectors. A failed export leaves nothing of it.
     ///

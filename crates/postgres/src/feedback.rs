@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use super::error::StoreError;
 use super::row::text;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 use toolscout_state::feedback::{FeedbackError, FeedbackRecord, FeedbackTable, by_query};
 
 /// The feedback of a store.
 pub struct SharedFeedback {
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
 }
 
 impl SharedFeedback {
     /// The feedback of this store.
-    pub fn new(store: Arc<SharedStore>) -> Self {
+    pub fn new(store: Arc<PostgresStore>) -> Self {
         SharedFeedback { store }
     }
 
@@ -91,7 +91,7 @@ impl FeedbackTable for SharedFeedback {
     }
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// The secret that signs the answers of all nodes.
     pub(super) async fn signing_secret(&self) -> Result<[u8; 32], StoreError> {
         let secret: Vec<u8> = sqlx::query_scalar("SELECT secret FROM signer")

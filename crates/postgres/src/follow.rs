@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use toolscout_index::{Catalog, Embedder, Followed, Ranker, Searcher, ToolId, Writer};
 
-use super::SharedStore;
-use super::catalogs::{StoredCatalog, is_without_tools, source_of_copy};
+use super::PostgresStore;
 use super::enrichments::Enriched;
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
 use super::read::{Part, Since, ToolsOf};
 use super::row::State;
 use toolscout_state::catalog_writer::{CatalogStore, Change, WriteError, Written};
+use toolscout_state::shared::{StoredCatalog, is_without_tools, source_of_copy};
 
 /// Writes to a catalog of the store, and keeps the node's copy of it in step.
 pub struct FollowingStore {
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
     catalog: Catalog,
     followed: Arc<FollowedCatalog>,
     /// True until the store was asked once, and after the ranker could not be written: its file is
@@ -26,7 +26,7 @@ pub struct FollowingStore {
 
 impl FollowingStore {
     /// Follows `stored` with `catalog`, which must be new or have followed it before.
-    pub fn new(store: Arc<SharedStore>, catalog: Catalog, stored: &StoredCatalog) -> Self {
+    pub fn new(store: Arc<PostgresStore>, catalog: Catalog, stored: &StoredCatalog) -> Self {
         let searcher = catalog.searcher();
         let state = searcher.followed().map(state_of);
         let followed = FollowedCatalog::new(stored, state, catalog.clone());

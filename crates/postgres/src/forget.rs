@@ -4,14 +4,14 @@
 use std::time::{Duration, Instant};
 
 use super::error::StoreError;
-use super::{SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, WRITE_LIMIT};
 
 /// How often a node looks for what can be forgotten.
 const PAUSE: Duration = Duration::from_secs(600);
 /// Most catalogs that are tidied at a time; the others are a little later.
 const MAX_CATALOGS: i64 = 100;
 
-impl SharedStore {
+impl PostgresStore {
     /// Forgets, if that is due.
     pub(super) async fn forget_removed(&self) -> Result<(), StoreError> {
         if !self.hub.is_due(Instant::now(), PAUSE) {

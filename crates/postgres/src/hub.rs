@@ -12,13 +12,13 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use toolscout_index::{Catalog, Searcher};
 
-use super::catalogs::StoredCatalog;
 use super::error::StoreError;
-use super::figures::Lag;
 use super::followed_memory::FollowedMemory;
 use super::row::State;
-use super::{CONNECT_LIMIT, SharedStore, within};
+use super::{CONNECT_LIMIT, PostgresStore, within};
 use toolscout_state::catalog_writer::Waker;
+use toolscout_state::shared::Lag;
+use toolscout_state::shared::StoredCatalog;
 
 /// How often the store is asked which catalogs have changed.
 const POLL: Duration = Duration::from_secs(1);
@@ -342,8 +342,8 @@ impl Hub {
     }
 }
 
-impl SharedStore {
-    /// Starts to listen, to ask and to say that this node is alive, until [`SharedStore::close`].
+impl PostgresStore {
+    /// Starts to listen, to ask and to say that this node is alive, until [`PostgresStore::close`].
     pub fn follow(self: &Arc<Self>) {
         let (listening, asking) = (Arc::clone(self), Arc::clone(self));
         let stop = self.hub.stop.clone();
@@ -354,7 +354,7 @@ impl SharedStore {
             .spawn(async move { stopped.run_until_cancelled(asking.poll()).await });
     }
 
-    /// Ends what [`SharedStore::follow`] started, and takes this node off the list.
+    /// Ends what [`PostgresStore::follow`] started, and takes this node off the list.
     pub async fn close(&self) {
         self.hub.stop.cancel();
         if self.hub.problem().is_none() {
@@ -378,7 +378,7 @@ impl SharedStore {
             .collect()
     }
 
-    /// Cancelled by [`SharedStore::close`].
+    /// Cancelled by [`PostgresStore::close`].
     pub(super) fn stop_token(&self) -> CancellationToken {
         self.hub.stop.clone()
     }

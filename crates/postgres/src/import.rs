@@ -7,12 +7,12 @@ use std::sync::Arc;
 use toolscout_index::store::Store;
 use toolscout_index::{Changes, DataDir, Options, Searcher, Tool, ToolId};
 
-use super::catalogs::CreatedCatalog;
 use super::error::StoreError;
 use super::row::tool_id;
 use super::vectors::{TextHash, sealed};
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 use toolscout_state::catalog_writer::{Change, WordsChange};
+use toolscout_state::shared::CreatedCatalog;
 
 /// Tools, and vectors, in one transaction.
 const CHUNK: usize = 2000;
@@ -79,7 +79,7 @@ impl Source {
     }
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// Brings one catalog of a data directory into the store, under its name. An import that was
     /// interrupted goes on when it is asked for again, and writes what is missing.
     ///

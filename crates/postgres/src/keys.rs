@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use super::error::StoreError;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 use toolscout_state::keys::{self, Catalogs, Key, KeyCopy, KeyError, KeyTable, Scopes, StoredKey};
 
 /// The name of the head, and what is announced after a change.
@@ -32,12 +32,12 @@ const REVOKE: &str =
 
 /// The keys of a store, asked each time.
 pub struct SharedKeys {
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
 }
 
 impl SharedKeys {
     /// The keys of this store.
-    pub fn new(store: Arc<SharedStore>) -> Self {
+    pub fn new(store: Arc<PostgresStore>) -> Self {
         SharedKeys { store }
     }
 
@@ -153,7 +153,7 @@ impl KeyTable for SharedKeys {
     }
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// Brings a copy of the keys up to the store.
     pub(super) async fn follow_keys(&self, copy: &KeyCopy) -> Result<(), StoreError> {
         let source = self.prepare().await?.to_owned();

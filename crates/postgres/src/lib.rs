@@ -4,7 +4,7 @@
 //! brings it up to the store's generation by what changed since; searches never ask the store. So a
 //! node answers as a single machine would, and losing its folder costs time only.
 //!
-//! - [`SharedStore`] is the connection, with time limits on everything; `servers` chooses the server.
+//! - [`PostgresStore`] is the connection, with time limits on everything; `servers` chooses the server.
 //! - `write` commits changes under the lock of the catalog's row; `read` tells what changed since.
 //! - [`FollowingStore`] is the [`CatalogStore`](toolscout_state::catalog_writer::CatalogStore) of a node.
 //! - `hub` learns of commits: NOTIFY wakes it, and polling makes it sure.
@@ -17,7 +17,6 @@
 
 mod error;
 mod migrations;
-mod figures;
 mod servers;
 mod followed_memory;
 mod row;
@@ -43,6 +42,7 @@ mod memory;
 mod approved;
 mod audit;
 mod watch;
+mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,22 +55,18 @@ use tokio::time::timeout;
 
 use toolscout_base::config::StoreSettings;
 use toolscout_base::regular_file;
+use toolscout_state::shared::StoreFigures;
 
 pub use approvals::SharedApprovals;
-pub use audit::{AuditCursor, ChainError, VerifiedChain};
-pub use catalogs::{CreatedCatalog, StoredCatalog};
 pub use enrichments::Enriched;
 pub use error::StoreError;
 pub use export::Exported;
-pub use figures::StoreFigures;
 pub use follow::FollowingStore;
 pub use hub::FollowedCatalog;
 pub use import::{Existing, Imported};
 pub use migrations::{Migration, Migrations};
-pub use push::{ListedTools, PageOf, PushedStats};
 pub use sessions::SharedSessions;
 pub use status::{CatalogPage, CatalogStatus, NodeStatus, StandbyStatus, StoreStatus};
-pub use tasks::StoredTask;
 pub use vectors::SharedEmbedder;
 
 pub use servers::ServerStatus;
@@ -81,7 +77,7 @@ use servers::{Server, Servers};
 use watch::Watch;
 
 /// Connections of one node; each write and each catalog that catches up takes one for a moment.
-const MAX_CONNECTIONS: u32 = 8;
+const MAX_CONNECTIONS: u32 = StoreFigures::MAX_CONNECTIONS;
 /// How long a request waits for a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// How long reading may take before the store counts as away. A large catalog comes in pages.
@@ -92,7 +88,7 @@ const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 const WRITE_LIMIT: Duration = Duration::from_secs(50);
 
 /// The connection to the store.
-pub struct SharedStore {
+pub struct PostgresStore {
     /// Connections to the server that takes writes.
     pool: PgPool,
     servers: Servers,
@@ -118,7 +114,7 @@ struct Node {
     name: String,
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// Reads the settings. Connects when it is first asked for something.
     ///
     /// # Errors
@@ -135,7 +131,7 @@ impl SharedStore {
             )
         };
         let address = settings.store.as_ref().map(ToString::to_string);
-        Ok(Arc::new(SharedStore {
+        Ok(Arc::new(PostgresStore {
             pool: servers.pool().clone(),
             servers,
             figures,
@@ -189,7 +185,7 @@ impl SharedStore {
     /// The migrations of the schema, without running any.
     ///
     /// # Errors
-    /// As [`SharedStore::prepare`].
+    /// As [`PostgresStore::prepare`].
     pub async fn migrations(&self) -> Result<Migrations, StoreError> {
         let read = async {
             let mut connection = self.connect_alone().await?;
@@ -322,4 +318,23 @@ fn connect_options(
 
 fn machine_name() -> String {
     gethostname::gethostname().to_string_lossy().into_owned()
+}
+
+impl PostgresStore {
+    /// What was counted so far.
+    pub fn figures(&self) -> &StoreFigures {
+        &self.figures
+    }
+
+    /// Brings the gauges up to this moment.
+    pub fn measure(&self) {
+        let figures = &self.figures;
+        let (connections, idle) = self.servers.connections();
+        figures.connections.set(connections.into());
+        figures.idle_connections.set(idle as i64);
+        figures.away.set(self.problem().is_some().into());
+        let lag = self.hub.lag();
+        figures.behind.set(lag.behind as i64);
+        figures.lag.set(lag.most as i64);
+    }
 }

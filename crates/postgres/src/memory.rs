@@ -14,13 +14,13 @@ use toolscout_index::memory::{
 use super::error::StoreError;
 use super::hub::FollowedCatalog;
 use super::row::text;
-use super::{BEGIN_READING, CONNECT_LIMIT, READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{BEGIN_READING, CONNECT_LIMIT, PostgresStore, READ_LIMIT, WRITE_LIMIT};
 
 /// What is announced after a change.
 const ANNOUNCED: &str = "memory";
 /// A full memory makes room for this many, since nodes read all of it after entries were deleted.
 const ROOM: usize = MAX_ENTRIES / 20;
-impl SharedStore {
+impl PostgresStore {
     /// As [`toolscout_index::Memory::remember`], for all nodes. This one has followed when it returns.
     ///
     /// # Errors

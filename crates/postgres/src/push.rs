@@ -20,8 +20,6 @@ use std::sync::Mutex;
 
 use tokio::sync::Semaphore;
 
-pub use page::{ListedTools, PageOf, PushedStats};
-
 use candidates::KnownTerms;
 
 /// Searches that ask the database at a time. Each holds a connection; the others are for writes and

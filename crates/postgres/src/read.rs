@@ -9,7 +9,7 @@ use super::catalogs::source;
 use super::enrichments::{Enriched, EnrichmentPage};
 use super::error::StoreError;
 use super::row::{State, parse_owner_words, parse_settings, tool, tool_id};
-use super::{BEGIN_READING, READ_LIMIT, SharedStore, within};
+use super::{BEGIN_READING, PostgresStore, READ_LIMIT, within};
 
 /// Tools in a page.
 const PAGE: i64 = 1000;
@@ -73,7 +73,7 @@ enum Server<'a> {
     Standby(&'a PgPool),
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// Gives everything of a catalog that changed since, part by part, and returns what this leads
     /// to.
     ///

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::error::StoreError;
 use super::row::text;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::principal::OwnerScope;
 use toolscout_state::session::{
@@ -35,12 +35,12 @@ const IS_LEASED: &str = "status = 'running' AND leased_until >= clock_timestamp(
 
 /// The conversations of a store.
 pub struct SharedSessions {
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
 }
 
 impl SharedSessions {
     /// The conversations of this store.
-    pub fn new(store: Arc<SharedStore>) -> Self {
+    pub fn new(store: Arc<PostgresStore>) -> Self {
         SharedSessions { store }
     }
 

@@ -8,7 +8,7 @@ use sqlx::{PgConnection, Row};
 use super::error::StoreError;
 use super::hub::OPEN;
 use super::servers::ServerStatus;
-use super::{READ_LIMIT, SharedStore};
+use super::{PostgresStore, READ_LIMIT};
 
 /// Tools of a catalog whose bytes are counted.
 const MEASURED_TOOLS: i64 = 1000;
@@ -105,7 +105,7 @@ pub struct NodeStatus {
     pub lag: BTreeMap<String, i64>,
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// A page of the catalogs, and how far every node is.
     ///
     /// # Errors

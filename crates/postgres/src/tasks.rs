@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 use super::error::StoreError;
 use super::row::text;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
+use toolscout_state::shared::StoredTask;
 
 /// How long a task belongs to a node without a word from it, and how often that says a word.
 const LEASE_S: f64 = 15.0;
@@ -19,18 +20,7 @@ const MAX_STORED: i64 = 10_000;
 /// How long a task is kept that nobody has said anything of.
 const KEPT: &str = "7 days";
 
-/// A task of any node.
-#[derive(Clone, Debug)]
-pub struct StoredTask {
-    /// The catalog that it writes to, or evaluates.
-    pub catalog: String,
-    /// What its node last said of it, as the API shows it.
-    pub body: Value,
-    /// Its node has said nothing for so long that it must be gone.
-    pub is_lost: bool,
-}
-
-impl SharedStore {
+impl PostgresStore {
     /// Says how a task of this node is. Returns whether it should be cancelled.
     ///
     /// # Errors

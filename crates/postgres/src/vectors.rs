@@ -9,7 +9,7 @@ use toolscout_index::store::{opened_vector, sealed_vector, text_hash};
 use toolscout_index::{Embedder, EmbedderProfile, Error, Result};
 
 use super::error::StoreError;
-use super::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 
 /// How long a claim counts. It is renewed while its texts are embedded, so it ends only where the
 /// node is gone.
@@ -26,12 +26,12 @@ pub(super) type TextHash = [u8; 16];
 /// While the store is away, so are the texts of tools.
 pub struct SharedEmbedder {
     inner: Arc<dyn Embedder>,
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
 }
 
 impl SharedEmbedder {
     /// Wraps a slow embedder.
-    pub fn new(inner: Arc<dyn Embedder>, store: Arc<SharedStore>) -> Self {
+    pub fn new(inner: Arc<dyn Embedder>, store: Arc<PostgresStore>) -> Self {
         SharedEmbedder { inner, store }
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 use super::audit::LocalChain;
 use super::feedback::SharedFeedback;
 use super::keys::SharedKeys;
-use super::{CONNECT_LIMIT, SharedStore, StoreError};
+use super::{CONNECT_LIMIT, PostgresStore, StoreError};
 use toolscout_state::feedback::FeedbackStore;
 use toolscout_state::keys::{KeyCopy, KeyError, KeyStore};
 
@@ -57,9 +57,9 @@ impl Watch {
     }
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// The keys of the store, with a copy of them in this folder if one is named. The copy is brought
-    /// up to the store once [`SharedStore::follow`] was called.
+    /// up to the store once [`PostgresStore::follow`] was called.
     ///
     /// # Errors
     /// [`KeyError`] for a copy that cannot be used.
@@ -78,7 +78,7 @@ impl SharedStore {
     }
 
     /// Stores feedback in the store. Answers are signed with the store's secret once
-    /// [`SharedStore::follow`] has read it.
+    /// [`PostgresStore::follow`] has read it.
     pub fn feedback(self: &Arc<Self>, local: FeedbackStore) -> FeedbackStore {
         let feedback = local.over(Arc::new(SharedFeedback::new(Arc::clone(self))));
         // A server opens its feedback once.

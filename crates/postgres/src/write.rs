@@ -13,14 +13,14 @@ use toolscout_index::{
 use super::error::StoreError;
 use super::push::write::PushedWriter;
 use super::row::{parse_owner_words, parse_settings, tool_id, tool_json, tool_of};
-use super::{SharedStore, WRITE_LIMIT};
+use super::{PostgresStore, WRITE_LIMIT};
 use toolscout_state::catalog_writer::{Change, SearchDefaults, WordsChange};
 
 /// Most tools, and most bytes of tools, in one statement.
 const MAX_ROWS: usize = 2000;
 const MAX_BYTES: usize = 4 << 20;
 
-impl SharedStore {
+impl PostgresStore {
     /// Commits these changes together, or none. Returns what each did, and the generation that has
     /// all of them; where nothing changes, nothing is committed. Of a catalog that is pushed down, those
     /// of `embedders` that are instant embed its new tools.
@@ -54,7 +54,7 @@ impl SharedStore {
     /// Replaces all settings of a catalog, beyond those that [`Change::Settings`] has.
     ///
     /// # Errors
-    /// As [`SharedStore::commit`].
+    /// As [`PostgresStore::commit`].
     pub async fn set_settings(&self, catalog: i64, settings: &Settings) -> Result<(), StoreError> {
         self.put_settings(catalog, settings, None).await
     }

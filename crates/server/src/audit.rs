@@ -27,7 +27,7 @@ use toolscout_base::clock::{millis, unix_ms};
 use toolscout_gate::gate::Decision;
 use toolscout_gate::gate::audit::page::{Filter, StoredEntry};
 use toolscout_gate::gate::audit::{AuditError, AuditLog, FILE_NAME, Verified};
-use toolscout_postgres::{AuditCursor, ChainError, SharedStore, StoreError, VerifiedChain};
+use toolscout_state::shared::{AuditCursor, ChainError, SharedStore, StoreError, VerifiedChain};
 
 /// How long a request waits for a verification to end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -212,7 +212,7 @@ pub async fn list(
     };
     if let Some(store) = &app.store {
         let before: Option<AuditCursor> = paging::after(params.cursor.as_deref())?;
-        return Ok(Json(page_of_all(store, &filter, before, limit).await?));
+        return Ok(Json(page_of_all(&**store, &filter, before, limit).await?));
     }
     let before: Option<i64> = paging::after(params.cursor.as_deref())?;
     let path = log_path(&app);
@@ -231,7 +231,7 @@ pub async fn list(
 
 /// A page of the logs of all servers.
 async fn page_of_all(
-    store: &SharedStore,
+    store: &dyn SharedStore,
     filter: &Filter,
     before: Option<AuditCursor>,
     limit: usize,
@@ -345,7 +345,7 @@ fn verify(app: &App, path: &Path, head: Option<&str>) -> Result<Outcome, ItemErr
         Err(error) => return Err(described(&error, path)),
     };
     let nodes = match &app.store {
-        Some(store) => verify_nodes(app, store, head).map_err(|error| of_store(&error))?,
+        Some(store) => verify_nodes(app, &**store, head).map_err(|error| of_store(&error))?,
         None => Vec::new(),
     };
     Ok(Outcome { own, nodes })
@@ -353,13 +353,13 @@ fn verify(app: &App, path: &Path, head: Option<&str>) -> Result<Outcome, ItemErr
 
 fn verify_nodes(
     app: &App,
-    store: &SharedStore,
+    store: &dyn SharedStore,
     head: Option<&str>,
 ) -> Result<Vec<VerifiedChain>, ChainError> {
     store.block_on(async {
         store.copy_audit_now().await?;
         store
-            .verify_audit(head, || !app.shutdown.is_triggered())
+            .verify_audit(head, &|| !app.shutdown.is_triggered())
             .await
     })
 }

@@ -17,7 +17,7 @@ use super::extract::{self, Json, Path, QueryString};
 use super::paging;
 use super::registry::{Created, OpenCatalog};
 use super::settings::CatalogSettings;
-use toolscout_postgres::PushedStats;
+use toolscout_state::shared::PushedStats;
 
 /// A catalog to create.
 #[derive(Debug, Deserialize, ToSchema)]

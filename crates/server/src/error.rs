@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 
 use super::wire::{ItemError, ItemResult};
 use crate::hints;
-use toolscout_postgres::StoreError;
 use toolscout_state::approved::ApprovedError;
 use toolscout_state::catalog_writer::WriteError;
 use toolscout_state::feedback::FeedbackError;
 use toolscout_state::keys::KeyError;
+use toolscout_state::shared::StoreError;
 
 /// A result whose error is [`ApiError`].
 pub type ApiResult<T> = Result<T, ApiError>;

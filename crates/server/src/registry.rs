@@ -31,9 +31,9 @@ use super::threads::blocking;
 use toolscout_base::allocator;
 use toolscout_base::embed_cache::{CachedEmbedder, QueryVectors};
 use toolscout_base::telemetry::Metrics;
-use toolscout_postgres::{FollowedCatalog, SharedEmbedder, SharedStore};
 use toolscout_state::approved::ApprovedPlace;
 use toolscout_state::catalog_writer::{CatalogStore, CatalogWriter, LocalStore, Watch};
+use toolscout_state::shared::{SharedCatalog, SharedStore};
 
 /// The folder of the copies of the store's catalogs, in the data directory.
 pub const COPIES: &str = "followed";
@@ -83,7 +83,7 @@ impl OpenCatalog {
     /// Where the approved definitions of its tools are.
     pub fn approved(&self) -> ApprovedPlace {
         match &self.shared {
-            Some(Shared { store, catalog }) => store.approved(catalog),
+            Some(shared) => shared.catalog.approved(),
             None => self.folder().into(),
         }
     }
@@ -100,9 +100,7 @@ impl OpenCatalog {
         source: &Source,
     ) -> ApiResult<bool> {
         match &self.shared {
-            Some(Shared { store, catalog }) => {
-                Ok(store.remember(catalog, (query, tool), at_ms, source)?)
-            }
+            Some(shared) => Ok(shared.catalog.remember((query, tool), at_ms, source)?),
             None => Ok(self.memory().remember(query, tool, at_ms, source)?),
         }
     }
@@ -113,7 +111,7 @@ impl OpenCatalog {
     /// Those of [`Memory::set_switch`]; 503 without the store.
     pub fn switch_memory(&self, switch: Switch) -> ApiResult<()> {
         match &self.shared {
-            Some(Shared { store, catalog }) => Ok(store.switch_memory(catalog, switch)?),
+            Some(shared) => Ok(shared.catalog.switch_memory(switch)?),
             None => Ok(self.memory().set_switch(switch)?),
         }
     }
@@ -124,7 +122,7 @@ impl OpenCatalog {
     /// Those of [`Memory::forget`]; 503 without the store.
     pub fn forget_memory(&self, what: &Deletion) -> ApiResult<usize> {
         match &self.shared {
-            Some(Shared { store, catalog }) => Ok(store.forget_memory(catalog, what)?),
+            Some(shared) => Ok(shared.catalog.forget_memory(what)?),
             None => Ok(self.memory().forget(what)?),
         }
     }
@@ -201,8 +199,8 @@ impl OpenCatalog {
 
 /// A catalog of the store, and the store.
 struct Shared {
-    store: Arc<SharedStore>,
-    catalog: Arc<FollowedCatalog>,
+    store: Arc<dyn SharedStore>,
+    catalog: Arc<dyn SharedCatalog>,
 }
 
 /// The catalogs of the data directory, or of the store. A bounded number is open, and a bounded number
@@ -232,7 +230,7 @@ impl Registry {
         embedders: EmbeddersOf,
         limits: &Limits,
         metrics: Arc<Metrics>,
-        store: Option<Arc<SharedStore>>,
+        store: Option<Arc<dyn SharedStore>>,
     ) -> Self {
         let root = data.path().to_owned();
         // Copies apart from catalogs of the node's own, which are never deleted for another.
@@ -368,7 +366,7 @@ impl Registry {
 
     /// Deletes a copy that nobody has open, if the store does not have its catalog: what is known of
     /// it may be a second old.
-    async fn forget_copy(&self, store: &Arc<SharedStore>, name: &str) -> ApiResult<()> {
+    async fn forget_copy(&self, store: &Arc<dyn SharedStore>, name: &str) -> ApiResult<()> {
         let locked = self.names.lock(name).await;
         if self.open.find(name).is_some() {
             return Ok(());
@@ -682,7 +680,7 @@ struct Opener {
     /// Where the catalogs are: the data directory, or the copies in it of those of the store.
     data: DataDir,
     root: PathBuf,
-    store: Option<Arc<SharedStore>>,
+    store: Option<Arc<dyn SharedStore>>,
     embedders: Arc<EmbeddersOf>,
     metrics: Arc<Metrics>,
     write_queue: usize,
@@ -845,11 +843,11 @@ impl Opener {
 }
 
 /// Slow embedders with the vectors of the store.
-fn share(options: &mut Options, store: &Arc<SharedStore>) {
+fn share(options: &mut Options, store: &Arc<dyn SharedStore>) {
     for embedder in &mut options.embedders {
         if !embedder.is_instant() {
             let slow = Arc::clone(embedder);
-            *embedder = Arc::new(SharedEmbedder::new(slow, Arc::clone(store)));
+            *embedder = Arc::clone(store).sharing(slow);
         }
     }
 }

@@ -46,9 +46,9 @@ use toolscout_gate::llm::ChatModel;
 use toolscout_gate::tools::Toolset;
 use toolscout_mcp::gateway::Ledgers;
 use toolscout_mcp::{CatalogSink, Gateway, GatewayConfig, Pool};
-use toolscout_postgres::SharedStore;
 use toolscout_state::feedback::{FeedbackRecord, FeedbackStore};
 use toolscout_state::keys::{KeyError, KeyStore, Scope};
+use toolscout_state::shared::SharedStore;
 
 /// How long a cancelled task may take for its next step, one commit of at most 500 tools.
 const LAST_STEP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ pub struct Settings {
     /// The directory of catalogs, keys and feedback.
     pub data: PathBuf,
     /// The store of the catalogs that several nodes share; without one they are in `data`.
-    pub store: Option<Arc<SharedStore>>,
+    pub store: Option<Arc<dyn SharedStore>>,
     /// The catalog of routes that name none; created when it does not exist.
     pub default_catalog: String,
     /// How catalogs are opened that name no embedders.
@@ -104,19 +104,22 @@ pub struct Settings {
 /// When the database of keys cannot be used.
 pub(super) fn open_keys(
     data: &Path,
-    store: Option<&Arc<SharedStore>>,
+    store: Option<&Arc<dyn SharedStore>>,
 ) -> Result<KeyStore, KeyError> {
     match store {
-        Some(store) => store.keys(Some(&data.join(COPIES))),
+        Some(store) => Arc::clone(store).keys(Some(&data.join(COPIES))),
         None => KeyStore::open(data),
     }
 }
 
 /// The feedback of the data directory, or of the store.
-fn open_feedback(data: &Path, store: Option<&Arc<SharedStore>>) -> anyhow::Result<FeedbackStore> {
+fn open_feedback(
+    data: &Path,
+    store: Option<&Arc<dyn SharedStore>>,
+) -> anyhow::Result<FeedbackStore> {
     let local = FeedbackStore::open(data)?;
     Ok(match store {
-        Some(store) => store.feedback(local),
+        Some(store) => Arc::clone(store).feedback(local),
         None => local,
     })
 }
@@ -149,7 +152,7 @@ impl std::ops::Deref for App {
 /// The state behind an [`App`].
 pub struct AppState {
     pub(super) catalogs: Registry,
-    pub(super) store: Option<Arc<SharedStore>>,
+    pub(super) store: Option<Arc<dyn SharedStore>>,
     pub(super) default_catalog: String,
     pub(super) exposure: Exposure,
     pub(super) started: Started,
@@ -306,9 +309,8 @@ impl App {
     /// When the data directory cannot be read or the default catalog cannot be opened.
     pub async fn open_catalogs(&self) -> anyhow::Result<()> {
         if let Some(store) = &self.store {
-            store.copy_audit(&self.catalogs.data().join(audit::FILE_NAME));
-            store.follow();
-            store.keep_pushed_down();
+            let audit_log = self.catalogs.data().join(audit::FILE_NAME);
+            Arc::clone(store).follow(&audit_log);
         }
         let opened = match self.catalogs.create(&self.default_catalog).await {
             Ok((catalog, _)) => {

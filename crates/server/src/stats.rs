@@ -17,7 +17,7 @@ use super::{stream, tasks};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::telemetry::latencies::{BOUNDS_S, Buckets};
 use toolscout_base::telemetry::{Metrics, process};
-use toolscout_postgres::{SharedStore, StoreFigures};
+use toolscout_state::shared::{SharedStore, StoreFigures};
 
 /// The stage of all stages together.
 const TOTAL: &str = "total";
@@ -98,7 +98,7 @@ pub struct StoreStats {
 }
 
 impl StoreStats {
-    fn of(store: &SharedStore) -> Self {
+    fn of(store: &dyn SharedStore) -> Self {
         let figures = store.figures();
         StoreStats {
             away: store.problem(),

@@ -24,7 +24,7 @@ use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{Json, Path};
 use super::key_watch::Begun;
 use super::wire::{ChangeCounts, ItemError, ItemResult, ToolWarning};
-use toolscout_postgres::{SharedStore, StoredTask};
+use toolscout_state::shared::{SharedStore, StoredTask};
 
 /// Most stored tasks. A new one replaces the oldest that has ended.
 const MAX_STORED: usize = 1000;
@@ -140,7 +140,7 @@ pub struct Tasks {
     /// Number of running tasks.
     running: watch::Sender<usize>,
     /// Where all nodes report their tasks.
-    store: Option<Arc<SharedStore>>,
+    store: Option<Arc<dyn SharedStore>>,
 }
 
 impl Default for Tasks {
@@ -155,7 +155,7 @@ impl Default for Tasks {
 
 impl Tasks {
     /// Tasks that other nodes see too, where there is a store.
-    pub fn over(store: Option<Arc<SharedStore>>) -> Self {
+    pub fn over(store: Option<Arc<dyn SharedStore>>) -> Self {
         Tasks {
             store,
             ..Tasks::default()

@@ -5,3 +5,4 @@ pub mod keys;
 pub mod session;
 pub mod approved;
 pub mod catalog_writer;
+pub mod shared;

@@ -12,7 +12,8 @@ use crate::catalog_writer::Change;
 use crate::cli::context::Context;
 use crate::config::StoreSettings;
 use crate::feedback::FeedbackStore;
-use crate::store::{SharedStore, StoredCatalog};
+use crate::shared::StoredCatalog;
+use crate::store::PostgresStore;
 
 /// The catalog that a verb works on: that of the data directory, or of the store that the flags or the
 /// settings name.
@@ -28,7 +29,7 @@ pub struct CatalogCopy {
     catalog: Catalog,
     name: String,
     id: i64,
-    store: Arc<SharedStore>,
+    store: Arc<PostgresStore>,
     runtime: Runtime,
     _folder: TempDir,
 }
@@ -71,7 +72,7 @@ impl CatalogCopy {
             .worker_threads(1)
             .enable_all()
             .build()?;
-        let store = SharedStore::new(settings, runtime.handle().clone())?;
+        let store = PostgresStore::new(settings, runtime.handle().clone())?;
         let Some(stored) = runtime.block_on(store.find(name))? else {
             bail!("the store has no catalog {name:?}; `toolscout store status` lists them");
         };

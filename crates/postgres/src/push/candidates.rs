@@ -19,7 +19,7 @@ use super::write::{is_same, vector_text};
 use crate::error::StoreError;
 use crate::row::{State, text, tool};
 use crate::vectors::opened;
-use crate::{BEGIN_READING, READ_LIMIT, SharedStore, within};
+use crate::{BEGIN_READING, PostgresStore, READ_LIMIT, within};
 
 /// Texts of a query, clauses included, for which tools are looked for.
 const MAX_TEXTS: usize = 12;
@@ -77,7 +77,7 @@ struct Found {
     generation: u64,
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// A searcher of the tools that may be hits of a query, of a catalog that is pushed down. `base` is
     /// this node's copy of it, which has all but the tools.
     ///

@@ -18,7 +18,7 @@ use super::tables::{KeptEmbedder, Tables, execute, install_extensions, prepare_t
 use super::write::{PushedWriter, is_same, put_vectors};
 use crate::error::StoreError;
 use crate::row::{parse_settings, text, tool_of};
-use crate::{READ_LIMIT, SharedStore, WRITE_LIMIT};
+use crate::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 
 /// How often a node looks for catalogs to push down, and for tools to embed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -61,8 +61,8 @@ struct Progress {
     filled_to: Option<String>,
 }
 
-impl SharedStore {
-    /// Pushes catalogs down, and keeps those that are, until [`SharedStore::close`].
+impl PostgresStore {
+    /// Pushes catalogs down, and keeps those that are, until [`PostgresStore::close`].
     pub fn keep_pushed_down(self: &Arc<Self>) {
         let store = Arc::clone(self);
         let stop = self.stop_token();
@@ -322,7 +322,7 @@ impl SharedStore {
     }
 }
 
-impl SharedStore {
+impl PostgresStore {
     /// Says whether the tools of a catalog are looked for in the store; `None` where its size decides.
     /// Servers that have it open see to it.
     ///

@@ -7,57 +7,15 @@ use super::candidates::{Passing, end};
 use super::tables::Tables;
 use crate::error::StoreError;
 use crate::row::{text, tool_id, tool_of};
-use crate::{BEGIN_READING, READ_LIMIT, SharedStore, WRITE_LIMIT};
+use crate::{BEGIN_READING, PostgresStore, READ_LIMIT, WRITE_LIMIT};
+use toolscout_state::shared::{ListedTools, PageOf, PushedStats};
 
 /// A page ends early when its tools reach this size. It has at least one tool.
 const MAX_PAGE_BYTES: i64 = 8 << 20;
 /// Servers and tags that are listed.
 const MAX_NAMES: i64 = 1000;
 
-/// A page of tools, by id.
-#[derive(Clone, Debug)]
-pub struct ListedTools {
-    /// The tools.
-    pub tools: Vec<Tool>,
-    /// Whether there are more after them.
-    pub has_more: bool,
-    /// Number of tools in the catalog.
-    pub total: usize,
-    /// The generation of the catalog that the page shows.
-    pub generation: u64,
-}
-
-/// What the database has of a catalog.
-#[derive(Clone, Debug)]
-pub struct PushedStats {
-    /// Number of tools.
-    pub tools: usize,
-    /// The last commit.
-    pub generation: u64,
-    /// Servers with the number of their tools, by name, a thousand at most.
-    pub servers: Vec<(String, usize)>,
-    /// Embedders with the number of tools that have all of their vectors.
-    pub vectors: Vec<(String, usize)>,
-    /// Bytes of the tables and indexes that searches need, on the disk of the database.
-    pub bytes: u64,
-}
-
-/// Which tools a page has.
-#[derive(Clone, Debug, Default)]
-pub struct PageOf {
-    /// After this id.
-    pub after: Option<String>,
-    /// Of this server.
-    pub server: Option<String>,
-    /// With this tag.
-    pub tag: Option<String>,
-    /// Whose ids have this part, in small letters.
-    pub part: String,
-    /// At most so many.
-    pub limit: usize,
-}
-
-impl SharedStore {
+impl PostgresStore {
     /// A page of the tools of a catalog that is pushed down.
     ///
     /// # Errors

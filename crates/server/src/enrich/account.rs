@@ -14,7 +14,7 @@ use super::super::error::{ApiError, ApiResult, store_unavailable};
 use super::super::threads::blocking;
 use toolscout_base::clock::unix_ms;
 use toolscout_finder::enrich::Tokens;
-use toolscout_postgres::SharedStore;
+use toolscout_state::shared::SharedStore;
 
 /// The file in the data directory.
 const FILE: &str = "enrich-tokens.json";
@@ -32,7 +32,7 @@ pub struct Account {
 enum Kept {
     File(PathBuf),
     /// All nodes have one count.
-    Store(Arc<SharedStore>),
+    Store(Arc<dyn SharedStore>),
 }
 
 /// A place for one run of this node.
@@ -59,7 +59,7 @@ struct Day {
 
 impl Account {
     /// In the data directory, or in the store.
-    pub fn new(data: &std::path::Path, store: Option<&Arc<SharedStore>>) -> Self {
+    pub fn new(data: &std::path::Path, store: Option<&Arc<dyn SharedStore>>) -> Self {
         let kept = match store {
             Some(store) => Kept::Store(Arc::clone(store)),
             None => Kept::File(data.join(FILE)),

@@ -11,22 +11,16 @@ use super::{OpenCatalog, Shared};
 use toolscout_base::clock::unix_ms;
 use toolscout_finder::finder::search::UsedTool;
 use toolscout_finder::finder::snapshot::SnapshotSource;
-use toolscout_postgres::{ListedTools, PageOf, PushedStats, SharedStore, StoreError};
+use toolscout_state::shared::{ListedTools, PageOf, PushedStats, StoreError};
 
 /// The tools of a catalog that is pushed down.
-pub struct Pushed<'a> {
-    store: &'a SharedStore,
-    id: i64,
-}
+pub struct Pushed<'a>(&'a Shared);
 
 impl OpenCatalog {
     /// Its tools, if it is pushed down.
     pub fn pushed(&self) -> Option<Pushed<'_>> {
-        let Shared { store, catalog } = self.shared.as_ref()?;
-        catalog.is_pushed_down().then(|| Pushed {
-            store,
-            id: catalog.id,
-        })
+        let shared = self.shared.as_ref()?;
+        shared.catalog.is_pushed_down().then_some(Pushed(shared))
     }
 
     /// Number of tools.
@@ -70,12 +64,12 @@ impl OpenCatalog {
 
 impl Pushed<'_> {
     async fn searcher_for(&self, base: &Arc<Searcher>, query: &Query) -> ApiResult<Arc<Searcher>> {
-        let found = self.store.searcher_for(self.id, base, query).await;
+        let found = self.0.catalog.searcher_for(base, query).await;
         Ok(Arc::new(answered(found)?))
     }
 
     async fn tool(&self, id: &ToolId) -> ApiResult<Option<Tool>> {
-        answered(self.store.tool_of(self.id, id).await)
+        answered(self.0.catalog.tool(id).await)
     }
 
     /// A page of them.
@@ -83,7 +77,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn page(&self, page: &PageOf) -> ApiResult<ListedTools> {
-        answered(self.store.page_of(self.id, page).await)
+        answered(self.0.catalog.page(page).await)
     }
 
     /// The ids of those that pass a filter.
@@ -91,7 +85,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn ids_passing(&self, filter: &Filter) -> ApiResult<Vec<ToolId>> {
-        answered(self.store.ids_passing(self.id, filter).await)
+        answered(self.0.catalog.ids_passing(filter).await)
     }
 
     /// Their most frequent tags, with the number of tools, and how many different ones there are.
@@ -99,7 +93,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn tags(&self, limit: usize) -> ApiResult<(Vec<(String, usize)>, usize)> {
-        answered(self.store.tags_of(self.id, limit).await)
+        answered(self.0.catalog.tags(limit).await)
     }
 
     /// Sizes.
@@ -107,7 +101,7 @@ impl Pushed<'_> {
     /// # Errors
     /// 503 without the store.
     pub async fn stats(&self) -> ApiResult<PushedStats> {
-        answered(self.store.pushed_stats(self.id).await)
+        answered(self.0.catalog.stats().await)
     }
 }
 
@@ -143,7 +137,7 @@ impl ServedSnapshots {
 
     /// Waits for the store, on a thread that may block or on one of the server's runtime.
     fn wait<T>(pushed: &Pushed<'_>, work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
-        block_in_place(|| pushed.store.block_on(work))
+        block_in_place(|| pushed.0.store.block_on(work))
     }
 }
 

@@ -7,8 +7,8 @@ use toolscout_index::{Catalog, Error, Followed, Summary};
 
 use super::super::error::{store_unavailable, unknown_catalog};
 use super::{Created, NotOpened, OpenCatalog, Opener, Shared, too_many};
-use toolscout_postgres::{CreatedCatalog, FollowingStore, SharedStore, StoreError, StoredCatalog};
-use toolscout_state::catalog_writer::{CatalogStore as _, WriteError};
+use toolscout_state::catalog_writer::WriteError;
+use toolscout_state::shared::{CreatedCatalog, SharedStore, StoreError, StoredCatalog};
 
 impl From<StoreError> for NotOpened {
     fn from(error: StoreError) -> Self {
@@ -22,7 +22,7 @@ impl From<StoreError> for NotOpened {
 impl Opener {
     pub(super) fn open_shared(
         &self,
-        store: &Arc<SharedStore>,
+        store: &Arc<dyn SharedStore>,
         name: &str,
     ) -> Result<OpenCatalog, NotOpened> {
         let copy = self.copy(name)?;
@@ -45,7 +45,7 @@ impl Opener {
 
     pub(super) fn create_shared(
         &self,
-        store: &Arc<SharedStore>,
+        store: &Arc<dyn SharedStore>,
         name: &str,
         max_catalogs: usize,
     ) -> Result<(OpenCatalog, Created), NotOpened> {
@@ -68,7 +68,7 @@ impl Opener {
 
     pub(super) fn delete_shared(
         &self,
-        store: &Arc<SharedStore>,
+        store: &Arc<dyn SharedStore>,
         name: &str,
     ) -> Result<(), NotOpened> {
         self.copy(name)?;
@@ -94,7 +94,7 @@ impl Opener {
     /// What the store has of a catalog, or this node's copy while the store is away.
     pub(super) fn shared_summary(
         &self,
-        store: &Arc<SharedStore>,
+        store: &Arc<dyn SharedStore>,
         name: &str,
     ) -> Result<Summary, NotOpened> {
         match store.block_on(store.summary(name)) {
@@ -134,7 +134,7 @@ impl Opener {
     /// catalog or damaged.
     fn open_stored(
         &self,
-        store: &Arc<SharedStore>,
+        store: &Arc<dyn SharedStore>,
         name: &str,
         stored: &StoredCatalog,
         copy: Option<Followed>,
@@ -155,15 +155,15 @@ impl Opener {
 
     fn open_copy(
         &self,
-        store: &Arc<SharedStore>,
+        store: &Arc<dyn SharedStore>,
         name: &str,
         stored: &StoredCatalog,
     ) -> Result<OpenCatalog, NotOpened> {
         let named = stored.settings.embedder.clone();
         let options = self.options(named.as_deref());
         let catalog: Catalog = self.data.open_or_create(name, options)?;
-        let mut following = FollowingStore::new(Arc::clone(store), catalog.clone(), stored);
-        match following.refresh() {
+        let mut opened = Arc::clone(store).open(catalog.clone(), stored);
+        match opened.writer.refresh() {
             Ok(_) => {}
             Err(WriteError::Deleted) => return Err(NotOpened::Refused(unknown_catalog(name))),
             Err(WriteError::Catalog(error)) => return Err(error.into()),
@@ -175,8 +175,8 @@ impl Opener {
         }
         let shared = Shared {
             store: Arc::clone(store),
-            catalog: Arc::clone(following.followed()),
+            catalog: opened.catalog,
         };
-        Ok(self.serve(name, catalog, named, Box::new(following), Some(shared))?)
+        Ok(self.serve(name, catalog, named, opened.writer, Some(shared))?)
     }
 }

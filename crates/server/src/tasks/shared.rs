@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{Task, TaskStatus};
-use toolscout_postgres::{SharedStore, StoredTask};
+use toolscout_state::shared::{SharedStore, StoredTask};
 
 /// How long the end of a task is tried to be reported while the store is away, and the pauses between.
 const LAST_REPORT_PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Reports a task until it has ended, and cancels it where another node was asked to.
-pub(super) async fn report(task: Arc<Task>, store: Arc<SharedStore>) {
+pub(super) async fn report(task: Arc<Task>, store: Arc<dyn SharedStore>) {
     let mut reported = Value::Null;
     let mut ended: Option<Instant> = None;
     loop {

@@ -7,7 +7,7 @@ use super::super::paging;
 use super::super::registry::Pushed;
 use super::super::wire::ToolBody;
 use super::ToolPage;
-use toolscout_postgres::PageOf;
+use toolscout_state::shared::PageOf;
 
 /// A page ends early when its tools reach this size. It has at least one tool.
 const MAX_PAGE_BYTES: usize = 8 << 20;

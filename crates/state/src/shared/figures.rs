@@ -7,7 +7,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{MAX_CONNECTIONS, SharedStore};
 use toolscout_base::telemetry::GaugeGuard;
 use toolscout_base::telemetry::latencies::Latencies;
 
@@ -47,7 +46,7 @@ pub struct Lag {
 
 impl StoreFigures {
     /// Most connections to the server that takes writes.
-    pub const MAX_CONNECTIONS: u32 = MAX_CONNECTIONS;
+    pub const MAX_CONNECTIONS: u32 = 8;
 
     /// Adds them to the metrics.
     pub fn register(&self, registry: &mut Registry) {
@@ -105,7 +104,7 @@ impl StoreFigures {
     }
 
     /// Counts a question from its begin to when this is dropped.
-    pub(super) fn asking(&self) -> Asking {
+    pub fn asking(&self) -> Asking {
         Asking {
             seconds: self.seconds.clone(),
             begun: Instant::now(),
@@ -115,7 +114,7 @@ impl StoreFigures {
 }
 
 /// A question that is under way.
-pub(super) struct Asking {
+pub struct Asking {
     seconds: Latencies,
     begun: Instant,
     _in_flight: GaugeGuard,
@@ -124,24 +123,5 @@ pub(super) struct Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         self.seconds.observe(self.begun.elapsed().as_secs_f64());
-    }
-}
-
-impl SharedStore {
-    /// What was counted so far.
-    pub fn figures(&self) -> &StoreFigures {
-        &self.figures
-    }
-
-    /// Brings the gauges up to this moment.
-    pub fn measure(&self) {
-        let figures = &self.figures;
-        let (connections, idle) = self.servers.connections();
-        figures.connections.set(connections.into());
-        figures.idle_connections.set(idle as i64);
-        figures.away.set(self.problem().is_some().into());
-        let lag = self.hub.lag();
-        figures.behind.set(lag.behind as i64);
-        figures.lag.set(lag.most as i64);
     }
 }
