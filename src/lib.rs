@@ -118,8 +118,8 @@ pub use toolscout_macros::tool;
 
 pub use toolscout_agent as agent;
 pub use toolscout_base::{
-    allocator, budget, clock, config, embed_cache, known_models, known_secrets, media_type,
-    principal, printable, program_file, regular_file, sandbox, telemetry, tls,
+    allocator, budget, clock, config, cpu_pool, embed_cache, known_models, known_secrets,
+    media_type, principal, printable, program_file, regular_file, sandbox, telemetry, tls,
 };
 pub use toolscout_dropin as proxy;
 pub use toolscout_eval as eval;

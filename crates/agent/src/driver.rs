@@ -30,7 +30,7 @@ use crate::run::{Outcome, Run, RunConfig, Step, Work};
 use crate::turn_tools::TurnTools;
 use crate::{AgentState, Question, RunningTurn, lock};
 use toolscout_base::clock::millis;
-use toolscout_finder::finder::search::{Found, SearchRequest};
+use toolscout_finder::finder::search::{Found, SearchRequest, off_async_threads, why_not_searched};
 use toolscout_finder::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
 use toolscout_finder::finder::{Style, trail};
 use toolscout_gate::gate::{
@@ -617,8 +617,8 @@ impl<'a> Turn<'a> {
         if searches.is_empty() {
             return Vec::new();
         }
-        let search = Arc::clone(self.tools.search());
-        let found = spawn_blocking(move || {
+        let wanted = searches.len();
+        let found = off_async_threads(self.tools.search(), move |search| {
             let learns = search.learns();
             let searched = |request: SearchRequest| Searched {
                 hits: search.search(&request),
@@ -627,8 +627,12 @@ impl<'a> Turn<'a> {
             searches.into_iter().map(searched).collect()
         });
         found.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "a search panicked");
-            Vec::new()
+            let reason = why_not_searched(&error);
+            let nothing = || Searched {
+                hits: Found::nothing(reason),
+                queries: None,
+            };
+            std::iter::repeat_with(nothing).take(wanted).collect()
         })
     }
 

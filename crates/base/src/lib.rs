@@ -15,3 +15,4 @@ pub mod principal;
 pub mod budget;
 pub mod embed_cache;
 pub mod telemetry;
+pub mod cpu_pool;

@@ -24,7 +24,9 @@ use crate::tool_list::{ToolList, estimated_tokens};
 use crate::{AnswerBody, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, passing, upstream};
 use toolscout_finder::finder::meta_tools::{self, FindConfig, MoreTools};
 use toolscout_finder::finder::model_names;
-use toolscout_finder::finder::search::{self, SearchRequest, UsedTool};
+use toolscout_finder::finder::search::{
+    self, SearchRequest, UsedTool, off_async_threads, why_not_searched,
+};
 use toolscout_finder::finder::snapshot::CurrentSnapshot;
 use toolscout_finder::finder::{SearchTrail, ToolSearch as _, trail};
 use toolscout_gate::tools::Arguments;
@@ -523,7 +525,8 @@ impl Exchange {
             "the search failed; answer without further tools, or try once more".to_owned()
         })?;
         let (extra, list) = (self.request.extra.clone(), Arc::clone(&self.list));
-        let searching = tokio::task::spawn_blocking(move || {
+        let other_search = extra.as_ref().map(|extra| Arc::clone(&extra.search));
+        let search = move || {
             let learns = extra.as_ref().is_some_and(|extra| extra.search.learns());
             let extra = extra.map(|extra| extra_hits(&extra, &list, &request));
             let (extra, extra_more) = extra.unwrap_or_default();
@@ -534,8 +537,13 @@ impl Exchange {
                 extra_more,
                 queries: learns.then_some(request.queries),
             }
-        });
-        searching.await.map_err(|error| error.to_string())
+        };
+        let searched = match other_search {
+            // The other catalog may have to wait for a store.
+            Some(other) => off_async_threads(&other, move |_| search()).await,
+            None => self.proxy.0.cpu_pool.run(search).await,
+        };
+        searched.map_err(|error| why_not_searched(&error).to_owned())
     }
 }
 

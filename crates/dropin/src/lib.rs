@@ -43,6 +43,7 @@ use futures_util::stream::BoxStream;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use tokio::sync::OwnedSemaphorePermit;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_index::Options;
 
 pub use self::agent_model::{
@@ -207,12 +208,13 @@ struct ProxyState {
     /// What the log was told already.
     said: SaidOnce,
     metrics: Arc<Metrics>,
+    cpu_pool: CpuPool,
     config: ProxyConfig,
 }
 
 impl Proxy {
     /// A proxy that keeps its catalogs in this folder, searched with these embedders, which should
-    /// take no time.
+    /// take no time, on the threads of `cpu_pool`.
     ///
     /// # Errors
     /// For a base URL that cannot be used.
@@ -221,6 +223,7 @@ impl Proxy {
         folder: PathBuf,
         options: Options,
         metrics: Arc<Metrics>,
+        cpu_pool: CpuPool,
     ) -> Result<Self, LlmError> {
         Ok(Proxy(Arc::new(ProxyState {
             upstream: Upstream::new(config.upstream.clone())?,
@@ -229,6 +232,7 @@ impl Proxy {
             memory: Memory::new(config.remembered_entries, config.remembered_bytes),
             said: SaidOnce::default(),
             metrics,
+            cpu_pool,
             config,
         })))
     }

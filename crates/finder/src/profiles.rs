@@ -7,8 +7,9 @@ use toolscout_index::query::{DEFAULT_K, MAX_K};
 use toolscout_index::{Tool, ToolId, Version};
 
 use crate::finder::ToolSearch;
-use crate::finder::search::{Found, NoMatch, SearchRequest, UsedTool};
+use crate::finder::search::{Found, SearchRequest, UsedTool};
 use toolscout_base::config::{ProfileClass, ProfileDetail, ProfileSettings};
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_gate::gate::pattern::Folded;
 use toolscout_gate::gate::{Class, Gate, Pattern, Policies};
 
@@ -328,13 +329,7 @@ impl ToolSearch for ProfiledSearch {
         }
         // An empty filter would let every tool in.
         if request.filter.ids.is_empty() {
-            return Found {
-                no_match: Some(NoMatch {
-                    reason: "there are no tools here".to_owned(),
-                    nearest: Vec::new(),
-                }),
-                ..Found::default()
-            };
+            return Found::nothing("there are no tools here");
         }
         request.limit = request.limit.or(self.profile.settings.limit);
         let mut found = self.catalog.search(&request);
@@ -359,6 +354,10 @@ impl ToolSearch for ProfiledSearch {
 
     fn lists_tools(&self) -> bool {
         self.catalog.lists_tools()
+    }
+
+    fn cpu_pool(&self) -> Option<CpuPool> {
+        self.catalog.cpu_pool()
     }
 
     fn count(&self) -> usize {

@@ -52,7 +52,7 @@ use toolscout_base::config::ProfileDetail;
 use toolscout_base::printable::excerpt;
 use toolscout_finder::finder::meta_tools::{self, FindConfig};
 use toolscout_finder::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
-use toolscout_finder::finder::search::{Found, SearchRequest};
+use toolscout_finder::finder::search::{Found, SearchRequest, off_async_threads, why_not_searched};
 use toolscout_finder::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
 use toolscout_finder::finder::{SearchTrails, Style, ToolSearch, trail};
 use toolscout_finder::profiles::{ProfiledSearch, ToolProfile};
@@ -389,8 +389,7 @@ impl Session {
         };
         // Right after the start, the tools of servers that are still connecting would be missing.
         self.shared.pool.settled(config.settle).await;
-        let search = Arc::clone(&self.shared.search);
-        let found = spawn_blocking(move || {
+        let found = off_async_threads(&self.shared.search, move |search| {
             let found = search.search(&request);
             (found, search.learns().then_some(request.queries))
         });
@@ -403,10 +402,7 @@ impl Session {
                 }
                 found
             }
-            Err(error) => {
-                tracing::error!(%error, "a search panicked");
-                return failed("the search failed; try other words");
-            }
+            Err(error) => return failed(why_not_searched(&error)),
         };
         let injection = match self.style(context) {
             Style::Inject => self.inject(&found, &context.peer).await,

@@ -174,7 +174,7 @@ impl Trial {
             let checked = gate.check(&self.caller, &self.tool, self.arguments.clone());
             (self, checked)
         });
-        checking.await
+        Ok(checking.await?)
     }
 
     fn needs_approval(&self, checked: &CheckedCall) -> bool {
@@ -319,7 +319,7 @@ impl Approver for GivenApproval<'_> {
 
 /// The tools of a catalog, and what calls those of the default one.
 pub(super) struct TrialDirectory {
-    catalog: Arc<OpenCatalog>,
+    snapshots: ServedSnapshots,
     toolset: Option<Arc<dyn Toolset>>,
 }
 
@@ -328,14 +328,14 @@ impl TrialDirectory {
     pub(super) fn of(app: &App, catalog: Arc<OpenCatalog>) -> Self {
         TrialDirectory {
             toolset: app.toolset_of(&catalog),
-            catalog,
+            snapshots: ServedSnapshots::of(catalog, app.cpu_pool.clone()),
         }
     }
 }
 
 impl Directory for TrialDirectory {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        ServedSnapshots::of(Arc::clone(&self.catalog)).find_tool(id)
+        self.snapshots.find_tool(id)
     }
 
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {

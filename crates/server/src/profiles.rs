@@ -120,7 +120,7 @@ impl ServedProfile {
         let opened = self
             .opened
             .get_or_init(async || {
-                let snapshots = ServedSnapshots::of(Arc::clone(&catalog));
+                let snapshots = ServedSnapshots::of(Arc::clone(&catalog), app.cpu_pool.clone());
                 let whole = Arc::new(snapshots.clone());
                 let profile = Arc::clone(&self.profile);
                 OpenProfile {

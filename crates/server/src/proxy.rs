@@ -436,7 +436,7 @@ async fn extra_catalog(
     let catalog = app.catalogs.get(name).await?;
     let caller = calls::caller(app, proxy, grant, Arc::clone(&catalog), None)?;
     Ok(Some(ExtraCatalog {
-        search: Arc::new(ServedSnapshots::of(catalog)),
+        search: Arc::new(ServedSnapshots::of(catalog, app.cpu_pool.clone())),
         caller,
     }))
 }

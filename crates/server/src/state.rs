@@ -30,12 +30,13 @@ use super::registry::{COPIES, OpenCatalog, Registry, ServedSnapshots};
 use super::stats::Started;
 use super::stream::Streams;
 use super::tasks::Tasks;
-use super::threads::{CpuPool, blocking};
+use super::threads::blocking;
 use super::tokens::TokenSavings;
 use crate::shutdown::Shutdown;
 use toolscout_agent::{Agent, Agents};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::config::EnrichSettings;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::telemetry::Metrics;
 use toolscout_dropin::{Proxy, ProxyConfig};
 use toolscout_finder::enrich::wanted::Wanted;
@@ -233,12 +234,24 @@ impl App {
             metrics.add(|registry| store.figures().register(registry));
         }
         let metrics = Arc::new(metrics);
+        let cpu_pool = CpuPool::new(
+            limits.search_threads,
+            limits.search_queue,
+            limits.search_patience,
+            metrics.search_queue.clone(),
+        );
         let start_proxy = |config| {
             let folder = data.join(toolscout_dropin::CATALOGS_FOLDER);
             // A client waits for its tools, so slow embedders are left out.
             let mut options = Options::new(catalog_options.embedders.clone());
             options.embedders.retain(|embedder| embedder.is_instant());
-            Proxy::new(config, folder, options, Arc::clone(&metrics))
+            Proxy::new(
+                config,
+                folder,
+                options,
+                Arc::clone(&metrics),
+                cpu_pool.clone(),
+            )
         };
         let proxy = proxy.map(start_proxy).transpose()?;
         let enriching = Enriching {
@@ -272,12 +285,7 @@ impl App {
             enriching,
             evaluations: Evaluations::default(),
             judgings: Judgings::default(),
-            cpu_pool: CpuPool::new(
-                limits.search_threads,
-                limits.search_queue,
-                limits.search_patience,
-                metrics.search_queue.clone(),
-            ),
+            cpu_pool,
             bulk_bodies: Semaphore::new(limits.bulk_bodies),
             model_bodies: BodyBudget::new(limits.model_body_bytes, limits.search_patience),
             runs: Runs::new(limits.max_runs, limits.max_runs_per_key),
@@ -368,7 +376,10 @@ impl App {
             return Ok(());
         };
         let catalog = Arc::clone(catalog);
-        let agents = source(Arc::new(ServedSnapshots::of(catalog)))?;
+        let agents = source(Arc::new(ServedSnapshots::of(
+            catalog,
+            self.cpu_pool.clone(),
+        )))?;
         // The catalogs are opened once, so nothing is set yet.
         let _ = self.agents.set(agents);
         Ok(())
@@ -396,7 +407,7 @@ impl App {
         // Connecting continues in the background; a slow server does not delay the start.
         self.upstream
             .start(Arc::clone(catalog) as Arc<dyn CatalogSink>);
-        let searched = ServedSnapshots::of(Arc::clone(catalog));
+        let searched = ServedSnapshots::of(Arc::clone(catalog), self.cpu_pool.clone());
         let search = self.token_savings.counting(searched);
         let gateway = Gateway::of_server(
             Arc::new(search),

@@ -57,5 +57,5 @@ pub async fn list(
             total: tags.len(),
         }
     });
-    listed.await.map(Json)
+    Ok(Json(listed.await?))
 }

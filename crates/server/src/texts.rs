@@ -265,7 +265,7 @@ pub async fn list(
     let page = app
         .cpu_pool
         .run(move || page(&searcher, &servers, after.as_deref(), limit));
-    page.await.map(Json)
+    Ok(Json(page.await?))
 }
 
 /// Stores texts: answers of an assistant to the questions, or the texts of another catalog.

@@ -1,72 +1,9 @@
-//! Work off the async threads: a bounded pool for CPU work, and a way to wait for the disk.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! Work off the async threads.
 
 use axum::http::StatusCode;
-use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use super::error::{ApiError, ApiResult};
-use toolscout_base::telemetry::GaugeGuard;
-
-/// Threads for CPU work. A bounded number runs at a time, a bounded number waits, and the rest is
-/// refused at once.
-pub struct CpuPool {
-    /// One permit for each running piece of work.
-    threads: Arc<Semaphore>,
-    /// One permit for each piece of work that runs or is queued.
-    admitted: Arc<Semaphore>,
-    patience: Duration,
-    queue_depth: Gauge,
-    size: usize,
-}
-
-impl CpuPool {
-    /// A pool of `threads` with a queue of `queue` pieces of work, each of which waits at most
-    /// `patience`.
-    pub fn new(threads: usize, queue: usize, patience: Duration, queue_depth: Gauge) -> Self {
-        CpuPool {
-            threads: Arc::new(Semaphore::new(threads)),
-            admitted: Arc::new(Semaphore::new(threads + queue)),
-            patience,
-            queue_depth,
-            size: threads,
-        }
-    }
-
-    /// Number of threads that are working.
-    pub fn busy(&self) -> usize {
-        self.size.saturating_sub(self.threads.available_permits())
-    }
-
-    /// Runs CPU work on a thread of the pool.
-    ///
-    /// # Errors
-    /// 503 at once when the queue is full, and after the wait when no thread became free.
-    pub async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> ApiResult<T> {
-        let admission = Arc::clone(&self.admitted)
-            .try_acquire_owned()
-            .map_err(|_| overloaded())?;
-        let queued = GaugeGuard::new(&self.queue_depth);
-        let thread = timeout(self.patience, Arc::clone(&self.threads).acquire_owned()).await;
-        drop(queued);
-        let thread = thread
-            .map_err(|_| overloaded())?
-            .map_err(ApiError::internal)?;
-        let work = tokio::task::spawn_blocking(move || {
-            // Held to the end of the work, even if the client disconnects: the thread stays busy.
-            let _permits = (admission, thread);
-            work()
-        });
-        work.await
-            .map_err(|error| ApiError::internal(format!("work on the pool panicked: {error}")))
-    }
-}
+use toolscout_base::cpu_pool::PoolError;
 
 /// Runs blocking work off the async threads.
 pub async fn blocking<T: Send + 'static>(
@@ -77,53 +14,15 @@ pub async fn blocking<T: Send + 'static>(
         .map_err(ApiError::internal)
 }
 
-fn overloaded() -> ApiError {
-    ApiError::busy(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "overloaded",
-        "too many requests are waiting; try again later",
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_full_queue_refuses_at_once_and_empties_again() {
-        let pool = Arc::new(CpuPool::new(
-            1,
-            1,
-            Duration::from_secs(60),
-            Gauge::default(),
-        ));
-        let (started, has_started) = channel();
-        let (open, gate) = channel::<()>();
-        let running = tokio::spawn({
-            let pool = Arc::clone(&pool);
-            async move {
-                pool.run(move || {
-                    started.send(()).unwrap();
-                    gate.recv().unwrap();
-                    1
-                })
-                .await
-            }
-        });
-        tokio::task::spawn_blocking(move || has_started.recv().unwrap())
-            .await
-            .unwrap();
-        let mut waiting = Box::pin(pool.run(|| 2));
-        assert!(futures_util::poll!(&mut waiting).is_pending());
-        assert_eq!(pool.queue_depth.get(), 1);
-        assert_eq!(pool.run(|| 3).await.unwrap_err().code, "overloaded");
-        open.send(()).unwrap();
-        assert_eq!(
-            (running.await.unwrap().unwrap(), waiting.await.unwrap()),
-            (1, 2)
-        );
-        assert_eq!(pool.queue_depth.get(), 0);
+impl From<PoolError> for ApiError {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Full => ApiError::busy(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                error.to_string(),
+            ),
+            PoolError::Panicked(_) => ApiError::internal(error),
+        }
     }
 }

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Searcher, Tool, ToolId, Version};
 use utoipa::ToSchema;
@@ -167,6 +168,18 @@ impl<S: SnapshotSource> ToolSearch for CountedSearch<S> {
 
     fn tools(&self) -> Vec<Arc<Tool>> {
         self.search.tools()
+    }
+
+    fn named(&self, name: &str) -> Vec<Arc<Tool>> {
+        self.search.named(name)
+    }
+
+    fn lists_tools(&self) -> bool {
+        self.search.lists_tools()
+    }
+
+    fn cpu_pool(&self) -> Option<CpuPool> {
+        ToolSearch::cpu_pool(&self.search)
     }
 
     fn count(&self) -> usize {

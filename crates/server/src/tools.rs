@@ -187,7 +187,7 @@ pub async fn list(
     let page = app
         .cpu_pool
         .run(move || page::page(&searcher, after.as_deref(), &listed, limit));
-    page.await.map(Json)
+    Ok(Json(page.await?))
 }
 
 /// Adds or replaces many tools, in any accepted format.
@@ -358,7 +358,7 @@ async fn matching(app: &App, catalog: &OpenCatalog, filter: Filter) -> ApiResult
             .map(|tool| tool.id.clone())
             .collect()
     });
-    matching.await
+    Ok(matching.await?)
 }
 
 /// The path of a tool.

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use tokio::task::spawn_blocking;
+use toolscout_base::cpu_pool::{CpuPool, PoolError};
 use toolscout_index::Version;
 use toolscout_index::memory::Source;
 use toolscout_index::{CompanionOf, Filter, Tool, ToolId};
@@ -32,6 +34,11 @@ pub trait ToolSearch: Send + Sync {
         true
     }
 
+    /// The threads that searches run on, if they are bounded.
+    fn cpu_pool(&self) -> Option<CpuPool> {
+        None
+    }
+
     /// Number of tools.
     fn count(&self) -> usize;
 
@@ -45,6 +52,36 @@ pub trait ToolSearch: Send + Sync {
 
     /// Learns that a tool that it found was called with success.
     fn used(&self, _used_tool: &UsedTool) {}
+}
+
+/// Runs a search off the async threads: on those of its pool, if it has one.
+///
+/// # Errors
+/// [`PoolError`] if too many searches wait already, or if the search panicked.
+pub async fn off_async_threads<T: Send + 'static>(
+    search: &Arc<dyn ToolSearch>,
+    work: impl FnOnce(&dyn ToolSearch) -> T + Send + 'static,
+) -> Result<T, PoolError> {
+    let (search, pool) = (Arc::clone(search), search.cpu_pool());
+    let work = move || work(&*search);
+    match pool {
+        Some(pool) => pool.run(work).await,
+        None => {
+            let done = spawn_blocking(work).await;
+            done.map_err(|error| PoolError::Panicked(error.to_string()))
+        }
+    }
+}
+
+/// What a model is told if a search could not be made.
+pub fn why_not_searched(error: &PoolError) -> &'static str {
+    match error {
+        PoolError::Full => "the server is busy with other searches; try again in a moment",
+        PoolError::Panicked(_) => {
+            tracing::error!(%error, "a search failed");
+            "the search failed; try other words"
+        }
+    }
 }
 
 /// A query whose hit was called with success.
@@ -94,6 +131,19 @@ pub struct Found {
     pub more: Vec<Arc<Tool>>,
     /// Why a requested tool is not among the hits.
     pub no_match: Option<NoMatch>,
+}
+
+impl Found {
+    /// Nothing, with the reason.
+    pub fn nothing(reason: &str) -> Self {
+        Found {
+            no_match: Some(NoMatch {
+                reason: reason.to_owned(),
+                nearest: Vec::new(),
+            }),
+            ..Found::default()
+        }
+    }
 }
 
 /// Why something was not found.
@@ -255,5 +305,63 @@ pub mod doubles {
         fn version(&self) -> Version {
             Version::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use prometheus_client::metrics::gauge::Gauge;
+
+    use super::doubles::ListedTools;
+    use super::*;
+
+    /// A search on the threads of a pool.
+    struct Pooled(ListedTools, CpuPool);
+
+    impl ToolSearch for Pooled {
+        fn search(&self, request: &SearchRequest) -> Found {
+            self.0.search(request)
+        }
+
+        fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+            self.0.tool(id)
+        }
+
+        fn tools(&self) -> Vec<Arc<Tool>> {
+            self.0.tools()
+        }
+
+        fn cpu_pool(&self) -> Option<CpuPool> {
+            Some(self.1.clone())
+        }
+
+        fn count(&self) -> usize {
+            self.0.count()
+        }
+
+        fn version(&self) -> Version {
+            self.0.version()
+        }
+    }
+
+    #[tokio::test]
+    async fn searches_take_turns_on_the_threads_of_their_pool() {
+        for (threads, expected) in [(1, Ok(1)), (0, Err(PoolError::Full))] {
+            let pool = CpuPool::new(threads, 0, Duration::ZERO, Gauge::default());
+            let tools = ListedTools::of(&[("mail/send", "sends mail")]);
+            let search: Arc<dyn ToolSearch> = Arc::new(Pooled(tools, pool));
+            let found = off_async_threads(&search, |search| search.tools().len()).await;
+            assert_eq!(found, expected);
+        }
+        let search: Arc<dyn ToolSearch> = Arc::new(ListedTools::of(&[]));
+        let found = off_async_threads(&search, |_| panic!("a fault")).await;
+        let error = found.map(|()| "it panics").unwrap_err();
+        assert!(matches!(error, PoolError::Panicked(_)));
+        assert_eq!(
+            why_not_searched(&error),
+            "the search failed; try other words"
+        );
     }
 }

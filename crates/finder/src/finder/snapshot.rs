@@ -9,6 +9,7 @@ use toolscout_index::{Catalog, Query, SearchOptions, Searcher, Tool, ToolId};
 use crate::finder::model_names;
 use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch, UsedTool};
 use toolscout_base::clock::unix_ms;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::printable::excerpt;
 
 /// Similar names suggested for an unknown name.
@@ -35,6 +36,11 @@ pub trait SnapshotSource: Send + Sync {
     /// Number of tools.
     fn tool_count(&self) -> usize {
         self.snapshot().len()
+    }
+
+    /// The threads that searches run on, if they are bounded.
+    fn cpu_pool(&self) -> Option<CpuPool> {
+        None
     }
 
     /// False where snapshots have no tools, since they are kept in a store.
@@ -103,6 +109,10 @@ impl<S: SnapshotSource> ToolSearch for S {
 
     fn lists_tools(&self) -> bool {
         self.has_tools()
+    }
+
+    fn cpu_pool(&self) -> Option<CpuPool> {
+        SnapshotSource::cpu_pool(self)
     }
 
     fn count(&self) -> usize {

@@ -9,6 +9,7 @@ use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 use super::super::error::{ApiResult, pushed_down_unavailable};
 use super::{OpenCatalog, Shared};
 use toolscout_base::clock::unix_ms;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::search::UsedTool;
 use toolscout_finder::finder::snapshot::SnapshotSource;
 use toolscout_state::shared::{ListedTools, PageOf, PushedStats, StoreError};
@@ -117,22 +118,28 @@ fn answered<T>(answer: Result<T, StoreError>) -> ApiResult<T> {
 /// Snapshots of a served catalog for those who cannot wait asynchronously: the agent, the gateway.
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct ServedSnapshots(Arc<RwLock<Arc<OpenCatalog>>>);
+pub struct ServedSnapshots {
+    catalog: Arc<RwLock<Arc<OpenCatalog>>>,
+    pool: CpuPool,
+}
 
 impl ServedSnapshots {
-    /// The snapshots of this catalog.
-    pub fn of(catalog: Arc<OpenCatalog>) -> Self {
-        ServedSnapshots(Arc::new(RwLock::new(catalog)))
+    /// The snapshots of this catalog, searched on the threads of this pool.
+    pub fn of(catalog: Arc<OpenCatalog>, pool: CpuPool) -> Self {
+        ServedSnapshots {
+            catalog: Arc::new(RwLock::new(catalog)),
+            pool,
+        }
     }
 
     /// Takes the catalog as the last request found it: it may have been deleted and made anew.
     pub fn renew(&self, catalog: Arc<OpenCatalog>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
     }
 
     /// The catalog itself.
     pub fn catalog(&self) -> Arc<OpenCatalog> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits for the store, on a thread that may block or on one of the server's runtime.
@@ -167,6 +174,12 @@ impl SnapshotSource for ServedSnapshots {
 
     fn tool_count(&self) -> usize {
         self.catalog().tool_count()
+    }
+
+    /// None if the catalog is pushed down: its searches wait for the store, and would keep threads
+    /// from those that compute.
+    fn cpu_pool(&self) -> Option<CpuPool> {
+        self.catalog().pushed().is_none().then(|| self.pool.clone())
     }
 
     fn has_tools(&self) -> bool {
