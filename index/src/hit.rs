@@ -44,6 +44,9 @@ pub struct Hit {
     /// Set for a tool that is here for another hit, which needs what it finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub companion_of: Option<CompanionOf>,
+    /// As [`Tool::flags`]. Such a tool is behind all others that match.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flagged: Vec<String>,
     /// How it got its score, if the query asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<Explain>,

@@ -224,6 +224,9 @@ impl Labels {
     }
 }
 
+/// The key of a tool's metadata that holds its flags.
+pub(crate) const FLAGS: &str = "toolscout_flags";
+
 /// The definition of a tool.
 ///
 /// - Guarantee: every tool of a catalog is valid, as [`Writer::upsert`](crate::Writer::upsert)
@@ -283,6 +286,24 @@ impl Tool {
     /// The same tool with this description.
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
+        self
+    }
+
+    /// What is suspicious about it until a person has decided. Empty for most tools. A search puts a
+    /// flagged tool behind all others that match.
+    pub fn flags(&self) -> Vec<String> {
+        let flags = self.metadata.get(FLAGS).and_then(Value::as_array);
+        let flags = flags.into_iter().flatten().filter_map(Value::as_str);
+        flags.map(str::to_owned).collect()
+    }
+
+    /// The same tool with these flags alone.
+    pub fn with_flags(mut self, flags: impl IntoIterator<Item = String>) -> Self {
+        let flags: Vec<Value> = flags.into_iter().map(Value::from).collect();
+        self.metadata.shift_remove(FLAGS);
+        if !flags.is_empty() {
+            self.metadata.insert(FLAGS.to_owned(), flags.into());
+        }
         self
     }
 

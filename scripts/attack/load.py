@@ -57,14 +57,15 @@ class Watch:
                 self.most = max(self.most, self.server.resident_mib())
             time.sleep(0.05)
 
-    def finish(self, report, what):
+    def finish(self, report, what, bounds_memory=True):
         self.ended.set()
         self.thread.join()
         begin = time.monotonic()
         self.server.stop()
         end = time.monotonic() - begin
         report.note(f"{what}: most {self.most:.0f} MiB, slowest /livez {self.slowest * 1000:.0f} ms, SIGTERM {end:.1f} s")
-        report.attempt(f"{what}: memory", self.most < MOST_MIB, f"{self.most:.0f} MiB")
+        if bounds_memory:
+            report.attempt(f"{what}: memory", self.most < MOST_MIB, f"{self.most:.0f} MiB")
         report.attempt(f"{what}: /livez", self.slowest < MOST_LIVEZ_S, f"{self.slowest:.1f} s")
         report.attempt(f"{what}: SIGTERM", end < MOST_END_S, f"{end:.1f} s")
 
@@ -95,6 +96,8 @@ def schemas(report, is_short):
 
 
 CHUNK = "x" * 60_000
+# It is looked for in every answer.
+KEY = "sk-load-6b5c4f0c2b9d8e7a"
 # An event that is just short enough.
 LARGE = "x" * 15_000_000
 EVENTS = {
@@ -145,10 +148,10 @@ def endless(report, is_short):
     address = f"http://127.0.0.1:{provider.server_address[1]}"
     tools = [{"name": f"t{number}", "description": "Does it.", "parameters": {"type": "object"}} for number in range(60)]
     Endless.seconds = 4 if is_short else 20
-    for kind in ("events",) if is_short else ("events", "large events", "one line", "JSON"):
+    for kind in ("events", "large events") if is_short else ("events", "large events", "one line", "JSON"):
         Endless.kind = kind
         with Scratch() as data:
-            server = Server(data, "--llm", f"{address}/v1", "--llm-messages", address, "--model", "m", "--defer-above", "10").wait_until_ready()
+            server = Server(data, "--llm", f"{address}/v1", "--llm-key", KEY, "--llm-messages", address, "--model", "m", "--defer-above", "10").wait_until_ready()
             report.note(f"at the start: {server.resident_mib():.0f} MiB")
             watch = Watch(server)
             asking = []
@@ -160,7 +163,8 @@ def endless(report, is_short):
                 thread.start()
             for thread in asking:
                 thread.join()
-            watch.finish(report, f"{kind} without end")
+            # A debug build takes up to 343 MiB for large events, so the short form only notes that.
+            watch.finish(report, f"{kind} without end", bounds_memory=not (is_short and kind == "large events"))
     provider.shutdown()
 
 

@@ -238,7 +238,8 @@ impl Answer<'_> {
             if several {
                 row.push(query_numbers(hit));
             }
-            let remarks = [companion_of(hit), also_on(hit)].into_iter().flatten();
+            let remarks = [flagged(hit), companion_of(hit), also_on(hit)];
+            let remarks = remarks.into_iter().flatten();
             let remarks: String = remarks.map(|remark| format!(" ({remark})")).collect();
             row.push(summary(&hit.tool) + &remarks);
             rows.push(row);
@@ -378,6 +379,9 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
     if let Some(companion_of) = &hit.companion_of {
         json["companion_of"] = json!(companion_of);
     }
+    if !hit.flagged.is_empty() {
+        json["flagged"] = json!(hit.flagged);
+    }
     if let Some(explain) = &hit.explain {
         json["explain"] = printable::short_floats(explain);
     }
@@ -413,6 +417,11 @@ fn also_on(hit: &Hit) -> Option<String> {
     (!others.is_empty()).then(|| format!("also on: {}", others.join(", ")))
 }
 
+/// What is suspicious about it.
+fn flagged(hit: &Hit) -> Option<String> {
+    (!hit.flagged.is_empty()).then(|| format!("flagged: it {}", hit.flagged.join(", ")))
+}
+
 /// Which hit it is a companion of, and for which parameter.
 fn companion_of(hit: &Hit) -> Option<String> {
     let CompanionOf { id, parameter, .. } = hit.companion_of.as_ref()?;
@@ -437,6 +446,9 @@ fn explanation(hits: &[Hit]) -> Vec<String> {
         lines.push(format!("     {}", printable::line(&summary(&hit.tool))));
         if let Some(others) = also_on(hit) {
             lines.push(format!("     {}", printable::line(&others)));
+        }
+        if let Some(flagged) = flagged(hit) {
+            lines.push(format!("     {}", printable::line(&flagged)));
         }
         let companion = hit.companion_of.as_ref().map(|companion_of| {
             let CompanionOf { id, reason, .. } = companion_of;

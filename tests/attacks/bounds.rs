@@ -54,6 +54,11 @@ pub const SECTION: Section = Section {
             test: "an_answer_without_end_ends_with_an_error_of_the_api",
         },
         Attack {
+            tried: "A provider sends events of 15 MB, eight of them at a time",
+            happens: "They are read beside the threads that answer, as many at a time as there are processors",
+            test: "others_work_while_a_long_text_is_read",
+        },
+        Attack {
             tried: "A model makes more calls than anyone reads: of the client's tools, of the search, in one round or in several",
             happens: "The answer ends with an error in the form of the API after 512 calls (`--max-answer-calls`), and after ten rounds it has to do without searching (`--proxy-rounds`)",
             test: "calls_and_hidden_rounds_of_an_answer_are_bounded",

@@ -92,6 +92,11 @@ pub const SECTION: Section = Section {
             test: "a_tool_that_is_dropped_and_listed_again_changed_stays_blocked",
         },
         Attack {
+            tried: "a server offers a tool with a suspicious text that has all words of a request, or the name that it asks for, under `--on-change warn`",
+            happens: "a search finds it behind all others that match, and marks it, until a person accepts it",
+            test: "a_suspicious_tool_is_found_last_and_marked_until_it_is_accepted",
+        },
+        Attack {
             tried: "a server changes a tool that a person has blocked, drops it and offers it again, or `--on-change accept` is set",
             happens: "it is neither found nor called until a person accepts it",
             test: "what_a_person_has_blocked_stays_blocked_whatever_its_server_and_the_setting_say",

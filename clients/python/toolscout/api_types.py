@@ -706,6 +706,7 @@ class SearchHit(TypedDict):
     companion_of: NotRequired[CompanionOf | None]
     description: str
     explain: NotRequired[dict[str, Any]]
+    flagged: NotRequired[list[str]]
     id: str
     matched_queries: list[int]
     name: str

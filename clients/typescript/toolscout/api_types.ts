@@ -2483,6 +2483,11 @@ export interface components {
             description: string;
             /** @description The explanation of its score. */
             explain?: Record<string, never>;
+            /**
+             * @description What is suspicious about its definition, where no person has decided on that. Such a tool is
+             *     behind all others that match.
+             */
+            flagged?: string[];
             /** @description `server/name`, or the name alone. */
             id: string;
             /** @description The positions of the queries that found it. */

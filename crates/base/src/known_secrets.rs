@@ -118,8 +118,14 @@ pub struct StreamMask {
 impl StreamMask {
     /// What may be passed on once this part has come.
     pub fn next(&mut self, part: &[u8]) -> Vec<u8> {
-        self.held.extend_from_slice(part);
-        let masked = mask_bytes(&self.held).into_owned();
+        let mut held = std::mem::take(&mut self.held);
+        // A part may be long: it is copied once.
+        let masked = if held.is_empty() {
+            mask_bytes(part)
+        } else {
+            held.extend_from_slice(part);
+            mask_bytes(&held)
+        };
         let rest = masked.len() - begun(&masked);
         self.held = masked[rest..].to_vec();
         masked[..rest].to_vec()

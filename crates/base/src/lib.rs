@@ -11,6 +11,7 @@ pub mod tls;
 pub mod known_models;
 pub mod config;
 pub mod clock;
+pub mod long_work;
 pub mod principal;
 pub mod budget;
 pub mod embed_cache;

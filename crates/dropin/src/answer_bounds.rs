@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use memchr::memchr3_iter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::dialect::MAX_PARTS;
@@ -129,6 +130,11 @@ impl HeldAnswer {
         Ok(())
     }
 
+    /// Bytes that are held, or whose text is.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Checks the parts of a round that is being read, and its calls.
     ///
     /// # Errors
@@ -159,9 +165,7 @@ impl HeldAnswer {
 
 /// What these bytes of JSON take in memory, about.
 fn size_of(bytes: &[u8]) -> usize {
-    let values = bytes
-        .iter()
-        .filter(|byte| matches!(byte, b'{' | b'[' | b','));
+    let values = memchr3_iter(b'{', b'[', b',', bytes);
     bytes.len() + VALUE_BYTES * values.count()
 }
 

@@ -22,6 +22,7 @@ use crate::search_tool::{self, Answer};
 use crate::shown::ShownTools;
 use crate::tool_list::{ToolList, estimated_tokens};
 use crate::{AnswerBody, Proxy, ProxyAnswer, ProxyRequest, is_event_stream, passing, upstream};
+use toolscout_base::long_work;
 use toolscout_finder::finder::meta_tools::{self, FindConfig, MoreTools};
 use toolscout_finder::finder::model_names;
 use toolscout_finder::finder::search::{
@@ -171,7 +172,10 @@ impl Exchange {
             let upstream = &self.proxy.0.upstream;
             let body = upstream.held(&mut response, &mut self.held).await;
             self.report.figures.model += begun.elapsed();
-            let taken = body.and_then(|body| answer.take(body));
+            let taken = match body {
+                Ok(body) => long_work::read(body.len(), || answer.take(body)).await,
+                Err(failure) => Err(failure),
+            };
             let round = match taken.and_then(|round| self.counted_calls(round)) {
                 Ok(round) => round,
                 Err(failure) => return Err(self.failed(failure)),
@@ -192,7 +196,7 @@ impl Exchange {
         Ok(ProxyAnswer {
             status: response.status().as_u16(),
             headers,
-            body: AnswerBody::Whole(answer.close()),
+            body: AnswerBody::Whole(long_work::read(self.held.bytes(), || answer.close()).await),
         })
     }
 
@@ -285,7 +289,8 @@ impl Exchange {
         let results = self.do_hidden(&round.hidden).await;
         let is_last = self.report.figures.rounds > self.proxy.0.config.max_hidden_rounds;
         if round.hidden.is_empty() || !round.calls.is_empty() || !round.is_complete || is_last {
-            self.remember(round, results, client_id);
+            let bytes = self.held.bytes();
+            long_work::read(bytes, || self.remember(round, results, client_id)).await;
             return Next::Done;
         }
         let results = self.protocol.results(&results);

@@ -2,6 +2,7 @@
 //! split anywhere.
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use memchr::memchr2;
 use serde_json::Value;
 
 use toolscout_gate::llm::stream::MAX_EVENT_BYTES;
@@ -35,11 +36,11 @@ impl Frames {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, if there is one.
+    /// The bytes of the next whole frame, if there is one.
     ///
     /// # Errors
     /// [`Overlong`].
-    pub fn next(&mut self) -> Result<Option<Frame>, Overlong> {
+    pub fn next(&mut self) -> Result<Option<Bytes>, Overlong> {
         loop {
             let Some(end) = self.end_of_frame() else {
                 if self.buffer.len() > MAX_EVENT_BYTES {
@@ -50,23 +51,24 @@ impl Frames {
             let bytes = self.buffer.split_to(end).freeze();
             self.scanned = 0;
             if bytes.iter().any(|byte| !matches!(byte, b'\r' | b'\n')) {
-                return Ok(Some(Frame::of(bytes)));
+                return Ok(Some(bytes));
             }
         }
     }
 
-    /// What is left when the stream has ended: a last frame without an empty line.
-    pub fn finish(&mut self) -> Option<Frame> {
+    /// The bytes that are left when the stream has ended: a last frame without an empty line.
+    pub fn finish(&mut self) -> Option<Bytes> {
         let rest = self.buffer.copy_to_bytes(self.buffer.len());
         let is_blank = rest.iter().all(u8::is_ascii_whitespace);
-        (!is_blank).then(|| Frame::of(rest))
+        (!is_blank).then_some(rest)
     }
 
     /// The length of the first frame with its empty line. Lines end with `\n`, `\r\n` or `\r`.
     fn end_of_frame(&mut self) -> Option<usize> {
         // An end may have begun in the bytes before.
         let mut at = self.scanned.saturating_sub(3);
-        while at < self.buffer.len() {
+        while let Some(further) = memchr2(b'\n', b'\r', &self.buffer[at..]) {
+            at += further;
             let Some(first) = line_end(&self.buffer, at) else {
                 at += 1;
                 continue;
@@ -93,12 +95,24 @@ fn line_end(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// The lines of a text, which may be very long.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = memchr2(b'\n', b'\r', text.as_bytes());
+        rest = end.map(|end| &text[end + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
+}
+
 impl Frame {
-    fn of(bytes: Bytes) -> Self {
+    /// Reads a frame.
+    pub fn of(bytes: Bytes) -> Self {
         let text = String::from_utf8_lossy(&bytes);
         let mut data: Option<String> = None;
         let mut event = None;
-        for line in text.split(['\n', '\r']) {
+        for line in lines(&text) {
             if let Some(name) = line.strip_prefix("event:") {
                 event = Some(name.trim().to_owned());
             }
@@ -147,10 +161,10 @@ mod tests {
         for part in parts {
             frames.push(part);
             while let Some(frame) = frames.next().unwrap() {
-                all.push(frame);
+                all.push(Frame::of(frame));
             }
         }
-        all.extend(frames.finish());
+        all.extend(frames.finish().map(Frame::of));
         all
     }
 

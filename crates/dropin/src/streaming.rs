@@ -11,8 +11,9 @@ use serde_json::Value;
 use crate::dialect::StreamedAnswer;
 use crate::exchange::{Exchange, Next};
 use crate::failure::Failure;
-use crate::sse::{Frames, Overlong};
+use crate::sse::{Frame, Frames, Overlong};
 use crate::{AnswerBody, ProxyAnswer, is_event_stream, upstream};
+use toolscout_base::long_work;
 
 /// How long a connection whose answer has ended may take to say so.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -122,14 +123,16 @@ impl Rounds {
             Some(bytes) => {
                 self.exchange.held.add(&bytes)?;
                 self.frames.push(&bytes);
-                self.take_frames()?;
+                self.take_frames().await?;
                 self.is_round_over = self.answer.is_ended();
             }
             None => {
-                if let Some(frame) = self.frames.finish() {
+                if let Some(bytes) = self.frames.finish() {
                     // Part of an event: the provider did not end it.
-                    let taken = self.answer.take(frame, &mut self.out);
-                    taken.map_err(|failure| match failure.event {
+                    let (answer, out) = (&mut self.answer, &mut self.out);
+                    let taking =
+                        long_work::read(bytes.len(), || answer.take(Frame::of(bytes), out));
+                    taking.await.map_err(|failure| match failure.event {
                         Some(_) => failure,
                         None => Failure::cut_off("the connection closed within an event"),
                     })?;
@@ -140,20 +143,24 @@ impl Rounds {
         Ok(())
     }
 
-    fn take_frames(&mut self) -> Result<(), Failure> {
+    async fn take_frames(&mut self) -> Result<(), Failure> {
         loop {
             let frame = self.frames.next().map_err(|Overlong| {
                 Failure::malformed("one event has more bytes than any model sends", "")
             })?;
-            let Some(frame) = frame else { return Ok(()) };
-            let (sent, bytes) = (self.out.len(), frame.bytes.clone());
-            self.answer.take(frame, &mut self.out)?;
-            if self.out.len() > sent {
-                self.exchange.held.pass_on(&bytes);
-            }
-            let (parts, calls) = (self.answer.parts(), self.answer.calls());
-            self.exchange.held.allow(parts, calls)?;
+            let Some(bytes) = frame else { return Ok(()) };
+            long_work::read(bytes.len(), || self.take_frame(bytes)).await?;
         }
+    }
+
+    fn take_frame(&mut self, bytes: Bytes) -> Result<(), Failure> {
+        let sent = self.out.len();
+        self.answer.take(Frame::of(bytes.clone()), &mut self.out)?;
+        if self.out.len() > sent {
+            self.exchange.held.pass_on(&bytes);
+        }
+        let (parts, calls) = (self.answer.parts(), self.answer.calls());
+        self.exchange.held.allow(parts, calls)
     }
 
     async fn end_round(&mut self) -> Result<(), Failure> {
@@ -161,12 +168,14 @@ impl Rounds {
         if let Some(response) = self.response.take() {
             drain(response);
         }
-        let round = self.answer.end_round()?;
+        let bytes = self.exchange.held.bytes();
+        let round = long_work::read(bytes, || self.answer.end_round()).await?;
         let round = self.exchange.counted_calls(round)?;
         let client_id = self.answer.id_for_client();
         match self.exchange.after(round, client_id).await {
             Next::Done => {
-                self.answer.close(&mut self.out);
+                let (answer, out) = (&mut self.answer, &mut self.out);
+                long_work::read(bytes, || answer.close(out)).await;
                 self.exchange.report.figures.count(self.answer.usage());
                 self.exchange.answered();
                 Ok(())

@@ -87,7 +87,7 @@ impl Baseline {
         for arm in &earlier.arms {
             if !planned.arms.contains(&arm.name) {
                 return Err(self.differs(format!(
-                    "it has the arm {} of {}, which this run lacks; add it to --arms",
+                    "it has the arm {} of {}, which this run lacks; add it to --arms, or the file of that run to --run",
                     arm.name, planned.identity.set
                 )));
             }

@@ -58,7 +58,7 @@ impl Ranking {
                 let file = folder.join(format!("without-{set}.json"));
                 if !file.exists() {
                     let reason = format!(
-                        "it has no without-{set}.json; train a ranker without the set: scripts/train_ranker.py --leave-out {set}"
+                        "it has no without-{set}.json; train a ranker without the set: scripts/train_ranker.py --leave-out {set}; a set of your own needs none"
                     );
                     return Err(EvalError::option(
                         "--left-out",

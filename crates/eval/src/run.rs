@@ -252,6 +252,7 @@ pub(crate) mod testing {
                 matched_queries: vec![0],
                 serves: None,
                 companion_of: None,
+                flagged: Vec::new(),
                 also_on: Vec::new(),
                 explain: None,
             };

@@ -257,7 +257,7 @@ impl ComparedTools {
         changed.chain(by_person).collect()
     }
 
-    fn add(&mut self, mut tool: Tool, class: Class) {
+    fn add(&mut self, mut tool: Tool, class: Class, findings: &[Finding]) {
         self.update.records.insert(
             tool.id.clone(),
             Record {
@@ -270,7 +270,7 @@ impl ComparedTools {
             // compared with.
             set_class(&mut tool, class);
         }
-        self.tools.push(tool);
+        self.tools.push(tool.with_flags(flags(findings)));
     }
 
     fn flag(
@@ -312,12 +312,14 @@ impl ComparedTools {
         on_change: OnChange,
         before: &ApprovedBefore<'_>,
     ) {
+        let mut findings = Vec::new();
         match before.undecided(&tool.id) {
             None => {}
             Some(change) if on_change == OnChange::Accept || change.is_settled_by(&tool) => {
                 self.settle(before, &tool.id);
             }
             Some(change) if change.kind == ChangeKind::New => {
+                findings = before.findings(&tool);
                 let change = ToolChange {
                     offered: None,
                     blocked_by: None,
@@ -326,11 +328,12 @@ impl ComparedTools {
                 self.note(before, &tool.id, change);
             }
             Some(_) => {
+                findings = before.findings(&tool);
                 let change = before.change_to(Arc::new(tool.clone()), None);
                 self.note(before, &tool.id, change);
             }
         }
-        self.add(tool, class);
+        self.add(tool, class, &findings);
     }
 
     /// Adds a tool that was never approved. A suspicious one is for a person to decide on, also in
@@ -347,7 +350,7 @@ impl ComparedTools {
         let is_blocked = is_suspicious && on_change == OnChange::Block;
         let known = before.undecided(&tool.id);
         if is_suspicious && (is_blocked || known.is_none()) {
-            self.flag(&tool.id, Vec::new(), findings, is_blocked);
+            self.flag(&tool.id, Vec::new(), findings.clone(), is_blocked);
         }
         if on_change != OnChange::Accept && (is_suspicious || !before.is_first_list()) {
             let change = ToolChange {
@@ -363,7 +366,7 @@ impl ComparedTools {
             return;
         }
         let class = Class::declared(&tool);
-        self.add(tool, class);
+        self.add(tool, class, &findings);
     }
 
     /// Keeps out a tool that a person has blocked, and remembers what is offered now.
@@ -439,14 +442,19 @@ impl Flag {
             let parts = self.parts.join(" and ");
             said.push(format!("its {parts} changed after it was approved"));
         }
-        let kinds: BTreeSet<FindingKind> =
-            self.findings.iter().map(|finding| finding.kind).collect();
-        if !kinds.is_empty() {
-            let kinds: Vec<&str> = kinds.into_iter().map(FindingKind::described).collect();
-            said.push(format!("its definition {}", kinds.join(", ")));
+        let flags = flags(&self.findings);
+        if !flags.is_empty() {
+            said.push(format!("its definition {}", flags.join(", ")));
         }
         said.join("; ")
     }
+}
+
+/// The kinds of findings, each once, for a person.
+fn flags(findings: &[Finding]) -> Vec<String> {
+    let kinds: BTreeSet<FindingKind> = findings.iter().map(|finding| finding.kind).collect();
+    let described = kinds.into_iter().map(FindingKind::described);
+    described.map(str::to_owned).collect()
 }
 
 /// Why a tool that a person has blocked is not called.
@@ -489,10 +497,11 @@ pub fn compare_with_approved(
             }
             Action::Add(class) => compared.add_approved(tool, class, on_change, before),
             Action::AddChanged(parts, class) => {
-                compared.flag(&tool.id, parts, before.findings(&tool), false);
+                let findings = before.findings(&tool);
+                compared.flag(&tool.id, parts, findings.clone(), false);
                 let change = before.change_to(Arc::new(tool.clone()), None);
                 compared.note(before, &tool.id, change);
-                compared.add(tool, class);
+                compared.add(tool, class, &findings);
             }
             Action::Block(parts) => {
                 compared.flag(&tool.id, parts, before.findings(&tool), true);
@@ -824,11 +833,20 @@ mod tests {
         );
         let change = &warned.update.undecided[&id];
         assert_eq!((change.kind, change.blocked_by), (ChangeKind::New, None));
+        let flags = |compared: &ComparedTools| -> Vec<Vec<String>> {
+            compared.tools.iter().map(Tool::flags).collect()
+        };
+        let marked = [vec![], vec!["instructs the model".to_owned()]];
+        assert_eq!(flags(&warned), marked);
         // It is reported once.
         let mut later = after(warned, before.clone());
         later.now_ms = 8;
         let again = compare_with_approved(offered(), OnChange::Warn, &later);
         assert!(again.flags.is_empty() && again.update.undecided.is_empty());
+        assert_eq!(flags(&again), marked, "until a person decides");
+        later.remembered.undecided.clear();
+        let decided = compare_with_approved(offered(), OnChange::Warn, &later);
+        assert_eq!(flags(&decided), [vec![], Vec::<String>::new()]);
 
         let blocked = compare_with_approved(offered(), OnChange::Block, &before);
         assert_eq!(blocked.tools.len(), 1, "the first list too");
@@ -843,6 +861,7 @@ mod tests {
 
         let accepted = compare_with_approved(offered(), OnChange::Accept, &later);
         assert_eq!((accepted.tools.len(), accepted.flags.len()), (2, 0));
+        assert_eq!(flags(&accepted), [vec![], Vec::<String>::new()]);
         assert!(accepted.update.settled.contains(&id));
     }
 }

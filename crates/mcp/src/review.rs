@@ -208,7 +208,7 @@ impl Judging<'_> {
             parts: change.parts(),
         });
         match verdict {
-            Verdict::Accept => self.accept(id, &change),
+            Verdict::Accept => self.accept(id, &change, in_catalog),
             Verdict::Block => self.block(id, change, in_catalog),
         }
         Ok(())
@@ -231,15 +231,20 @@ impl Judging<'_> {
         })
     }
 
-    fn accept(&mut self, id: &ToolId, change: &ToolChange) {
+    fn accept(&mut self, id: &ToolId, change: &ToolChange, in_catalog: Option<Arc<Tool>>) {
         self.update.settled.insert(id.clone());
         let Some(offered) = &change.offered else {
+            let flagged = in_catalog.filter(|tool| !tool.flags().is_empty());
+            let accepted = flagged.map(|tool| Tool::clone(&tool).with_flags([]));
+            self.reviewed.upsert.extend(accepted);
             return;
         };
         // With the class that it declares: raising it was only for the time until now.
         let record = Record::of(offered);
         self.update.records.insert(id.clone(), record);
-        self.reviewed.upsert.push(Tool::clone(offered));
+        self.reviewed
+            .upsert
+            .push(Tool::clone(offered).with_flags([]));
     }
 
     fn block(&mut self, id: &ToolId, change: ToolChange, in_catalog: Option<Arc<Tool>>) {
@@ -323,6 +328,34 @@ mod tests {
             }
         }
 
+        /// With `odd`, which is new in the catalog and has a flag.
+        fn with_a_flagged_tool() -> Self {
+            let mut world = World::new();
+            let catalog = DataDir::new(world.folder.path())
+                .open_or_create("c", Options::default())
+                .unwrap();
+            let mut writer = catalog.writer().unwrap();
+            let odd = tool("odd", "").with_flags(["instructs the model".to_owned()]);
+            writer.upsert(std::slice::from_ref(&odd)).unwrap();
+            writer.commit().unwrap();
+            let change = ToolChange {
+                kind: ChangeKind::New,
+                approved: None,
+                offered: None,
+                blocked_by: None,
+                since_ms: 1,
+            };
+            let update = Update {
+                records: [(odd.id.clone(), Record::of(&odd))].into(),
+                undecided: Undecided::from([(odd.id, change)]),
+                ..Update::default()
+            };
+            let mut approved = Approved::open(world.folder.path()).unwrap();
+            approved.remember("s", &update, 0).unwrap();
+            world.searcher = catalog.searcher();
+            world
+        }
+
         fn decide(&self, name: &str, verdict: Verdict) -> Result<Reviewed, ReviewError> {
             self.decide_on(name, verdict, None)
         }
@@ -354,6 +387,15 @@ mod tests {
         assert_eq!(world.undecided(), Undecided::new());
         let again = world.decide("read", Verdict::Accept).unwrap_err();
         assert!(again.to_string().contains("no change to accept"), "{again}");
+    }
+
+    #[test]
+    fn an_accepted_tool_loses_its_flags() {
+        let world = World::with_a_flagged_tool();
+        assert_eq!(world.searcher.tool(&id("odd")).unwrap().flags().len(), 1);
+        let reviewed = world.decide("odd", Verdict::Accept).unwrap();
+        assert_eq!(reviewed.upsert, [tool("odd", "")]);
+        assert!(!world.undecided().contains_key(&id("odd")));
     }
 
     #[test]

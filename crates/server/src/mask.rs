@@ -10,6 +10,7 @@ use axum::response::Response;
 use futures_util::stream::{self, StreamExt as _};
 
 use toolscout_base::known_secrets::{self, StreamMask, mask_bytes};
+use toolscout_base::long_work;
 
 /// Masks secrets in headers and body. Lengths stay.
 pub async fn mask_secrets(response: Response) -> Response {
@@ -27,7 +28,8 @@ pub async fn mask_secrets(response: Response) -> Response {
     let body = if body.size_hint().exact().is_some() {
         // In memory already.
         let whole = to_bytes(body, usize::MAX).await.unwrap_or_default();
-        match mask_bytes(&whole) {
+        let masked = long_work::read(whole.len(), || mask_bytes(&whole)).await;
+        match masked {
             Cow::Borrowed(_) => whole.into(),
             Cow::Owned(masked) => masked.into(),
         }
@@ -53,7 +55,7 @@ fn masked_stream(body: Body) -> Body {
         loop {
             match parts.next().await {
                 Some(Ok(part)) => {
-                    let passed = mask.next(&part);
+                    let passed = long_work::read(part.len(), || mask.next(&part)).await;
                     if !passed.is_empty() {
                         return Some((Ok(Bytes::from(passed)), Some((parts, mask))));
                     }

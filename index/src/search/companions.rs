@@ -109,7 +109,9 @@ impl Search<'_> {
         let is_found = |found: &Found| {
             found.tool == position || self.duplicates(found.tool).contains(&companion.tool)
         };
-        let may_be_shown = self.is_shown(scores, position) && !found.iter().any(is_found);
+        let may_be_shown = self.is_shown(scores, position)
+            && !self.is_flagged(position)
+            && !found.iter().any(is_found);
         may_be_shown.then_some(companion)
     }
 

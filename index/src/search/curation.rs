@@ -94,11 +94,13 @@ impl Search<'_> {
             };
             match pin.action {
                 PinAction::Hide => scores.hidden.push(tool),
-                PinAction::PutAt(place) if self.is_allowed(tool) => scores.pinned.push(Pinned {
-                    tool,
-                    place,
-                    query: pin.query.to_owned(),
-                }),
+                PinAction::PutAt(place) if self.is_allowed(tool) && !self.is_flagged(tool) => {
+                    scores.pinned.push(Pinned {
+                        tool,
+                        place,
+                        query: pin.query.to_owned(),
+                    })
+                }
                 PinAction::PutAt(_) => {}
             }
         }

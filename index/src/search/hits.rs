@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::legs::LegResult;
 use super::{RequestScores, RequestTexts, Search, explain, needs};
 use crate::embed::Languages;
-use crate::hit::{CompanionOf, Hit, HitTool, NearTool, NoMatch, Signals, ranked};
+use crate::hit::{CompanionOf, Definition as _, Hit, HitTool, NearTool, NoMatch, Signals, ranked};
 use crate::language::Language;
 use crate::tool::ToolId;
 use crate::top_k::TopK;
@@ -42,6 +42,7 @@ impl Search<'_> {
     ) -> (Vec<Hit>, Option<NoMatch>) {
         let mut found = self.found(all_scores);
         found.sort_unstable_by(|a, b| ranked((a.score, a.tool), (b.score, b.tool)));
+        self.put_flagged_last(&mut found);
         // Each request has folded its own duplicates; two requests may still have found two of one
         // group. The first in order stays.
         let mut folded = HashSet::new();
@@ -60,6 +61,16 @@ impl Search<'_> {
         (hits, no_match)
     }
 
+    /// Puts tools that a person has to decide on behind all others. Scores stay in order.
+    fn put_flagged_last(&self, found: &mut [Found]) {
+        found.sort_by_key(|found| self.is_flagged(found.tool));
+        let mut least = f32::INFINITY;
+        for found in found {
+            found.score = found.score.min(least);
+            least = found.score;
+        }
+    }
+
     /// The tools that come after the hits, as many as the query asks for. None without hits: what is
     /// near is then named as no match.
     pub(super) fn near(&self, hits: &[Hit], all_scores: &[RequestScores]) -> Vec<NearTool> {
@@ -68,7 +79,8 @@ impl Search<'_> {
             return Vec::new();
         }
         let matching = all_scores.iter().filter(|scores| self.is_match(scores));
-        let near = merged(matching.flat_map(|scores| self.best(scores, hits.len() + count)));
+        let mut near = merged(matching.flat_map(|scores| self.best(scores, hits.len() + count)));
+        near.sort_by_key(|(tool, _)| self.is_flagged(*tool));
         let mut shown: HashSet<&str> = HashSet::new();
         for hit in hits {
             shown.insert(hit.id.as_str());
@@ -146,6 +158,10 @@ impl Search<'_> {
             serves,
             also_on,
             companion_of,
+            flagged: match row.is_flagged() {
+                true => row.read().flags(),
+                false => Vec::new(),
+            },
             explain,
         }
     }
@@ -159,20 +175,32 @@ impl Search<'_> {
         self.best(scores, k)
     }
 
-    /// The best tools of one request by score, best first.
+    /// The best tools of one request by score, best first; flagged ones if no others are left.
     fn best(&self, scores: &RequestScores, count: usize) -> Vec<(usize, f32)> {
+        let mut best = self.best_of(scores, count, false);
+        if best.len() < count {
+            best.extend(self.best_of(scores, count - best.len(), true));
+        }
+        best
+    }
+
+    /// The best of the tools with flags, or of those without.
+    fn best_of(&self, scores: &RequestScores, count: usize, flagged: bool) -> Vec<(usize, f32)> {
         let by_tool = scores.by_tool();
         let named: Vec<(usize, f32)> = scores
             .named
             .keys()
             .map(|&tool| tool as usize)
-            .filter(|&tool| self.is_shown(scores, tool))
+            .filter(|&tool| self.is_shown(scores, tool) && self.is_flagged(tool) == flagged)
             .map(|tool| (tool, by_tool[tool] + scores.name_bonus(tool)))
             .collect();
         // Named tools are offered with their bonus, so they are no matches by content here.
         let matches = |tool: usize| {
             let found = scores.fused[tool] > 0.0 || scores.memory_scores.contains_key(&tool);
-            found && self.is_shown(scores, tool) && !scores.named.contains_key(&(tool as u32))
+            found
+                && self.is_shown(scores, tool)
+                && !scores.named.contains_key(&(tool as u32))
+                && self.is_flagged(tool) == flagged
         };
         let mut best = TopK::new(count);
         if self.query.fold {
@@ -287,6 +315,11 @@ impl Search<'_> {
     /// False for tools that the filter or a pin leaves out.
     pub(super) fn is_shown(&self, scores: &RequestScores, tool: usize) -> bool {
         self.is_allowed(tool) && !scores.hidden.contains(&tool)
+    }
+
+    /// Whether a person has to decide on a tool.
+    pub(super) fn is_flagged(&self, tool: usize) -> bool {
+        self.searcher.rows[tool].is_flagged()
     }
 
     pub(super) fn is_allowed(&self, tool: usize) -> bool {

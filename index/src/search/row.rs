@@ -7,7 +7,7 @@ use crate::hit::Definition;
 use crate::language::Language;
 use crate::ranker::ToolProfile;
 use crate::store::StoredTool;
-use crate::tool::{Labels, Tool, ToolId};
+use crate::tool::{FLAGS, Labels, Tool, ToolId};
 
 /// Bytes of a text that are asked at once whether they are ASCII.
 const ASCII_PART: usize = 64;
@@ -22,6 +22,7 @@ pub(crate) struct Row {
     companion_profile: OnceLock<Box<companions::Profile>>,
     language: OnceLock<Language>,
     labels: OnceLock<Box<Labels>>,
+    is_flagged: OnceLock<bool>,
 }
 
 impl Row {
@@ -33,6 +34,7 @@ impl Row {
             companion_profile: OnceLock::new(),
             language: OnceLock::new(),
             labels: OnceLock::new(),
+            is_flagged: OnceLock::new(),
         }
     }
 
@@ -88,6 +90,14 @@ impl Row {
                 Some(tool) => Labels::of(tool),
                 None => self.stored.labels(),
             })
+        })
+    }
+
+    /// Whether the tool has flags; computed on first use. Few tools have any, so the others are not parsed.
+    pub(super) fn is_flagged(&self) -> bool {
+        *self.is_flagged.get_or_init(|| {
+            let may_be = self.parsed.is_some() || self.stored.json.contains(FLAGS);
+            may_be && !self.read().flags().is_empty()
         })
     }
 

@@ -12,6 +12,7 @@ mod damage;
 mod durability;
 mod enrichment;
 mod everyday;
+mod flagged;
 mod following;
 mod formats;
 mod graph;

@@ -441,16 +441,16 @@ impl Streamed {
 
     fn separate_texts(&mut self, chunk: &mut Chunk) {
         let content = chunk.delta().and_then(|delta| delta.get("content"));
-        let Some(text) = content.and_then(Value::as_str).map(str::to_owned) else {
+        let Some(text) = content.and_then(Value::as_str) else {
             return;
         };
         let is_first = self.round.text.is_empty() && !text.is_empty();
-        self.round.text.push_str(&text);
-        if is_first
-            && !self.text.is_empty()
-            && let Some(delta) = chunk.change_delta()
-        {
-            delta.insert("content".into(), format!("{BETWEEN_TEXTS}{text}").into());
+        self.round.text.push_str(text);
+        if is_first && !self.text.is_empty() {
+            let separated = format!("{BETWEEN_TEXTS}{text}");
+            if let Some(delta) = chunk.change_delta() {
+                delta.insert("content".into(), separated.into());
+            }
         }
     }
 
@@ -502,6 +502,7 @@ impl StreamedAnswer for Streamed {
         }
         let is_empty = self.round.text.is_empty() && self.round.calls.calls().is_empty();
         let (value, is_changed) = chunk_of(&data, &frame.bytes, is_empty)?;
+        drop(data);
         let mut chunk = Chunk {
             value,
             bytes: (!is_changed).then_some(frame.bytes),

@@ -532,8 +532,8 @@ impl StreamedAnswer for Streamed {
         self.rounds_before += 1;
     }
 
-    fn take(&mut self, frame: Frame, out: &mut VecDeque<Bytes>) -> Result<(), Failure> {
-        let Some(data) = &frame.data else {
+    fn take(&mut self, mut frame: Frame, out: &mut VecDeque<Bytes>) -> Result<(), Failure> {
+        let Some(data) = frame.data.take() else {
             if self.has_begun {
                 out.push_back(frame.bytes);
             }
@@ -545,8 +545,12 @@ impl StreamedAnswer for Streamed {
             return Ok(());
         }
         let mut event: Value =
-            serde_json::from_str(data).map_err(|error| malformed(&error.to_string(), data))?;
+            serde_json::from_str(&data).map_err(|error| malformed(&error.to_string(), &data))?;
         let kind = frame.kind(&event).map(str::to_owned);
+        if kind.is_none() && event.get("error").is_none() {
+            return Err(malformed("an event has no type", &data));
+        }
+        drop(data);
         if let Some(kind) = kind.as_ref().filter(|_| event.is_object()) {
             event["type"] = kind.as_str().into();
         }
@@ -572,13 +576,12 @@ impl StreamedAnswer for Streamed {
                 self.round.closing.push((event, frame.bytes));
             }
             Some("error") => return Err(reported(&event, frame.bytes)),
-            None if event.get("error").is_some() => return Err(reported(&event, frame.bytes)),
+            None => return Err(reported(&event, frame.bytes)),
             Some(_) => {
                 if self.has_begun {
                     out.push_back(frame.bytes);
                 }
             }
-            None => return Err(malformed("an event has no type", data)),
         }
         Ok(())
     }

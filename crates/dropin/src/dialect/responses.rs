@@ -588,8 +588,8 @@ impl StreamedAnswer for Streamed {
         self.held.clear();
     }
 
-    fn take(&mut self, frame: Frame, out: &mut VecDeque<Bytes>) -> Result<(), Failure> {
-        let Some(data) = &frame.data else {
+    fn take(&mut self, mut frame: Frame, out: &mut VecDeque<Bytes>) -> Result<(), Failure> {
+        let Some(data) = frame.data.take() else {
             if self.has_begun {
                 out.push_back(frame.bytes);
             }
@@ -601,14 +601,15 @@ impl StreamedAnswer for Streamed {
             return Ok(());
         }
         let mut event: Value =
-            serde_json::from_str(data).map_err(|error| malformed(&error.to_string(), data))?;
+            serde_json::from_str(&data).map_err(|error| malformed(&error.to_string(), &data))?;
         let kind = frame.kind(&event).map(str::to_owned);
         let Some(kind) = kind.filter(|_| event.is_object()) else {
             return Err(match event.get("error") {
                 Some(error) => reported(error, frame.bytes),
-                None => malformed("an event has no type", data),
+                None => malformed("an event has no type", &data),
             });
         };
+        drop(data);
         event["type"] = kind.as_str().into();
         self.is_numbered |= event.get("sequence_number").is_some_and(Value::is_u64);
         match kind.as_str() {

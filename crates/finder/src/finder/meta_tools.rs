@@ -281,6 +281,10 @@ fn describe_hit(hit: &FoundTool, injection: &Injection, style: Style) -> Value {
         described["companion_of"] =
             json!({ "name": needing, "parameter": parameter, "reason": reason });
     }
+    let flags = hit.tool.flags();
+    if !flags.is_empty() {
+        described["flagged"] = flags.into();
+    }
     described
 }
 
@@ -493,6 +497,23 @@ mod tests {
                 answer(&searched, &injection, style, MoreTools::default())["loaded"].clone();
             assert_eq!(loaded[1]["companion_of"], expected);
             assert!(loaded[0].get("companion_of").is_none());
+        }
+    }
+
+    #[test]
+    fn a_flagged_tool_is_marked() {
+        let mut searched = found(&["m/good", "m/odd"]);
+        let odd = Tool::clone(&searched.hits[1].tool);
+        searched.hits[1].tool = Arc::new(odd.with_flags(["asks for secrets".to_owned()]));
+        let injection = Injection {
+            added: ids(&["m/good", "m/odd"]),
+            ..Injection::default()
+        };
+        for style in [Style::Inject, Style::Dispatch] {
+            let loaded =
+                answer(&searched, &injection, style, MoreTools::default())["loaded"].clone();
+            assert_eq!(loaded[1]["flagged"], json!(["asks for secrets"]));
+            assert!(loaded[0].get("flagged").is_none());
         }
     }
 

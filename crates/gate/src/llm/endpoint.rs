@@ -19,6 +19,7 @@ use crate::llm::{
 };
 use toolscout_base::clock::millis;
 use toolscout_base::known_secrets;
+use toolscout_base::long_work;
 use toolscout_base::tls::{is_loopback, root_cause};
 
 /// Longest wait before an attempt, whatever the server's `Retry-After` says.
@@ -254,8 +255,11 @@ impl ChatModel for Endpoint {
         // Some servers ignore `stream` and send the whole answer as JSON.
         if is_json(&response) {
             let whole = read_up_to(&mut response, MAX_EVENT_BYTES).await;
-            let deltas = ReplyDecoder::new(config.api)
-                .whole(&String::from_utf8_lossy(&whole))
+            let deltas = long_work::read(whole.len(), || {
+                ReplyDecoder::new(config.api).whole(&String::from_utf8_lossy(&whole))
+            });
+            let deltas = deltas
+                .await
                 .map_err(|error| error.with_endpoint(self.url.as_str()))?;
             return Ok(Box::pin(stream::iter(deltas.into_iter().map(Ok))));
         }
@@ -326,11 +330,13 @@ impl DeltaReader {
                     let reason = format!("it has more than {MAX_ANSWER_BYTES} bytes");
                     return Err(LlmError::CutOff { reason });
                 }
-                self.decoder.push(&bytes)?
+                let held = self.decoder.held_bytes() + bytes.len();
+                long_work::read(held, || self.decoder.push(&bytes)).await?
             }
             None => {
                 self.ended = true;
-                self.decoder.finish()?
+                let held = self.decoder.held_bytes();
+                long_work::read(held, || self.decoder.finish()).await?
             }
         };
         // From the first token on the shorter limit applies.

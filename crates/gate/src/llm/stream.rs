@@ -1,6 +1,8 @@
 //! Decodes a model's stream: bytes to server-sent events to deltas. Pure; bytes may be split
 //! anywhere.
 
+use memchr::memchr2;
+
 use crate::llm::api::{Api, EventDecoder};
 use crate::llm::{Delta, LlmError};
 
@@ -40,24 +42,33 @@ impl SseDecoder {
     /// [`LlmError::Malformed`] for an event over [`MAX_EVENT_BYTES`].
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, LlmError> {
         let mut events = Vec::new();
-        for &byte in bytes {
+        let mut rest = bytes;
+        while !rest.is_empty() {
             // A `\r\n` may be split between two reads, so that the `\n` comes first in the next
-            // one.
-            let after_cr = std::mem::take(&mut self.after_cr);
-            match byte {
-                // The line ended at `\r` already.
-                b'\n' if after_cr => {}
-                b'\n' | b'\r' => {
-                    self.after_cr = byte == b'\r';
-                    events.extend(self.end_line());
-                }
-                _ => self.line.push(byte),
+            // one. The line ended at `\r` already.
+            if std::mem::take(&mut self.after_cr) && rest[0] == b'\n' {
+                rest = &rest[1..];
+                continue;
             }
-            if self.line.len() + self.data.len() > MAX_EVENT_BYTES {
+            let end = memchr2(b'\n', b'\r', rest);
+            let (line, after) = rest.split_at(end.unwrap_or(rest.len()));
+            self.line.extend_from_slice(line);
+            if self.held_bytes() > MAX_EVENT_BYTES {
                 return Err(self.overlong());
+            }
+            rest = after;
+            if let Some((ending, after)) = after.split_first() {
+                self.after_cr = *ending == b'\r';
+                events.extend(self.end_line());
+                rest = after;
             }
         }
         Ok(events)
+    }
+
+    /// Bytes of the event that is being read.
+    fn held_bytes(&self) -> usize {
+        self.line.len() + self.data.len()
     }
 
     /// Returns the event completed by the end of the stream, for servers that leave out the last
@@ -136,6 +147,11 @@ impl ReplyDecoder {
     /// As [`ReplyDecoder::push`].
     pub fn whole(&mut self, answer: &str) -> Result<Vec<Delta>, LlmError> {
         self.decoder.deltas(answer)
+    }
+
+    /// Bytes of the event that is being read.
+    pub fn held_bytes(&self) -> usize {
+        self.events.held_bytes()
     }
 
     /// Takes the next bytes and returns the deltas they complete.

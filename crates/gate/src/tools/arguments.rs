@@ -1,17 +1,14 @@
 //! Parses and validates the arguments that a model writes, with error messages that say where they
 //! are wrong.
 
-use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
-use std::thread;
-
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value, json};
-use tokio::runtime::{Handle, RuntimeFlavor};
 use toolscout_index::Tool;
 
 use crate::tools::schema_cost::SchemaCosts;
 use crate::tools::{Arguments, json};
+use toolscout_base::long_work;
 use toolscout_base::printable::excerpt;
 
 /// Schema violations that are reported at once.
@@ -145,7 +142,7 @@ impl Checker {
             return violations_of(self.top.as_ref(), arguments);
         }
         if steps > LONG_CHECK_STEPS {
-            return beside_async_work(|| violations_of(Some(whole), arguments));
+            return long_work::run(|| violations_of(Some(whole), arguments));
         }
         violations_of(Some(whole), arguments)
     }
@@ -197,49 +194,6 @@ fn top_of(schema: &Value) -> Value {
     }
     top.insert("properties".into(), properties.into());
     top.into()
-}
-
-/// Does work that takes long. On a thread of async work, another thread takes over the others' work;
-/// as many as there are processors do such work at a time.
-fn beside_async_work<T>(work: impl FnOnce() -> T) -> T {
-    let has_others = Handle::try_current()
-        .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if !has_others {
-        return work();
-    }
-    tokio::task::block_in_place(|| {
-        let _turn = LONG_CHECKS.take();
-        work()
-    })
-}
-
-/// The turns of long checks.
-static LONG_CHECKS: LazyLock<Turns> = LazyLock::new(|| Turns {
-    free: Mutex::new(thread::available_parallelism().map_or(1, usize::from)),
-    freed: Condvar::new(),
-});
-
-struct Turns {
-    free: Mutex<usize>,
-    freed: Condvar,
-}
-
-struct Turn<'t>(&'t Turns);
-
-impl Turns {
-    fn take(&self) -> Turn<'_> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = self.freed.wait_while(free, |free| *free == 0);
-        *waiting.unwrap_or_else(PoisonError::into_inner) -= 1;
-        Turn(self)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.0.freed.notify_one();
-    }
 }
 
 /// Validates arguments by the tool's schema.

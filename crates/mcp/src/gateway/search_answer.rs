@@ -85,6 +85,10 @@ pub fn describe(
     if !companions.is_empty() {
         answer.insert("companions".into(), companions.into());
     }
+    let flagged = flagged(&tools);
+    if !flagged.is_empty() {
+        answer.insert("flagged".into(), flagged.into());
+    }
     let more = more.describe(&found.more);
     if !more.is_empty() {
         answer.insert("more".into(), more.into());
@@ -169,6 +173,15 @@ fn companions(found: &Found) -> Map<String, Value> {
     companions.collect()
 }
 
+/// What is suspicious about the found tools, by their ids.
+fn flagged(tools: &[Arc<Tool>]) -> Map<String, Value> {
+    let flags = tools.iter().map(|tool| (&tool.id, tool.flags()));
+    let flagged = flags.filter(|(_, flags)| !flags.is_empty());
+    flagged
+        .map(|(id, flags)| (id.to_string(), flags.into()))
+        .collect()
+}
+
 fn insert_omitted(answer: &mut Map<String, Value>, omitted: &[ToolId]) {
     if !omitted.is_empty() {
         let names: Vec<String> = omitted.iter().map(model_name).collect();
@@ -213,6 +226,22 @@ mod tests {
                 .contains("not connected")
         );
         assert!(answer["tools"][0]["input_schema"].is_object());
+    }
+
+    #[test]
+    fn flagged_tools_are_marked() {
+        let mut searched = found(&["crm/good", "crm/odd"]);
+        let odd = Tool::clone(&searched.hits[1].tool);
+        searched.hits[1].tool = Arc::new(odd.with_flags(["asks for secrets".to_owned()]));
+        for detail in Detail::ALL {
+            let answer = describe(&searched, None, detail, 1000, MoreTools::default(), &|_| {
+                None
+            });
+            assert_eq!(
+                answer["flagged"],
+                json!({ "crm/odd": ["asks for secrets"] })
+            );
+        }
     }
 
     #[test]

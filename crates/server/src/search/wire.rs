@@ -287,6 +287,10 @@ pub struct SearchHit {
     /// Set for a tool that is here because another hit needs what it finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub companion_of: Option<CompanionOf>,
+    /// What is suspicious about its definition, where no person has decided on that. Such a tool is
+    /// behind all others that match.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flagged: Vec<String>,
     /// The explanation of its score.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
@@ -383,6 +387,7 @@ impl From<&Hit> for SearchHit {
             serves: hit.serves.clone(),
             also_on: hit.also_on.iter().map(ToString::to_string).collect(),
             companion_of: hit.companion_of.as_ref().map(CompanionOf::from),
+            flagged: hit.flagged.clone(),
             explain: hit.explain.clone(),
         }
     }
