@@ -1,6 +1,7 @@
 //! Asks the model about the tools of a catalog and stores what can be used of its answers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolscout_index::{Enrichment, Tool};
 
@@ -72,8 +73,14 @@ impl Work {
         if let Some(left) = app.enriching.left(turn.spent()) {
             run = run.within(left);
         }
-        let is_over =
-            || is_stopped() || app.shutdown.is_triggered() || !app.catalogs.holds(&catalog);
+        // Answers under way are then still waited for, and counted.
+        let has_failed = AtomicBool::new(false);
+        let is_over = || {
+            has_failed.load(Ordering::Relaxed)
+                || is_stopped()
+                || app.shutdown.is_triggered()
+                || !app.catalogs.holds(&catalog)
+        };
         let mut ended = Ok(());
         while let Some(step) = run.next(&is_over).await {
             let Step::Answered {
@@ -85,19 +92,18 @@ impl Work {
                 continue;
             };
             let before = run.enriched;
-            ended = store(&catalog, &mut run, written).await;
+            // Counted first, since the model is paid even if its texts cannot be stored.
+            let counted = turn.spend(tokens).await;
             if ended.is_ok() {
-                ended = turn.spend(tokens).await;
+                ended = store(&catalog, &mut run, written).await.and(counted);
             }
+            has_failed.store(ended.is_err(), Ordering::Relaxed);
             progress(&Answered {
                 tools,
                 stored: run.enriched - before,
                 skipped: std::mem::take(&mut run.skipped),
                 unanswered: std::mem::take(&mut run.unanswered),
             });
-            if ended.is_err() {
-                break;
-            }
         }
         turn.end().await;
         ended.map(|()| run)
