@@ -177,21 +177,32 @@ impl Search<'_> {
 
     /// The best tools of one request by score, best first; flagged ones if no others are left.
     fn best(&self, scores: &RequestScores, count: usize) -> Vec<(usize, f32)> {
-        let mut best = self.best_of(scores, count, false);
-        if best.len() < count {
-            best.extend(self.best_of(scores, count - best.len(), true));
+        let best = self.best_of(scores, count, |_| true);
+        // Only then are all tools asked, which reads every definition once.
+        if !best.iter().any(|(tool, _)| self.is_flagged(*tool)) {
+            return best;
+        }
+        let mut best = self.best_of(scores, count, |tool| !self.is_flagged(tool));
+        let left = count - best.len();
+        if left > 0 {
+            best.extend(self.best_of(scores, left, |tool| self.is_flagged(tool)));
         }
         best
     }
 
-    /// The best of the tools with flags, or of those without.
-    fn best_of(&self, scores: &RequestScores, count: usize, flagged: bool) -> Vec<(usize, f32)> {
+    /// The best of the tools that may be among them.
+    fn best_of(
+        &self,
+        scores: &RequestScores,
+        count: usize,
+        may_be: impl Fn(usize) -> bool,
+    ) -> Vec<(usize, f32)> {
         let by_tool = scores.by_tool();
         let named: Vec<(usize, f32)> = scores
             .named
             .keys()
             .map(|&tool| tool as usize)
-            .filter(|&tool| self.is_shown(scores, tool) && self.is_flagged(tool) == flagged)
+            .filter(|&tool| self.is_shown(scores, tool) && may_be(tool))
             .map(|tool| (tool, by_tool[tool] + scores.name_bonus(tool)))
             .collect();
         // Named tools are offered with their bonus, so they are no matches by content here.
@@ -200,7 +211,7 @@ impl Search<'_> {
             found
                 && self.is_shown(scores, tool)
                 && !scores.named.contains_key(&(tool as u32))
-                && self.is_flagged(tool) == flagged
+                && may_be(tool)
         };
         let mut best = TopK::new(count);
         if self.query.fold {
