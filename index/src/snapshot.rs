@@ -288,7 +288,7 @@ impl Loaded {
         Searcher {
             memory_bytes: self.memory_bytes() + lexical.memory_bytes(),
             needs_writer: self.is_of_former_version
-                || self.legs.iter().any(|leg| leg.pending > 0)
+                || self.legs.iter().any(|leg| leg.lacks_texts)
                 || self.legs_without_graph().next().is_some(),
             version: self.version,
             followed: self.followed,
@@ -732,8 +732,12 @@ fn leg_without_graph(
         .enumerate()
         .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
         .count();
+    let all = |row: &Row| row.stored.embedded_texts(embedder.views()).count();
+    let mut numbered = rows.iter().enumerate();
+    let lacks_texts = numbered.any(|(position, row)| vectors.rows_of(position).len() < all(row));
     DenseLeg {
         pending,
+        lacks_texts,
         ..DenseLeg::new(
             embedder,
             with_written_texts(vectors, embedder.as_ref(), rows),

@@ -13,8 +13,10 @@ pub(crate) struct DenseLeg {
     pub(crate) embedder: Arc<dyn Embedder>,
     pub(crate) vectors: LegVectors,
     pub(crate) graph: Option<Graph>,
-    /// Tools without all of their vectors.
+    /// Tools without the vectors of all of their views.
     pub(crate) pending: usize,
+    /// True if any vector of a tool is missing, also of its enrichment or its aliases.
+    pub(crate) lacks_texts: bool,
     /// Vectors in the database that fail their checksum.
     pub(crate) damaged: usize,
     /// Vectors of an instant embedder that were computed and are not yet in its file.
@@ -68,6 +70,7 @@ impl DenseLeg {
             vectors: vectors.into(),
             graph: None,
             pending: 0,
+            lacks_texts: false,
             damaged: 0,
             unsaved: 0,
             is_elsewhere: false,

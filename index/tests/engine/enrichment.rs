@@ -198,7 +198,9 @@ fn an_enrichment_is_embedded_once_and_nothing_is_degraded_until_then() {
     writer.commit().unwrap();
     let results = catalog.searcher().search(&Query::new(REQUEST)).unwrap();
     assert!(results.degraded.is_none(), "it is found as any other tool");
+    assert!(catalog.needs_writer());
     assert_eq!(embed_all(&mut writer), 2);
+    assert!(!catalog.needs_writer());
     assert_eq!(embed_all(&mut writer), 0);
     assert_eq!(first(&catalog.searcher()), "chat/post");
 }

@@ -180,7 +180,7 @@ impl Work {
         }
         let pending = self.catalog.searcher().pending_embeddings();
         applier.next_embedding = match outcome {
-            Some(Ok(_)) if pending == 0 => None,
+            Some(Ok(_)) if !self.catalog.needs_writer() => None,
             Some(Ok(_)) if is_stopped.get() => Some(Instant::now()),
             Some(Ok(_)) => Some(Instant::now() + LAST_EMBED_RETRY),
             Some(Err(Error::Locked { .. })) => Some(Instant::now() + LOCKED_RETRY),
