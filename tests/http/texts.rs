@@ -12,8 +12,8 @@ use toolscout::config::{EnrichMode, EnrichSettings};
 use toolscout::http::Settings;
 use toolscout::keys::Scope;
 use toolscout::llm::{ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Usage};
-use toolscout_index::Options;
 use toolscout_index::embed::Hashing;
+use toolscout_index::{DataDir, Error, Options};
 
 use super::server::{Answer, Server, read, tool};
 
@@ -414,6 +414,45 @@ async fn one_task_writes_at_a_time_and_can_be_cancelled() {
     model.held.as_ref().unwrap().add_permits(10);
     let task = enrich(&server, json!({})).await;
     assert_eq!(task["result"]["changed"], 2, "{task}");
+}
+
+#[tokio::test]
+async fn tokens_count_also_if_the_texts_cannot_be_stored() {
+    let model = Arc::new(Writer {
+        held: Some(Semaphore::new(0)),
+        ..Writer::default()
+    });
+    let server = server_with(|configured| {
+        configured.enricher = Some(Arc::clone(&model) as Arc<dyn ChatModel>);
+    })
+    .await;
+    server
+        .wait_for("/v1/catalogs/default/stats", |stats| {
+            stats["pending_embeddings"] == 0
+        })
+        .await;
+    let started = server.post(ENRICH, &json!({})).await;
+    let path = format!("/v1/tasks/{}", started.body["id"].as_str().unwrap());
+    // Another process writes to the catalog for so long.
+    let catalogs = DataDir::new(server.dir.path());
+    let catalog = catalogs.open("default", Options::default()).unwrap();
+    let other = loop {
+        match catalog.writer() {
+            Ok(writer) => break writer,
+            Err(Error::Locked { .. }) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    model.held.as_ref().unwrap().add_permits(10);
+    let task = server
+        .wait_for(&path, |task| task["status"] != "running")
+        .await;
+    assert_eq!(task["status"], "failed", "{task}");
+    drop(other);
+    let state = server.get(ENRICH).await.body;
+    assert_eq!(state["with_texts"], json!(0), "{state}");
+    let paid = model.requests.load(Ordering::SeqCst) as u64 * TOKENS_OF_AN_ANSWER;
+    assert_eq!(state["tokens_today"], json!(paid), "{state}");
 }
 
 #[tokio::test]
