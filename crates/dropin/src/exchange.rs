@@ -480,8 +480,8 @@ impl Exchange {
                 self.hidden_tools.add(&name);
                 self.foreign.insert(name.clone(), Arc::clone(&hit.tool));
             }
-            let description = hit.tool.shown_description().to_owned();
-            answer.loaded.push((name, description));
+            let described = meta_tools::describe_loaded(&name, &hit.tool);
+            answer.loaded.push(described);
         }
         answer.more = self.more_lines(&own.more, extra_more, &hits);
         answer.already.extend(loaded.already);

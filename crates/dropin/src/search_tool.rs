@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use toolscout_base::printable::excerpt;
 use toolscout_finder::finder::meta_tools::{self, ABOUT_MORE};
 use toolscout_finder::finder::model_names::TOOL_SEARCH;
 use toolscout_finder::finder::search::NoMatch;
@@ -18,8 +17,6 @@ const OTHER_NAMES: [&str; 3] = [
 ];
 /// Most characters of the description that name groups and tools: about 300 tokens.
 const MAX_NAMES_CHARS: usize = 1200;
-/// Characters of a description in an answer; the shown tool has the whole description.
-const SUMMARY_CHARS: usize = 160;
 /// Similar names in an answer without a match.
 const MAX_NEAREST: usize = 5;
 
@@ -130,8 +127,8 @@ fn group_of(name: &str) -> &str {
 /// What became of the hits of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Tools that the model can call from now on, with their descriptions.
-    pub loaded: Vec<(String, String)>,
+    /// Tools that the model can call from now on, as they are described to it.
+    pub loaded: Vec<Value>,
     /// Tools that it could call before.
     pub already: Vec<String>,
     /// Tools that do not fit.
@@ -153,10 +150,7 @@ impl Answer {
                 answer.insert(name.to_owned(), values.into());
             }
         };
-        let loaded = self.loaded.iter().map(|(name, description)| {
-            json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) })
-        });
-        put("loaded", loaded.collect());
+        put("loaded", self.loaded.clone());
         put("already_visible", texts(&self.already));
         put("no_room_for", texts(&self.refused));
         put("unloaded", texts(&self.evicted));

@@ -260,15 +260,31 @@ pub fn missed_notice(ids: &[&ToolId]) -> String {
     )
 }
 
+/// A tool whose whole definition the model sees from now on. It is marked if it has flags.
+pub fn describe_loaded(name: &str, tool: &Tool) -> Value {
+    let description = excerpt(tool.shown_description(), SUMMARY_CHARS);
+    marked(json!({ "name": name, "description": description }), tool)
+}
+
+/// The description of a tool with the tool's flags, if it has any.
+fn marked(mut described: Value, tool: &Tool) -> Value {
+    let flags = tool.flags();
+    if !flags.is_empty() {
+        described["flagged"] = flags.into();
+    }
+    described
+}
+
 fn describe_hit(hit: &FoundTool, injection: &Injection, style: Style) -> Value {
-    let name = injection.name_of(&hit.tool.id);
-    let description = hit.tool.shown_description();
+    let (tool, name) = (&hit.tool, injection.name_of(&hit.tool.id));
     let mut described = match style {
-        Style::Inject => {
-            json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) })
-        }
+        Style::Inject => describe_loaded(&name, tool),
         Style::Dispatch => {
-            json!({ "name": name, "description": description, "parameters": hit.tool.shown_input_schema() })
+            let description = tool.shown_description();
+            let parameters = tool.shown_input_schema();
+            let whole =
+                json!({ "name": name, "description": description, "parameters": parameters });
+            marked(whole, tool)
         }
     };
     if let Some(CompanionOf {
@@ -280,10 +296,6 @@ fn describe_hit(hit: &FoundTool, injection: &Injection, style: Style) -> Value {
         let needing = injection.name_of(id);
         described["companion_of"] =
             json!({ "name": needing, "parameter": parameter, "reason": reason });
-    }
-    let flags = hit.tool.flags();
-    if !flags.is_empty() {
-        described["flagged"] = flags.into();
     }
     described
 }
