@@ -3,6 +3,7 @@
 mod means;
 mod file;
 mod sources;
+mod figures;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
@@ -22,6 +23,7 @@ use super::significance::holm;
 use super::tokens::TokensReport;
 use super::worst::WorstQuery;
 
+pub use figures::Figures;
 pub use file::{
     FORMAT, ReportFile, check_format, not_a_report, read_json, read_reports, reports_of, to_json,
 };
@@ -247,8 +249,7 @@ impl ArmReport {
 
     /// The mean of a metric and its interval; `None` when it was not measured.
     pub fn figure(&self, metric: Metric) -> Option<(f64, Interval)> {
-        let interval = self.ci95.0.iter().find(|(other, _)| *other == metric)?.1;
-        Some((self.means.value(metric)?, interval))
+        Some((self.means.value(metric)?, self.ci95.value(metric)?))
     }
 }
 

@@ -77,6 +77,46 @@ pub fn quality(reports: &[Report], style: Style) -> String {
     finish(table, 2)
 }
 
+/// Every figure of the reports, one row for each set and metric; empty if [`quality`] has them all.
+pub fn figures(reports: &[Report], style: Style) -> String {
+    let shown = shown_metrics(reports);
+    let is_shown = |metric: &Metric| shown.contains(metric);
+    let is_in_quality = |report: &Report| match report.figures().as_slice() {
+        [] => true,
+        [all] => all.metrics().iter().all(is_shown),
+        _ => false,
+    };
+    if reports.iter().all(is_in_quality) {
+        return String::new();
+    }
+    let mut arms: Vec<&str> = Vec::new();
+    for arm in reports.iter().flat_map(|report| &report.arms) {
+        if !arms.contains(&arm.name.as_str()) {
+            arms.push(&arm.name);
+        }
+    }
+    let mut table = new_table(style);
+    table.set_header(["set", "metric", "about"].iter().chain(&arms));
+    for report in reports {
+        for figures in report.figures() {
+            for metric in figures.metrics() {
+                let first = [
+                    report.marked_set(),
+                    metric.to_string(),
+                    figures.about.clone(),
+                ];
+                let values = arms.iter().map(|arm| {
+                    let (value, interval) = figures.value(arm, metric).unzip();
+                    // On one line, as in Markdown.
+                    figure(value, interval.flatten(), Style::Markdown)
+                });
+                table.add_row(first.into_iter().chain(values));
+            }
+        }
+    }
+    finish(table, 3)
+}
+
 /// The ablation, one row per step. `sets` names the columns.
 pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
     let mut table = new_table(style);
@@ -380,6 +420,7 @@ pub fn agent(reports: &[AgentReport], style: Style) -> String {
         "tokens out",
         "loaded",
         "unloaded",
+        "refused",
     ]);
     for report in reports {
         for arm in &report.arms {
@@ -395,7 +436,7 @@ pub fn agent(reports: &[AgentReport], style: Style) -> String {
     finish(table, 2)
 }
 
-fn agent_row(set: &str, arm: &ArmFigures) -> [String; 13] {
+fn agent_row(set: &str, arm: &ArmFigures) -> [String; 14] {
     let (few, many) = (
         |value: f64| format!("{value:.2}"),
         |value: f64| format!("{value:.0}"),
@@ -416,6 +457,7 @@ fn agent_row(set: &str, arm: &ArmFigures) -> [String; 13] {
         many(arm.tokens_out),
         few(arm.tools_injected),
         few(arm.tools_evicted),
+        arm.calls_refused.to_string(),
     ]
 }
 

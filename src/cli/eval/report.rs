@@ -92,7 +92,10 @@ impl ReportArgs {
 impl AnyReport {
     fn tables(&self, style: Style) -> String {
         match self {
-            AnyReport::Search(reports) => report_tables(reports, style),
+            AnyReport::Search(reports) => joined([
+                report_tables(reports, style),
+                table::figures(reports, style),
+            ]),
             AnyReport::Agent(reports) => {
                 let seen = reports.iter();
                 let seen = seen.map(|report| (report.set.as_str(), report.trained_on));

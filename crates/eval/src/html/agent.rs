@@ -84,14 +84,14 @@ fn tokens(arms: &[ArmFigures]) -> String {
 
 fn table(first: &str, arms: &[ArmFigures]) -> String {
     let mut html = format!(
-        "<div class=\"wide\"><table><tr><th>{}</th><th>success</th><th>needs met</th><th>searches</th><th>rounds</th><th>tokens in</th><th>fresh</th><th>tokens out</th><th>loaded</th><th>unloaded</th></tr>",
+        "<div class=\"wide\"><table><tr><th>{}</th><th>success</th><th>needs met</th><th>searches</th><th>rounds</th><th>tokens in</th><th>fresh</th><th>tokens out</th><th>loaded</th><th>unloaded</th><th>refused</th></tr>",
         escape(first)
     );
     for arm in arms {
         // Writing to a string cannot fail.
         let _ = write!(
             html,
-            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.0}</td><td>{:.0}</td><td>{:.0}</td><td>{:.2}</td><td>{:.2}</td></tr>",
+            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.0}</td><td>{:.0}</td><td>{:.0}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td></tr>",
             escape(&arm.name()),
             share(arm.success),
             share(arm.needs_met),
@@ -101,7 +101,8 @@ fn table(first: &str, arms: &[ArmFigures]) -> String {
             arm.tokens_in_fresh,
             arm.tokens_out,
             arm.tools_injected,
-            arm.tools_evicted
+            arm.tools_evicted,
+            arm.calls_refused
         );
     }
     let _ = write!(html, "</table></div><p class=\"note\">{OF_POLICIES}</p>");

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::plot::{Axis, Group, Whisker, whiskers};
 use super::{escape, share};
+use crate::bootstrap::Interval;
 use crate::metrics::{Measure, Metric, headline};
 use crate::report::{ArmReport, Report, macro_average, marked};
 
@@ -105,9 +106,9 @@ pub(super) fn quality(report: &Report) -> String {
 
 /// Every metric of every arm.
 pub(super) fn quality_table(report: &Report) -> String {
-    let Some(first) = report.arms.first() else {
+    if report.arms.is_empty() {
         return String::new();
-    };
+    }
     let mut html = format!(
         "<div class=\"wide\"><table><tr><th>{}</th>",
         escape(&report.marked_set())
@@ -116,21 +117,28 @@ pub(super) fn quality_table(report: &Report) -> String {
         let _ = write!(html, "<th>{}</th>", escape(&arm.name));
     }
     html.push_str("</tr>");
-    for (metric, _) in &first.means.0 {
-        let _ = write!(html, "<tr><th>{metric}</th>");
-        for (value, [low, high]) in report.arms.iter().filter_map(|arm| arm.figure(*metric)) {
-            let _ = write!(
-                html,
-                "<td>{} <small>{} to {}</small></td>",
-                share(value),
-                share(low),
-                share(high)
-            );
+    for figures in report.figures() {
+        for metric in figures.metrics() {
+            let about = escape(&figures.about);
+            let _ = write!(html, "<tr><th>{metric} <small>{about}</small></th>");
+            for arm in &report.arms {
+                let value = figures.value(&arm.name, metric);
+                let _ = write!(html, "<td>{}</td>", value.map(cell).unwrap_or_default());
+            }
+            html.push_str("</tr>");
         }
-        html.push_str("</tr>");
     }
     html.push_str("</table></div>");
     html
+}
+
+/// A figure, with its interval if it has one.
+fn cell((value, interval): (f64, Option<Interval>)) -> String {
+    let interval = interval.map(|[low, high]| {
+        let (low, high) = (share(low), share(high));
+        format!(" <small>{low} to {high}</small>")
+    });
+    share(value) + &interval.unwrap_or_default()
 }
 
 /// The main metric by the source of the queries.

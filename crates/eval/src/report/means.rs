@@ -53,6 +53,14 @@ impl<'de> Deserialize<'de> for Means {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Intervals(pub Vec<(Metric, Interval)>);
 
+impl Intervals {
+    /// The interval of a metric; `None` without one.
+    pub fn value(&self, metric: Metric) -> Option<Interval> {
+        let mut all = self.0.iter();
+        Some(all.find(|(other, _)| *other == metric)?.1)
+    }
+}
+
 impl Serialize for Intervals {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         write(&self.0, serializer)
