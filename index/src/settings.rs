@@ -9,6 +9,7 @@ use crate::embed::Embedder;
 use crate::error::{Error, OutOfRange, Result};
 use crate::lexical::LexicalSettings;
 use crate::query::SearchOptions;
+use crate::ranker::SeenQueries;
 
 /// Most characters of a catalog's description.
 const MAX_DESCRIPTION_CHARS: usize = 2000;
@@ -64,6 +65,10 @@ pub struct Settings {
     /// From this many vectors on, unfiltered searches use a graph instead of a scan; `None` for what
     /// was measured for each embedder ([`crate::EmbedderProfile::graph_min_vectors`]).
     pub graph_min_vectors: Option<usize>,
+    /// The queries that these settings or the catalog's ranker were tuned to: figures on them are
+    /// in-sample. The engine does not read them.
+    #[serde(skip_serializing_if = "SeenQueries::is_empty")]
+    pub tuned_on: SeenQueries,
 }
 
 impl Default for Settings {
@@ -81,6 +86,7 @@ impl Default for Settings {
             no_match_coverage: 0.02,
             no_match_cosine: IgnoredAny,
             graph_min_vectors: None,
+            tuned_on: SeenQueries::default(),
         }
     }
 }

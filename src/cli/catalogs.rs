@@ -394,6 +394,7 @@ mod tests {
             joint_dense_weight,
             no_match_coverage,
             no_match_cosine: _, // of earlier versions
+            tuned_on: _,        // tune
         } = after.clone();
         assert_ne!(lexical.k1, before.lexical.k1);
         assert_ne!(lexical.b, before.lexical.b);

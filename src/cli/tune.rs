@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use toolscout_index::{Fusion, Mode, Searcher, Tool};
+use toolscout_index::{Fusion, Mode, Searcher, Settings, Tool};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -14,7 +14,6 @@ use super::store::{Place, StoreArgs};
 use crate::eval::adapt::{Adapted, adapt};
 use crate::eval::dataset::Load;
 use crate::eval::tune::{Half, SIGNIFICANT_BELOW, Tunable, Tuned, Verdict, tune};
-use crate::eval::tuned::TunedOn;
 use crate::eval::{Arm, EvalSet, Progress};
 use crate::feedback::FeedbackStore;
 use crate::models::Patience;
@@ -104,24 +103,17 @@ impl Args {
     }
 
     fn apply_settings(&self, context: &Context, set: &EvalSet, tuned: &Tuned) -> Result<()> {
-        let place = self.place(context, Legs::Lexical)?;
-        Args::remember(&place, set)?;
-        match place {
-            Place::Shared(copy) => copy.change_settings(|settings| tuned.applied_to(settings)),
+        let change = |settings| tuned_on(set, tuned.applied_to(settings));
+        match self.place(context, Legs::Lexical)? {
+            Place::Shared(copy) => copy.change_settings(change),
             Place::Local(catalog) => {
-                let settings = tuned.applied_to(catalog.searcher().settings().clone());
                 let mut writer = catalog.writer()?;
+                let settings = change(writer.settings()?);
                 writer.set_settings(&settings)?;
                 writer.commit()?;
                 Ok(())
             }
         }
-    }
-
-    /// Remembers the queries that a catalog was tuned to.
-    fn remember(place: &Place, set: &EvalSet) -> Result<()> {
-        let queries = set.queries.iter().map(|query| query.text.as_str());
-        Ok(TunedOn::add(place.catalog().path(), queries)?)
     }
 
     /// The catalog of --catalog.
@@ -164,11 +156,15 @@ impl Args {
                 Some(place) => place,
                 None => self.place(context, Legs::Lexical)?,
             };
-            Args::remember(&place, &set)?;
             match place {
-                Place::Shared(copy) => copy.set_ranker(ranker)?,
+                Place::Shared(copy) => {
+                    copy.change_settings(|settings| tuned_on(&set, settings))?;
+                    copy.set_ranker(ranker)?;
+                }
                 Place::Local(catalog) => {
                     let mut writer = catalog.writer()?;
+                    let settings = tuned_on(&set, writer.settings()?);
+                    writer.set_settings(&settings)?;
                     writer.set_ranker(Some(&ranker))?;
                     writer.commit()?;
                 }
@@ -203,6 +199,13 @@ impl Args {
             &Load::default(),
         )?)
     }
+}
+
+/// Settings that remember the queries of a set, since the catalog is tuned to them.
+fn tuned_on(set: &EvalSet, mut settings: Settings) -> Settings {
+    let queries = set.queries.iter().map(|query| query.text.as_str());
+    settings.tuned_on.add(queries);
+    settings
 }
 
 /// Says why nothing was written. The test half decides, since a gain on the train half alone is

@@ -50,6 +50,13 @@ fn a_fitted_ranker_is_written_only_with_a_gain_on_held_out_tools() {
         let eval = [&["--embedder", "table"], &eval[..], &["--queries", "60"]].concat();
         let table = world.ok(&eval);
         assert!(table.contains("the figures are in-sample"), "{table}");
+        // Also on a machine that has the tools and settings alone.
+        let catalogs = world.path("data/catalogs");
+        let copy = world.path("copy/catalogs/default");
+        std::fs::create_dir_all(&copy).expect("a folder");
+        std::fs::copy(catalogs.join("default/tools.db"), copy.join("tools.db")).expect("copied");
+        let table = world.ok(&[&["--data", "copy"], &eval[..]].concat());
+        assert!(table.contains("the figures are in-sample"), "{table}");
     }
     let said = if is_gain {
         "wrote a ranker fitted to"

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use toolscout::keys::Scope;
+use toolscout_index::{DataDir, Options};
 
 use super::server::{Answer, Server, read, stored_tools, tool};
 
@@ -46,6 +47,39 @@ fn location(answer: &Answer) -> String {
 
 fn id(shown: &Value) -> &str {
     shown["evaluation"]["id"].as_str().expect("an id")
+}
+
+#[tokio::test]
+async fn figures_on_queries_that_the_catalog_was_tuned_to_are_marked() {
+    let query = |number: usize| format!("weather of day {number}");
+    let server = Server::start_with(|settings| {
+        let data = DataDir::new(&settings.data);
+        let catalog = data.open_or_create("default", Options::default());
+        let mut writer = catalog.unwrap().writer().unwrap();
+        let mut tuned = writer.settings().unwrap();
+        let queries: Vec<String> = (0..40).map(query).collect();
+        tuned.tuned_on.add(queries.iter().map(String::as_str));
+        writer.set_settings(&tuned).unwrap();
+        writer.commit().unwrap();
+    })
+    .await;
+    let added = server
+        .post("/v1/catalogs/default/tools", &json!(tools()))
+        .await;
+    assert_eq!(added.status, 200, "{added:?}");
+    // Other settings do not take the mark away.
+    let other = json!({ "k": 7 });
+    let set = server.put("/v1/catalogs/default/settings", &other).await;
+    assert_eq!(set.status, 200, "{set:?}");
+    for (first, is_tuned) in [(0, true), (100, false)] {
+        let judged = (first..first + 40).map(|number| {
+            json!({ "id": number.to_string(), "query": query(number), "relevant": ["sky/now"] })
+        });
+        let lines: Vec<String> = judged.map(|line| line.to_string()).collect();
+        let shown = evaluate(&server, &json!({ "queries": lines.join("\n") })).await;
+        let marked = shown["evaluation"]["tuned_on"] == true;
+        assert_eq!(marked, is_tuned, "{}", shown["evaluation"]);
+    }
 }
 
 #[tokio::test]

@@ -203,10 +203,13 @@ fn tuned_settings_reach_every_node() {
     let runtime = Runtime::new().unwrap();
     let store = PostgresStore::new(&world.postgres.settings(), runtime.handle().clone()).unwrap();
     let before = runtime.block_on(store.find("default")).unwrap().unwrap();
-    let tuned = Settings {
+    let mut tuned = Settings {
         dense_weight: 0.91,
         ..before.settings
     };
+    let queries: Vec<String> = (0..40).map(|number| format!("query {number}")).collect();
+    tuned.tuned_on.add(queries.iter().map(String::as_str));
+    assert!(!tuned.tuned_on.is_empty());
     runtime
         .block_on(store.set_settings(before.id, &tuned))
         .unwrap();

@@ -45,7 +45,6 @@ pub mod agent;
 pub mod html;
 pub mod table;
 pub mod tune;
-pub mod tuned;
 pub mod adapt;
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The queries that a ranker was trained on, recognised without keeping them.
+//! The queries that a ranker was trained on or a catalog was tuned to, recognised without keeping them.
 //!
 //! Of a quarter of them, chosen by their hashes, 32 bits of the hash of each are kept: a set is
 //! recognised in any order, and so is a part of it, while no text can be read from the file.
@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 const SAMPLING: u32 = 4;
 /// From this share of known queries on, figures of a set are those of a ranker that has seen it.
 const LEAST_SHARE: f64 = 0.1;
+/// Most hashes that are kept: those of 400,000 queries.
+const MAX_HASHES: usize = 100_000;
 
 /// Hashes of queries, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,11 +23,12 @@ impl SeenQueries {
         self.0.is_empty()
     }
 
-    /// Adds queries.
+    /// Adds queries. Of too many, those with the least hashes stay, which are in all sets alike.
     pub fn add<'a>(&mut self, queries: impl IntoIterator<Item = &'a str>) {
         self.0.extend(queries.into_iter().filter_map(kept_hash));
         self.0.sort_unstable();
         self.0.dedup();
+        self.0.truncate(MAX_HASHES);
     }
 
     /// True if at least a tenth of these queries were seen.

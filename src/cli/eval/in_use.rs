@@ -12,7 +12,6 @@ use super::super::output::print_stderr;
 use super::{Args, Bar, Measured};
 use crate::config::EmbedderKind;
 use crate::eval::baseline::Baseline;
-use crate::eval::tuned::TunedOn;
 use crate::eval::{Arm, EvalSet, arms, evaluate_in_use};
 
 impl Args {
@@ -53,8 +52,8 @@ impl Args {
         let mut evaluation = evaluate_in_use(set, &plan, &searcher, embedder, &progress)
             .with_context(|| format!("catalog {name}"))?;
         let queries = evaluation.set.queries.iter();
-        evaluation.report.tuned_on =
-            TunedOn::of(catalog.path()).include(queries.map(|query| query.text.as_str()));
+        let queries = queries.map(|query| query.text.as_str());
+        evaluation.report.tuned_on = searcher.settings().tuned_on.include(queries);
         progress.bar.finish_and_clear();
         let failure = evaluation.report.unfinished.clone();
         let measured = Measured {

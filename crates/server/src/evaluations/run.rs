@@ -22,7 +22,6 @@ use toolscout_eval::dataset::pasted::PastedQuery;
 use toolscout_eval::latency::Latency;
 use toolscout_eval::measure::ranker_has_seen;
 use toolscout_eval::metrics::{Metric, headline};
-use toolscout_eval::tuned::TunedOn;
 
 const ARM_NAMES: [&str; 2] = ["a", "b"];
 /// The wait before a search that a busy server has refused is tried again.
@@ -172,7 +171,11 @@ fn evaluated(
             .unwrap_or_default(),
         embedder: plan.searcher.embedder_ids(),
         trained_on: is_trained_on(plan),
-        tuned_on: TunedOn::of(catalog.folder()).include(judged_texts(plan)),
+        tuned_on: plan
+            .searcher
+            .settings()
+            .tuned_on
+            .include(judged_texts(plan)),
         depths: plan.depths.clone(),
         main_metric: headline(&metrics).to_string(),
         queries: counts(&queries),
