@@ -634,7 +634,9 @@ fn finish(mut table: Table, texts: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::html::page;
     use crate::report::testing::report;
+    use crate::report::{Intervals, Means, SourceReport};
 
     #[test]
     fn several_sets_end_in_a_macro_row() {
@@ -651,6 +653,46 @@ mod tests {
             .collect();
         assert_eq!(last[1..4], ["macro average", "lexical", "0.600"]);
         assert!(!quality(&[report("a", "lexical", 0.5)], Style::Terminal).contains("macro"));
+    }
+
+    #[test]
+    fn every_figure_has_a_row_here_and_on_the_page() {
+        let mut judged = report("a", "lexical", 0.5);
+        let all = figures(std::slice::from_ref(&judged), Style::Terminal);
+        assert!(all.is_empty(), "the table of quality has it: {all}");
+        let means = |value| Means(vec![(Metric::new(Measure::Complete, 10), value)]);
+        judged.arms[0].duplicate_tolerant = Some(means(0.25));
+        judged.arms[0].condensed = Some(means(0.75));
+        judged.sources.push(SourceReport {
+            source: "person".to_owned(),
+            queries: 60,
+            arms: vec![("lexical".to_owned(), means(0.125))],
+        });
+        // Another program may give no intervals, and not every arm has every metric.
+        let mut other = judged.arms[0].clone();
+        (other.name, other.ci95) = ("other".to_owned(), Intervals::default());
+        other.means = means(0.625);
+        judged.arms.push(other);
+        let page = page(std::slice::from_ref(&judged));
+        let all = figures(&[judged], Style::Markdown);
+        for (metric, about, value) in [
+            ("ndcg@10", "", "0.500"),
+            ("complete@10", "", "0.625"),
+            ("complete@10", "near-identical tools count", "0.250"),
+            ("complete@10", "judged hits alone", "0.750"),
+            ("complete@10", "source person", "0.125"),
+        ] {
+            let is_row = |line: &&str| {
+                let mut cells = line.split('|').map(str::trim).skip(2);
+                (cells.next(), cells.next()) == (Some(metric), Some(about))
+            };
+            let row = all.lines().find(is_row);
+            assert!(row.is_some_and(|row| row.contains(value)), "{about}: {all}");
+            let cell = format!("<th>{metric} <small>{about}</small></th>");
+            let (_, row) = page.split_once(&cell).expect("a row of the page");
+            let (row, _) = row.split_once("</tr>").expect("its end");
+            assert!(row.contains(value) && row.matches("<td>").count() == 2);
+        }
     }
 
     #[test]

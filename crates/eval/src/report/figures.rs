@@ -35,8 +35,8 @@ impl Report {
         ];
         for source in &self.sources {
             let arms = source.arms.iter().map(|(name, means)| (&**name, means));
-            let about = marked(&source.source, source.queries);
-            all.push(Figures::means(about, arms));
+            let source = marked(&source.source, source.queries);
+            all.push(Figures::means(format!("source {source}"), arms));
         }
         all.retain(|figures| !figures.arms.is_empty());
         all
