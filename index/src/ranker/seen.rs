@@ -57,6 +57,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_more_hashes_are_kept_than_the_bound() {
+        let mut seen = SeenQueries((0..MAX_HASHES as u32).collect());
+        let queries: Vec<String> = (0..40).map(|number| format!("query {number}")).collect();
+        seen.add(queries.iter().map(String::as_str));
+        assert_eq!(seen.0.len(), MAX_HASHES);
+    }
+
+    #[test]
     fn a_set_is_known_in_part_and_in_another_order_and_another_one_is_not() {
         let queries =
             |of: &str| -> Vec<String> { (0..200).map(|n| format!("Query  {n} of {of}")).collect() };
