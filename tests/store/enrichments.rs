@@ -246,6 +246,8 @@ fn a_ranker_is_fitted_to_a_catalog_of_the_store_and_written_with_a_gain_only() {
     let rankers = "SELECT count(*) FROM toolscout.catalogs WHERE ranker IS NOT NULL";
     assert_eq!(has_applied, is_better, "{fitted}");
     assert_eq!(postgres.query(rankers), usize::from(is_better).to_string());
+    let marked = "SELECT count(*) FROM toolscout.catalogs WHERE settings LIKE '%tuned_on%'";
+    assert_eq!(postgres.query(marked), usize::from(is_better).to_string());
 }
 
 #[test]
