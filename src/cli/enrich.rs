@@ -23,8 +23,7 @@ use super::llm::LlmArgs;
 use super::output::print_stderr;
 use super::store::{Place, StoreArgs};
 use super::suggest::did_you_mean;
-use crate::config::ModelParameters;
-use crate::enrich::run::Run;
+use crate::enrich::run::PARALLEL;
 use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, Batch, DEFAULT_BATCH, Tokens};
 use crate::printable::{self, counted};
@@ -65,7 +64,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u16).range(1..=20))]
     batch: u16,
     /// Most requests at once; fewer where the provider's limits want it, and one after another for a script
-    #[arg(long, value_name = "N", default_value_t = 4,
+    #[arg(long, value_name = "N", default_value_t = PARALLEL as u16,
           value_parser = clap::value_parser!(u16).range(1..=16))]
     parallel: u16,
     /// Price of a million tokens sent, for the estimate
@@ -153,18 +152,12 @@ impl Args {
             return Ok(Outcome::Failure);
         }
         self.llm.check()?;
-        let model = self.llm.unwaiting_model(&ModelParameters::default())?;
-        // A script gives its answers in order.
-        let parallel = match self.llm.script() {
-            Some(_) => 1,
-            None => self.parallel,
-        };
         let interrupt = Interrupt::listen()?;
         if self.yes && plan.tools > 0 {
             print_stderr(self.announcement(&plan));
         }
         let start = Instant::now();
-        let mut run = Run::new(model, plan.batches, parallel.into());
+        let mut run = self.llm.run(plan.batches, self.parallel.into())?;
         let ended = asking::ask(&mut run, &place, &interrupt, &self.prices());
         let embedded = embed_pending(context, &place, &interrupt)?;
         let searcher = place.catalog().searcher();

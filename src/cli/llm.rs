@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::config::ModelParameters;
+use crate::enrich::Batch;
+use crate::enrich::run::Run;
 use crate::llm::parameters;
 use crate::llm::provider::{OLLAMA, Provider};
 use crate::llm::script::Script;
@@ -133,11 +135,22 @@ impl LlmArgs {
         Ok((Arc::new(Endpoint::new(config)?), ScriptedTools::default()))
     }
 
-    /// The model for one who sends many requests at once, and waits for its limits with all of them.
+    /// A run of requests about batches of tools, so many at once. A script gives its answers in order, so it is
+    /// asked one after the other.
     ///
     /// # Errors
     /// As [`LlmArgs::model`].
-    pub fn unwaiting_model(&self, parameters: &ModelParameters) -> Result<Arc<dyn ChatModel>> {
+    pub fn run(&self, batches: Vec<Batch>, parallel: usize) -> Result<Run> {
+        let parallel = match self.script() {
+            Some(_) => 1,
+            None => parallel,
+        };
+        Ok(Run::new(self.unwaiting_model()?, batches, parallel))
+    }
+
+    /// The model for one who sends many requests at once, and waits for its limits with all of them.
+    fn unwaiting_model(&self) -> Result<Arc<dyn ChatModel>> {
+        let parameters = &ModelParameters::default();
         if self.script().is_some() {
             return Ok(self.model(parameters)?.0);
         }
@@ -154,7 +167,7 @@ impl LlmArgs {
         if !self.is_chosen() {
             return Ok(None);
         }
-        self.unwaiting_model(&ModelParameters::default()).map(Some)
+        self.unwaiting_model().map(Some)
     }
 
     fn endpoint(&self, parameters: &ModelParameters) -> Result<EndpointConfig> {

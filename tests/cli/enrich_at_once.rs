@@ -222,3 +222,30 @@ fn choose(is_late: bool) -> Conduct {
         Conduct::Answer("no")
     }
 }
+
+#[test]
+fn queries_for_an_evaluation_are_written_at_once_within_the_limits() {
+    let world = world(40);
+    let provider = Provider::start(Duration::from_millis(100), |request| match request {
+        1 | 3 => Conduct::Limit(1),
+        _ => Conduct::Answer(
+            r#"{"1": ["my own"], "2": ["usual"], "3": ["thing"], "4": ["once"], "5": ["again"]}"#,
+        ),
+    });
+    let file = world.path("q.jsonl");
+    let to = ["--llm", &provider.url, "--yes", "--out", text(&file)];
+    let generate = ["eval", "generate", "--by", "model", "--per-tool", "1"];
+    let ended = run(&world, &[&generate[..], &to].concat());
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let seen = provider.seen.lock().expect("a lock");
+    let answered = seen.requests.iter().filter(|(_, is_answered)| *is_answered);
+    assert_eq!(answered.count(), 8, "each tool is paid for once");
+    assert!(
+        (2..=4).contains(&seen.most_at_once),
+        "{}",
+        seen.most_at_once
+    );
+    let made = std::fs::read_to_string(&file).expect("queries");
+    assert_eq!(made.lines().count(), 5, "one query for each text: {made}");
+    assert_eq!(made.matches("s/t").count(), 40, "{made}");
+}

@@ -14,13 +14,16 @@ use super::super::context::{Context, Legs};
 use super::super::exit::UsageError;
 use super::super::llm::LlmArgs;
 use super::super::output::print_stderr;
-use super::make::{Asker, MAX_FAILURES_IN_A_ROW};
+use super::make::Asker;
 use super::outputs::check_output;
 use crate::eval::dataset::pasted::{self, PastedQuery};
 use crate::eval::judged_line::JudgedLine;
 use crate::eval::pool::{self, GRADES, MAX_GRADE, SHOWN_CHARS};
 use crate::printable::{self, counted, excerpt};
 use crate::regular_file;
+
+/// Answers in a row without a grade that end a run.
+const MAX_FAILURES_IN_A_ROW: usize = 3;
 
 /// Who judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

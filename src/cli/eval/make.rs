@@ -1,14 +1,15 @@
 //! `toolscout eval generate` and `eval from-usage`: judged queries that one does not have.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use tokio::runtime::Builder;
 use toolscout_index::memory::MAX_ENTRIES;
-use toolscout_index::{Searcher, Tool};
+use toolscout_index::{Enrichment, Searcher, Tool, ToolId};
 
 use super::super::Outcome;
 use super::super::context::{Context, Legs};
@@ -20,7 +21,7 @@ use super::super::store::{Place, StoreArgs};
 use super::outputs::{check_output, write};
 use crate::config::ModelParameters;
 use crate::enrich::exchange::Answers;
-use crate::enrich::run::ask;
+use crate::enrich::run::{PARALLEL, Step, ask};
 use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, DEFAULT_BATCH};
 use crate::eval::generate;
@@ -29,9 +30,6 @@ use crate::feedback::FeedbackStore;
 use crate::llm::{ChatModel, ChatRequest};
 use crate::printable::counted;
 use crate::regular_file;
-
-/// Requests in a row without a usable answer that end a run.
-pub(super) const MAX_FAILURES_IN_A_ROW: usize = 3;
 
 /// Who writes queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -95,7 +93,7 @@ impl GenerateArgs {
         } else if self.by == Maker::Model {
             self.by_model(&tools, per_tool)?
         } else {
-            let of_tool = |tool: &std::sync::Arc<Tool>| {
+            let of_tool = |tool: &Arc<Tool>| {
                 let id = tool.id.to_string();
                 let queries = generate::queries(tool, per_tool, self.seed);
                 queries.into_iter().map(move |query| (query, id.clone()))
@@ -137,51 +135,45 @@ impl GenerateArgs {
         Ok(lines("written", pairs, &format!("model {model}")))
     }
 
-    fn by_model(&self, tools: &[std::sync::Arc<Tool>], per_tool: usize) -> Result<Vec<JudgedLine>> {
+    fn by_model(&self, tools: &[Arc<Tool>], per_tool: usize) -> Result<Vec<JudgedLine>> {
         let asker = Asker::new(&self.llm, self.yes, &counted(tools.len(), "definition"))?;
         let wanted = Wanted::new(Some(per_tool), &[]).map_err(UsageError)?;
         let batches = enrich::batches(tools, DEFAULT_BATCH, &wanted);
-        let (mut pairs, mut failures) = (Vec::new(), 0);
-        for batch in &batches {
-            if asker.interrupt.is_raised() {
-                print_stderr("ended by Ctrl-C; the queries so far are kept");
-                break;
-            }
-            let before = pairs.len();
-            let answer = asker.ask(batch.request());
-            let answer = answer.inspect_err(|error| print_stderr(format_args!("{error:#}")));
-            for (tool, read) in batch.read(&answer.unwrap_or_default(), asker.model.name()) {
-                let id = tool.id.to_string();
-                match read.enrichment {
-                    Ok(texts) => {
-                        pairs.extend(texts.texts().iter().map(|text| (text.clone(), id.clone())))
-                    }
-                    Err(reason) => print_stderr(format_args!("{id}: {reason}")),
-                }
-            }
-            failures = if pairs.len() > before {
-                0
-            } else {
-                failures + 1
-            };
-            if failures == MAX_FAILURES_IN_A_ROW {
-                print_stderr(format_args!(
-                    "{failures} requests in a row gave nothing that can be used; no further one is sent"
-                ));
-                break;
+        let mut run = self.llm.run(batches, PARALLEL)?;
+        let is_stopped = || asker.interrupt.is_raised();
+        let mut by_tool: HashMap<ToolId, Enrichment> = HashMap::new();
+        while let Some(step) = asker.runtime.block_on(run.next(&is_stopped)) {
+            if let Step::Answered { written, .. } = step {
+                run.stored(written.len(), Vec::new());
+                let written = written.into_iter();
+                by_tool.extend(written.map(|(tool, texts)| (tool.id.clone(), texts)));
             }
         }
-        Ok(lines(
-            "model",
-            pairs,
-            &format!("model {}", asker.model.name()),
-        ))
+        for refused in run.without_texts().into_iter().chain(&run.refused) {
+            print_stderr(format_args!("{}: {}", refused.id, refused.reason));
+        }
+        if let Some(problem) = &run.problem {
+            print_stderr(format_args!("{problem}; no further request is sent"));
+        }
+        if is_stopped() {
+            print_stderr("ended by Ctrl-C; the queries so far are kept");
+        }
+        // Answers come in any order.
+        let in_order = tools
+            .iter()
+            .filter_map(|tool| Some((tool, by_tool.get(&tool.id)?)));
+        let mut pairs = Vec::new();
+        for (tool, texts) in in_order {
+            let texts = texts.texts().iter();
+            pairs.extend(texts.map(|text| (text.clone(), tool.id.to_string())));
+        }
+        Ok(lines("model", pairs, &format!("model {}", run.model())))
     }
 }
 
 /// A model that is asked one request after the other.
 pub(super) struct Asker {
-    pub(super) model: std::sync::Arc<dyn ChatModel>,
+    pub(super) model: Arc<dyn ChatModel>,
     pub(super) interrupt: Interrupt,
     runtime: tokio::runtime::Runtime,
 }

@@ -16,6 +16,8 @@ use toolscout_base::clock::millis;
 use toolscout_gate::llm::reply::{Reply, complete};
 use toolscout_gate::llm::{ChatModel, ChatRequest, LlmError};
 
+/// Requests at one time, unless another number is asked for.
+pub const PARALLEL: usize = 4;
 /// Longest wait for one answer. The model's client also bounds the silence before and between
 /// tokens.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
@@ -208,9 +210,7 @@ impl Run {
                 Some(retry_after) => {
                     self.waiting.push_front(place);
                     if !self.pace.refused(retry_after, Instant::now()) {
-                        self.problem = Some(format!(
-                            "{error}; later `toolscout enrich` goes on with the rest"
-                        ));
+                        self.problem = Some(format!("{error}; run it again later"));
                     }
                     Step::Waiting
                 }
