@@ -15,6 +15,7 @@ mod store {
     pub mod outage;
     pub mod page;
     pub mod push_down;
+    pub mod pushed_texts;
     pub mod schema;
     pub mod standbys;
     pub mod surroundings;

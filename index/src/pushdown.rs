@@ -17,6 +17,7 @@ use rayon::prelude::*;
 use crate::dense::TextHash;
 use crate::document::{self, Weights};
 use crate::embed::Embedder;
+use crate::enrichment::Enrichment;
 use crate::error::Result;
 use crate::exact_names::{Names, name_keys};
 use crate::language::Language;
@@ -25,13 +26,13 @@ use crate::query::{Filter, Query};
 use crate::ranker::features::Sample;
 use crate::search::{DenseLeg, Row, Searcher, ToolLanguages, Words, words};
 use crate::snapshot;
-use crate::store::{Followed, StoredTool};
+use crate::store::{Followed, StoredEnrichment, StoredTool};
 use crate::tool::{Tool, ToolId};
 
 pub use crate::exact_names::AskedName;
 pub use crate::lexical::{CatalogStatistics, NearWord, STEPS_PER_WEIGHT};
 pub use crate::search::{Probe, ProbeTerm, ProbeVector, TextTerms};
-pub use crate::text::Term;
+pub use crate::text::{Term, name_key};
 
 /// What has to be kept of a tool, so that it is found without reading it.
 #[derive(Clone, Debug)]
@@ -79,20 +80,41 @@ pub fn footprints(tools: &[&Tool], weights: &Weights) -> Vec<Footprint> {
 /// # Errors
 /// [`crate::Error::Embedder`].
 pub fn embed_views(embedder: &dyn Embedder, tools: &[&Tool]) -> Result<Vec<Vec<Vec<f32>>>> {
-    let texts = |tool: &&Tool| -> Vec<String> {
+    embed_all(embedder, tools, |tool| {
         let texts = document::views(tool);
         let views = embedder.views().iter();
         views.map(|&view| texts[view as usize].clone()).collect()
-    };
+    })
+}
+
+/// The vectors of the texts of each of these enrichments, in their order.
+///
+/// # Errors
+/// [`crate::Error::Embedder`].
+pub fn embed_enrichments(
+    embedder: &dyn Embedder,
+    enrichments: &[&Enrichment],
+) -> Result<Vec<Vec<Vec<f32>>>> {
+    embed_all(embedder, enrichments, |enrichment| {
+        enrichment.texts().to_vec()
+    })
+}
+
+/// The vectors of the texts of each item.
+fn embed_all<T: Sync>(
+    embedder: &dyn Embedder,
+    items: &[&T],
+    texts: impl Fn(&T) -> Vec<String> + Sync,
+) -> Result<Vec<Vec<Vec<f32>>>> {
     let embed = |texts: &[String]| {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         embedder.embed_tools(&texts)
     };
     if embedder.is_instant() {
-        return tools.par_iter().map(|tool| embed(&texts(tool))).collect();
+        return items.par_iter().map(|item| embed(&texts(item))).collect();
     }
     // A slow one has threads of its own, and a size of batch that suits it.
-    let texts: Vec<Vec<String>> = tools.iter().map(texts).collect();
+    let texts: Vec<Vec<String>> = items.iter().map(|item| texts(item)).collect();
     let mut vectors = Vec::new();
     for batch in texts.concat().chunks(embedder.batch().max(1)) {
         vectors.extend(embed(batch)?);
@@ -172,6 +194,8 @@ pub struct PartTool {
     pub tool: Tool,
     /// As it is stored.
     pub json: String,
+    /// What was written about it.
+    pub enrichment: Option<Enrichment>,
     /// True if it was not found but chosen at random, to stand for tools that are not here. What the
     /// ranker says of the answer as a whole depends on how all tools score.
     pub is_sample: bool,
@@ -198,9 +222,16 @@ impl Part {
         let is_sample = tools.iter().map(|tool| tool.is_sample).collect();
         let read = tools.into_par_iter().enumerate();
         let (rows, analyses) = read
-            .map(|(place, PartTool { tool, json, .. })| {
+            .map(|(place, part)| {
+                let PartTool { tool, json, .. } = part;
                 let analysis = Analysis::of(&tool, weights);
-                let stored = StoredTool::new(place as u64 + 1, &tool, json);
+                let key = place as u64 + 1;
+                let enrichment = part.enrichment;
+                let enrichment = enrichment.map(|one| Box::new(StoredEnrichment::new(key, one)));
+                let stored = StoredTool {
+                    enrichment,
+                    ..StoredTool::new(key, &tool, json)
+                };
                 (Arc::new(Row::of_tool(stored, Arc::new(tool))), analysis)
             })
             .unzip();
@@ -223,9 +254,17 @@ impl Part {
     /// The texts whose vectors a slow embedder has to have, each once.
     pub fn texts(&self, embedder: &dyn Embedder) -> HashSet<TextHash> {
         let rows = self.rows.iter();
-        rows.flat_map(|row| row.stored.texts_of(embedder.views()))
-            .copied()
+        rows.flat_map(|row| row.stored.embedded_texts(embedder.views()))
             .collect()
+    }
+
+    /// These tools to be read, in place of those of `base`. Nothing finds them.
+    pub fn to_be_read(self, base: &Searcher) -> Searcher {
+        let statistics = Arc::new(CatalogStatistics::default());
+        let lexical =
+            LexicalSearcher::without_tools(&base.settings.lexical, Arc::clone(&statistics));
+        let rows = with_descriptions(self.rows, base);
+        base.over(rows, Vec::new(), lexical, &statistics)
     }
 
     /// A searcher of these tools, with all else of `base`. `vectors` has those of slow embedders, by
@@ -251,9 +290,10 @@ impl Part {
             Some(Arc::clone(&statistics)),
         )?;
         let none = HashMap::new();
+        let without_texts = 1.0 - statistics.enriched as f32 / statistics.tools.max(1) as f32;
         let leg = |embedder: &Arc<dyn Embedder>| {
             let vectors = vectors.get(embedder.id()).unwrap_or(&none);
-            let leg = snapshot::leg_of_part(embedder, &self.rows, vectors)?;
+            let leg = snapshot::leg_of_part(embedder, &self.rows, vectors, without_texts)?;
             let pending = statistics.pending.get(embedder.id()).copied();
             Ok(DenseLeg {
                 pending: leg.pending.max(pending.unwrap_or_default()),

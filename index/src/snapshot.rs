@@ -21,7 +21,7 @@ use crate::lexical::LexicalSearcher;
 use crate::owner_words::WordIndex;
 use crate::ranker::{self, Ranker};
 use crate::search::{
-    DenseLeg, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, words,
+    DenseLeg, LegVectors, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, words,
 };
 use crate::settings::{Options, Settings};
 use crate::store::{Followed, Store, StoredTool, Version, text_hash, tool_file};
@@ -787,15 +787,28 @@ fn instant_leg(
 }
 
 /// The leg of rows that are some of a catalog's: an instant embedder embeds them, and a slow one has
-/// these vectors.
+/// these vectors. Of all tools of the catalog, the share `without_texts` has no enrichment.
 pub(crate) fn leg_of_part(
     embedder: &Arc<dyn Embedder>,
     rows: &[Arc<Row>],
     stored: &HashMap<TextHash, Vec<f32>>,
+    without_texts: f32,
 ) -> Result<DenseLeg> {
-    if embedder.is_instant() {
-        return instant_leg(embedder, rows, &Known::Nothing);
+    let mut leg = match embedder.is_instant() {
+        true => instant_leg(embedder, rows, &Known::Nothing)?,
+        false => slow_leg_of_part(embedder, rows, stored)?,
+    };
+    if let LegVectors::InMemory(vectors) = &mut leg.vectors {
+        vectors.set_share_without_texts(without_texts);
     }
+    Ok(leg)
+}
+
+fn slow_leg_of_part(
+    embedder: &Arc<dyn Embedder>,
+    rows: &[Arc<Row>],
+    stored: &HashMap<TextHash, Vec<f32>>,
+) -> Result<DenseLeg> {
     let mut vectors = Lookup::new(embedder.as_ref(), &Known::Nothing).empty();
     for row in rows {
         push_row(&mut vectors, embedder.as_ref(), row, |hash| {

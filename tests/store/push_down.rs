@@ -22,7 +22,7 @@ use super::postgres::Postgres;
 const TABLES: &str = "toolscout.pushed";
 
 /// Waits until this is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what} takes too long");
@@ -31,17 +31,17 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Numbers that look random, the same each time.
-struct Numbers(u64);
+pub struct Numbers(pub u64);
 
 impl Numbers {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 % bound as u64) as usize
     }
 
-    fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+    pub fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
         words[self.below(words.len())]
     }
 }
@@ -118,7 +118,7 @@ const REASONS: [&str; 10] = [
 ];
 
 /// So many different tools.
-fn generated(count: usize) -> Vec<Value> {
+pub fn generated(count: usize) -> Vec<Value> {
     let mut numbers = Numbers(0x5EED_5EED);
     let mut tools = BTreeMap::new();
     while tools.len() < count {
@@ -144,7 +144,7 @@ fn generated(count: usize) -> Vec<Value> {
 }
 
 /// Requests for such tools: by name, in words, misspelt, and by what they are not called.
-fn requests() -> Vec<String> {
+pub fn requests() -> Vec<String> {
     let mut numbers = Numbers(0xA5);
     let mut requests = Vec::new();
     for round in 0..8 {
@@ -164,7 +164,7 @@ fn requests() -> Vec<String> {
     requests
 }
 
-fn write_all(node: &Node, catalog: &str, tools: &[Value]) -> u64 {
+pub fn write_all(node: &Node, catalog: &str, tools: &[Value]) -> u64 {
     let mut generation = 0;
     for chunk in tools.chunks(1000) {
         generation = node.write(catalog, chunk).generation();
@@ -177,7 +177,7 @@ fn pushing(cluster: &Cluster, number: usize, candidates: usize) -> Node {
     pushing_above(cluster, number, candidates, 0)
 }
 
-fn pushing_above(cluster: &Cluster, number: usize, candidates: usize, above: usize) -> Node {
+pub fn pushing_above(cluster: &Cluster, number: usize, candidates: usize, above: usize) -> Node {
     Node::start_in(
         cluster.data(number),
         &[
@@ -193,7 +193,7 @@ fn pushing_above(cluster: &Cluster, number: usize, candidates: usize, above: usi
 }
 
 /// A machine of its own with the same tools.
-fn single(tools: &[Value]) -> (Node, tempfile::TempDir) {
+pub fn single(tools: &[Value]) -> (Node, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let node = Node::start_with(folder.path(), &["--embedder", "table"]);
     write_all(&node, "default", tools);
@@ -201,7 +201,7 @@ fn single(tools: &[Value]) -> (Node, tempfile::TempDir) {
 }
 
 /// Waits until a node looks for the tools of a catalog in the store.
-fn until_pushed(node: &Node, catalog: &str) {
+pub fn until_pushed(node: &Node, catalog: &str) {
     node.until(&format!("/v1/catalogs/{catalog}"), |answer| {
         answer.body["pending_embeddings"].is_null()
     });
@@ -499,7 +499,7 @@ fn a_node_that_is_killed_while_it_pushes_down_loses_nothing_and_there_is_a_way_b
 }
 
 /// A slow embedder, that computes on its own time.
-struct Slow(Hashing);
+pub struct Slow(pub Hashing);
 
 impl Embedder for Slow {
     fn profile(&self) -> EmbedderProfile<'_> {
@@ -516,17 +516,17 @@ impl Embedder for Slow {
 }
 
 /// A catalog that is pushed down, within this process.
-struct Pushed {
-    postgres: Postgres,
-    store: Arc<PostgresStore>,
+pub struct Pushed {
+    pub postgres: Postgres,
+    pub store: Arc<PostgresStore>,
     following: FollowingStore,
-    catalog: Catalog,
-    runtime: Runtime,
+    pub catalog: Catalog,
+    pub runtime: Runtime,
     _folder: tempfile::TempDir,
 }
 
 impl Pushed {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let postgres = Postgres::start();
         let folder = tempfile::tempdir().unwrap();
         let runtime = Runtime::new().unwrap();
@@ -556,18 +556,18 @@ impl Pushed {
         }
     }
 
-    fn commit(&mut self, change: Change) {
+    pub fn commit(&mut self, change: Change) {
         self.following.commit(&[&change]).unwrap();
     }
 
-    fn until_pushed(&mut self) {
+    pub fn until_pushed(&mut self) {
         until("pushing down", || {
             self.following.refresh().unwrap();
             self.following.followed().is_pushed_down()
         });
     }
 
-    fn until_embedded(&self) {
+    pub fn until_embedded(&self) {
         let missing = format!(
             "SELECT count(*) FROM {TABLES}_embedders AS kept JOIN {TABLES}_catalogs AS pushed USING (catalog)
              WHERE kept.tools <> pushed.tools"
@@ -613,7 +613,7 @@ impl Counted {
     }
 }
 
-fn random_tool(numbers: &mut Numbers, number: usize) -> Tool {
+pub fn random_tool(numbers: &mut Numbers, number: usize) -> Tool {
     let (action, does) = ACTIONS[numbers.below(ACTIONS.len())];
     let (thing, manner) = (numbers.one_of(&THINGS), numbers.one_of(&MANNERS));
     let about = match numbers.below(4) {

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, Row};
 use toolscout_index::{Changes, Enrichment, Tool, ToolId};
 
 use super::error::StoreError;
-use super::row;
+use super::row::{self, enrichment, enrichment_checksum};
 use super::write::Commit;
 use super::{PostgresStore, READ_LIMIT};
 
@@ -80,12 +80,12 @@ impl Commit<'_> {
         }
         let (mut ids, mut models, mut texts, mut sums) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (id, enrichment) in rows {
+        for (&id, enrichment) in &rows {
             ids.push(id);
             models.push(enrichment.model());
             // An array of arrays would need equal lengths.
             texts.push(serde_json::Value::from(enrichment.texts()).to_string());
-            sums.push(checksum(id, enrichment.model(), enrichment.texts()).to_vec());
+            sums.push(enrichment_checksum(id, enrichment.model(), enrichment.texts()).to_vec());
         }
         let written = sqlx::query(
             "INSERT INTO enrichments (catalog, generation, tool, model, texts, checksum)
@@ -105,7 +105,10 @@ impl Commit<'_> {
         .execute(&mut *self.connection)
         .await?;
         self.has_new_enrichments |= written.rows_affected() > 0;
-        Ok(())
+        match &self.pushed {
+            Some(pushed) => pushed.put_texts(self.connection, &rows).await,
+            None => Ok(()),
+        }
     }
 
     /// Forgets what was written about these tools.
@@ -123,6 +126,9 @@ impl Commit<'_> {
             .bind(ids)
             .fetch_all(&mut *self.connection)
             .await?;
+            if let Some(pushed) = &self.pushed {
+                pushed.forget_texts(self.connection, &forgotten).await?;
+            }
             let forgotten: HashSet<&str> = forgotten.iter().map(String::as_str).collect();
             let (gone, others): (Vec<&ToolId>, Vec<&ToolId>) =
                 chunk.iter().partition(|id| forgotten.contains(id.as_str()));
@@ -192,30 +198,4 @@ impl EnrichmentPage {
         }
         Ok(Some(all))
     }
-}
-
-/// The enrichment of a row. A damaged one counts as forgotten: it can be written again.
-fn enrichment(id: &str, row: &sqlx::postgres::PgRow) -> Result<Option<Enrichment>, StoreError> {
-    let model: Option<String> = row.try_get("model")?;
-    let texts: Option<Vec<String>> = row.try_get("texts")?;
-    let sum: Option<Vec<u8>> = row.try_get("checksum")?;
-    let (Some(model), Some(texts), Some(sum)) = (model, texts, sum) else {
-        return Ok(None);
-    };
-    let is_intact = sum == checksum(id, &model, &texts);
-    let enrichment = is_intact
-        .then(|| Enrichment::new(texts, model).ok())
-        .flatten();
-    if enrichment.is_none() {
-        tracing::warn!(
-            tool = id,
-            "what was written about a tool is damaged in the store"
-        );
-    }
-    Ok(enrichment)
-}
-
-fn checksum(tool: &str, model: &str, texts: &[String]) -> [u8; 32] {
-    let all = serde_json::json!([tool, model, texts]);
-    *blake3::hash(all.to_string().as_bytes()).as_bytes()
 }

@@ -6,6 +6,7 @@
 //! - `lists` chooses which lists of tools are read for the words of a query.
 //! - `candidates` finds the tools of a query, and makes a searcher of them.
 //! - `page` lists tools without reading all.
+//! - `texts` reads tools with what was written about them.
 //! - `keeper` fills the tables of a catalog that has grown too large, and embeds.
 
 pub(super) mod tables;
@@ -13,6 +14,7 @@ mod lists;
 pub(super) mod write;
 mod candidates;
 mod page;
+mod texts;
 mod keeper;
 
 use std::collections::HashMap;

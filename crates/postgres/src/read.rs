@@ -179,7 +179,7 @@ impl Begun<'_> {
             }
             let has_new_enrichments =
                 generation.is_none_or(|known| head.enrichments_generation > known);
-            // Those of a catalog that is pushed down take no part in its searches.
+            // Those of a catalog that is pushed down are in the store alone, as its tools are.
             if has_new_enrichments && !reached.is_pushed_down {
                 let mut page = EnrichmentPage::after(generation);
                 while let Some(enriched) = within(READ_LIMIT, page.next(transaction, id)).await? {

@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use toolscout_index::{Error, OwnerWords, Settings, Tool, ToolId};
+use toolscout_index::{Enrichment, Error, OwnerWords, Settings, Tool, ToolId};
 
 use super::error::StoreError;
 
@@ -83,4 +83,31 @@ pub(super) fn parse_settings(json: Option<String>) -> Result<Settings, StoreErro
 /// A text as PostgreSQL can store it, which has none with the character of number 0.
 pub(super) fn text(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
+}
+
+/// The enrichment of a row. A damaged one counts as forgotten: it can be written again.
+pub fn enrichment(id: &str, row: &PgRow) -> Result<Option<Enrichment>, StoreError> {
+    let model: Option<String> = row.try_get("model")?;
+    let texts: Option<Vec<String>> = row.try_get("texts")?;
+    let sum: Option<Vec<u8>> = row.try_get("checksum")?;
+    let (Some(model), Some(texts), Some(sum)) = (model, texts, sum) else {
+        return Ok(None);
+    };
+    let is_intact = sum == enrichment_checksum(id, &model, &texts);
+    let enrichment = is_intact
+        .then(|| Enrichment::new(texts, model).ok())
+        .flatten();
+    if enrichment.is_none() {
+        tracing::warn!(
+            tool = id,
+            "what was written about a tool is damaged in the store"
+        );
+    }
+    Ok(enrichment)
+}
+
+/// Tells what was written about a tool from anything else.
+pub fn enrichment_checksum(tool: &str, model: &str, texts: &[String]) -> [u8; 32] {
+    let all = serde_json::json!([tool, model, texts]);
+    *blake3::hash(all.to_string().as_bytes()).as_bytes()
 }

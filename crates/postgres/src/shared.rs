@@ -17,7 +17,7 @@ use toolscout_state::keys::{KeyError, KeyStore};
 use toolscout_state::shared::{
     AuditCursor, AuditPage, ChainError, CreatedCatalog, ListedTools, OpenedCatalog, PageOf,
     PushedStats, SharedCatalog, SharedStore, StoreError, StoreFigures, StoredCatalog, StoredTask,
-    VerifiedChain,
+    TextsOf, VerifiedChain,
 };
 
 use crate::hub::FollowedCatalog;
@@ -222,6 +222,17 @@ impl SharedCatalog for CatalogOfStore {
 
     async fn page(&self, page: &PageOf) -> Result<ListedTools> {
         Ok(self.store.page_of(self.followed.id, page).await?)
+    }
+
+    async fn tools_with_texts(&self, base: &Arc<Searcher>, of: &TextsOf) -> Result<Searcher> {
+        Ok(self
+            .store
+            .tools_with_texts(self.followed.id, base, of)
+            .await?)
+    }
+
+    async fn count_texts(&self) -> Result<usize> {
+        Ok(self.store.count_texts(self.followed.id).await?)
     }
 
     async fn ids_passing(&self, filter: &toolscout_index::Filter) -> Result<Vec<ToolId>> {

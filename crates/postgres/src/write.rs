@@ -139,7 +139,7 @@ pub(super) struct Commit<'a> {
     has_new_tools: bool,
     pub(super) has_new_enrichments: bool,
     /// Of a catalog that is pushed down, or is about to be.
-    pushed: Option<PushedWriter<'a>>,
+    pub(super) pushed: Option<PushedWriter<'a>>,
 }
 
 pub(super) struct Generation {

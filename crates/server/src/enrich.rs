@@ -6,19 +6,19 @@ mod auto;
 mod work;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use toolscout_index::Searcher;
+use toolscout_index::{Query, Searcher};
 use utoipa::ToSchema;
 
 use super::App;
 use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
-use super::registry::OpenCatalog;
 use super::tasks;
 use account::{Account, busy};
 use toolscout_base::config::{EnrichMode, EnrichSettings};
@@ -27,14 +27,18 @@ use toolscout_finder::enrich::wanted::Wanted;
 use toolscout_finder::enrich::{self, Batch, DEFAULT_BATCH};
 use toolscout_gate::llm::ChatModel;
 use toolscout_state::keys::Scope;
+use toolscout_state::shared::TextsOf;
 use work::Work;
 
 pub use auto::write_by_itself;
 
-/// Requests to the model at one time.
-const PARALLEL: usize = 4;
 /// Most tools of a task.
 const MAX_TOOLS: usize = 20_000;
+/// After this time no further tool is measured. A request may take twice as long.
+const MEASURING_TIME: Duration = Duration::from_secs(30);
+/// Most tools that are measured of a catalog that is pushed down. Each is searched for twice, in some 20
+/// milliseconds.
+const MAX_MEASURED_IN_STORE: usize = 200;
 
 /// The model that writes, and what it may.
 pub struct Enriching {
@@ -136,10 +140,24 @@ impl EnrichRequest {
         Wanted::new(self.texts, &self.languages).map_err(refuse)
     }
 
+    fn most(&self) -> usize {
+        self.limit.unwrap_or(MAX_TOOLS)
+    }
+
+    /// The tools that may be asked about.
+    fn tools(&self) -> TextsOf {
+        TextsOf {
+            servers: self.servers.clone(),
+            have_texts: Some(false),
+            limit: self.most(),
+            ..TextsOf::default()
+        }
+    }
+
     /// The requests about the tools without texts.
     fn batches(&self, searcher: &Searcher, wanted: &Wanted) -> Vec<Batch> {
         let mut tools = enrich::missing(searcher, &self.servers);
-        tools.truncate(self.limit.unwrap_or(MAX_TOOLS));
+        tools.truncate(self.most());
         enrich::batches(&tools, DEFAULT_BATCH, wanted)
     }
 }
@@ -169,7 +187,7 @@ pub struct MeasureParams {
 /// What texts are worth: one text of each tool with texts is kept aside and searched for.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EnrichMeasure {
-    /// Tools that were measured, at most 1,000.
+    /// Tools that were measured: at most 1,000, and as many as 30 seconds allow.
     tools: usize,
     /// Hits that count as found.
     found_within: usize,
@@ -231,11 +249,6 @@ pub async fn state(
     State(app): State<App>,
 ) -> ApiResult<Json<EnrichState>> {
     let tokens_today = app.enriching.account.spent().await?;
-    let searcher = catalog.searcher();
-    let counting = Arc::clone(&searcher);
-    let with_texts = app
-        .cpu_pool
-        .run(move || enrich::ids_with_texts(&counting, &[]).count());
     Ok(Json(EnrichState {
         mode: app.enriching.settings.mode(),
         model: app
@@ -244,8 +257,8 @@ pub async fn state(
             .as_ref()
             .map(|model| model.name().to_owned()),
         tools: catalog.tool_count(),
-        with_texts: with_texts.await?,
-        pending_embeddings: searcher.pending_embeddings(),
+        with_texts: catalog.count_texts(&app.cpu_pool).await?,
+        pending_embeddings: catalog.searcher().pending_embeddings(),
         tokens_a_day: app.enriching.settings.tokens_a_day,
         tokens_today,
     }))
@@ -272,9 +285,8 @@ pub async fn start(
     Json(request): Json<EnrichRequest>,
 ) -> ApiResult<Response> {
     let wanted = request.wanted(&app.enriching.wanted)?;
-    refuse_pushed_down(&catalog)?;
-    let searcher = catalog.searcher();
     if request.dry_run {
+        let searcher = catalog.with_texts(request.tools()).await?;
         let estimate = app
             .cpu_pool
             .run(move || estimate(&request.batches(&searcher, &wanted)));
@@ -283,6 +295,7 @@ pub async fn start(
     let model = Arc::clone(app.enriching.model()?);
     grant.allows(Scope::Llm)?;
     let reserved = app.enriching.account.reserve().ok_or_else(busy)?;
+    let searcher = catalog.with_texts(request.tools()).await?;
     let batches = app
         .cpu_pool
         .run(move || request.batches(&searcher, &wanted));
@@ -311,13 +324,23 @@ pub async fn measured(
     State(app): State<App>,
     QueryString(params): QueryString<MeasureParams>,
 ) -> ApiResult<Json<EnrichMeasure>> {
-    refuse_pushed_down(&catalog)?;
-    let searcher = catalog.searcher();
     let shutdown = app.shutdown.clone();
     let servers: Vec<String> = params.server.into_iter().collect();
-    let measured = app
-        .cpu_pool
-        .run(move || measure(&searcher, &servers, |_| !shutdown.is_triggered()));
+    let read = catalog.with_texts(TextsOf {
+        servers: servers.clone(),
+        have_texts: Some(true),
+        is_sample: true,
+        limit: MAX_MEASURED_IN_STORE,
+        ..TextsOf::default()
+    });
+    let read = read.await?;
+    let measured = app.cpu_pool.run(move || {
+        let searcher_for = |query: &Query| catalog.wait_for_searcher(query);
+        let end = Instant::now() + MEASURING_TIME;
+        measure(&read, &servers, searcher_for, |_| {
+            !shutdown.is_triggered() && Instant::now() < end
+        })
+    });
     Ok(Json(measured.await??.into()))
 }
 
@@ -329,21 +352,4 @@ fn estimate(batches: &[Batch]) -> EnrichEstimate {
         tokens_in: tokens.input,
         tokens_out: tokens.output,
     }
-}
-
-/// Fails for a catalog whose tools are in the store alone.
-///
-/// # Errors
-/// 409.
-pub fn refuse_pushed_down(catalog: &OpenCatalog) -> ApiResult<()> {
-    if catalog.pushed().is_none() {
-        return Ok(());
-    }
-    let message =
-        "this catalog is pushed down: its tools are in the store alone, which has no texts";
-    Err(ApiError::invalid(
-        StatusCode::CONFLICT,
-        "pushed_down",
-        message,
-    ))
 }

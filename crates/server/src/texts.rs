@@ -13,7 +13,6 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::access::{Reading, Writing};
-use super::enrich::refuse_pushed_down;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString, RawBody};
 use super::paging;
@@ -26,11 +25,17 @@ use toolscout_finder::enrich::exchange::{
 use toolscout_finder::enrich::wanted::Wanted;
 use toolscout_finder::enrich::{self, DEFAULT_BATCH};
 use toolscout_state::catalog_writer::{Change, Written};
+use toolscout_state::shared::TextsOf;
 
 /// The model's name of texts that a person writes.
 const PERSON: &str = "person";
 /// The model's name of answers that name none.
 const ASSISTANT: &str = "assistant";
+
+/// Most tools of a catalog that is pushed down which are read for the ids and names of answers.
+const MAX_NAMED: usize = 20_000;
+/// Tools of such a catalog whose texts are deleted in one commit.
+const FORGOTTEN_AT_ONCE: usize = 2_000;
 
 /// The texts of a tool.
 #[derive(Debug, Serialize, ToSchema)]
@@ -181,9 +186,13 @@ pub async fn show(
     State(app): State<App>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<Json<ToolTexts>> {
-    refuse_pushed_down(&catalog)?;
     let tool = find_tool(&app, &catalog, &id).await?;
-    let searcher = catalog.searcher();
+    let one = TextsOf {
+        tools: Some(vec![tool.id.to_string()]),
+        limit: 1,
+        ..TextsOf::default()
+    };
+    let searcher = catalog.with_texts(one).await?;
     Ok(Json(ToolTexts::of(&tool, searcher.enrichment(&tool.id))))
 }
 
@@ -202,7 +211,6 @@ pub async fn put(
     Path(ItemPath { id, .. }): Path<ItemPath>,
     Json(NewTexts { texts, model }): Json<NewTexts>,
 ) -> ApiResult<Json<ToolTexts>> {
-    refuse_pushed_down(&catalog)?;
     let tool = find_tool(&app, &catalog, &id).await?;
     let model = model.unwrap_or_else(|| PERSON.to_owned());
     let read = checked(&tool, &Value::from(texts), MAX_ENRICHMENT_TEXTS, &model);
@@ -237,7 +245,6 @@ pub async fn remove(
     State(app): State<App>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<StatusCode> {
-    refuse_pushed_down(&catalog)?;
     let tool = find_tool(&app, &catalog, &id).await?;
     let written = forget(&catalog, vec![tool.id.clone()]).await?;
     if written.changes.changed.is_empty() {
@@ -257,11 +264,18 @@ pub async fn list(
     State(app): State<App>,
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<TextsPage>> {
-    refuse_pushed_down(&catalog)?;
     let limit = paging::limit(params.limit)?;
     let after: Option<String> = paging::after(params.cursor.as_deref())?;
-    let searcher = catalog.searcher();
     let servers: Vec<String> = params.server.into_iter().collect();
+    let read = catalog.with_texts(TextsOf {
+        servers: servers.clone(),
+        have_texts: Some(true),
+        after: after.clone(),
+        // One more says whether there is another page.
+        limit: limit + 1,
+        ..TextsOf::default()
+    });
+    let searcher = read.await?;
     let page = app
         .cpu_pool
         .run(move || page(&searcher, &servers, after.as_deref(), limit));
@@ -283,7 +297,6 @@ pub async fn take(
     State(app): State<App>,
     RawBody(body): RawBody,
 ) -> ApiResult<Json<TakenTexts>> {
-    refuse_pushed_down(&catalog)?;
     let text = String::from_utf8(body.into()).map_err(|error| {
         ApiError::invalid(
             StatusCode::BAD_REQUEST,
@@ -291,9 +304,15 @@ pub async fn take(
             format!("the body is not UTF-8: {error}"),
         )
     })?;
-    let searcher = catalog.searcher();
+    let answers = app.cpu_pool.run(move || Answers::read(&text)).await?;
+    let asked_about = catalog.with_texts(TextsOf {
+        tools: Some(answers.ids()),
+        with_namesakes: true,
+        limit: MAX_NAMED,
+        ..TextsOf::default()
+    });
+    let searcher = asked_about.await?;
     let read = app.cpu_pool.run(move || {
-        let answers = Answers::read(&text);
         let matched = answers.matched(&searcher, ASSISTANT, MAX_ENRICHMENT_TEXTS);
         (matched, answers.problem)
     });
@@ -317,22 +336,34 @@ pub async fn remove_all(
     State(app): State<App>,
     QueryString(ForgetParams { server, all }): QueryString<ForgetParams>,
 ) -> ApiResult<Json<ForgottenTexts>> {
-    refuse_pushed_down(&catalog)?;
     if server.is_none() && all != Some(true) {
         let message = "name a server, or give all=true to delete the texts of every tool";
         return Err(ApiError::unprocessable("empty_filter", message));
     }
     let servers: Vec<String> = server.into_iter().collect();
-    let searcher = catalog.searcher();
-    let ids = app.cpu_pool.run(move || enriched(&searcher, &servers));
-    let Written {
-        changes,
-        generation,
-    } = forget(&catalog, ids.await?).await?;
-    Ok(Json(ForgottenTexts {
-        forgotten: changes.changed.len(),
-        generation,
-    }))
+    let mut forgotten = 0;
+    loop {
+        let read = catalog.with_texts(TextsOf {
+            servers: servers.clone(),
+            have_texts: Some(true),
+            limit: FORGOTTEN_AT_ONCE,
+            ..TextsOf::default()
+        });
+        let (searcher, servers) = (read.await?, servers.clone());
+        let ids = app.cpu_pool.run(move || enriched(&searcher, &servers));
+        let Written {
+            changes,
+            generation,
+        } = forget(&catalog, ids.await?).await?;
+        forgotten += changes.changed.len();
+        // A catalog that is pushed down gives some at a time.
+        if changes.changed.is_empty() || catalog.pushed().is_none() {
+            return Ok(Json(ForgottenTexts {
+                forgotten,
+                generation,
+            }));
+        }
+    }
 }
 
 /// Asks about tools without texts, in one file that any chat or coding agent answers.
@@ -348,7 +379,6 @@ pub async fn ask(
     State(app): State<App>,
     QueryString(params): QueryString<QuestionParams>,
 ) -> ApiResult<Response> {
-    refuse_pushed_down(&catalog)?;
     let limit = paging::limit(params.limit)?;
     let languages: Vec<String> = params
         .languages
@@ -358,10 +388,16 @@ pub async fn ask(
         .collect();
     let wanted = Wanted::new(params.texts, &languages)
         .map_err(|message| ApiError::unprocessable("invalid_value", message))?;
-    let searcher = catalog.searcher();
+    let servers: Vec<String> = params.server.into_iter().collect();
+    let read = catalog.with_texts(TextsOf {
+        servers: servers.clone(),
+        have_texts: Some(false),
+        limit,
+        ..TextsOf::default()
+    });
+    let searcher = read.await?;
     let sending = format!("POST it to /v1/catalogs/{}/texts", catalog.name);
     let asked = app.cpu_pool.run(move || {
-        let servers: Vec<String> = params.server.into_iter().collect();
         let mut tools = enrich::missing(&searcher, &servers);
         tools.truncate(limit);
         if tools.is_empty() {
@@ -422,10 +458,7 @@ async fn store(
     catalog.reach(written.generation).await?;
     let stored = &written.changes.changed;
     matched.refused.extend(not_stored(&ids, stored));
-    let searcher = catalog.searcher();
-    let left = app
-        .cpu_pool
-        .run(move || enrich::ids_without_texts(&searcher, &[]).count());
+    let with_texts = catalog.count_texts(&app.cpu_pool).await?;
     Ok(TakenTexts {
         answers: matched.answers,
         stored: stored.len(),
@@ -435,7 +468,7 @@ async fn store(
         refused: matched.refused.into_iter().map(Into::into).collect(),
         refused_texts: matched.refused_texts.into_iter().map(Into::into).collect(),
         problem,
-        left: left.await?,
+        left: catalog.tool_count().saturating_sub(with_texts),
         generation: written.generation,
     })
 }

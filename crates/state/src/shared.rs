@@ -167,6 +167,25 @@ pub struct PageOf {
     pub limit: usize,
 }
 
+/// Which tools are read with what was written about them: by id, or some from all over the catalog.
+#[derive(Clone, Debug, Default)]
+pub struct TextsOf {
+    /// Those with these ids; all where it is `None`.
+    pub tools: Option<Vec<String>>,
+    /// True adds tools of other servers with the same names.
+    pub with_namesakes: bool,
+    /// Of these servers; of all where there is none.
+    pub servers: Vec<String>,
+    /// Those with texts, or those without; both where it is `None`.
+    pub have_texts: Option<bool>,
+    /// After this id.
+    pub after: Option<String>,
+    /// True takes them from all over the catalog.
+    pub is_sample: bool,
+    /// At most so many.
+    pub limit: usize,
+}
+
 /// A task of any node.
 #[derive(Clone, Debug)]
 pub struct StoredTask {
@@ -319,6 +338,23 @@ pub trait SharedCatalog: Send + Sync {
     /// # Errors
     /// [`StoreError`].
     async fn page(&self, page: &PageOf) -> Result<ListedTools, StoreError>;
+
+    /// If the catalog is pushed down: some of its tools with what was written about them, in place of those of
+    /// `base`. They are there to be read: no search finds them.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn tools_with_texts(
+        &self,
+        base: &Arc<Searcher>,
+        of: &TextsOf,
+    ) -> Result<Searcher, StoreError>;
+
+    /// How many tools something was written about.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn count_texts(&self) -> Result<usize, StoreError>;
 
     /// If the catalog is pushed down: the ids of the tools that pass a filter.
     ///

@@ -33,13 +33,18 @@ impl WrittenTexts {
             return None;
         }
         let missing = without as f32 / counts.len() as f32;
-        let share = (missing / SHARE_OF_SOME).min(1.0);
         Some(WrittenTexts {
             views,
             counts,
-            discount: DISCOUNT_OF_ALL + (DISCOUNT_OF_SOME - DISCOUNT_OF_ALL) * share,
+            discount: discount(missing),
         })
     }
+}
+
+/// What texts lose where this share of the tools has none.
+fn discount(missing: f32) -> f32 {
+    let share = (missing / SHARE_OF_SOME).clamp(0.0, 1.0);
+    DISCOUNT_OF_ALL + (DISCOUNT_OF_SOME - DISCOUNT_OF_ALL) * share
 }
 
 impl Vectors {
@@ -47,6 +52,13 @@ impl Vectors {
     pub fn set_written_texts(&mut self, views: usize, counts: impl Iterator<Item = usize>) {
         let counts = counts.map(|count| u8::try_from(count).unwrap_or(u8::MAX));
         self.written = WrittenTexts::new(views, counts.collect());
+    }
+
+    /// Says which share of all tools has no such texts, if these tools are some of a larger catalog.
+    pub fn set_share_without_texts(&mut self, share: f32) {
+        if let Some(written) = &mut self.written {
+            written.discount = discount(share);
+        }
     }
 
     /// The rows of a tool that are such texts.

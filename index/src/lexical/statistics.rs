@@ -22,6 +22,8 @@ pub struct CatalogStatistics {
     pub languages: Vec<Language>,
     /// Tools without all of their vectors, by the id of the embedder.
     pub pending: HashMap<String, usize>,
+    /// Number of tools with an enrichment.
+    pub enriched: u64,
 }
 
 /// A word that some tool has.

@@ -92,9 +92,15 @@ fn part(tools: &[Tool]) -> Part {
 
 /// The same with some that stand for the others.
 fn part_with(found: &[Tool], sample: &[Tool]) -> Part {
+    part_of(found, sample, &HashMap::new())
+}
+
+/// The same with what was written about tools.
+fn part_of(found: &[Tool], sample: &[Tool], written: &HashMap<ToolId, Enrichment>) -> Part {
     let of = |tool: &Tool, is_sample| PartTool {
         json: serde_json::to_string(tool).unwrap(),
         tool: tool.clone(),
+        enrichment: written.get(&tool.id).cloned(),
         is_sample,
     };
     let found = found.iter().map(|tool| of(tool, false));
@@ -106,6 +112,83 @@ fn hits(searcher: &Searcher, query: &Query) -> Vec<(String, f32)> {
     let results = searcher.search(query).unwrap();
     let hits = results.hits.iter();
     hits.map(|hit| (hit.id.to_string(), hit.score)).collect()
+}
+
+/// Texts about every `step`th tool.
+fn written(tools: &[Tool], step: usize) -> HashMap<ToolId, Enrichment> {
+    let of = |tool: &Tool| {
+        let name = tool.id.name().replace('_', " the ");
+        let texts = [format!("could you {name}"), format!("{name} asap")];
+        (tool.id.clone(), Enrichment::new(texts, "m").unwrap())
+    };
+    tools.iter().step_by(step).map(of).collect()
+}
+
+#[test]
+fn tools_with_texts_score_as_they_do_in_the_whole_catalog() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = tools();
+    let base = catalog(folder.path(), "base", &[]).searcher();
+    for step in [1, 2, 20] {
+        let written = written(&tools, step);
+        let whole = catalog(folder.path(), &format!("whole-{step}"), &tools);
+        let mut writer = whole.writer().unwrap();
+        for tool in &tools {
+            if let Some(enrichment) = written.get(&tool.id) {
+                assert!(writer.set_enrichment(tool, enrichment).unwrap());
+            }
+        }
+        writer.commit().unwrap();
+        let whole = whole.searcher();
+        let statistics = CatalogStatistics {
+            enriched: written.len() as u64,
+            ..statistics(&tools, &["send", "message", "calendar"])
+        };
+        let all = part_of(&tools, &[], &written);
+        let all = all
+            .searcher(&base, statistics.clone(), &HashMap::new(), 7)
+            .unwrap();
+        // Where tools without texts are not among the candidates, those with texts score the same.
+        let some: Vec<Tool> = tools
+            .iter()
+            .filter(|tool| written.contains_key(&tool.id))
+            .cloned()
+            .collect();
+        let some = part_of(&some, &[], &written);
+        let some = some
+            .searcher(&base, statistics, &HashMap::new(), 7)
+            .unwrap();
+        for request in REQUESTS {
+            let query = Query::new(request).mode(Mode::Dense).k(10).explain();
+            assert_eq!(hits(&all, &query), hits(&whole, &query), "{request} {step}");
+            let cosines = |searcher: &Searcher| -> HashMap<ToolId, f32> {
+                let hits = searcher.search(&query).unwrap().hits;
+                let cosine = |hit: &crate::Hit| Some(hit.explain.as_ref()?.dense.first()?.1.raw);
+                hits.iter()
+                    .filter_map(|hit| Some((hit.id.clone(), cosine(hit)?)))
+                    .collect()
+            };
+            let whole = cosines(&whole);
+            for (id, cosine) in cosines(&some) {
+                let same = whole.get(&id).is_none_or(|other| *other == cosine);
+                assert!(same, "{request} {step}: {id} {cosine}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tools_that_are_only_read_have_their_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = catalog(folder.path(), "base", &[]).searcher();
+    let tools = &tools()[..6];
+    let read = part_of(tools, &[], &written(tools, 2)).to_be_read(&base);
+    let ids: Vec<&ToolId> = read.ids_after(None).collect();
+    assert_eq!(ids.len(), 6);
+    let with_texts = ids.iter().filter(|id| read.enrichment(id).is_some());
+    assert_eq!(with_texts.count(), 3);
+    assert!(read.search(&Query::new("send")).unwrap().hits.is_empty());
+    assert!(read.tool(ids[0]).is_some());
 }
 
 #[test]

@@ -37,6 +37,24 @@ pub struct StoredEnrichment {
     pub hashes: Vec<TextHash>,
 }
 
+impl StoredEnrichment {
+    /// The enrichment of the tool of this key.
+    pub fn new(key: u64, enrichment: Enrichment) -> Self {
+        let texts = texts_as_json(&enrichment);
+        let sum = checksum(key, enrichment.model(), &texts);
+        StoredEnrichment::with_sum(sum, enrichment)
+    }
+
+    fn with_sum(sum: EnrichmentSum, enrichment: Enrichment) -> Self {
+        let texts = enrichment.texts().iter();
+        StoredEnrichment {
+            hashes: texts.map(|text| text_hash(text)).collect(),
+            sum,
+            enrichment,
+        }
+    }
+}
+
 impl Store {
     /// Creates the table in a catalog of an earlier version.
     pub(super) fn add_enrichments(&self) -> Result<()> {
@@ -104,7 +122,7 @@ impl Store {
 
     /// Stores the enrichment of a key.
     pub(super) fn put_enrichment(&self, key: u64, enrichment: &Enrichment) -> Result<()> {
-        let texts = serde_json::Value::from(enrichment.texts()).to_string();
+        let texts = texts_as_json(enrichment);
         let sum = checksum(key, enrichment.model(), &texts);
         self.execute(
             "INSERT OR REPLACE INTO enrichments VALUES (?1, ?2, ?3, ?4)",
@@ -140,16 +158,11 @@ fn intact(row: &rusqlite::Row<'_>, key: u64) -> Option<StoredEnrichment> {
     }
     let texts: Vec<String> = serde_json::from_str(&texts).ok()?;
     let enrichment = Enrichment::new(texts, model).ok()?;
-    let hashes = enrichment
-        .texts()
-        .iter()
-        .map(|text| text_hash(text))
-        .collect();
-    Some(StoredEnrichment {
-        sum,
-        enrichment,
-        hashes,
-    })
+    Some(StoredEnrichment::with_sum(sum, enrichment))
+}
+
+fn texts_as_json(enrichment: &Enrichment) -> String {
+    serde_json::Value::from(enrichment.texts()).to_string()
 }
 
 fn checksum(key: u64, model: &str, texts: &str) -> EnrichmentSum {

@@ -1,8 +1,10 @@
 //! Prints what texts are worth on the catalog.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use serde_json::{Value, json};
-use toolscout_index::Searcher;
+use toolscout_index::{Query, Searcher};
 
 use crate::cli::context::Context;
 use crate::cli::embed::Embedded;
@@ -15,18 +17,19 @@ use crate::printable::{self, counted};
 
 /// Measures the tools of these servers, or of all where none is named. Ctrl-C ends it early.
 pub fn measured(
-    searcher: &Searcher,
+    searcher: &Arc<Searcher>,
     servers: &[String],
     interrupt: &Interrupt,
 ) -> Result<Measured> {
     let bar = bar("measuring", ITEMS);
-    let measured = measure(searcher, servers, |tools| {
+    let searcher_for = |_: &Query| anyhow::Ok(Arc::clone(searcher));
+    let measured = measure(searcher, servers, searcher_for, |tools| {
         bar.set_length(tools as u64);
         bar.inc(1);
         !interrupt.is_raised()
     });
     bar.finish_and_clear();
-    Ok(measured?)
+    measured
 }
 
 /// As JSON.

@@ -175,6 +175,11 @@ impl Answers {
         });
     }
 
+    /// The ids that the answers name.
+    pub fn ids(&self) -> Vec<String> {
+        self.found.iter().map(|answer| answer.id.clone()).collect()
+    }
+
     /// Compares the answers with the tools of a catalog. `model` is the name for answers that name none.
     pub fn matched(&self, searcher: &Searcher, model: &str, max_texts: usize) -> Matched {
         let by_hash = tools_by_hash(searcher);

@@ -47,27 +47,29 @@ pub struct Far {
     pub first: Option<ToolId>,
 }
 
-/// Measures tools with texts, of these servers, or of all where none is named. `step` is called after
-/// each tool with their number, and ends the measurement early if it is false.
+/// Measures tools with texts, of these servers, or of all where none is named. `read` has the tools, and
+/// `searcher_for` gives what answers a query. `step` is called after each tool with their number, and ends
+/// the measurement early if it is false.
 ///
 /// # Errors
 /// Errors of the search.
-pub fn measure(
-    searcher: &Searcher,
+pub fn measure<E: From<toolscout_index::Error>>(
+    read: &Searcher,
     servers: &[String],
+    searcher_for: impl Fn(&Query) -> Result<Arc<Searcher>, E>,
     mut step: impl FnMut(usize) -> bool,
-) -> toolscout_index::Result<Measured> {
+) -> Result<Measured, E> {
     let mut measured = Measured::default();
-    let tools = sample(searcher, servers);
+    let tools = sample(read, servers);
     for (number, tool) in tools.iter().enumerate() {
-        let Some(enrichment) = searcher.enrichment(&tool.id) else {
+        let Some(enrichment) = read.enrichment(&tool.id) else {
             continue;
         };
         let Some(text) = kept_aside(enrichment, number) else {
             continue;
         };
-        let with = ask(searcher, &tool.id, text, CountedTexts::without(text))?;
-        let without = ask(searcher, &tool.id, text, CountedTexts::None)?;
+        let with = ask(&searcher_for, &tool.id, text, CountedTexts::without(text))?;
+        let without = ask(&searcher_for, &tool.id, text, CountedTexts::None)?;
         measured.tools += 1;
         measured.with_texts += usize::from(with.is_found());
         measured.without_texts += usize::from(without.is_found());
@@ -113,19 +115,18 @@ fn sample(searcher: &Searcher, servers: &[String]) -> Vec<Arc<Tool>> {
         .collect()
 }
 
-fn ask(
-    searcher: &Searcher,
+fn ask<E: From<toolscout_index::Error>>(
+    searcher_for: impl Fn(&Query) -> Result<Arc<Searcher>, E>,
     id: &ToolId,
     text: &str,
     texts: CountedTexts,
-) -> toolscout_index::Result<Far> {
+) -> Result<Far, E> {
     let parts = Parts {
         texts,
         ..Parts::ALL
     };
-    let hits = searcher
-        .search(&Query::new(text).k(DEPTH).parts(parts))?
-        .hits;
+    let query = Query::new(text).k(DEPTH).parts(parts);
+    let hits = searcher_for(&query)?.search(&query)?.hits;
     Ok(Far {
         id: id.clone(),
         text: text.to_owned(),

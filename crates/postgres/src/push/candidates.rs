@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
-use sqlx::postgres::PgArguments;
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query as Statement;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row};
 use toolscout_index::language::Language;
@@ -11,13 +11,14 @@ use toolscout_index::pushdown::{
     AskedName, CatalogStatistics, NearWord, Part, PartTool, Probe, ProbeTerm, ProbeVector,
     STEPS_PER_WEIGHT, TextTerms, VectorsByText,
 };
-use toolscout_index::{Embedder, Filter, LexicalSettings, Query, Searcher, Weights};
+use toolscout_index::{Embedder, Enrichment, Filter, LexicalSettings, Query, Searcher, Weights};
 
 use super::lists::{Counted, LEVEL_COUNT, list_key, lists};
 use super::tables::{KeptEmbedder, Tables, use_extensions};
+use super::texts::count_enriched;
 use super::write::{is_same, vector_text};
 use crate::error::StoreError;
-use crate::row::{State, text, tool};
+use crate::row::{State, enrichment, text, tool};
 use crate::vectors::opened;
 use crate::{BEGIN_READING, PostgresStore, READ_LIMIT, within};
 
@@ -29,8 +30,10 @@ const MIN_FOR_TEXT: usize = 20;
 const MAX_OF_LIST: usize = 2000;
 /// Tools that are least similar to a text. Scores are scaled from the least similar one of all.
 const FARTHEST: usize = 8;
-/// A tool has several vectors, of which several may be among the nearest.
+/// A tool has several vectors, of which several may be among the nearest: of its views, and of its views
+/// and texts.
 const VECTORS_OF_TOOL: usize = 2;
+const VECTORS_WITH_TEXTS: usize = 5;
 /// Tools that stand for those that are not found.
 const SAMPLE: usize = 100;
 /// Tools that are looked for by name.
@@ -54,6 +57,8 @@ const MAX_KNOWN_CATALOGS: usize = 16;
 pub struct KnownTerms {
     state: Option<State>,
     frequencies: HashMap<String, u64>,
+    /// Tools with an enrichment.
+    enriched: Option<u64>,
 }
 
 /// The catalog's own rows.
@@ -168,7 +173,8 @@ impl PostgresStore {
         near_words: Vec<NearWord>,
     ) -> Result<Found, StoreError> {
         let mut transaction = self.begin_search().await?;
-        let head = head(&mut transaction, tables).await?;
+        let mut head = head(&mut transaction, tables).await?;
+        head.statistics.enriched = self.enriched(&mut transaction, tables, head.state).await?;
         let lexical = base.settings().lexical;
         let found = self
             .find_keys(&mut transaction, tables, &head, &probe, lexical)
@@ -268,6 +274,10 @@ impl PostgresStore {
                     .await?,
             );
         }
+        let of_tool = match head.statistics.enriched {
+            0 => VECTORS_OF_TOOL,
+            _ => VECTORS_WITH_TEXTS,
+        };
         for embedder in &head.embedders {
             let of_embedder = |vector: &&ProbeVector| {
                 vector.embedder == embedder.id && vector.vector.len() == embedder.dimensions
@@ -285,7 +295,7 @@ impl PostgresStore {
                 };
                 keys.extend(
                     passing
-                        .by_vector(connection, embedder, vector, limit)
+                        .by_vector(connection, embedder, vector, limit * of_tool)
                         .await?,
                 );
             }
@@ -315,10 +325,7 @@ impl PostgresStore {
         {
             let mut known = self.known_terms();
             let known = known.entry(tables.catalog).or_default();
-            if known.state != Some(state) {
-                known.frequencies.clear();
-                known.state = Some(state);
-            }
+            known.be_of(state);
             for term in wanted {
                 match known.frequencies.get(&term) {
                     Some(tools) => drop(found.insert(term, *tools)),
@@ -345,6 +352,28 @@ impl PostgresStore {
         Ok(found)
     }
 
+    /// How many tools have an enrichment, from what is remembered where it is of this state.
+    async fn enriched(
+        &self,
+        connection: &mut PgConnection,
+        tables: Tables,
+        state: State,
+    ) -> Result<u64, StoreError> {
+        let known = self.known_terms().get(&tables.catalog).and_then(|known| {
+            let is_same = known.state == Some(state);
+            known.enriched.filter(|_| is_same)
+        });
+        if let Some(enriched) = known {
+            return Ok(enriched);
+        }
+        let enriched = count_enriched(connection, tables).await?;
+        let mut known = self.known_terms();
+        let known = known.entry(tables.catalog).or_default();
+        known.be_of(state);
+        known.enriched = Some(enriched);
+        Ok(enriched)
+    }
+
     fn remember_terms(&self, catalog: i64, state: State, read: &HashMap<String, u64>) {
         let mut known = self.known_terms();
         if known.len() > MAX_KNOWN_CATALOGS {
@@ -364,6 +393,18 @@ impl PostgresStore {
     fn known_terms(&self) -> std::sync::MutexGuard<'_, HashMap<i64, KnownTerms>> {
         let known = self.push.known_terms.lock();
         known.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownTerms {
+    /// Forgets what is of another state.
+    fn be_of(&mut self, state: State) {
+        if self.state != Some(state) {
+            *self = KnownTerms {
+                state: Some(state),
+                ..KnownTerms::default()
+            };
+        }
     }
 }
 
@@ -697,7 +738,6 @@ impl<'a> Passing<'a> {
     ) -> Result<Vec<i64>, StoreError> {
         let (tools, passes) = (self.tables.tools(), self.sql());
         let vectors = self.tables.vectors(embedder);
-        let limit = limit * VECTORS_OF_TOOL;
         let from = match self.filter.is_empty() {
             true => format!("{vectors} AS v"),
             false => format!("{vectors} AS v JOIN {tools} AS t USING (key) WHERE {passes}"),
@@ -741,14 +781,26 @@ async fn sample(connection: &mut PgConnection, tables: Tables) -> Result<Vec<i64
 }
 
 /// A tool as it is stored.
-struct ToolRow {
+pub(super) struct ToolRow {
     id: String,
     hash: Vec<u8>,
     json: String,
+    enrichment: Option<Enrichment>,
     is_sample: bool,
 }
 
 impl ToolRow {
+    pub(super) fn read(row: &PgRow) -> Result<Self, StoreError> {
+        let id: String = row.try_get("id")?;
+        Ok(ToolRow {
+            enrichment: enrichment(&id, row)?,
+            hash: row.try_get("hash")?,
+            json: row.try_get("json")?,
+            is_sample: false,
+            id,
+        })
+    }
+
     fn of_sample(self) -> Self {
         ToolRow {
             is_sample: true,
@@ -757,12 +809,13 @@ impl ToolRow {
     }
 }
 
-fn part_of(rows: Vec<ToolRow>, weights: &Weights) -> Result<Part, StoreError> {
+pub(super) fn part_of(rows: Vec<ToolRow>, weights: &Weights) -> Result<Part, StoreError> {
     let mut tools = Vec::with_capacity(rows.len());
     for row in rows {
         tools.push(PartTool {
             tool: tool(&row.id, &row.json, row.hash)?,
             json: row.json,
+            enrichment: row.enrichment,
             is_sample: row.is_sample,
         });
     }
@@ -776,7 +829,9 @@ async fn read_rows(
     keys: &[i64],
 ) -> Result<Vec<ToolRow>, StoreError> {
     let sql = format!(
-        "SELECT tools.id, hash, json FROM {} AS t JOIN tools ON catalog = $1 AND tools.id = t.id
+        "SELECT tools.id, hash, json, model, texts, checksum
+         FROM {} AS t JOIN tools ON tools.catalog = $1 AND tools.id = t.id
+              LEFT JOIN enrichments ON enrichments.catalog = $1 AND enrichments.tool = t.id
          WHERE t.key = ANY($2) AND json IS NOT NULL",
         tables.tools()
     );
@@ -785,16 +840,7 @@ async fn read_rows(
         .bind(keys)
         .fetch_all(connection)
         .await?;
-    let mut tools = Vec::with_capacity(rows.len());
-    for row in rows {
-        tools.push(ToolRow {
-            id: row.try_get("id")?,
-            hash: row.try_get("hash")?,
-            json: row.try_get("json")?,
-            is_sample: false,
-        });
-    }
-    Ok(tools)
+    rows.iter().map(ToolRow::read).collect()
 }
 
 /// The vectors of a slow embedder for these tools, as far as there are any.

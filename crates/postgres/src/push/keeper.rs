@@ -6,18 +6,18 @@
 //! 2. Tools get the vectors of the node's embedders, and the tables their indexes.
 //! 3. The catalog counts as pushed down: nodes give up the tools of their copies.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
-use toolscout_index::pushdown::embed_views;
-use toolscout_index::{Embedder, Settings, Tool};
+use toolscout_index::pushdown::{embed_enrichments, embed_views};
+use toolscout_index::{Embedder, Enrichment, Settings, Tool};
 
 use super::tables::{KeptEmbedder, Tables, execute, install_extensions, prepare_to_keep};
-use super::write::{PushedWriter, is_same, put_vectors};
+use super::write::{FIRST_TEXT, PushedWriter, is_same, put_text_vectors, put_vectors};
 use crate::error::StoreError;
-use crate::row::{parse_settings, text, tool_of};
+use crate::row::{enrichment, parse_settings, text, tool_of};
 use crate::{PostgresStore, READ_LIMIT, WRITE_LIMIT};
 
 /// How often a node looks for catalogs to push down, and for tools to embed.
@@ -38,7 +38,12 @@ struct Look {
     at: Instant,
     tools: i64,
     since: Instant,
+    /// What was written about its tools when all of that was embedded.
+    texts: Option<TextsState>,
 }
+
+/// The generation of what was written about a catalog's tools, and the number of embedders.
+type TextsState = (i64, usize);
 
 /// When this node looked at each catalog.
 type Looks = HashMap<i64, Look>;
@@ -53,6 +58,8 @@ struct Kept {
 /// How far a catalog is.
 struct Progress {
     tools: i64,
+    /// The generation of what was written about its tools.
+    enrichments: i64,
     is_pushed_down: bool,
     /// False where it is to have no tables.
     is_wanted: bool,
@@ -183,7 +190,12 @@ impl PostgresStore {
             progress.filled_to = kept.fill_page(connection).await?;
         }
         let kept_embedders = kept.register(connection).await?;
-        let complete = self.embed_missing(connection, &kept, &kept_embedders).await;
+        let mut complete = self.embed_missing(connection, &kept, &kept_embedders).await;
+        let texts = (progress.enrichments, kept_embedders.len());
+        let embedded_texts = looks.get(&catalog).and_then(|look| look.texts);
+        if complete.is_ok() && embedded_texts != Some(texts) {
+            complete = self.embed_texts(connection, &kept, &kept_embedders).await;
+        }
         // Vectors are indexed when no more are loaded: an index takes far longer to grow than to be made.
         let is_at_rest = is_at_rest(looks, catalog, progress.tools);
         if is_at_rest || !progress.is_pushed_down {
@@ -194,6 +206,9 @@ impl PostgresStore {
         }
         // Until then nodes have copies, which lack nothing.
         complete?;
+        if let Some(look) = looks.get_mut(&catalog) {
+            look.texts = Some(texts);
+        }
         if !progress.is_pushed_down {
             self.set_pushed_down(connection, tables).await?;
         }
@@ -206,7 +221,7 @@ impl PostgresStore {
         tables: Tables,
     ) -> Result<Option<(Settings, Progress)>, StoreError> {
         let row = sqlx::query(
-            "SELECT catalogs.tools, settings, is_pushed_down, stamp, filled_to,
+            "SELECT catalogs.tools, enrichments_generation, settings, is_pushed_down, stamp, filled_to,
                     coalesce(push_down, stamp IS NOT NULL OR catalogs.tools > $2) AS is_wanted
              FROM catalogs LEFT JOIN pushed_catalogs ON catalog = id WHERE id = $1",
         )
@@ -217,6 +232,7 @@ impl PostgresStore {
         let Some(row) = row else { return Ok(None) };
         let progress = Progress {
             tools: row.try_get("tools")?,
+            enrichments: row.try_get("enrichments_generation")?,
             is_pushed_down: row.try_get("is_pushed_down")?,
             is_wanted: row.try_get("is_wanted")?,
             stamp: row.try_get("stamp")?,
@@ -292,6 +308,38 @@ impl PostgresStore {
         outcome
     }
 
+    /// Embeds what was written about tools, as far as it has no vectors.
+    async fn embed_texts(
+        &self,
+        connection: &mut PgConnection,
+        kept: &Kept,
+        kept_embedders: &[KeptEmbedder],
+    ) -> Result<(), StoreError> {
+        for of_store in kept_embedders {
+            let is_kept = |embedder: &&Arc<dyn Embedder>| is_same(embedder.as_ref(), of_store);
+            let Some(embedder) = kept.embedders.iter().find(is_kept) else {
+                continue;
+            };
+            let mut after = 0;
+            loop {
+                let page = texts_to_embed(connection, kept.tables, of_store, after).await?;
+                let Some((missing, last)) = page else {
+                    break;
+                };
+                after = last;
+                let (embedding, texts) = (Arc::clone(embedder), Arc::new(missing));
+                let embedded = Arc::clone(&texts);
+                let vectors = self.on_cpu(move || {
+                    let texts = embedded.iter().map(|missing| &missing.enrichment);
+                    embed_enrichments(embedding.as_ref(), &texts.collect::<Vec<_>>())
+                });
+                let vectors = vectors.await??;
+                store_text_vectors(connection, kept.tables, of_store, &texts, vectors).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn embed_all(
         &self,
         connection: &mut PgConnection,
@@ -357,6 +405,7 @@ fn is_at_rest(looks: &mut Looks, catalog: i64, tools: i64) -> bool {
         at: now,
         tools,
         since,
+        texts: looks.get(&catalog).and_then(|look| look.texts),
     };
     looks.insert(catalog, look);
     now - since >= LOOK
@@ -366,6 +415,14 @@ fn is_at_rest(looks: &mut Looks, catalog: i64, tools: i64) -> bool {
 /// that is added to an index takes some milliseconds.
 fn has_grown(before: i64, now: i64) -> bool {
     now - before > (before / 100).min(FEW_TOOLS)
+}
+
+/// What was written about a tool, without vectors.
+struct MissingTexts {
+    key: i64,
+    id: String,
+    enrichment: Enrichment,
+    checksum: Vec<u8>,
 }
 
 /// A tool without vectors.
@@ -557,7 +614,7 @@ async fn missing(
 ) -> Result<Vec<Missing>, StoreError> {
     let sql = format!(
         "SELECT key, tools.id, hash, json FROM {} AS t JOIN tools ON catalog = $1 AND tools.id = t.id
-         WHERE key > $2 AND json IS NOT NULL AND NOT EXISTS (SELECT FROM {} AS v WHERE v.key = t.key)
+         WHERE key > $2 AND json IS NOT NULL AND NOT EXISTS (SELECT FROM {} AS v WHERE v.key = t.key AND v.view = 0)
          ORDER BY key LIMIT $3",
         tables.tools(),
         tables.vectors(embedder)
@@ -592,7 +649,7 @@ async fn store_vectors(
     let sql = format!(
         "SELECT key FROM unnest($2::bigint[], $3::bytea[]) AS read (key, hash)
          JOIN {} AS t USING (key) JOIN tools ON catalog = $1 AND tools.id = t.id AND tools.hash = read.hash
-         WHERE NOT EXISTS (SELECT FROM {} AS v WHERE v.key = t.key)",
+         WHERE NOT EXISTS (SELECT FROM {} AS v WHERE v.key = t.key AND v.view = 0)",
         tables.tools(),
         tables.vectors(embedder)
     );
@@ -604,13 +661,95 @@ async fn store_vectors(
         .bind(hashes)
         .fetch_all(&mut *transaction)
         .await?;
-    let present: std::collections::HashSet<i64> = present.into_iter().collect();
+    let present: HashSet<i64> = present.into_iter().collect();
     let wanted: Vec<(i64, Vec<Vec<f32>>)> = keys
         .into_iter()
         .zip(vectors)
         .filter(|(key, _)| present.contains(key))
         .collect();
     put_vectors(&mut transaction, tables, embedder, &wanted).await?;
+    Ok(transaction.commit().await?)
+}
+
+/// The next texts without vectors of an embedder, of tools whose views have some, and the key of the last
+/// tool that was looked at.
+async fn texts_to_embed(
+    connection: &mut PgConnection,
+    tables: Tables,
+    embedder: &KeptEmbedder,
+    after: i64,
+) -> Result<Option<(Vec<MissingTexts>, i64)>, StoreError> {
+    let vectors = tables.vectors(embedder);
+    let sql = format!(
+        "SELECT key, t.id, model, texts, checksum
+         FROM enrichments JOIN {} AS t ON catalog = $1 AND tool = t.id
+         WHERE key > $2 AND texts IS NOT NULL
+               AND EXISTS (SELECT FROM {vectors} AS v WHERE v.key = t.key AND v.view = 0)
+               AND NOT EXISTS (SELECT FROM {vectors} AS v WHERE v.key = t.key AND v.view = {FIRST_TEXT})
+         ORDER BY key LIMIT $3",
+        tables.tools()
+    );
+    let rows = sqlx::query(AssertSqlSafe(sql))
+        .bind(tables.catalog)
+        .bind(after)
+        .bind(PAGE)
+        .fetch_all(connection)
+        .await?;
+    let Some(last) = rows.last() else {
+        return Ok(None);
+    };
+    let last = last.try_get("key")?;
+    let mut missing = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let id: String = row.try_get("id")?;
+        // Damaged ones can be written again.
+        if let Some(enrichment) = enrichment(&id, row)? {
+            missing.push(MissingTexts {
+                key: row.try_get("key")?,
+                checksum: row.try_get("checksum")?,
+                enrichment,
+                id,
+            });
+        }
+    }
+    Ok(Some((missing, last)))
+}
+
+/// Stores vectors of what was written about tools, unless something else was written since.
+async fn store_text_vectors(
+    connection: &mut PgConnection,
+    tables: Tables,
+    embedder: &KeptEmbedder,
+    texts: &[MissingTexts],
+    vectors: Vec<Vec<Vec<f32>>>,
+) -> Result<(), StoreError> {
+    let mut transaction = connection.begin().await?;
+    lock(&mut transaction, tables).await?;
+    let sql = format!(
+        "SELECT key FROM unnest($2::text[], $3::bytea[]) AS read (id, checksum)
+         JOIN {} AS t USING (id)
+         JOIN enrichments ON catalog = $1 AND tool = id AND enrichments.checksum = read.checksum
+         WHERE NOT EXISTS (SELECT FROM {} AS v WHERE v.key = t.key AND v.view = {FIRST_TEXT})",
+        tables.tools(),
+        tables.vectors(embedder)
+    );
+    let ids: Vec<&str> = texts.iter().map(|one| one.id.as_str()).collect();
+    let checksums: Vec<&[u8]> = texts.iter().map(|one| one.checksum.as_slice()).collect();
+    let present: HashSet<i64> = sqlx::query_scalar::<_, i64>(AssertSqlSafe(sql))
+        .bind(tables.catalog)
+        .bind(ids)
+        .bind(checksums)
+        .fetch_all(&mut *transaction)
+        .await?
+        .into_iter()
+        .collect();
+    let wanted: Vec<(i64, Vec<Vec<f32>>)> = texts
+        .iter()
+        .map(|one| one.key)
+        .zip(vectors)
+        .filter(|(key, _)| present.contains(key))
+        .collect();
+    put_text_vectors(&mut transaction, tables, embedder, &wanted).await?;
     Ok(transaction.commit().await?)
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, PgConnection, Row};
-use toolscout_index::pushdown::{Footprint, embed_views, footprints};
-use toolscout_index::{Embedder, Settings, Tool, Weights};
+use toolscout_index::pushdown::{Footprint, embed_enrichments, embed_views, footprints};
+use toolscout_index::{Embedder, Enrichment, Settings, Tool, Weights};
 
 use super::lists::{LEVEL_COUNT, level, list_key};
 use super::tables::{KeptEmbedder, Tables, use_extensions};
@@ -15,6 +15,9 @@ use crate::row;
 
 /// Most rows of vectors in one statement: a few megabytes of text.
 const VECTORS_AT_ONCE: usize = 1000;
+/// The vectors of what was written about a tool have this number and the next ones; those of its views
+/// begin with 0.
+pub const FIRST_TEXT: i16 = 100;
 
 /// The tables of a catalog, in a transaction that writes to them.
 pub struct PushedWriter<'a> {
@@ -140,9 +143,9 @@ impl<'a> PushedWriter<'a> {
             let vectors = self.tables.vectors(embedder);
             let sql = format!(
                 "WITH gone AS (
-                     DELETE FROM {vectors} WHERE key IN (SELECT key FROM {tools} WHERE id = ANY($3)) RETURNING key
+                     DELETE FROM {vectors} WHERE key IN (SELECT key FROM {tools} WHERE id = ANY($3)) RETURNING view
                  )
-                 UPDATE pushed_embedders SET tools = tools - (SELECT count(DISTINCT key) FROM gone)
+                 UPDATE pushed_embedders SET tools = tools - (SELECT count(*) FROM gone WHERE view = 0)
                  WHERE catalog = $1 AND number = $2"
             );
             sqlx::query(AssertSqlSafe(sql))
@@ -338,10 +341,7 @@ impl<'a> PushedWriter<'a> {
         new: &[&Tool],
         keys: &HashMap<String, i64>,
     ) -> Result<(), StoreError> {
-        let is_kept = |embedder: &&Arc<dyn Embedder>| {
-            embedder.is_instant() && is_same(embedder.as_ref(), kept)
-        };
-        let Some(embedder) = self.embedders.iter().find(is_kept) else {
+        let Some(embedder) = self.instant_embedder(kept) else {
             return Ok(());
         };
         let vectors = embed_views(embedder.as_ref(), new)?;
@@ -356,6 +356,68 @@ impl<'a> PushedWriter<'a> {
             &with_keys.collect::<Vec<_>>(),
         )
         .await
+    }
+}
+
+impl PushedWriter<'_> {
+    /// Replaces the vectors of what was written about tools. An instant embedder of this node embeds it
+    /// now, and the others later.
+    pub async fn put_texts(
+        &self,
+        connection: &mut PgConnection,
+        written: &HashMap<&str, &Enrichment>,
+    ) -> Result<(), StoreError> {
+        let ids: Vec<String> = written.keys().map(|&id| id.to_owned()).collect();
+        self.forget_texts(connection, &ids).await?;
+        let sql = format!(
+            "SELECT id, key FROM {} WHERE id = ANY($1)",
+            self.tables.tools()
+        );
+        let keys: Vec<(String, i64)> = sqlx::query_as(AssertSqlSafe(sql))
+            .bind(ids)
+            .fetch_all(&mut *connection)
+            .await?;
+        let enrichments: Vec<&Enrichment> =
+            keys.iter().map(|(id, _)| written[id.as_str()]).collect();
+        for kept in self.tables.embedders(connection).await? {
+            let Some(embedder) = self.instant_embedder(&kept) else {
+                continue;
+            };
+            let vectors = embed_enrichments(embedder.as_ref(), &enrichments)?;
+            let with_keys = keys.iter().map(|(_, key)| *key).zip(vectors);
+            let with_keys: Vec<_> = with_keys.collect();
+            put_text_vectors(connection, self.tables, &kept, &with_keys).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the vectors of what was written about tools.
+    pub async fn forget_texts(
+        &self,
+        connection: &mut PgConnection,
+        ids: &[String],
+    ) -> Result<(), StoreError> {
+        let tools = self.tables.tools();
+        for embedder in self.tables.embedders(connection).await? {
+            let vectors = self.tables.vectors(&embedder);
+            let sql = format!(
+                "DELETE FROM {vectors}
+                 WHERE key IN (SELECT key FROM {tools} WHERE id = ANY($1)) AND view >= {FIRST_TEXT}"
+            );
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(ids)
+                .execute(&mut *connection)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// The instant embedder of this node that these vectors are of.
+    fn instant_embedder(&self, kept: &KeptEmbedder) -> Option<&Arc<dyn Embedder>> {
+        let is_kept = |embedder: &&Arc<dyn Embedder>| {
+            embedder.is_instant() && is_same(embedder.as_ref(), kept)
+        };
+        self.embedders.iter().find(is_kept)
     }
 }
 
@@ -375,18 +437,51 @@ pub fn is_same(embedder: &dyn Embedder, kept: &KeptEmbedder) -> bool {
     embedder.id() == kept.id && embedder.dimensions() == kept.dimensions
 }
 
-/// Stores vectors, by the keys of their tools, which have none of this embedder.
+/// Vectors of tools, by their keys.
+pub type ByKey = [(i64, Vec<Vec<f32>>)];
+
+/// Stores the vectors of the views of tools that have none of this embedder.
 pub async fn put_vectors(
     connection: &mut PgConnection,
     tables: Tables,
     kept: &KeptEmbedder,
-    vectors: &[(i64, Vec<Vec<f32>>)],
+    vectors: &ByKey,
+) -> Result<(), StoreError> {
+    insert_vectors(connection, tables, kept, vectors, 0).await?;
+    sqlx::query(
+        "UPDATE pushed_embedders SET tools = tools + $3 WHERE catalog = $1 AND number = $2",
+    )
+    .bind(tables.catalog)
+    .bind(kept.number)
+    .bind(vectors.len() as i64)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Stores the vectors of what was written about tools, of which this embedder has none.
+pub async fn put_text_vectors(
+    connection: &mut PgConnection,
+    tables: Tables,
+    kept: &KeptEmbedder,
+    vectors: &ByKey,
+) -> Result<(), StoreError> {
+    insert_vectors(connection, tables, kept, vectors, FIRST_TEXT).await
+}
+
+/// Stores vectors with this number and the next ones.
+async fn insert_vectors(
+    connection: &mut PgConnection,
+    tables: Tables,
+    kept: &KeptEmbedder,
+    vectors: &ByKey,
+    first: i16,
 ) -> Result<(), StoreError> {
     let table = tables.vectors(kept);
     let mut rows = Vec::new();
-    for (key, views) in vectors {
-        let views = views.iter().enumerate();
-        rows.extend(views.map(|(view, vector)| (*key, view as i16, vector_text(vector))));
+    for (key, vectors) in vectors {
+        let numbered = (first..).zip(vectors);
+        rows.extend(numbered.map(|(number, vector)| (*key, number, vector_text(vector))));
     }
     let sql = format!(
         "INSERT INTO {table} (key, view, vector)
@@ -403,14 +498,6 @@ pub async fn put_vectors(
             .execute(&mut *connection)
             .await?;
     }
-    sqlx::query(
-        "UPDATE pushed_embedders SET tools = tools + $3 WHERE catalog = $1 AND number = $2",
-    )
-    .bind(tables.catalog)
-    .bind(kept.number)
-    .bind(vectors.len() as i64)
-    .execute(connection)
-    .await?;
     Ok(())
 }
 

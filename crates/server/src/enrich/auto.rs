@@ -15,6 +15,7 @@ use super::work::{Answered, Work};
 use toolscout_base::config::EnrichMode;
 use toolscout_finder::enrich::exchange::definition_hash;
 use toolscout_finder::enrich::{self, DEFAULT_BATCH};
+use toolscout_state::shared::TextsOf;
 
 /// How often catalogs are looked at.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -23,6 +24,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(60);
 const LAST_WAIT: Duration = Duration::from_secs(3600);
 /// Most tools of a catalog before another one has its turn.
 const TURN_TOOLS: usize = 100;
+/// Tools that are read at once of a catalog that is pushed down.
+const PAGE_TOOLS: usize = 1_000;
 /// Most tools that got no text and are remembered; beyond them all are asked about once more.
 const MAX_SKIPPED: usize = 100_000;
 
@@ -68,10 +71,9 @@ pub async fn write_by_itself(app: App) {
 impl Seen {
     /// Writes texts for some tools of a catalog.
     async fn write(&mut self, app: &App, catalog: &Arc<OpenCatalog>) -> ApiResult<()> {
-        let searcher = catalog.searcher();
-        let generation = searcher.generation();
+        let generation = catalog.searcher().generation();
         let is_finished = self.finished.get(&catalog.name) == Some(&generation);
-        if is_finished || self.is_waiting() || catalog.pushed().is_some() {
+        if is_finished || self.is_waiting() {
             return Ok(());
         }
         let Some(model) = app.enriching.model.clone() else {
@@ -81,7 +83,7 @@ impl Seen {
         if app.enriching.left(spent) == Some(0) {
             return Ok(());
         }
-        let tools = self.missing(app, searcher).await?;
+        let tools = self.missing(app, catalog).await?;
         if tools.is_empty() {
             self.finished.insert(catalog.name.clone(), generation);
             return Ok(());
@@ -127,7 +129,31 @@ impl Seen {
     }
 
     /// Tools without texts that were not asked about in vain.
-    async fn missing(&mut self, app: &App, searcher: Arc<Searcher>) -> ApiResult<Vec<Arc<Tool>>> {
+    async fn missing(&mut self, app: &App, catalog: &OpenCatalog) -> ApiResult<Vec<Arc<Tool>>> {
+        let mut after = None;
+        loop {
+            let page = catalog.with_texts(TextsOf {
+                have_texts: Some(false),
+                after: after.take(),
+                limit: PAGE_TOOLS,
+                ..TextsOf::default()
+            });
+            let page = page.await?;
+            let missing = self.missing_of(app, Arc::clone(&page)).await?;
+            // A catalog that is pushed down gives some at a time.
+            let last = page.ids_after(None).last().map(ToString::to_string);
+            if !missing.is_empty() || catalog.pushed().is_none() || last.is_none() {
+                return Ok(missing);
+            }
+            after = last;
+        }
+    }
+
+    async fn missing_of(
+        &mut self,
+        app: &App,
+        searcher: Arc<Searcher>,
+    ) -> ApiResult<Vec<Arc<Tool>>> {
         let mut skipped = std::mem::take(&mut self.skipped);
         if skipped.len() > MAX_SKIPPED {
             skipped.clear();

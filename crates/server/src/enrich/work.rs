@@ -10,11 +10,10 @@ use super::super::error::{ApiError, ApiResult};
 use super::super::registry::OpenCatalog;
 use super::super::tasks::{MAX_LISTED_FAILURES, Task, TaskBody};
 use super::super::wire::{ItemError, ItemResult, ItemStatus};
-use super::PARALLEL;
 use super::account::Reserved;
 use toolscout_finder::enrich::Batch;
 use toolscout_finder::enrich::exchange::{Refused, ids_of, not_stored};
-use toolscout_finder::enrich::run::{Run, Step};
+use toolscout_finder::enrich::run::{PARALLEL, Run, Step};
 use toolscout_gate::llm::ChatModel;
 use toolscout_state::catalog_writer::Change;
 

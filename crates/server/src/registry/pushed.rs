@@ -10,9 +10,10 @@ use super::super::error::{ApiResult, pushed_down_unavailable};
 use super::{OpenCatalog, Shared};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
+use toolscout_finder::enrich;
 use toolscout_finder::finder::search::UsedTool;
 use toolscout_finder::finder::snapshot::SnapshotSource;
-use toolscout_state::shared::{ListedTools, PageOf, PushedStats, StoreError};
+use toolscout_state::shared::{ListedTools, PageOf, PushedStats, StoreError, TextsOf};
 
 /// The tools of a catalog that is pushed down.
 pub struct Pushed<'a>(&'a Shared);
@@ -43,6 +44,18 @@ impl OpenCatalog {
         }
     }
 
+    /// The same on a thread that may block.
+    ///
+    /// # Errors
+    /// As [`OpenCatalog::searcher_for`].
+    pub fn wait_for_searcher(&self, query: &Query) -> ApiResult<Arc<Searcher>> {
+        let base = self.searcher();
+        match self.pushed() {
+            Some(pushed) => ServedSnapshots::wait(&pushed, pushed.searcher_for(&base, query)),
+            None => Ok(base),
+        }
+    }
+
     /// The tool with this id.
     ///
     /// # Errors
@@ -54,6 +67,37 @@ impl OpenCatalog {
                 Ok(tool.map(|tool| self.with_owner_texts(tool)))
             }
             None => Ok(self.searcher().tool(id)),
+        }
+    }
+
+    /// Tools with what was written about them, to be read: the newest snapshot, which has all, or one with these
+    /// alone.
+    ///
+    /// # Errors
+    /// 503 where the tools are in the store and that is away.
+    pub async fn with_texts(&self, of: TextsOf) -> ApiResult<Arc<Searcher>> {
+        match self.pushed() {
+            Some(pushed) => {
+                let base = self.searcher();
+                let read = pushed.0.catalog.tools_with_texts(&base, &of).await;
+                Ok(Arc::new(answered(read)?))
+            }
+            None => Ok(self.searcher()),
+        }
+    }
+
+    /// How many tools have texts for their present definitions.
+    ///
+    /// # Errors
+    /// 503 where the tools are in the store and that is away.
+    pub async fn count_texts(&self, pool: &CpuPool) -> ApiResult<usize> {
+        match self.pushed() {
+            Some(pushed) => answered(pushed.0.catalog.count_texts().await),
+            None => {
+                let searcher = self.searcher();
+                let count = move || enrich::ids_with_texts(&searcher, &[]).count();
+                Ok(pool.run(count).await?)
+            }
         }
     }
 
@@ -154,12 +198,8 @@ impl SnapshotSource for ServedSnapshots {
     }
 
     fn snapshot_for(&self, query: &Query) -> Result<Arc<Searcher>, String> {
-        let catalog = self.catalog();
-        let base = catalog.searcher();
-        let Some(pushed) = catalog.pushed() else {
-            return Ok(base);
-        };
-        Self::wait(&pushed, pushed.searcher_for(&base, query)).map_err(|error| error.message)
+        let found = self.catalog().wait_for_searcher(query);
+        found.map_err(|error| error.message)
     }
 
     fn find_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {

@@ -1,0 +1,104 @@
+//! Reads tools of a catalog that is pushed down with what was written about them.
+
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, PgConnection};
+use toolscout_index::Searcher;
+use toolscout_index::pushdown::name_key;
+
+use super::candidates::{ToolRow, end, part_of};
+use super::tables::Tables;
+use crate::error::StoreError;
+use crate::row::text;
+use crate::{BEGIN_READING, PostgresStore, READ_LIMIT};
+use toolscout_state::shared::TextsOf;
+
+impl PostgresStore {
+    /// These tools of a catalog that is pushed down, with their texts, in place of those of `base`. They are
+    /// there to be read: no search finds them.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn tools_with_texts(
+        &self,
+        catalog: i64,
+        base: &Arc<Searcher>,
+        of: &TextsOf,
+    ) -> Result<Searcher, StoreError> {
+        let rows = self
+            .ask(READ_LIMIT, self.read_texts(Tables { catalog }, of))
+            .await?;
+        let base = Arc::clone(base);
+        let read = self.on_cpu(move || {
+            let part = part_of(rows, &base.settings().lexical.weights)?;
+            Ok::<_, StoreError>(part.to_be_read(&base))
+        });
+        read.await?
+    }
+
+    async fn read_texts(&self, tables: Tables, of: &TextsOf) -> Result<Vec<ToolRow>, StoreError> {
+        let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
+        let order = match of.is_sample {
+            // The same tools each time, from all over the catalog.
+            true => "md5(t.id)",
+            false => "t.id",
+        };
+        let sql = format!(
+            "SELECT tools.id, hash, tools.json, model, texts, checksum
+             FROM {} AS t JOIN tools ON tools.catalog = $1 AND tools.id = t.id
+                  LEFT JOIN enrichments ON enrichments.catalog = $1 AND enrichments.tool = t.id
+             WHERE tools.json IS NOT NULL AND t.id > $2
+                   AND (cardinality($3::text[]) = 0 OR t.server = ANY($3))
+                   AND ($4::text[] IS NULL OR t.id = ANY($4) OR t.name_key = ANY($5))
+                   AND ($6::boolean IS NULL OR (texts IS NOT NULL) = $6)
+             ORDER BY {order} LIMIT $7",
+            tables.tools()
+        );
+        let texts = |all: &[String]| all.iter().map(|one| text(one)).collect::<Vec<_>>();
+        let names = of.tools.iter().flatten();
+        let names: Vec<String> = names
+            .filter(|_| of.with_namesakes)
+            .filter_map(|id| id.split_once('/'))
+            .map(|(_, name)| name_key(&text(name)))
+            .collect();
+        let rows = sqlx::query(AssertSqlSafe(sql))
+            .persistent(false)
+            .bind(tables.catalog)
+            .bind(text(of.after.as_deref().unwrap_or_default()))
+            .bind(texts(&of.servers))
+            .bind(of.tools.as_deref().map(texts))
+            .bind(names)
+            .bind(of.have_texts)
+            .bind(of.limit as i64)
+            .fetch_all(&mut *transaction)
+            .await?;
+        end(transaction).await;
+        rows.iter().map(ToolRow::read).collect()
+    }
+
+    /// How many tools of a catalog have texts.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn count_texts(&self, catalog: i64) -> Result<usize, StoreError> {
+        let count = async {
+            let mut connection = self.pool.acquire().await?;
+            count_enriched(&mut connection, Tables { catalog }).await
+        };
+        Ok(self.ask(READ_LIMIT, count).await? as usize)
+    }
+}
+
+/// How many tools of a catalog have texts.
+pub(super) async fn count_enriched(
+    connection: &mut PgConnection,
+    tables: Tables,
+) -> Result<u64, StoreError> {
+    let count: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM enrichments WHERE catalog = $1 AND texts IS NOT NULL",
+    )
+    .bind(tables.catalog)
+    .fetch_one(connection)
+    .await?;
+    Ok(count as u64)
+}
