@@ -93,7 +93,8 @@ impl Vectors {
 
     /// Bytes in memory.
     pub fn memory_bytes(&self) -> usize {
-        Vectors::bytes_of(self.tools(), self.len(), self.dimensions)
+        let condensed = self.condensed().map_or(0, |rows| rows.memory_bytes());
+        Vectors::bytes_of(self.tools(), self.len(), self.dimensions) + condensed
     }
 
     /// Bytes in memory of so many vectors of so many tools.
@@ -198,7 +199,8 @@ impl Vectors {
     }
 
     /// As [`Vectors::scores`], by each tool's first `views` views. If [`Vectors::is_rough`], by the
-    /// leading dimensions only: replace the scores of likely hits with [`Vectors::refine`].
+    /// leading dimensions only, with one mean for all written texts of a tool: replace the scores of
+    /// likely hits with [`Vectors::refine`].
     pub fn rough_scores(&self, queries: &[Vec<f32>], views: usize) -> Vec<Vec<f32>> {
         scan::scores(self, &self.encode(queries), views, self.precision())
     }
@@ -235,7 +237,10 @@ impl Vectors {
 
     fn scanned_bytes(&self, precision: Precision) -> usize {
         match precision {
-            Precision::Rough => self.leads.len(),
+            Precision::Rough => self
+                .condensed()
+                .map_or(&self.leads, |rows| &rows.leads)
+                .len(),
             Precision::Exact => self.leads.len() + self.rests.len(),
         }
     }
@@ -363,6 +368,45 @@ mod tests {
             let by_graph = scan::scores_of(&vectors, &vectors.encode(&queries)[0], &rows);
             assert!(close(&by_graph), "by graph, {texts:?}: {by_graph:?}");
         }
+    }
+
+    #[test]
+    fn a_rough_scan_reads_the_mean_of_written_texts_and_refining_each_text() {
+        let mut vectors = Vectors::with_leading(3, 2);
+        for tool in 0..MIN_TOOLS_ROUGH {
+            vectors.push("t", [0; 16], &[1.0, 0.0, 0.0]).unwrap();
+            // The last tool has none, and the one before it a single text.
+            let texts = match MIN_TOOLS_ROUGH - tool {
+                1 => &[] as &[[f32; 3]],
+                2 => &[[0.0, 1.0, 0.0]],
+                _ => &[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            };
+            for text in texts {
+                vectors.push("t", [1; 16], text).unwrap();
+            }
+            // An alias, which is not part of the mean.
+            vectors.push("t", [2; 16], &[-0.8, 0.6, 0.0]).unwrap();
+            vectors.end_tool();
+        }
+        let counts = (0..MIN_TOOLS_ROUGH).map(|tool| (MIN_TOOLS_ROUGH - 1 - tool).min(2));
+        let all = vectors.rough_bytes();
+        vectors.set_written_texts(1, counts);
+        assert!(vectors.rough_bytes() < all);
+        let queries = [vec![0.0, 1.0, 0.0]];
+        let mut scores = vectors.rough_scores(&queries, ALL_VIEWS);
+        let last = MIN_TOOLS_ROUGH - 1;
+        let close = |score: f32, expected: f32| (score - expected).abs() < 0.01;
+        // A few tools have no texts, so the discount is little above that of all.
+        assert!(
+            close(scores[0][0], 0.5f32.sqrt() - 0.03),
+            "{}",
+            scores[0][0]
+        );
+        assert!(close(scores[0][last - 1], 0.97) && close(scores[0][last], 0.6));
+        let first = vectors.rough_scores(&queries, 1);
+        assert!(close(first[0][0], 0.0));
+        vectors.refine(&queries, ALL_VIEWS, &[0, last], &mut scores);
+        assert!(close(scores[0][0], 0.97) && close(scores[0][last], 0.6));
     }
 
     #[test]

@@ -75,8 +75,16 @@ pub(super) fn scores(
             .zip(scores.chunks_mut(tools))
             .for_each(|(task, scores)| task.push(scores));
     }
+    let condensed = match precision {
+        Precision::Rough => vectors.condensed(),
+        Precision::Exact => None,
+    };
     let scan = Scan {
         vectors,
+        leads: condensed.map_or(&vectors.leads, |rows| &rows.leads),
+        scales: condensed.map_or(&vectors.scales, |rows| &rows.scales),
+        starts: condensed.map_or(&vectors.starts, |rows| &rows.starts),
+        is_condensed: condensed.is_some(),
         views,
         precision,
     };
@@ -168,6 +176,11 @@ pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
 
 struct Scan<'a> {
     vectors: &'a Vectors,
+    /// The rows that are scanned: those of the vectors, or condensed ones.
+    leads: &'a [i8],
+    scales: &'a [f32],
+    starts: &'a [u32],
+    is_condensed: bool,
     views: usize,
     precision: Precision,
 }
@@ -201,12 +214,13 @@ impl Scan<'_> {
     ) {
         let (products, cosines) = buffers;
         let vectors = self.vectors;
-        let rows = vectors.rows_of(first).start..vectors.rows_of(first + scores.len() - 1).end;
+        let starts = &self.starts[first..=first + scores.len()];
+        let rows = starts[0] as usize..starts[scores.len()] as usize;
         let (lead, rest) = query.codes.split_at(vectors.leading);
         products.clear();
         products.resize(rows.len(), 0);
         add_dots(
-            &vectors.leads[rows.start * lead.len()..rows.end * lead.len()],
+            &self.leads[rows.start * lead.len()..rows.end * lead.len()],
             lead,
             products,
         );
@@ -219,14 +233,18 @@ impl Scan<'_> {
         }
         cosines.clear();
         cosines.resize(rows.len(), 0.0);
-        scale(products, &vectors.scales[rows.clone()], query, cosines);
-        vectors.discount_all(first, scores.len(), cosines);
-        let starts = &vectors.starts[first..=first + scores.len()];
+        scale(products, &self.scales[rows.clone()], query, cosines);
+        if self.is_condensed {
+            vectors.discount_condensed(first, starts, cosines);
+        } else {
+            vectors.discount_all(first, scores.len(), cosines);
+        }
         // Mostly all tools have equally many rows, a number that the compiler then knows.
         match rows_of_each(starts).filter(|&rows| rows <= self.views) {
             Some(1) => raise_all::<1>(cosines, scores),
             Some(2) => raise_all::<2>(cosines, scores),
             Some(3) => raise_all::<3>(cosines, scores),
+            Some(4) => raise_all::<4>(cosines, scores),
             _ => {
                 for (score, ends) in scores.iter_mut().zip(starts.windows(2)) {
                     let rows = ends[0] as usize - rows.start..ends[1] as usize - rows.start;

@@ -2,10 +2,14 @@
 //!
 //! The nearest of five rows is nearer by chance than the nearest of two, and texts are worded like
 //! requests: without a correction, tools with texts displace those without.
+//!
+//! A rough scan reads one row a tool for all of its texts, their mean, so that texts cost it little.
+//! Exact scores are by each text.
 
 use std::ops::Range;
 
 use super::{UNKNOWN, Vectors, scan};
+use crate::quantization::scale_of;
 use crate::variant::CountedTexts;
 
 /// What texts lose while many tools have none. Tools without texts then keep their places: nDCG@10 of
@@ -15,6 +19,19 @@ const DISCOUNT_OF_SOME: f32 = 0.15;
 const DISCOUNT_OF_ALL: f32 = 0.03;
 /// The share of tools without texts from which on the discount is the full one.
 const SHARE_OF_SOME: f32 = 0.1;
+/// Condensed rows are kept if they are fewer by at least one in so many.
+const MIN_SAVED: usize = 8;
+
+/// The leading dimensions of all rows, with one row in place of the texts of each tool.
+#[derive(Default)]
+pub(super) struct Condensed {
+    /// The codes, row by row.
+    pub(super) leads: Vec<i8>,
+    /// The value of code 1, by row.
+    pub(super) scales: Vec<f32>,
+    /// The first row of each tool, and one past the last.
+    pub(super) starts: Vec<u32>,
+}
 
 /// Which rows are such texts.
 pub(super) struct WrittenTexts {
@@ -23,6 +40,8 @@ pub(super) struct WrittenTexts {
     /// Number of texts of each tool.
     counts: Vec<u8>,
     discount: f32,
+    /// What a rough scan reads; `None` where it reads the rows themselves.
+    pub(super) condensed: Option<Condensed>,
 }
 
 impl WrittenTexts {
@@ -37,6 +56,7 @@ impl WrittenTexts {
             views,
             counts,
             discount: discount(missing),
+            condensed: None,
         })
     }
 }
@@ -47,11 +67,75 @@ fn discount(missing: f32) -> f32 {
     DISCOUNT_OF_ALL + (DISCOUNT_OF_SOME - DISCOUNT_OF_ALL) * share
 }
 
+impl Condensed {
+    /// `None` where it would save a rough scan less than it takes of memory.
+    fn of(vectors: &Vectors) -> Option<Self> {
+        let texts = (0..vectors.tools()).map(|tool| vectors.texts_of(tool).len());
+        let saved: usize = texts.map(|count| count.saturating_sub(1)).sum();
+        if !vectors.is_rough() || saved * MIN_SAVED < vectors.len() {
+            return None;
+        }
+        let rows = vectors.len() - saved;
+        let mut condensed = Condensed {
+            leads: Vec::with_capacity(rows * vectors.leading),
+            scales: Vec::with_capacity(rows),
+            starts: Vec::with_capacity(vectors.tools() + 1),
+        };
+        condensed.starts.push(0);
+        for tool in 0..vectors.tools() {
+            let (rows, texts) = (vectors.rows_of(tool), vectors.texts_of(tool));
+            condensed.push_rows(vectors, rows.start..texts.start);
+            match texts.len() {
+                0 | 1 => condensed.push_rows(vectors, texts.clone()),
+                _ => condensed.push_mean(vectors, texts.clone()),
+            }
+            condensed.push_rows(vectors, texts.end..rows.end);
+            condensed.starts.push(condensed.scales.len() as u32);
+        }
+        Some(condensed)
+    }
+
+    fn push_rows(&mut self, vectors: &Vectors, rows: Range<usize>) {
+        let codes = rows.start * vectors.leading..rows.end * vectors.leading;
+        self.leads.extend_from_slice(&vectors.leads[codes]);
+        self.scales.extend_from_slice(&vectors.scales[rows]);
+    }
+
+    /// Adds the mean of these rows, with a length of 1.
+    fn push_mean(&mut self, vectors: &Vectors, rows: Range<usize>) {
+        let mut mean = vec![0.0; vectors.dimensions];
+        for row in rows {
+            let scale = vectors.scales[row];
+            for (sum, code) in mean.iter_mut().zip(vectors.codes(row)) {
+                *sum += f32::from(code) * scale;
+            }
+        }
+        let length = mean.iter().map(|value| value * value).sum::<f32>().sqrt();
+        // Opposite texts have no mean; the row then says nothing.
+        let length = length.max(f32::MIN_POSITIVE);
+        mean.truncate(vectors.leading);
+        mean.iter_mut().for_each(|value| *value /= length);
+        let scale = scale_of(&mean, f32::from(i8::MAX));
+        let codes = mean.iter().map(|value| (value / scale).round() as i8);
+        self.leads.extend(codes);
+        self.scales.push(scale);
+    }
+
+    /// Bytes in memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.leads.len() + size_of_val(&self.scales[..]) + size_of_val(&self.starts[..])
+    }
+}
+
 impl Vectors {
     /// Says how many of each tool's rows, after so many views, are texts that a language model wrote.
     pub fn set_written_texts(&mut self, views: usize, counts: impl Iterator<Item = usize>) {
         let counts = counts.map(|count| u8::try_from(count).unwrap_or(u8::MAX));
         self.written = WrittenTexts::new(views, counts.collect());
+        let condensed = Condensed::of(self);
+        if let Some(written) = &mut self.written {
+            written.condensed = condensed;
+        }
     }
 
     /// Says which share of all tools has no such texts, if these tools are some of a larger catalog.
@@ -76,6 +160,24 @@ impl Vectors {
         match &self.written {
             Some(written) if self.texts_of(tool).contains(&row) => written.discount,
             _ => 0.0,
+        }
+    }
+
+    /// What a rough scan reads instead of the rows.
+    pub(super) fn condensed(&self) -> Option<&Condensed> {
+        self.written.as_ref()?.condensed.as_ref()
+    }
+
+    /// As [`Vectors::discount_all`], for the condensed rows of these tools.
+    pub(super) fn discount_condensed(&self, first: usize, starts: &[u32], cosines: &mut [f32]) {
+        let Some(written) = &self.written else {
+            return;
+        };
+        for (tool, ends) in (first..).zip(starts.windows(2)) {
+            if !self.texts_of(tool).is_empty() {
+                let row = (ends[0] - starts[0]) as usize + written.views;
+                cosines[row] -= written.discount;
+            }
         }
     }
 
