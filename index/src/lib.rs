@@ -89,7 +89,7 @@ pub use catalog::{
     check_tools,
 };
 pub use database::DatabaseError;
-pub use document::{View, Weights};
+pub use document::{View, Weights, views};
 pub use embed::{Embedder, EmbedderProfile, Languages};
 pub use enrichment::{Enrichment, MAX_ENRICHMENT_CHARS, MAX_ENRICHMENT_TEXTS};
 pub use error::{

@@ -2,6 +2,7 @@
 
 mod asking;
 mod files;
+mod held;
 mod keep;
 mod measure;
 mod offer;
@@ -27,6 +28,7 @@ use crate::enrich::run::PARALLEL;
 use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, Batch, DEFAULT_BATCH, Tokens};
 use crate::printable::{self, counted};
+use held::HeldFile;
 use keep::embed_pending;
 pub use offer::offer;
 
@@ -41,7 +43,7 @@ const ANSWERING_MODEL: &str = "assistant";
 /// and --answers reads what it answered.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout enrich --dry-run --price-in 0.15 --price-out 0.60\n  toolscout enrich --llm http://127.0.0.1:11434/v1 --model qwen3:8b --yes\n  toolscout enrich --show github/create_issue\n  toolscout enrich --ask questions.md\n  toolscout enrich --answers answers.jsonl\n  toolscout enrich --export texts.jsonl"
+    after_help = "Examples:\n  toolscout enrich --dry-run --price-in 0.15 --price-out 0.60\n  toolscout enrich --llm http://127.0.0.1:11434/v1 --model qwen3:8b --yes\n  toolscout enrich --show github/create_issue\n  toolscout enrich --ask questions.md\n  toolscout enrich --answers answers.jsonl\n  toolscout enrich --export texts.jsonl\n  toolscout enrich --import texts.jsonl --held held.jsonl\n  toolscout enrich --import held.jsonl --reviewed"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -103,6 +105,13 @@ pub struct Args {
     /// Print the texts that servers offer for their own tools in _meta; with --yes, take them
     #[arg(long, group = "action")]
     offered: bool,
+    /// With --answers, --import or --offered: a person has read the texts. Those that speak of another server's tool
+    /// are stored too, and texts are added to those that a tool has
+    #[arg(long)]
+    reviewed: bool,
+    /// Write the texts that speak of another server's tool into a new file, as --import reads them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ask", "export", "measure", "show", "forget", "dry_run", "reviewed"])]
+    held: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -110,6 +119,12 @@ pub struct Args {
 impl Args {
     /// Asks the model about the tools that have no enrichment, and prints how many were written.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        let can_be_read = self.answers.is_some() || self.import.is_some() || self.offered;
+        if self.reviewed && !can_be_read {
+            let message = "--reviewed says that a person has read the texts of --answers, --import or --offered";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        let held_file = self.held.as_deref();
         if let Some(id) = &self.show {
             return self.show(context, id);
         }
@@ -130,12 +145,14 @@ impl Args {
         if self.offered {
             let legs = if self.yes { Legs::All } else { Legs::Lexical };
             let place = self.place(context, legs)?;
-            return offered::offered(context, &place, &self.server, self.yes);
+            let (servers, is_agreed) = (&self.server, self.yes);
+            let is_reviewed = self.reviewed;
+            return offered::offered(context, &place, servers, is_agreed, is_reviewed, held_file);
         }
         if let Some(file) = self.answers.as_ref().or(self.import.as_ref()) {
             let place = self.place(context, Legs::All)?;
             let model = self.llm.chosen_model().unwrap_or(ANSWERING_MODEL);
-            return files::take(context, &place, file, model);
+            return files::take(context, &place, file, model, self.reviewed, held_file);
         }
         let legs = if self.dry_run {
             Legs::Lexical
@@ -143,7 +160,8 @@ impl Args {
             Legs::All
         };
         let place = self.place(context, legs)?;
-        let plan = self.plan(context, &place.catalog().searcher())?;
+        let searcher = place.catalog().searcher();
+        let plan = self.plan(context, &searcher)?;
         if self.dry_run {
             return plan.print(context);
         }
@@ -152,18 +170,23 @@ impl Args {
             return Ok(Outcome::Failure);
         }
         self.llm.check()?;
+        let mut held_file = HeldFile::create(held_file)?;
         let interrupt = Interrupt::listen()?;
         if self.yes && plan.tools > 0 {
             print_stderr(self.announcement(&plan));
         }
         let start = Instant::now();
-        let mut run = self.llm.run(plan.batches, self.parallel.into())?;
-        let ended = asking::ask(&mut run, &place, &interrupt, &self.prices());
+        let mut run = self
+            .llm
+            .run(plan.batches, self.parallel.into(), Some(searcher))?;
+        let prices = self.prices();
+        let ended = asking::ask(&mut run, &place, &interrupt, &prices, &mut held_file);
         let embedded = embed_pending(context, &place, &interrupt)?;
         let searcher = place.catalog().searcher();
         let left = enrich::ids_without_texts(&searcher, &self.server).count();
         let took = start.elapsed();
         asking::report(&run, context, &place, left, took, embedded.as_ref())?;
+        held_file.say(context, &run.held)?;
         ended?;
         if run.enriched > 0 {
             measure::say(context, &place, embedded.as_ref(), &interrupt)?;

@@ -136,16 +136,26 @@ impl LlmArgs {
     }
 
     /// A run of requests about batches of tools, so many at once. A script gives its answers in order, so it is
-    /// asked one after the other.
+    /// asked one after the other. Texts are compared with the tools of `searcher`, if they become texts of tools.
     ///
     /// # Errors
     /// As [`LlmArgs::model`].
-    pub fn run(&self, batches: Vec<Batch>, parallel: usize) -> Result<Run> {
+    pub fn run(
+        &self,
+        batches: Vec<Batch>,
+        parallel: usize,
+        searcher: Option<Arc<Searcher>>,
+    ) -> Result<Run> {
         let parallel = match self.script() {
             Some(_) => 1,
             None => parallel,
         };
-        Ok(Run::new(self.unwaiting_model()?, batches, parallel))
+        Ok(Run::new(
+            self.unwaiting_model()?,
+            batches,
+            parallel,
+            searcher,
+        ))
     }
 
     /// The model for one who sends many requests at once, and waits for its limits with all of them.

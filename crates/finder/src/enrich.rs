@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod exchange;
+pub mod held;
 pub mod measure;
 pub mod pace;
 pub mod run;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value, json};
 use toolscout_index::{Searcher, Tool, ToolId, formats};
 
 use check::{Checked, checked};
+use held::Review;
 use wanted::Wanted;
 
 use toolscout_base::budget;
@@ -101,7 +103,7 @@ impl Batch {
     }
 
     /// What the answer says about each tool: its texts, or why there are none that can be used.
-    pub fn read(&self, answer: &str, model: &str) -> Vec<(&Arc<Tool>, Checked)> {
+    pub fn read(&self, answer: &str, model: &str, review: Review<'_>) -> Vec<(Arc<Tool>, Checked)> {
         let lists = lists(answer, self.tools.len());
         let mut all = Vec::with_capacity(self.tools.len());
         for (number, tool) in (1..).zip(&self.tools) {
@@ -109,11 +111,11 @@ impl Batch {
                 .as_ref()
                 .map(|lists: &Map<String, Value>| lists.get(&format!("{number}")));
             let read = match list {
-                Some(Some(list)) => checked(tool, list, self.wanted.total(), model),
+                Some(Some(list)) => checked(tool, list, self.wanted.total(), model, review),
                 Some(None) => Checked::nothing("the answer leaves it out"),
                 None => Checked::nothing("the answer is not the JSON object asked for"),
             };
-            all.push((tool, read));
+            all.push((Arc::clone(tool), read));
         }
         all
     }
@@ -210,7 +212,7 @@ mod tests {
     }
 
     fn texts(batch: &Batch, answer: &str) -> Vec<Result<Vec<String>, String>> {
-        let read = batch.read(answer, "m").into_iter();
+        let read = batch.read(answer, "m", Review::Done).into_iter();
         read.map(|(_, read)| Ok(read.enrichment?.texts().to_vec()))
             .collect()
     }

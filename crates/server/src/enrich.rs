@@ -19,6 +19,7 @@ use super::App;
 use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
+use super::held::HeldText;
 use super::tasks;
 use account::{Account, busy};
 use toolscout_base::config::{EnrichMode, EnrichSettings};
@@ -102,6 +103,11 @@ pub struct EnrichState {
     tokens_a_day: Option<u64>,
     /// Tokens that were spent since midnight, UTC.
     tokens_today: usize,
+    /// Texts that the model wrote since the catalog was opened, that speak of other servers' tools, and that nobody has
+    /// read. They are not stored.
+    held: usize,
+    /// The first of them, at most 20.
+    held_texts: Vec<HeldText>,
 }
 
 /// Which tools texts are written for.
@@ -249,6 +255,7 @@ pub async fn state(
     State(app): State<App>,
 ) -> ApiResult<Json<EnrichState>> {
     let tokens_today = app.enriching.account.spent().await?;
+    let (held, held_texts) = catalog.held.all();
     Ok(Json(EnrichState {
         mode: app.enriching.settings.mode(),
         model: app
@@ -261,6 +268,8 @@ pub async fn state(
         pending_embeddings: catalog.searcher().pending_embeddings(),
         tokens_a_day: app.enriching.settings.tokens_a_day,
         tokens_today,
+        held,
+        held_texts,
     }))
 }
 

@@ -34,6 +34,7 @@ mod paging;
 mod threads;
 mod key_watch;
 mod settings;
+mod held;
 mod registry;
 mod access;
 mod approvals;

@@ -26,6 +26,7 @@ pub use self::pushed::{Pushed, ServedSnapshots};
 use super::Limits;
 use super::embedders::EmbeddersOf;
 use super::error::{ApiError, ApiResult, generation_not_reached, unknown_catalog};
+use super::held::HeldTexts;
 use super::settings;
 use super::threads::blocking;
 use toolscout_base::allocator;
@@ -51,6 +52,8 @@ pub struct OpenCatalog {
     pub name: String,
     /// Applies changes.
     pub writer: CatalogWriter,
+    /// Texts of its tools that nobody has read.
+    pub held: HeldTexts,
     catalog: Catalog,
     folder: PathBuf,
     /// The catalog of the store that it follows, where several nodes share one.
@@ -786,6 +789,7 @@ impl Opener {
         Ok(OpenCatalog {
             name: name.to_owned(),
             writer,
+            held: HeldTexts::default(),
             catalog,
             folder,
             shared,

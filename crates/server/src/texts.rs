@@ -15,6 +15,7 @@ use super::App;
 use super::access::{Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString, RawBody};
+use super::held::HeldText;
 use super::paging;
 use super::registry::OpenCatalog;
 use super::tools::{ItemPath, find_tool};
@@ -22,6 +23,7 @@ use toolscout_finder::enrich::check::checked;
 use toolscout_finder::enrich::exchange::{
     Answers, Matched, Refused, definition_hash, ids_of, not_stored, questions,
 };
+use toolscout_finder::enrich::held::Review;
 use toolscout_finder::enrich::wanted::Wanted;
 use toolscout_finder::enrich::{self, DEFAULT_BATCH};
 use toolscout_state::catalog_writer::{Change, Written};
@@ -73,6 +75,19 @@ pub struct NewTexts {
     texts: Vec<String>,
     /// Who wrote them; `person` without it.
     model: Option<String>,
+    /// True once a person has read them: texts that speak of another server's tool are then stored too.
+    #[serde(default)]
+    reviewed: bool,
+}
+
+/// How texts are taken.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TakeParams {
+    /// True once a person has read the texts: those that speak of another server's tool are then stored too, and texts
+    /// are added to those that a tool has.
+    reviewed: Option<bool>,
 }
 
 /// Which texts to list.
@@ -151,6 +166,8 @@ pub struct TakenTexts {
     refused: Vec<RefusedText>,
     /// Single texts that are refused, of answers whose other texts are stored.
     refused_texts: Vec<RefusedText>,
+    /// Texts that are not stored before a person has read them, since they speak of another server's tool.
+    held: Vec<HeldText>,
     /// What of the body was not read, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
@@ -198,7 +215,8 @@ pub async fn show(
 
 /// Replaces the texts of a tool.
 ///
-/// They belong to its present definition: if its server changes it, they are deleted.
+/// They belong to its present definition: if its server changes it, they are deleted. Texts that speak of another
+/// server's tool are refused with the code `texts_held`, unless `reviewed` is true.
 #[utoipa::path(
     put, path = "/v1/catalogs/{catalog}/texts/{*id}", operation_id = "set_texts", tag = "texts",
     params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id, `server/name`; the slash may stay unescaped")),
@@ -209,11 +227,33 @@ pub async fn put(
     Writing(catalog): Writing,
     State(app): State<App>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
-    Json(NewTexts { texts, model }): Json<NewTexts>,
+    Json(NewTexts {
+        texts,
+        model,
+        reviewed,
+    }): Json<NewTexts>,
 ) -> ApiResult<Json<ToolTexts>> {
     let tool = find_tool(&app, &catalog, &id).await?;
     let model = model.unwrap_or_else(|| PERSON.to_owned());
-    let read = checked(&tool, &Value::from(texts), MAX_ENRICHMENT_TEXTS, &model);
+    let (searcher, own) = (catalog.searcher(), Arc::clone(&tool));
+    let check = move || {
+        let review = Review::of(reviewed, &searcher);
+        checked(
+            &own,
+            &Value::from(texts),
+            MAX_ENRICHMENT_TEXTS,
+            &model,
+            review,
+        )
+    };
+    let read = app.cpu_pool.run(check).await?;
+    if let Some(held) = read.held.first() {
+        let reason = held.reason();
+        let message = format!(
+            "{reason}; once a person has read the texts, send them with \"reviewed\": true"
+        );
+        return Err(ApiError::unprocessable("texts_held", message));
+    }
     let refused = |reason: String| ApiError::unprocessable("invalid_texts", reason);
     let enrichment = read.enrichment.map_err(refused)?;
     if let Some(reason) = read.refused.into_iter().next() {
@@ -285,16 +325,18 @@ pub async fn list(
 /// Stores texts: answers of an assistant to the questions, or the texts of another catalog.
 ///
 /// The body is text in which the answers are found: JSON lines, JSON, or prose with JSON in it. Each answer has
-/// `id`, `definition` and `texts`. Texts are stored for tools with this definition that have none.
+/// `id`, `definition` and `texts`. Texts are stored for tools with this definition that have none. Texts that speak of
+/// another server's tool are held, unless `reviewed` is true.
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/texts", operation_id = "take_texts", tag = "texts",
-    params(("catalog" = String, Path, description = "The catalog's name")),
+    params(("catalog" = String, Path, description = "The catalog's name"), TakeParams),
     request_body(content((String = "text/plain"), (String = "application/x-ndjson"), (serde_json::Value = "application/json"))),
     responses((status = 200, body = TakenTexts, description = "What came of each answer"))
 )]
 pub async fn take(
     Writing(catalog): Writing,
     State(app): State<App>,
+    QueryString(TakeParams { reviewed }): QueryString<TakeParams>,
     RawBody(body): RawBody,
 ) -> ApiResult<Json<TakenTexts>> {
     let text = String::from_utf8(body.into()).map_err(|error| {
@@ -313,7 +355,8 @@ pub async fn take(
     });
     let searcher = asked_about.await?;
     let read = app.cpu_pool.run(move || {
-        let matched = answers.matched(&searcher, ASSISTANT, MAX_ENRICHMENT_TEXTS);
+        let review = Review::of(reviewed == Some(true), &searcher);
+        let matched = answers.matched(&searcher, ASSISTANT, MAX_ENRICHMENT_TEXTS, review);
         (matched, answers.problem)
     });
     let (matched, problem) = read.await?;
@@ -467,6 +510,7 @@ async fn store(
         unknown: matched.unknown,
         refused: matched.refused.into_iter().map(Into::into).collect(),
         refused_texts: matched.refused_texts.into_iter().map(Into::into).collect(),
+        held: matched.held.into_iter().map(Into::into).collect(),
         problem,
         left: catalog.tool_count().saturating_sub(with_texts),
         generation: written.generation,

@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::runtime::Builder;
 
 use super::Prices;
+use super::held::HeldFile;
 use super::keep::{note_unembedded, store, warn_of_each};
 use crate::cli::context::Context;
 use crate::cli::embed::Embedded;
@@ -17,7 +18,13 @@ use crate::enrich::run::{Run, Step};
 use crate::printable::counted;
 
 /// Goes through a run until its end, or until Ctrl-C.
-pub fn ask(run: &mut Run, place: &Place, interrupt: &Interrupt, prices: &Prices) -> Result<()> {
+pub fn ask(
+    run: &mut Run,
+    place: &Place,
+    interrupt: &Interrupt,
+    prices: &Prices,
+    held_file: &mut HeldFile,
+) -> Result<()> {
     let runtime = Builder::new_multi_thread()
         // One keeps the order of requests; their work is waiting.
         .worker_threads(1)
@@ -35,6 +42,7 @@ pub fn ask(run: &mut Run, place: &Place, interrupt: &Interrupt, prices: &Prices)
         let mut others = Vec::new();
         let stored = store(place, interrupt, written, &mut others)?;
         run.stored(stored, others);
+        held_file.write(&place.catalog().searcher(), &run.held)?;
         bar.inc(tools as u64);
         bar.set_message(match prices.of(run.tokens) {
             Some(price) => format!("enriching, price so far {price:.4}"),
@@ -64,6 +72,7 @@ pub fn report(
             "enriched": run.enriched,
             "skipped": run.without_texts(),
             "refused": run.refused,
+            "held": run.held,
             "left": left,
             "embedded": embedded.map_or(0, |embedded| embedded.texts),
             "tokens_in": run.tokens.input,

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use toolscout_index::{MAX_ENRICHMENT_TEXTS, Searcher};
 
+use super::held::HeldFile;
 use super::keep::{embed_pending, note_unembedded, store, warn_of_each};
 use super::measure;
 use crate::cli::Outcome;
@@ -18,6 +19,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::store::Place;
 use crate::config::DEFAULT_CATALOG;
 use crate::enrich::exchange::{Answers, Matched, exported, questions};
+use crate::enrich::held::Review;
 use crate::enrich::{self, Batch};
 use crate::printable::{self, counted};
 use crate::regular_file::{self, MAX_BYTES};
@@ -92,17 +94,27 @@ pub fn export(
 }
 
 /// Stores the texts of answers or of another catalog's export, and embeds them.
-pub fn take(context: &Context, place: &Place, file: &Path, model: &str) -> Result<Outcome> {
+pub fn take(
+    context: &Context,
+    place: &Place,
+    file: &Path,
+    model: &str,
+    is_reviewed: bool,
+    held_file: Option<&Path>,
+) -> Result<Outcome> {
     let name = printable::line(&file.to_string_lossy());
     let answers = Answers::read(&read(file)?);
     let searcher = place.catalog().searcher();
-    let mut matched = answers.matched(&searcher, model, MAX_ENRICHMENT_TEXTS);
+    let review = Review::of(is_reviewed, &searcher);
+    let mut matched = answers.matched(&searcher, model, MAX_ENRICHMENT_TEXTS, review);
     if matched.answers == 0 {
         bail!(
             "{name} has no texts of tools; they are lines like {{\"id\": \"server/name\", \"definition\": \"…\", \
              \"texts\": [\"…\"]}}, and `toolscout enrich --ask FILE` writes the questions for them"
         );
     }
+    let mut held_file = HeldFile::create(held_file)?;
+    held_file.write(&searcher, &matched.held)?;
     let interrupt = Interrupt::listen()?;
     let start = Instant::now();
     let usable = std::mem::take(&mut matched.usable);
@@ -116,6 +128,7 @@ pub fn take(context: &Context, place: &Place, file: &Path, model: &str) -> Resul
         took_ms: start.elapsed().as_secs_f64() * 1e3,
     };
     report.print(context, place, embedded.as_ref())?;
+    held_file.say(context, &report.matched.held)?;
     if enriched > 0 {
         measure::say(context, place, embedded.as_ref(), &interrupt)?;
     }
@@ -176,7 +189,7 @@ impl Report {
             }
         }
         context.printer.text(format_args!(
-            "{}: {} of {} stored; {} kept, {} stale, {} unknown, {} refused",
+            "{}: {} of {} stored; {} kept, {} stale, {} unknown, {} refused{}",
             context.settings.catalog,
             self.enriched,
             counted(matched.answers, "answer"),
@@ -184,6 +197,10 @@ impl Report {
             matched.stale.len(),
             matched.unknown.len(),
             matched.refused.len(),
+            match matched.held.len() {
+                0 => String::new(),
+                held => format!(", {} held", counted(held, "text")),
+            },
         ))?;
         if !matched.kept.is_empty() {
             context.printer.note(format_args!(
@@ -246,16 +263,20 @@ fn write(file: &Path, content: &str) -> Result<()> {
         io::stdout().write_all(content.as_bytes())?;
         return Ok(());
     }
+    create(file)?
+        .write_all(content.as_bytes())
+        .with_context(|| format!("write {}", file.display()))
+}
+
+/// Creates a file that does not exist yet: one that does may hold answers that somebody paid for.
+pub fn create(file: &Path) -> Result<File> {
     let shown = file.display();
-    // It may hold answers that somebody paid for.
-    let new = File::create_new(file).map_err(|error| match error.kind() {
+    File::create_new(file).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             anyhow::anyhow!("{shown} exists already; name another file, or remove it first")
         }
         _ => anyhow::Error::new(error).context(format!("write {shown}")),
-    });
-    new?.write_all(content.as_bytes())
-        .with_context(|| format!("write {shown}"))
+    })
 }
 
 /// Says what a file has; not where stdout is the file.

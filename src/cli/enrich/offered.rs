@@ -1,11 +1,13 @@
 //! Texts that servers offer for their own tools, in `_meta`. They are taken once a person has seen them.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 use toolscout_index::{Enrichment, MAX_ENRICHMENT_TEXTS, Searcher, Tool};
 
+use super::held::HeldFile;
 use super::keep::{embed_pending, note_unembedded, store, warn_of_each};
 use crate::cli::Outcome;
 use crate::cli::context::Context;
@@ -14,6 +16,7 @@ use crate::cli::store::Place;
 use crate::enrich;
 use crate::enrich::check::checked;
 use crate::enrich::exchange::Refused;
+use crate::enrich::held::{Held, Review};
 use crate::printable::{self, counted};
 
 /// The list of texts in a tool's `_meta`.
@@ -24,6 +27,7 @@ const KEY: &str = "toolscout/requests";
 struct Offered {
     usable: Vec<(Arc<Tool>, Enrichment)>,
     refused: Vec<Refused>,
+    held: Vec<Held>,
 }
 
 /// Prints what servers offer, and takes it if somebody has agreed.
@@ -32,13 +36,19 @@ pub fn offered(
     place: &Place,
     servers: &[String],
     is_agreed: bool,
+    is_reviewed: bool,
+    held_file: Option<&Path>,
 ) -> Result<Outcome> {
     let searcher = place.catalog().searcher();
     context.warn_of_unknown_servers(&searcher, servers);
+    let review = Review::of(is_reviewed, &searcher);
     let Offered {
         usable,
         mut refused,
-    } = look(&searcher, servers);
+        held,
+    } = look(&searcher, servers, review);
+    let mut held_file = HeldFile::create(held_file)?;
+    held_file.write(&searcher, &held)?;
     let texts: Vec<Value> = usable.iter().map(json_of).collect();
     let mut taken = 0;
     if is_agreed && !usable.is_empty() {
@@ -48,8 +58,9 @@ pub fn offered(
         note_unembedded(context, place, taken, embedded.as_ref())?;
     }
     if context.printer.is_json() {
-        let json = json!({ "offered": texts, "taken": taken, "refused": refused });
+        let json = json!({ "offered": texts, "taken": taken, "refused": refused, "held": held });
         context.printer.json(&json)?;
+        held_file.say(context, &held)?;
         return Ok(Outcome::Success);
     }
     for tool in &texts {
@@ -65,10 +76,11 @@ pub fn offered(
         (false, true) => format!("texts of {taken} of {tools} taken"),
     };
     context.printer.note(said)?;
+    held_file.say(context, &held)?;
     Ok(Outcome::Success)
 }
 
-fn look(searcher: &Searcher, servers: &[String]) -> Offered {
+fn look(searcher: &Searcher, servers: &[String], review: Review<'_>) -> Offered {
     let mut offered = Offered::default();
     for tool in enrich::missing(searcher, servers) {
         let meta = tool.metadata.get("_meta");
@@ -76,7 +88,8 @@ fn look(searcher: &Searcher, servers: &[String]) -> Offered {
             continue;
         };
         let model = format!("server {}", tool.id.server());
-        let read = checked(&tool, list, MAX_ENRICHMENT_TEXTS, &model);
+        let read = checked(&tool, list, MAX_ENRICHMENT_TEXTS, &model, review);
+        offered.held.extend(read.held);
         let mut refuse = |reason: String| {
             let id = tool.id.as_str();
             offered.refused.push(Refused::new(id, reason));

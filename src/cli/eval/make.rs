@@ -21,6 +21,7 @@ use super::super::store::{Place, StoreArgs};
 use super::outputs::{check_output, write};
 use crate::config::ModelParameters;
 use crate::enrich::exchange::Answers;
+use crate::enrich::held::Review;
 use crate::enrich::run::{PARALLEL, Step, ask};
 use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, DEFAULT_BATCH};
@@ -119,7 +120,7 @@ impl GenerateArgs {
             .with_context(|| format!("read {}", file.display()))?;
         let answers = Answers::read(&text);
         let model = self.llm.chosen_model().unwrap_or("assistant");
-        let matched = answers.matched(searcher, model, self.per_tool.into());
+        let matched = answers.matched(searcher, model, self.per_tool.into(), Review::Unneeded);
         let refused = matched.refused.iter().chain(&matched.refused_texts);
         for refused in refused {
             print_stderr(format_args!("{}: {}", refused.id, refused.reason));
@@ -139,7 +140,7 @@ impl GenerateArgs {
         let asker = Asker::new(&self.llm, self.yes, &counted(tools.len(), "definition"))?;
         let wanted = Wanted::new(Some(per_tool), &[]).map_err(UsageError)?;
         let batches = enrich::batches(tools, DEFAULT_BATCH, &wanted);
-        let mut run = self.llm.run(batches, PARALLEL)?;
+        let mut run = self.llm.run(batches, PARALLEL, None)?;
         let is_stopped = || asker.interrupt.is_raised();
         let mut by_tool: HashMap<ToolId, Enrichment> = HashMap::new();
         while let Some(step) = asker.runtime.block_on(run.next(&is_stopped)) {

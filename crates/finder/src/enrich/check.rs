@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use serde_json::Value;
 use toolscout_index::{Enrichment, Error, Tool};
 
+use super::held::{Held, Review};
+
 use toolscout_base::printable::{excerpt, is_hidden};
 
 /// Words that change nothing about what a text says.
@@ -23,6 +25,8 @@ pub struct Checked {
     pub enrichment: Result<Enrichment, String>,
     /// Why single texts are refused, where others are accepted.
     pub refused: Vec<String>,
+    /// Texts that a person has to read first.
+    pub held: Vec<Held>,
 }
 
 impl Checked {
@@ -31,12 +35,14 @@ impl Checked {
         Checked {
             enrichment: Err(reason.into()),
             refused: Vec::new(),
+            held: Vec::new(),
         }
     }
 }
 
-/// Checks a list of texts, text by text. At most `max` of them are taken.
-pub fn checked(tool: &Tool, list: &Value, max: usize, model: &str) -> Checked {
+/// Checks a list of texts, text by text. At most `max` of them are taken. Every text that is stored for a tool passes
+/// here first.
+pub fn checked(tool: &Tool, list: &Value, max: usize, model: &str, review: Review<'_>) -> Checked {
     let Some(items) = list.as_array() else {
         let list = excerpt(&list.to_string(), SHOWN_CHARS);
         return Checked::nothing(format!("{list} is not a list of texts"));
@@ -47,30 +53,49 @@ pub fn checked(tool: &Tool, list: &Value, max: usize, model: &str) -> Checked {
     let own = OwnWords::of(tool);
     let mut texts: Vec<&str> = Vec::new();
     let mut refused = Vec::new();
+    let mut held: Vec<Held> = Vec::new();
     for item in items {
         let shown = excerpt(&item.to_string(), SHOWN_CHARS);
         let Some(text) = item.as_str().map(str::trim) else {
             refused.push(format!("{shown} is not a text"));
             continue;
         };
-        if texts.contains(&text) {
+        if texts.contains(&text) || held.iter().any(|held| held.text == text) {
             continue;
         }
-        let problem = problem(text, &own, model);
-        match problem {
-            Some(problem) => refused.push(format!("{shown} {problem}")),
-            None if texts.len() == max => {
-                refused.push(format!("{shown} is more than the {max} that are taken"));
+        if let Some(problem) = problem(text, &own, model) {
+            refused.push(format!("{shown} {problem}"));
+            continue;
+        }
+        if texts.len() + held.len() == max {
+            refused.push(format!("{shown} is more than the {max} that are taken"));
+            continue;
+        }
+        match review.speaks_of(tool, text) {
+            Ok(None) => texts.push(text),
+            Ok(Some(speaks_of)) => held.push(Held {
+                id: tool.id.clone(),
+                text: text.to_owned(),
+                speaks_of,
+                model: model.to_owned(),
+            }),
+            Err(error) => {
+                let reason = format!("{shown} cannot be compared with other tools: {error}");
+                refused.push(reason);
             }
-            None => texts.push(text),
         }
     }
-    if texts.is_empty() {
-        return Checked::nothing(refused.join("; "));
-    }
+    let enrichment = if texts.is_empty() {
+        let held = held.iter().map(Held::reason);
+        let reasons: Vec<String> = refused.drain(..).chain(held).collect();
+        Err(reasons.join("; "))
+    } else {
+        Enrichment::new(texts, model).map_err(|error| error.to_string())
+    };
     Checked {
-        enrichment: Enrichment::new(texts, model).map_err(|error| error.to_string()),
+        enrichment,
         refused,
+        held,
     }
 }
 
@@ -210,7 +235,7 @@ mod tests {
             ("发送邮件", "description"),
             ("Returns its id.", "description"),
         ] {
-            let read = checked(&tool(), &json!([text, "tell Ana"]), 3, "m");
+            let read = checked(&tool(), &json!([text, "tell Ana"]), 3, "m", Review::Done);
             assert_eq!(read.enrichment.unwrap().texts(), ["tell Ana"], "{text}");
             let expected = format!("only repeats the tool's {what}");
             assert!(
@@ -218,7 +243,7 @@ mod tests {
                 "{text}: {:?}",
                 read.refused
             );
-            let alone = checked(&tool(), &json!([text]), 3, "m");
+            let alone = checked(&tool(), &json!([text]), 3, "m", Review::Done);
             assert!(alone.enrichment.unwrap_err().contains(&expected), "{text}");
         }
     }
@@ -232,7 +257,7 @@ mod tests {
             "给安娜写信",
             "send",
         ] {
-            let read = checked(&tool(), &json!([text]), 3, "m");
+            let read = checked(&tool(), &json!([text]), 3, "m", Review::Done);
             assert_eq!(read.enrichment.unwrap().texts(), [text]);
             assert!(read.refused.is_empty(), "{text}: {:?}", read.refused);
         }
@@ -248,11 +273,11 @@ mod tests {
             (json!(long), "201 characters"),
             (json!(null), "is not a text"),
         ] {
-            let read = checked(&tool(), &json!([bad, "tell Ana"]), 3, "m");
+            let read = checked(&tool(), &json!([bad, "tell Ana"]), 3, "m", Review::Done);
             assert_eq!(read.enrichment.unwrap().texts(), ["tell Ana"]);
             assert!(read.refused[0].contains(why), "{bad}: {:?}", read.refused);
         }
-        let many = checked(&tool(), &json!(["b", "b", "c", "d"]), 2, "m");
+        let many = checked(&tool(), &json!(["b", "b", "c", "d"]), 2, "m", Review::Done);
         assert_eq!(many.enrichment.unwrap().texts(), ["b", "c"]);
         assert!(many.refused[0].contains("more than the 2"));
     }
@@ -260,7 +285,8 @@ mod tests {
     #[test]
     fn invisible_characters_are_refused_by_their_codes() {
         let tool = Tool::new("s", "t").unwrap();
-        let read = |text: &str| checked(&tool, &Value::from(vec![text]), 3, "m").enrichment;
+        let read =
+            |text: &str| checked(&tool, &Value::from(vec![text]), 3, "m", Review::Done).enrichment;
         for (hidden, code) in [
             ('\u{202e}', "U+202E"),
             ('\u{200b}', "U+200B"),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use toolscout_index::{Enrichment, Searcher, Tool, ToolId, formats};
 
 use super::check::checked;
+use super::held::{Held, Review};
 use super::{Batch, shown_description};
 use toolscout_base::printable::{self, excerpt};
 use toolscout_gate::gate::Definition;
@@ -74,6 +75,21 @@ pub fn exported(tool: &Tool, enrichment: &Enrichment) -> Value {
         "model": enrichment.model(),
         "texts": enrichment.texts(),
     })
+}
+
+/// Texts that are held, as lines of JSON that `--import` reads once a person has read them.
+pub fn held_lines(searcher: &Searcher, held: &[Held]) -> String {
+    let mut lines = String::new();
+    for of_tool in held.chunk_by(|left, right| left.id == right.id) {
+        let texts = of_tool.iter().map(|held| held.text.as_str());
+        if let Some(tool) = searcher.tool(&of_tool[0].id)
+            && let Ok(enrichment) = Enrichment::new(texts, &of_tool[0].model)
+        {
+            lines += &printable::json(&exported(&tool, &enrichment).to_string());
+            lines.push('\n');
+        }
+    }
+    lines
 }
 
 /// The answers of a file, in their order.
@@ -180,8 +196,15 @@ impl Answers {
         self.found.iter().map(|answer| answer.id.clone()).collect()
     }
 
-    /// Compares the answers with the tools of a catalog. `model` is the name for answers that name none.
-    pub fn matched(&self, searcher: &Searcher, model: &str, max_texts: usize) -> Matched {
+    /// Compares the answers with the tools of a catalog. `model` is the name for answers that name none. Tools that have
+    /// texts get further ones only if a person has read them.
+    pub fn matched(
+        &self,
+        searcher: &Searcher,
+        model: &str,
+        max_texts: usize,
+        review: Review<'_>,
+    ) -> Matched {
         let by_hash = tools_by_hash(searcher);
         let mut matched = Matched {
             answers: self.found.len(),
@@ -201,10 +224,16 @@ impl Answers {
                 if !answered.insert(&tool.id) {
                     let reason = "another answer before it is for the same tool";
                     matched.refused.push(Refused::new(tool.id.as_str(), reason));
-                } else if searcher.enrichment(&tool.id).is_some() {
-                    matched.kept.push(tool.id.to_string());
-                } else {
-                    matched.check(tool, answer, max_texts, model);
+                    continue;
+                }
+                match searcher.enrichment(&tool.id) {
+                    None => matched.check(tool, &answer.texts, max_texts, model, review),
+                    Some(present) => match with_further(present, &answer.texts) {
+                        Some(all) if matches!(review, Review::Done) => {
+                            matched.check(tool, &all, max_texts, present.model(), review);
+                        }
+                        _ => matched.kept.push(tool.id.to_string()),
+                    },
                 }
             }
         }
@@ -231,6 +260,18 @@ fn tools_by_hash(searcher: &Searcher) -> HashMap<String, Vec<Arc<Tool>>> {
             .push(tool);
     }
     by_hash
+}
+
+/// The texts of a tool with those of an answer; `None` where the tool has all of them.
+fn with_further(present: &Enrichment, texts: &Value) -> Option<Value> {
+    let has = |text: &Value| {
+        let text = text.as_str().map(str::trim);
+        text.is_some_and(|text| present.texts().iter().any(|one| one == text))
+    };
+    let further = texts.as_array()?.iter().filter(|text| !has(text));
+    let further: Vec<Value> = further.cloned().collect();
+    let present = present.texts().iter().cloned().map(Value::String);
+    (!further.is_empty()).then(|| present.chain(further).collect())
 }
 
 /// Why an answer belongs to no tool.
@@ -286,6 +327,8 @@ pub struct Matched {
     pub refused: Vec<Refused>,
     /// Single texts that are refused, of answers whose other texts can be used.
     pub refused_texts: Vec<Refused>,
+    /// Texts that speak of another server's tool, which a person has to read first.
+    pub held: Vec<Held>,
 }
 
 /// What is refused of a tool's texts, and why.
@@ -335,8 +378,16 @@ impl Matched {
         }
     }
 
-    fn check(&mut self, tool: &Arc<Tool>, answer: &Answer, max_texts: usize, model: &str) {
-        let read = checked(tool, &answer.texts, max_texts, model);
+    fn check(
+        &mut self,
+        tool: &Arc<Tool>,
+        texts: &Value,
+        max_texts: usize,
+        model: &str,
+        review: Review<'_>,
+    ) {
+        let read = checked(tool, texts, max_texts, model, review);
+        self.held.extend(read.held);
         let id = tool.id.as_str();
         let refused = read.refused.into_iter();
         self.refused_texts

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{JoinError, JoinSet, spawn_blocking};
 use tokio::time::{sleep, sleep_until, timeout};
-use toolscout_index::{Enrichment, Tool};
+use toolscout_index::{Enrichment, Searcher, Tool};
 
 use super::exchange::Refused;
+use super::held::{Held, Review};
 use super::pace::Pace;
 use super::{Batch, Tokens, estimate};
 use toolscout_base::budget;
@@ -60,6 +61,8 @@ impl Step {
 pub struct Run {
     model: Arc<dyn ChatModel>,
     batches: Vec<Batch>,
+    /// The tools that texts are compared with; `None` where they become no texts of tools.
+    searcher: Option<Arc<Searcher>>,
     /// Places of batches.
     waiting: VecDeque<usize>,
     running: JoinSet<(usize, Answer)>,
@@ -80,17 +83,25 @@ pub struct Run {
     pub unanswered: Vec<Refused>,
     /// Refused texts of tools that have others.
     pub refused: Vec<Refused>,
+    /// Texts that are not stored before a person has read them.
+    pub held: Vec<Held>,
     /// As the provider counted them, or estimated where it did not.
     pub tokens: Tokens,
 }
 
 impl Run {
     /// A run with so many requests at once. Within a runtime of tokio alone.
-    pub fn new(model: Arc<dyn ChatModel>, batches: Vec<Batch>, parallel: usize) -> Self {
+    pub fn new(
+        model: Arc<dyn ChatModel>,
+        batches: Vec<Batch>,
+        parallel: usize,
+        searcher: Option<Arc<Searcher>>,
+    ) -> Self {
         Run {
             model,
             waiting: (0..batches.len()).collect(),
             batches,
+            searcher,
             running: JoinSet::new(),
             pace: Pace::new(parallel, Instant::now()),
             max_tokens: None,
@@ -102,6 +113,7 @@ impl Run {
             skipped: Vec::new(),
             unanswered: Vec::new(),
             refused: Vec::new(),
+            held: Vec::new(),
             tokens: Tokens::default(),
         }
     }
@@ -145,7 +157,7 @@ impl Run {
             let is_paused = !self.waiting.is_empty() && self.pace.has_room(self.running.len());
             tokio::select! {
                 biased;
-                Some(answer) = self.running.join_next() => return Some(self.answered(answer)),
+                Some(answer) = self.running.join_next() => return Some(self.answered(answer).await),
                 () = sleep_until(last.unwrap_or_else(Instant::now).into()), if last.is_some() => {
                     self.running.abort_all();
                     return None;
@@ -196,16 +208,13 @@ impl Run {
         self.tokens.sum() + running + next <= max
     }
 
-    fn answered(&mut self, answer: Result<(usize, Answer), JoinError>) -> Step {
+    async fn answered(&mut self, answer: Result<(usize, Answer), JoinError>) -> Step {
         let (place, answer) = match answer {
             Ok(answer) => answer,
-            Err(error) => {
-                self.problem = Some(format!("a request failed inside the program: {error}"));
-                return Step::nothing(0);
-            }
+            Err(error) => return self.broken(&error),
         };
         match answer {
-            Ok(reply) => self.read(place, &reply),
+            Ok(reply) => self.read(place, reply).await,
             Err(error) => match limit(&error) {
                 Some(retry_after) => {
                     self.waiting.push_front(place);
@@ -219,20 +228,39 @@ impl Run {
         }
     }
 
-    fn read(&mut self, place: usize, reply: &Reply) -> Step {
+    fn broken(&mut self, error: &JoinError) -> Step {
+        self.problem = Some(format!("a request failed inside the program: {error}"));
+        Step::nothing(0)
+    }
+
+    async fn read(&mut self, place: usize, reply: Reply) -> Step {
         self.pace.answered();
-        let batch = &self.batches[place];
-        let spent = spent(batch, reply);
+        let batch = self.batches[place].clone();
+        let tools = batch.tools.len();
+        let spent = spent(&batch, &reply);
         self.tokens.input += spent.input;
         self.tokens.output += spent.output;
+        let (model, searcher) = (Arc::clone(&self.model), self.searcher.clone());
+        let read = move || {
+            let review = searcher
+                .as_deref()
+                .map_or(Review::Unneeded, Review::Pending);
+            batch.read(&reply.text, model.name(), review)
+        };
+        // Each text is searched for.
+        let read = match spawn_blocking(read).await {
+            Ok(read) => read,
+            Err(error) => return self.broken(&error),
+        };
         let mut written = Vec::new();
-        for (tool, read) in batch.read(&reply.text, self.model.name()) {
+        for (tool, read) in read {
             let id = tool.id.as_str();
+            self.held.extend(read.held);
             let refused = read.refused.into_iter();
             self.refused
                 .extend(refused.map(|reason| Refused::new(id, reason)));
             match read.enrichment {
-                Ok(enrichment) => written.push((Arc::clone(tool), enrichment)),
+                Ok(enrichment) => written.push((tool, enrichment)),
                 Err(reason) => {
                     self.last_reason.clone_from(&reason);
                     self.skipped.push(Refused::new(id, reason));
@@ -240,7 +268,7 @@ impl Run {
             }
         }
         Step::Answered {
-            tools: batch.tools.len(),
+            tools,
             tokens: spent,
             written,
         }

@@ -15,10 +15,10 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RoleServer};
 use tokio_util::sync::CancellationToken;
-use toolscout_index::{Enrichment, Tool};
+use toolscout_index::{Enrichment, Searcher, Tool};
 
 use super::{GatewayState, NAME_CHARS};
-use crate::SingleWriterSink;
+use crate::{CatalogSink as _, SingleWriterSink};
 use toolscout_base::printable::{self, counted, excerpt};
 use toolscout_finder::enrich::exchange::{Refused, ids_of, not_stored};
 use toolscout_finder::enrich::run::{Run, Step};
@@ -56,7 +56,8 @@ impl ClientTexts {
             return;
         }
         state.pool.settled(state.config.settle).await;
-        let batches = self.batches(state);
+        let searcher = self.catalog.searcher();
+        let batches = self.batches(state, &searcher);
         if batches.is_empty() || !agrees(&peer, &client.capabilities, &batches).await {
             return;
         }
@@ -65,25 +66,28 @@ impl ClientTexts {
             name: format!("model of {name}"),
             peer,
         };
-        let mut run = Run::new(Arc::new(model), batches, 1);
+        let mut run = Run::new(Arc::new(model), batches, 1, Some(searcher));
         while let Some(step) = run.next(&|| ended.is_cancelled()).await {
             if let Step::Answered { written, .. } = step {
                 self.store(&mut run, written).await;
             }
         }
+        for held in &run.held {
+            tracing::warn!(tool = held.id.as_str(), "{}", held.reason());
+        }
         tracing::info!(
             client = name,
             tools = run.enriched,
             without = run.without_texts().len(),
+            held = run.held.len(),
             problem = run.problem,
             "the client's model wrote texts"
         );
     }
 
     /// The tools without texts that the client may see.
-    fn batches(&self, state: &GatewayState) -> Vec<Batch> {
-        use crate::CatalogSink as _;
-        let mut tools = enrich::missing(&self.catalog.searcher(), &[]);
+    fn batches(&self, state: &GatewayState, searcher: &Searcher) -> Vec<Batch> {
+        let mut tools = enrich::missing(searcher, &[]);
         if let Some(profile) = &state.profile {
             tools.retain(|tool| profile.certainly_has(&tool.id));
         }

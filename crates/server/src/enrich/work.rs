@@ -68,7 +68,7 @@ impl Work {
             reserved,
         } = self;
         let mut turn = reserved.begin().await?;
-        let mut run = Run::new(model, batches, PARALLEL);
+        let mut run = Run::new(model, batches, PARALLEL, Some(catalog.searcher()));
         if let Some(left) = app.enriching.left(turn.spent()) {
             run = run.within(left);
         }
@@ -97,6 +97,7 @@ impl Work {
                 ended = store(&catalog, &mut run, written).await.and(counted);
             }
             has_failed.store(ended.is_err(), Ordering::Relaxed);
+            catalog.held.add(std::mem::take(&mut run.held));
             progress(&Answered {
                 tools,
                 stored: run.enriched - before,

@@ -51,7 +51,18 @@ async function editTexts(before, tool, catalog, again) {
   const given = await ask("Texts", content, { accept: "Save" }, isComplete);
   if (!given) return;
   await attempt("Not saved", async () => {
-    await call(ofTexts(catalog, tool.id), { method: "PUT", json: { texts: linesOf(given.get("texts")) } });
+    const texts = linesOf(given.get("texts"));
+    const save = (reviewed) => call(ofTexts(catalog, tool.id), { method: "PUT", json: { texts, reviewed } });
+    try {
+      await save(false);
+    } catch (error) {
+      if (error.code !== "texts_held") throw error;
+      // The server asks for a person who has read them.
+      const reason = h("p", {}, foreign(error.message.split("; once")[0]), ".");
+      const content = [reason, h("p", {}, "Searches for that tool might then find this one.")];
+      if (!(await ask("Save these texts all the same?", content, { accept: "Save" }))) return;
+      await save(true);
+    }
     announce("Saved");
   });
   await again();
@@ -87,13 +98,13 @@ export class CatalogTexts {
   draw(progress = null) {
     const { tools, with_texts: written, model, mode } = this.state;
     const canWrite = model && mode !== "off" && written < tools && !progress;
-    if (tools === 0 || (written === 0 && !canWrite && !progress)) return replace(this.element);
+    if (tools === 0 || (written === 0 && !canWrite && !progress && !this.state.held)) return replace(this.element);
     replace(this.element, h("p", { class: "muted" },
       `${count(written)} of ${counted(tools, "tool")} with texts of what people say. `,
       canWrite && h("button", { type: "button", class: "link", onclick: () => this.write() }, "Write the others"),
       canWrite && written > 0 && " · ",
       written > 0 && !progress && h("button", { type: "button", class: "link", onclick: () => this.measure() }, "What are they worth?")),
-      progress, this.measured);
+      progress, heldView(this.state), this.measured);
   }
 
   async write() {
@@ -133,6 +144,12 @@ export class CatalogTexts {
       this.draw();
     });
   }
+}
+
+/** Texts that the model wrote and that a person has to read first. */
+function heldView({ held, held_texts: texts }) {
+  const rows = texts.map(({ id, text, speaks_of: other }) => h("li", {}, h("q", {}, foreign(text)), " for ", foreign(oneLine(id, 80)), " speaks of ", foreign(oneLine(other, 80))));
+  return held > 0 && h("details", { class: "notice warn" }, h("summary", {}, `${counted(held, "text")} not stored: they speak of other servers' tools`), h("ul", { class: "plain" }, rows));
 }
 
 function measuredView({ tools, found_within: depth, with_texts: withTexts, without_texts: without, worst }, catalog) {
