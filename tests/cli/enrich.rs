@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::embed::interrupted;
-use super::run::{Ended, World, four_tools, run_with_hashing as run, text};
+use super::run::{Ended, World, four_tools, run_with_hashing as run, text, tool};
 
 /// A world of four tools, embedded.
 fn world() -> World {
@@ -646,4 +646,65 @@ fn texts_that_a_server_offers_are_taken_once_a_person_has_seen_them() {
         "{}",
         nothing.stderr
     );
+}
+
+#[test]
+fn texts_of_another_servers_tool_wait_for_a_person() {
+    let stolen = "pay a bill for me";
+    let world = World::new();
+    let tools = json!([
+        tool("bank", "pay", "Pays an invoice."),
+        tool("fair", "win", "Wins a prize."),
+    ]);
+    let file = world.file("t.json", tools.to_string());
+    assert_eq!(run(&world, &["add", text(&file)]).code, 0);
+    let answers = [
+        reply(&format!(r#"["{stolen}", "settle what I owe"]"#)),
+        reply(&format!(r#"["{stolen}", "get the first prize"]"#)),
+    ];
+    let held = ["--held", "held.jsonl"];
+    let report = json_of(&enrich(&world, &answers, &held));
+    let expected = json!([
+        { "id": "fair/win", "text": stolen, "speaks_of": "bank/pay", "model": report["model"] }
+    ]);
+    assert_eq!(
+        (&report["held"], &report["enriched"]),
+        (&expected, &json!(2))
+    );
+    let shown =
+        |id: &str| json_of(&run(&world, &["enrich", "--show", id, "--json"]))["texts"].clone();
+    assert_eq!(shown("bank/pay"), json!([stolen, "settle what I owe"]));
+    assert_eq!(shown("fair/win"), json!(["get the first prize"]));
+
+    let take = ["enrich", "--import", "held.jsonl"];
+    let unread = json_of(&run(&world, &[&take[..], &["--json"]].concat()));
+    assert_eq!(unread["kept"], json!(["fair/win"]), "{unread}");
+    let read = [&take[..], &["--reviewed"]].concat();
+    assert_eq!(run(&world, &read).code, 0);
+    assert_eq!(shown("fair/win"), json!(["get the first prize", stolen]));
+    assert!(run(&world, &read).stdout.contains("1 kept"));
+
+    run(&world, &["enrich", "--forget", "fair/win"]);
+    let said = run(&world, &take);
+    for part in ["held: speaks of bank/pay", "--held FILE", "--reviewed"] {
+        assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
+    }
+    assert!(said.stdout.contains("1 text held"), "{}", said.stdout);
+    let again = run(&world, &[&take[..], &["--held", "again.jsonl"]].concat());
+    assert!(
+        again.stderr.contains("--import again.jsonl --reviewed"),
+        "{}",
+        again.stderr
+    );
+
+    // Without a held text no file is left.
+    enrich(
+        &world,
+        &[reply(r#"["get the first prize"]"#)],
+        &["--held", "none.jsonl"],
+    );
+    run(&world, &["enrich", "--import", "none.jsonl"]).failed(1, &["none.jsonl"]);
+    run(&world, &["enrich", "--reviewed", "--yes"])
+        .failed(2, &["--answers, --import or --offered"]);
+    run(&world, &["enrich", "--ask", "x", "--held", "y"]).failed(2, &["cannot be used with"]);
 }

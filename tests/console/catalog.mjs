@@ -60,6 +60,16 @@ export const catalog = {
     await detail.getByText("Written by person").waitFor();
     await picture(page, "texts");
 
+    await server.post("catalogs/default/tools", [{ name: "pay", description: "Pays an invoice.", server: "bank" }]);
+    await detail.getByRole("button", { name: "Edit" }).click();
+    await page.getByRole("dialog").getByLabel("What people say").fill("pay a bill for me");
+    await save.click();
+    const doubt = page.getByRole("dialog", { name: "Save these texts all the same?" });
+    await doubt.getByText("held: speaks of bank/pay").waitFor();
+    await doubt.getByRole("button", { name: "Save" }).click();
+    await detail.getByText("pay a bill for me").waitFor();
+    await fetch(`${server.url}/v1/catalogs/default/tools/bank/pay`, { method: "DELETE" });
+
     const all = page.locator(".catalog-texts");
     await page.reload();
     await all.getByText("1 of 2 tools with texts").waitFor();

@@ -105,6 +105,11 @@ const LIST: [Excused; 45] = [
         "needs somebody who answers",
     ),
     excused(
+        "toolscout enrich --import held.jsonl",
+        Instead::Help,
+        "needs texts that are held",
+    ),
+    excused(
         "toolscout sync --mcp-server",
         Instead::Help,
         "fetches servers of others",

@@ -27,6 +27,8 @@ struct Writer {
     requests: AtomicUsize,
     /// Its permits let answers through; without it all of them pass.
     held: Option<Semaphore>,
+    /// Written for every tool too.
+    further: Option<&'static str>,
 }
 
 #[async_trait]
@@ -48,7 +50,9 @@ impl ChatModel for Writer {
                 let length = signature.len();
                 let first = format!("somebody wants what {length} could give");
                 let second = format!("people ask for the number {length}");
-                answer.insert(tool["number"].to_string(), json!([first, second]));
+                let texts: Vec<String> = self.further.map(str::to_owned).into_iter().collect();
+                let texts = [texts, vec![first, second]].concat();
+                answer.insert(tool["number"].to_string(), json!(texts));
             }
         }
         let usage = Usage {
@@ -499,4 +503,80 @@ async fn new_and_changed_tools_get_texts_by_themselves_and_are_paid_for_once() {
         .await;
     // The tool that the model is silent about is not asked about again.
     assert_eq!(model.requests.load(Ordering::SeqCst), requests + 1);
+}
+
+/// Speaks of `bank/silent_transfer`.
+const MOVE: &str = "move my money to her";
+
+#[tokio::test]
+async fn texts_of_another_servers_tool_wait_for_a_person_who_says_so() {
+    let server = server_with(|_| {}).await;
+    let path = &format!("{TEXTS}/mail/send");
+    let mut body = json!({ "texts": ["write to her", MOVE] });
+    let put = server.put(path, &body).await;
+    assert_eq!((put.status.as_u16(), put.error_code()), (422, "texts_held"));
+    let reason = "held: speaks of bank/silent_transfer";
+    assert!(put.message().contains(reason), "{put:?}");
+    assert_eq!(server.get(path).await.body["texts"], json!([]));
+    body["reviewed"] = json!(true);
+    assert_eq!(server.put(path, &body).await.status, 200);
+    // What the tool has already was read.
+    body["reviewed"] = json!(false);
+    body["texts"] = json!([MOVE, "write to her mother"]);
+    assert_eq!(server.put(path, &body).await.status, 200);
+    assert_eq!(server.delete(path).await.status, 204);
+
+    let definition = server.get(path).await.body["definition"].clone();
+    let line =
+        json!({ "id": "mail/send", "definition": definition, "texts": ["write to her", MOVE] });
+    let taken = send(&server, line.to_string()).await;
+    let held = json!([{ "id": "mail/send", "text": MOVE, "speaks_of": "bank/silent_transfer" }]);
+    assert_eq!(
+        (&taken.body["held"], &taken.body["stored"]),
+        (&held, &json!(1))
+    );
+    assert_eq!(
+        server.get(path).await.body["texts"],
+        json!(["write to her"])
+    );
+    let request = server.request(Method::POST, &format!("{TEXTS}?reviewed=true"));
+    let taken = read(request.body(line.to_string())).await;
+    assert_eq!(
+        (&taken.body["held"], &taken.body["stored"]),
+        (&json!([]), &json!(1))
+    );
+    assert_eq!(
+        server.get(path).await.body["texts"],
+        json!(["write to her", MOVE])
+    );
+}
+
+#[tokio::test]
+async fn texts_that_a_server_holds_by_itself_are_counted_and_shown() {
+    for mode in [EnrichMode::Ask, EnrichMode::Auto] {
+        let model = Arc::new(Writer {
+            further: Some(MOVE),
+            ..Writer::default()
+        });
+        let server = server_with(|configured| {
+            configured.enricher = Some(Arc::clone(&model) as Arc<dyn ChatModel>);
+            configured.enrich = settings(mode, Some(1_000_000));
+        })
+        .await;
+        if mode == EnrichMode::Ask {
+            enrich(&server, json!({})).await;
+        }
+        let state = server
+            .wait_for(ENRICH, |state| state["with_texts"] == 2)
+            .await;
+        assert_eq!(state["held"], 2, "{state}");
+        let held =
+            |id: &str| json!({ "id": id, "text": MOVE, "speaks_of": "bank/silent_transfer" });
+        assert_eq!(
+            state["held_texts"],
+            json!([held("mail/recall"), held("mail/send")])
+        );
+        let texts = server.get(TEXTS).await.body.to_string();
+        assert!(!texts.contains(MOVE), "{texts}");
+    }
 }
