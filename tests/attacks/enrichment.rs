@@ -311,13 +311,24 @@ fn a_held_text_does_not_pass_in_company_or_in_disguise() {
         "PAY A BILL FOR ME!",
         "  pay a bill for me... ",
         "¿pay — a bill — for me?",
-        "bezahle diese Rechnung",
     ] {
         let world = world("Wins a prize.");
         let answer = json!({ "1": ["win something", stolen, stolen] });
         let report = enrich(&world, &[bank.clone(), answer.to_string()]);
         assert!(is_held(&report, stolen.trim()), "{stolen}: {report}");
         assert_eq!(texts(&world, "evil/win"), ["win something"], "{stolen}");
+    }
+
+    let world = world("Wins a prize.");
+    let with_tables = |args: &[&str]| world.run(&[&["--embedder", "table"], args].concat());
+    assert_eq!(with_tables(&["embed"]).code, 0);
+    let definition = hash(&world, "evil/win");
+    for stolen in ["paga esta factura por mí", "请支付这张发票"] {
+        let line = json!({ "id": "evil/win", "definition": definition, "texts": [stolen] });
+        let file = world.file("answers.txt", line.to_string());
+        let report = with_tables(&["enrich", "--answers", text(&file), "--json"]).json();
+        assert!(is_held(&report, stolen), "{stolen}: {report}");
+        assert!(texts(&world, "evil/win").is_empty(), "{stolen}");
     }
 }
 

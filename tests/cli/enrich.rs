@@ -201,7 +201,7 @@ fn answers_that_cannot_be_used_are_reported_and_not_stored() {
 fn a_model_that_gives_nothing_usable_is_not_asked_for_ever() {
     let world = World::new();
     let tools: Vec<Value> = (0..9)
-        .map(|n| super::run::tool("s", &format!("t{n}"), "Does something."))
+        .map(|n| tool("s", &format!("t{n}"), "Does something."))
         .collect();
     let file = world.file("t.json", json!(tools).to_string());
     run(&world, &["add", text(&file)]);

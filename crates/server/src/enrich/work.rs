@@ -91,13 +91,13 @@ impl Work {
                 continue;
             };
             let before = run.enriched;
+            catalog.held.add(std::mem::take(&mut run.held));
             // Counted first, since the model is paid even if its texts cannot be stored.
             let counted = turn.spend(tokens).await;
             if ended.is_ok() {
                 ended = store(&catalog, &mut run, written).await.and(counted);
             }
             has_failed.store(ended.is_err(), Ordering::Relaxed);
-            catalog.held.add(std::mem::take(&mut run.held));
             progress(&Answered {
                 tools,
                 stored: run.enriched - before,
