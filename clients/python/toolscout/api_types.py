@@ -319,16 +319,6 @@ class EnrichRequest(TypedDict):
     texts: NotRequired[int | None]
 
 
-class EnrichState(TypedDict):
-    mode: str
-    model: NotRequired[str | None]
-    pending_embeddings: int
-    tokens_a_day: NotRequired[int | None]
-    tokens_today: int
-    tools: int
-    with_texts: int
-
-
 ErrorType: TypeAlias = Literal["invalid_request", "auth", "internal", "system"]
 
 
@@ -511,6 +501,12 @@ class Health(TypedDict):
     store: NotRequired[str | None]
 
 
+class HeldText(TypedDict):
+    id: str
+    speaks_of: str
+    text: str
+
+
 class InjectedTool(TypedDict):
     tokens: int
     tool: str
@@ -596,6 +592,7 @@ class NewJudging(TypedDict):
 
 class NewTexts(TypedDict):
     model: NotRequired[str | None]
+    reviewed: NotRequired[bool]
     texts: list[str]
 
 
@@ -790,6 +787,7 @@ class TagList(TypedDict):
 class TakenTexts(TypedDict):
     answers: int
     generation: int
+    held: list[HeldText]
     kept: list[str]
     left: int
     problem: NotRequired[str | None]
@@ -1087,6 +1085,18 @@ class EnrichMeasure(TypedDict):
     with_texts: int
     without_texts: int
     worst: list[FarTool]
+
+
+class EnrichState(TypedDict):
+    held: int
+    held_texts: list[HeldText]
+    mode: str
+    model: NotRequired[str | None]
+    pending_embeddings: int
+    tokens_a_day: NotRequired[int | None]
+    tokens_today: int
+    tools: int
+    with_texts: int
 
 
 class EvaluationLatency(TypedDict):

@@ -1109,6 +1109,13 @@ export interface components {
         /** @description How far the texts of a catalog are. */
         EnrichState: {
             /**
+             * @description Texts that the model wrote since the catalog was opened, that speak of other servers' tools, and that nobody has
+             *     read. They are not stored.
+             */
+            held: number;
+            /** @description The first of them, at most 20. */
+            held_texts: components["schemas"]["HeldText"][];
+            /**
              * @description `off`, `ask` or `auto`: when this server's model writes texts.
              * @example ask
              */
@@ -1905,6 +1912,18 @@ export interface components {
             /** @description `away` while the store of the catalogs cannot be reached: searches go on, writes do not. */
             store?: string | null;
         };
+        /** @description A text that is not stored before a person has read it. */
+        HeldText: {
+            /** @description The id of the tool that it was written for. */
+            id: string;
+            /**
+             * @description The id of the other server's tool, which it is nearer to.
+             * @example bank/pay
+             */
+            speaks_of: string;
+            /** @description The text. */
+            text: string;
+        };
         /** @description An injected tool. */
         InjectedTool: {
             /** @description The tokens of its definition. */
@@ -2132,6 +2151,8 @@ export interface components {
         NewTexts: {
             /** @description Who wrote them; `person` without it. */
             model?: string | null;
+            /** @description True once a person has read them: texts that speak of another server's tool are then stored too. */
+            reviewed?: boolean;
             /** @description At most 8, of at most 200 characters each. */
             texts: string[];
         };
@@ -2870,6 +2891,8 @@ export interface components {
              * @description The generation of the catalog that holds the texts.
              */
             generation: number;
+            /** @description Texts that are not stored before a person has read them, since they speak of another server's tool. */
+            held: components["schemas"]["HeldText"][];
             /** @description Tools that have texts already, which stay. */
             kept: string[];
             /** @description Tools that still have no texts. */
