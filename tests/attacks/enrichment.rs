@@ -319,9 +319,14 @@ fn a_held_text_does_not_pass_in_company_or_in_disguise() {
         assert_eq!(texts(&world, "evil/win"), ["win something"], "{stolen}");
     }
 
-    let world = world("Wins a prize.");
+    let world = World::new();
+    let tools = json!([
+        tool("bank", "pay", "Pays an invoice."),
+        tool("evil", "win", "Wins a prize."),
+    ]);
+    let file = world.file("t.json", tools.to_string());
     let with_tables = |args: &[&str]| world.run(&[&["--embedder", "table"], args].concat());
-    assert_eq!(with_tables(&["embed"]).code, 0);
+    assert_eq!(with_tables(&["add", text(&file)]).code, 0);
     let definition = hash(&world, "evil/win");
     for stolen in ["paga esta factura por mí", "请支付这张发票"] {
         let line = json!({ "id": "evil/win", "definition": definition, "texts": [stolen] });

@@ -1,6 +1,5 @@
 //! Texts in files: questions for any chat or agent, their answers, and texts of another catalog.
 
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Instant;
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use toolscout_index::{MAX_ENRICHMENT_TEXTS, Searcher};
 
 use super::held::HeldFile;
-use super::keep::{embed_pending, note_unembedded, store, warn_of_each};
+use super::keep::{create, embed_pending, note_unembedded, store, warn_of_each};
 use super::measure;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
@@ -266,17 +265,6 @@ fn write(file: &Path, content: &str) -> Result<()> {
     create(file)?
         .write_all(content.as_bytes())
         .with_context(|| format!("write {}", file.display()))
-}
-
-/// Creates a file that does not exist yet: one that does may hold answers that somebody paid for.
-pub fn create(file: &Path) -> Result<File> {
-    let shown = file.display();
-    File::create_new(file).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            anyhow::anyhow!("{shown} exists already; name another file, or remove it first")
-        }
-        _ => anyhow::Error::new(error).context(format!("write {shown}")),
-    })
 }
 
 /// Says what a file has; not where stdout is the file.

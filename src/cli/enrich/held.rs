@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use toolscout_index::Searcher;
 
-use super::files::create;
+use super::keep::create;
 use crate::cli::context::Context;
 use crate::enrich::exchange::held_lines;
 use crate::enrich::held::Held;

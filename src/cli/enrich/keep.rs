@@ -1,6 +1,9 @@
-//! Stores and embeds texts.
+//! Stores and embeds texts, and creates files for them.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -137,4 +140,15 @@ pub fn warn_of_each<'a>(
     if more > 0 {
         context.warn(format_args!("{what} {more} more"));
     }
+}
+
+/// Creates a file that does not exist yet: one that does may hold answers that somebody paid for.
+pub fn create(file: &Path) -> Result<File> {
+    let shown = file.display();
+    File::create_new(file).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            anyhow::anyhow!("{shown} exists already; name another file, or remove it first")
+        }
+        _ => anyhow::Error::new(error).context(format!("write {shown}")),
+    })
 }
