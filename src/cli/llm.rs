@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use toolscout_index::Searcher;
 
 use crate::config::ModelParameters;
 use crate::enrich::Batch;

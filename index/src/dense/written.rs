@@ -41,7 +41,7 @@ pub(super) struct WrittenTexts {
     counts: Vec<u8>,
     discount: f32,
     /// What a rough scan reads; `None` where it reads the rows themselves.
-    pub(super) condensed: Option<Condensed>,
+    pub(super) condensed: Option<Box<Condensed>>,
 }
 
 impl WrittenTexts {
@@ -134,7 +134,7 @@ impl Vectors {
         self.written = WrittenTexts::new(views, counts.collect());
         let condensed = Condensed::of(self);
         if let Some(written) = &mut self.written {
-            written.condensed = condensed;
+            written.condensed = condensed.map(Box::new);
         }
     }
 
@@ -165,7 +165,7 @@ impl Vectors {
 
     /// What a rough scan reads instead of the rows.
     pub(super) fn condensed(&self) -> Option<&Condensed> {
-        self.written.as_ref()?.condensed.as_ref()
+        self.written.as_ref()?.condensed.as_deref()
     }
 
     /// As [`Vectors::discount_all`], for the condensed rows of these tools.
