@@ -14,6 +14,8 @@ use toolscout::finder::snapshot::CurrentSnapshot;
 use toolscout::finder::toolbox::{self, Injection, ToolboxConfig, ToolboxState, o200k};
 use toolscout::finder::{Eviction, ToolSearch};
 use toolscout::llm::ToolSpec;
+use toolscout::tools::Arguments;
+use toolscout::tools::arguments::check;
 use toolscout_index::formats::{Emit, emit_tool, model_name};
 use toolscout_index::query::MAX_K;
 use toolscout_index::{Filter, Searcher, Tool, ToolId};
@@ -309,6 +311,14 @@ impl Toolbox {
     /// The visible tool with this name.
     pub fn find(&self, name: &str) -> Option<Arc<Tool>> {
         self.toolbox.find(name).cloned()
+    }
+
+    /// What is wrong with arguments, in JSON, for the visible tool with this name: a text for the model. `None`
+    /// where they fit, and where there is no such tool.
+    pub fn arguments_problem(&self, name: &str, arguments: &str) -> Result<Option<String>> {
+        let arguments: Arguments = serde_json::from_str(arguments)?;
+        let tool = self.toolbox.find(name);
+        Ok(tool.and_then(|tool| check(tool, &arguments).err()))
     }
 
     /// The id of the evicted tool with this name.

@@ -77,8 +77,8 @@ def ask(question: str, model: Model, toolbox: toolscout.Toolbox) -> str:
                 function = call["function"]
                 try:
                     result = toolbox.call(function["name"], function["arguments"])
-                except toolscout.Error as error:
-                    # The text is for the model: how to find the tool, or to correct its arguments.
+                except Exception as error:
+                    # The text is for the model: what failed, or how to correct its arguments.
                     result = error
                 content = {"tool_call_id": call["id"], "content": str(result)}
                 messages.append({"role": "tool", **content})

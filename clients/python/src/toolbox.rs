@@ -127,6 +127,17 @@ impl Toolbox {
         self.locked().open_call(name).map(Tool::new)
     }
 
+    /// What is wrong with arguments in JSON for the visible tool with this name.
+    fn arguments_problem(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        arguments: &str,
+    ) -> PyResult<Option<String>> {
+        let problem = py.detach(|| self.locked().arguments_problem(name, arguments));
+        problem.or_raise(py)
+    }
+
     /// Marks a call as ended.
     fn close_call(&self, py: Python<'_>, id: &str) -> PyResult<()> {
         let id = ToolId::parse(id).or_raise(py)?;

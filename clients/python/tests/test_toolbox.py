@@ -208,6 +208,9 @@ def test_functions_are_called(catalog: toolscout.Catalog) -> None:
         (lambda: toolbox.call("nothing"), "unknown_tool"),
         (lambda: toolbox.call("own__add", "{"), "invalid_arguments"),
         (lambda: toolbox.call("own__add", "[1]"), "invalid_arguments"),
+        (lambda: toolbox.call("own__add", "{}"), "invalid_arguments"),
+        (lambda: toolbox.call("own__add", {"a": "7"}), "invalid_arguments"),
+        (lambda: asyncio.run(toolbox.acall("own__add", {"a": 1, "b": []})), "invalid_arguments"),
     ]
     for fails, code in failures:
         with pytest.raises(toolscout.Error) as raised:

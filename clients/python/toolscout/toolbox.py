@@ -346,7 +346,7 @@ class Toolbox:
         if name == SEARCH:
             return self.search(cast("SearchArguments", arguments or {})).text
         with self.calling(name) as tool:
-            result = self._function(tool)(**_keywords(name, arguments))
+            result = self._function(tool)(**self._keywords(name, arguments))
             if inspect.isawaitable(result):
                 if inspect.iscoroutine(result):
                     result.close()
@@ -358,7 +358,7 @@ class Toolbox:
         if name == SEARCH:
             return await asyncio.to_thread(self.call, name, arguments)
         with self.calling(name) as tool:
-            function, keywords = self._function(tool), _keywords(name, arguments)
+            function, keywords = self._function(tool), self._keywords(name, arguments)
             if inspect.iscoroutinefunction(function):
                 return await function(**keywords)
             result = await asyncio.to_thread(lambda: function(**keywords))
@@ -373,6 +373,20 @@ class Toolbox:
             f"nothing says how {tool.id} is called; give it in `functions`, or call it yourself "
             f"within `toolbox.calling({tool.id!r})`",
         )
+
+    def _keywords(
+        self, name: str, arguments: Mapping[str, Any] | str | None
+    ) -> dict[str, Any]:
+        keywords = _keywords(name, arguments)
+        try:
+            written = json.dumps(keywords)
+        except (TypeError, ValueError):
+            # Objects of Python come from the program itself; a model writes JSON.
+            return keywords
+        problem = self._core.arguments_problem(name, written)
+        if problem is not None:
+            raise Error("invalid_arguments", problem)
+        return keywords
 
     def begin_turn(self) -> None:
         """Begin a turn: a question of the user."""

@@ -2,7 +2,7 @@
 //
 //     npm install toolscout zod
 
-import { Catalog, Toolbox, ToolscoutError } from "toolscout";
+import { Catalog, Toolbox } from "toolscout";
 import { z } from "zod";
 
 interface Message {
@@ -56,11 +56,8 @@ async function ask(question: string, model: Model, toolbox: Toolbox): Promise<st
     messages.push(reply);
     if (!reply.calls) break;
     for (const { id, name, arguments: args } of reply.calls) {
-      const result = await toolbox.call(name, args).catch((error: unknown) => {
-        // The text is for the model: how to find the tool, or to correct its arguments.
-        if (error instanceof ToolscoutError) return error.message;
-        throw error;
-      });
+      // The text is for the model: how to find the tool, to correct its arguments, or what failed.
+      const result = await toolbox.call(name, args).catch(String);
       const content = typeof result === "string" ? result : JSON.stringify(result);
       messages.push({ role: "tool", callId: id, content });
     }

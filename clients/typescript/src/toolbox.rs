@@ -131,6 +131,13 @@ impl ToolboxCore {
         self.locked().open_call(&name).map(Tool::new)
     }
 
+    /// What is wrong with arguments in JSON for the visible tool with this name.
+    #[napi]
+    pub fn arguments_problem(&self, name: String, arguments: String) -> Result<Option<String>> {
+        let problem = self.locked().arguments_problem(&name, &arguments);
+        problem.or_reject()
+    }
+
     /// Marks a call as ended.
     #[napi]
     pub fn close_call(&self, id: String) -> Result<()> {

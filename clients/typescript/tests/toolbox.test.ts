@@ -113,10 +113,16 @@ test("a state is stored and restored", async () => {
 
 test("functions are called", async () => {
   await using own = await Catalog.temporary({ embedder: "table" });
-  await own.add([tool("add", "Adds."), tool("other", "Nobody says how.")], { server: "own" });
-  const functions = { add: async ({ a, b = 1 }: { a: number; b?: number }) => Promise.resolve(a + b) };
+  const inputSchema = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };
+  const twice = { name: "twice", description: "Doubles.", inputSchema };
+  await own.add([tool("add", "Adds."), tool("other", "Nobody says how."), twice], { server: "own" });
+  const functions = {
+    add: async ({ a, b = 1 }: { a: number; b?: number }) => Promise.resolve(a + b),
+    twice: ({ n }: { n: number }) => 2 * n,
+  };
   const toolbox = new Toolbox(own, { functions });
-  await toolbox.inject(["add", "own/other"]);
+  await toolbox.inject(["add", "own/other", "twice"]);
+  assert.equal(await toolbox.call("own__twice", { n: 2 }), 4);
   assert.equal(await toolbox.call("own__add", '{"a": 2}'), 3);
   assert.equal(await toolbox.call("own/add", { a: 2, b: 5 }), 7);
   const failures: [string, string | object, string][] = [
@@ -124,6 +130,8 @@ test("functions are called", async () => {
     ["nothing", {}, "unknown_tool"],
     ["own__add", "{", "invalid_arguments"],
     ["own__add", "[1]", "invalid_arguments"],
+    ["own__twice", "{}", "invalid_arguments"],
+    ["own__twice", { n: "2" }, "invalid_arguments"],
   ];
   for (const [name, args, code] of failures) await assert.rejects(toolbox.call(name, args), { code });
 });

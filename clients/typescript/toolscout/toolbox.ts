@@ -264,7 +264,13 @@ export class Toolbox {
    */
   async call(name: string, args: object | string = {}): Promise<unknown> {
     if (name === SEARCH) return (await this.search(args)).text;
-    return this.calling(name, (tool) => this.#function(tool)(argumentsOf(name, args) as never));
+    return this.calling(name, (tool) => {
+      const run = this.#function(tool);
+      const given = argumentsOf(name, args);
+      const problem = callingNow(() => this.#core.argumentsProblem(name, JSON.stringify(given)));
+      if (problem !== null) throw new ToolscoutError("invalid_arguments", problem);
+      return run(given as never);
+    });
   }
 
   #function({ id, name, modelName }: Tool): ToolFunction {
