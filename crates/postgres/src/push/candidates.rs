@@ -15,7 +15,6 @@ use toolscout_index::{Embedder, Enrichment, Filter, LexicalSettings, Query, Sear
 
 use super::lists::{Counted, LEVEL_COUNT, list_key, lists};
 use super::tables::{KeptEmbedder, Tables, use_extensions};
-use super::texts::count_enriched;
 use super::write::{is_same, vector_text};
 use crate::error::StoreError;
 use crate::row::{State, enrichment, text, tool};
@@ -366,7 +365,7 @@ impl PostgresStore {
         if let Some(enriched) = known {
             return Ok(enriched);
         }
-        let enriched = count_enriched(connection, tables).await?;
+        let enriched = tables.count_enriched(connection).await?;
         let mut known = self.known_terms();
         let known = known.entry(tables.catalog).or_default();
         known.be_of(state);

@@ -166,6 +166,17 @@ impl Tables {
         count.ok_or(StoreError::Deleted)
     }
 
+    /// How many of them something was written about.
+    pub async fn count_enriched(self, connection: &mut PgConnection) -> Result<u64, StoreError> {
+        let count: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM enrichments WHERE catalog = $1 AND texts IS NOT NULL",
+        )
+        .bind(self.catalog)
+        .fetch_one(connection)
+        .await?;
+        Ok(count as u64)
+    }
+
     /// The indexes that searches need, each by name with what creates it. They take long for many
     /// tools, so each is created while the tables are written to.
     pub fn indexes(self, embedders: &[KeptEmbedder], vectors: &[i64]) -> Vec<(String, String)> {

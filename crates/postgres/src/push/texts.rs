@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sqlx::{AssertSqlSafe, PgConnection};
+use sqlx::AssertSqlSafe;
 use toolscout_index::Searcher;
 use toolscout_index::pushdown::name_key;
 
@@ -83,22 +83,8 @@ impl PostgresStore {
     pub async fn count_texts(&self, catalog: i64) -> Result<usize, StoreError> {
         let count = async {
             let mut connection = self.pool.acquire().await?;
-            count_enriched(&mut connection, Tables { catalog }).await
+            Tables { catalog }.count_enriched(&mut connection).await
         };
         Ok(self.ask(READ_LIMIT, count).await? as usize)
     }
-}
-
-/// How many tools of a catalog have texts.
-pub(super) async fn count_enriched(
-    connection: &mut PgConnection,
-    tables: Tables,
-) -> Result<u64, StoreError> {
-    let count: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM enrichments WHERE catalog = $1 AND texts IS NOT NULL",
-    )
-    .bind(tables.catalog)
-    .fetch_one(connection)
-    .await?;
-    Ok(count as u64)
 }

@@ -25,7 +25,7 @@ async function showTexts(box, tool, catalog, signal) {
   try {
     known = await call(ofTexts(catalog, tool.id), { signal });
   } catch (error) {
-    if (isAbort(error) || error.code === "pushed_down") return;
+    if (isAbort(error)) return;
     return replace(box, h("p", { class: "notice error", role: "alert" }, foreign(error.message)));
   }
   const again = () => showTexts(box, tool, catalog, signal);
