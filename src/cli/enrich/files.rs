@@ -105,24 +105,32 @@ pub fn take(
     let answers = Answers::read(&read(file)?);
     let searcher = place.catalog().searcher();
     let review = Review::of(is_reviewed, &searcher);
-    let mut matched = answers.matched(&searcher, model, MAX_ENRICHMENT_TEXTS, review);
-    if matched.answers == 0 {
+    if answers.is_empty() {
         bail!(
             "{name} has no texts of tools; they are lines like {{\"id\": \"server/name\", \"definition\": \"…\", \
              \"texts\": [\"…\"]}}, and `toolscout enrich --ask FILE` writes the questions for them"
         );
     }
     let mut held_file = HeldFile::create(held_file)?;
-    held_file.write(&searcher, &matched.held)?;
     let interrupt = Interrupt::listen()?;
     let start = Instant::now();
-    let usable = std::mem::take(&mut matched.usable);
-    let enriched = store(place, &interrupt, usable, &mut matched.refused)?;
+    let mut problem = answers.problem.clone();
+    let (mut matched, mut enriched) = (Matched::default(), 0);
+    for mut part in answers.matched_in_parts(&searcher, model, MAX_ENRICHMENT_TEXTS, review) {
+        let usable = std::mem::take(&mut part.usable);
+        enriched += store(place, &interrupt, usable, &mut part.refused)?;
+        matched.add(part);
+        held_file.write(&searcher, &matched.held)?;
+        if interrupt.is_raised() && matched.answers < answers.len() {
+            problem = Some("ended by Ctrl-C; run it again for the rest".to_owned());
+            break;
+        }
+    }
     let embedded = embed_pending(context, place, &interrupt)?;
     let report = Report {
         matched,
         enriched,
-        problem: answers.problem.map(|problem| format!("{name}: {problem}")),
+        problem: problem.map(|problem| format!("{name}: {problem}")),
         left: enrich::ids_without_texts(&place.catalog().searcher(), &[]).count(),
         took_ms: start.elapsed().as_secs_f64() * 1e3,
     };

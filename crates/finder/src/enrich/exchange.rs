@@ -20,6 +20,8 @@ use toolscout_gate::gate::definition::digest;
 const MAX_FALSE_STARTS: usize = 1_000;
 /// Bytes in which a broken answer shows the name of its field.
 const BROKEN_ANSWER_BYTES: usize = 1_000;
+/// Answers that are compared at once with the tools of a catalog.
+const ANSWERS_OF_PART: usize = 10_000;
 /// Bytes of a definition's hash, in hexadecimal two letters each.
 const HASH_BYTES: usize = 8;
 /// The id and the hash of the example in the questions, which is of no tool.
@@ -205,39 +207,59 @@ impl Answers {
         max_texts: usize,
         review: Review<'_>,
     ) -> Matched {
-        let by_hash = tools_by_hash(searcher);
-        let mut matched = Matched {
-            answers: self.found.len(),
-            ..Matched::default()
-        };
-        let mut answered: HashSet<&ToolId> = HashSet::new();
-        for answer in &self.found {
-            let tools = match by_definition(answer, searcher, &by_hash) {
-                Ok(tools) => tools,
-                Err(place) => {
-                    matched.put(place, &answer.id);
-                    continue;
-                }
+        let mut all = Matched::default();
+        for part in self.matched_in_parts(searcher, model, max_texts, review) {
+            all.add(part);
+        }
+        all
+    }
+
+    /// The same for some answers at a time: the definitions of all tools together are large.
+    pub fn matched_in_parts<'a>(
+        &'a self,
+        searcher: &'a Searcher,
+        model: &'a str,
+        max_texts: usize,
+        review: Review<'a>,
+    ) -> impl Iterator<Item = Matched> + use<'a> {
+        let by_hash = ids_by_hash(searcher);
+        let mut answered: HashSet<ToolId> = HashSet::new();
+        self.found.chunks(ANSWERS_OF_PART).map(move |answers| {
+            let mut matched = Matched {
+                answers: answers.len(),
+                ..Matched::default()
             };
-            let model = answer.model.as_deref().unwrap_or(model);
-            for tool in tools {
-                if !answered.insert(&tool.id) {
-                    let reason = "another answer before it is for the same tool";
-                    matched.refused.push(Refused::new(tool.id.as_str(), reason));
-                    continue;
-                }
-                match searcher.enrichment(&tool.id) {
-                    None => matched.check(tool, &answer.texts, max_texts, model, review),
-                    Some(present) => match with_further(present, &answer.texts) {
-                        Some(all) if matches!(review, Review::Done) => {
-                            matched.check(tool, &all, max_texts, present.model(), review);
-                        }
-                        _ => matched.kept.push(tool.id.to_string()),
-                    },
+            for answer in answers {
+                let tools = match by_definition(answer, searcher, &by_hash) {
+                    Ok(tools) => tools,
+                    Err(place) => {
+                        matched.put(place, &answer.id);
+                        continue;
+                    }
+                };
+                let model = answer.model.as_deref().unwrap_or(model);
+                for id in tools {
+                    if answered.insert(id.clone()) {
+                        let texts = &answer.texts;
+                        matched.take(searcher, id, texts, max_texts, model, review);
+                    } else {
+                        let reason = "another answer before it is for the same tool";
+                        matched.refused.push(Refused::new(id.as_str(), reason));
+                    }
                 }
             }
-        }
-        matched
+            matched
+        })
+    }
+
+    /// Number of answers.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// True without answers.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
     }
 }
 
@@ -251,13 +273,13 @@ fn is_broken_answer(text: &str) -> bool {
     text.starts_with('{') && TEXT_FIELDS.iter().any(has_field)
 }
 
-fn tools_by_hash(searcher: &Searcher) -> HashMap<String, Vec<Arc<Tool>>> {
-    let mut by_hash: HashMap<String, Vec<Arc<Tool>>> = HashMap::new();
+fn ids_by_hash(searcher: &Searcher) -> HashMap<String, Vec<ToolId>> {
+    let mut by_hash: HashMap<String, Vec<ToolId>> = HashMap::new();
     for tool in searcher.tools() {
         by_hash
             .entry(definition_hash(&tool))
             .or_default()
-            .push(tool);
+            .push(tool.id.clone());
     }
     by_hash
 }
@@ -285,8 +307,8 @@ enum Unmatched {
 fn by_definition<'a>(
     answer: &Answer,
     searcher: &Searcher,
-    by_hash: &'a HashMap<String, Vec<Arc<Tool>>>,
-) -> Result<&'a [Arc<Tool>], Unmatched> {
+    by_hash: &'a HashMap<String, Vec<ToolId>>,
+) -> Result<&'a [ToolId], Unmatched> {
     let id = ToolId::parse(&answer.id).ok();
     let is_known = id.as_ref().is_some_and(|id| searcher.tool(id).is_some());
     let (missing, other) = match is_known {
@@ -299,9 +321,9 @@ fn by_definition<'a>(
     let Some(tools) = by_hash.get(definition.trim()) else {
         return Err(other);
     };
-    let own = tools.iter().position(|tool| tool.id.as_str() == answer.id);
+    let own = tools.iter().position(|id| id.as_str() == answer.id);
     // The hash of one tool with the id of another was mixed up. Tools with one hash have one name.
-    let has_name = |id: &ToolId| tools.iter().any(|tool| tool.id.name() == id.name());
+    let has_name = |id: &ToolId| tools.iter().any(|tool| tool.name() == id.name());
     match own {
         Some(place) => Ok(&tools[place..=place]),
         None if !is_known && id.as_ref().is_some_and(has_name) => Ok(tools),
@@ -365,6 +387,42 @@ pub fn not_stored(ids: &[ToolId], stored: &[ToolId]) -> Vec<Refused> {
 }
 
 impl Matched {
+    /// Adds what came of further answers.
+    pub fn add(&mut self, other: Matched) {
+        self.answers += other.answers;
+        self.usable.extend(other.usable);
+        self.kept.extend(other.kept);
+        self.stale.extend(other.stale);
+        self.unknown.extend(other.unknown);
+        self.refused.extend(other.refused);
+        self.refused_texts.extend(other.refused_texts);
+        self.held.extend(other.held);
+    }
+
+    /// Takes the texts of an answer for a tool of its definition.
+    fn take(
+        &mut self,
+        searcher: &Searcher,
+        id: &ToolId,
+        texts: &Value,
+        max_texts: usize,
+        model: &str,
+        review: Review<'_>,
+    ) {
+        let Some(tool) = searcher.tool(id) else {
+            return;
+        };
+        match searcher.enrichment(id) {
+            None => self.check(&tool, texts, max_texts, model, review),
+            Some(present) => match with_further(present, texts) {
+                Some(all) if matches!(review, Review::Done) => {
+                    self.check(&tool, &all, max_texts, present.model(), review);
+                }
+                _ => self.kept.push(id.to_string()),
+            },
+        }
+    }
+
     fn put(&mut self, place: Unmatched, id: &str) {
         // It comes from a file, and is printed.
         let id = excerpt(id, 200);
@@ -401,6 +459,8 @@ impl Matched {
 
 #[cfg(test)]
 mod tests {
+    use toolscout_index::{DataDir, Options};
+
     use super::*;
 
     fn ids(text: &str) -> Vec<(String, Option<String>, usize)> {
@@ -447,6 +507,38 @@ mod tests {
         ] {
             assert_eq!(ids(&text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn an_answer_far_behind_the_first_for_the_same_tool_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::default();
+        let data = DataDir::new(folder.path());
+        let catalog = data.open_or_create("c", options).unwrap();
+        let tool = Tool::new("mail", "recall").unwrap();
+        let mut writer = catalog.writer().unwrap();
+        writer.upsert(std::slice::from_ref(&tool)).unwrap();
+        writer.commit().unwrap();
+        let hash = definition_hash(&tool);
+        let of_tool = format!(
+            "{{\"id\": \"mail/recall\", \"definition\": \"{hash}\", \"texts\": [\"get it back\"]}}"
+        );
+        let unknown = "{\"id\": \"s/unknown\", \"texts\": [\"x\"]}\n".repeat(ANSWERS_OF_PART);
+        let answers = Answers::read(&format!("{of_tool}\n{unknown}{of_tool}"));
+        let searcher = catalog.searcher();
+        let parts = answers.matched_in_parts(&searcher, "m", 3, Review::Unneeded);
+        assert_eq!(parts.count(), 2);
+        let matched = answers.matched(&searcher, "m", 3, Review::Unneeded);
+        assert_eq!(matched.answers, ANSWERS_OF_PART + 2);
+        assert_eq!(matched.usable.len(), 1);
+        assert!(
+            matched
+                .refused
+                .last()
+                .unwrap()
+                .reason
+                .contains("another answer before it")
+        );
     }
 
     #[test]
