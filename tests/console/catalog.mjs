@@ -48,7 +48,7 @@ export const catalog = {
     const server = await Server.start([], 0, undefined, ["--llm", `script:${script}`]);
     const tool = (name, description) => ({ name, description, server: "post" });
     await server.post("catalogs/default/tools", [tool("send_parcel", "Sends a parcel."), tool("track", "Shows where a parcel is.")]);
-    const page = await open(browser, server, { hash: "#/catalog?c=default&tool=post%2Ftrack" });
+    const page = await open(browser, server, { hash: "#/catalog?c=default&tool=post%2Ftrack", expected: /422/u });
     const detail = page.locator(".detail");
     await detail.getByText("No texts of what people say").waitFor();
     await detail.getByRole("button", { name: "Write" }).click();

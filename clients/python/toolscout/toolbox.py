@@ -374,9 +374,7 @@ class Toolbox:
             f"within `toolbox.calling({tool.id!r})`",
         )
 
-    def _keywords(
-        self, name: str, arguments: Mapping[str, Any] | str | None
-    ) -> dict[str, Any]:
+    def _keywords(self, name: str, arguments: Mapping[str, Any] | str | None) -> dict[str, Any]:
         keywords = _keywords(name, arguments)
         try:
             written = json.dumps(keywords)
