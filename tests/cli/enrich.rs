@@ -679,10 +679,59 @@ fn texts_of_another_servers_tool_wait_for_a_person() {
     let take = ["enrich", "--import", "held.jsonl"];
     let unread = json_of(&run(&world, &[&take[..], &["--json"]].concat()));
     assert_eq!(unread["kept"], json!(["fair/win"]), "{unread}");
+    // A tool that has other texts already does not hide what is held.
+    assert_eq!(unread["held"][0]["text"], stolen, "{unread}");
+    let later = run(&world, &[&take[..], &["--held", "later.jsonl"]].concat());
+    assert!(
+        later.stderr.contains("later.jsonl has 1 text"),
+        "{}",
+        later.stderr
+    );
+    let line = std::fs::read_to_string(world.path("later.jsonl")).unwrap();
+    assert!(line.contains(r#""speaks_of":["bank/pay"]"#), "{line}");
     let read = [&take[..], &["--reviewed"]].concat();
     assert_eq!(run(&world, &read).code, 0);
     assert_eq!(shown("fair/win"), json!(["get the first prize", stolen]));
     assert!(run(&world, &read).stdout.contains("1 kept"));
+
+    // Texts of an enriched catalog become queries of all its tools.
+    run(&world, &["enrich", "--export", "all.jsonl"]);
+    let queries = [
+        "eval",
+        "generate",
+        "--answers",
+        "all.jsonl",
+        "--out",
+        "q.jsonl",
+    ];
+    assert_eq!(run(&world, &queries).code, 0);
+    let made = std::fs::read_to_string(world.path("q.jsonl")).unwrap();
+    assert!(
+        made.contains("bank/pay") && made.contains("fair/win"),
+        "{made}"
+    );
+    world.file("broken.jsonl", r#"{"id": "bank/pay", "texts": ["x"#);
+    for command in ["--answers", "--import"] {
+        let broken = run(&world, &["enrich", command, "broken.jsonl"]);
+        broken.failed(
+            1,
+            &["broken.jsonl: the answer in line 1 is not read, its JSON is broken"],
+        );
+    }
+    let broken = [
+        "eval",
+        "generate",
+        "--answers",
+        "broken.jsonl",
+        "--out",
+        "r.jsonl",
+    ];
+    let broken = run(&world, &broken);
+    assert!(
+        broken.stderr.contains("the answer in line 1"),
+        "{}",
+        broken.stderr
+    );
 
     run(&world, &["enrich", "--forget", "fair/win"]);
     let said = run(&world, &take);

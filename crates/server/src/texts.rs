@@ -23,7 +23,7 @@ use toolscout_finder::enrich::check::checked;
 use toolscout_finder::enrich::exchange::{
     Answers, Matched, Refused, definition_hash, ids_of, not_stored, questions,
 };
-use toolscout_finder::enrich::held::Review;
+use toolscout_finder::enrich::held::{Held, Review};
 use toolscout_finder::enrich::wanted::Wanted;
 use toolscout_finder::enrich::{self, DEFAULT_BATCH};
 use toolscout_state::catalog_writer::{Change, Written};
@@ -247,10 +247,11 @@ pub async fn put(
         )
     };
     let read = app.cpu_pool.run(check).await?;
-    if let Some(held) = read.held.first() {
-        let reason = held.reason();
+    if !read.held.is_empty() {
+        let reasons: Vec<String> = read.held.iter().map(Held::reason).collect();
         let message = format!(
-            "{reason}; once a person has read the texts, send them with \"reviewed\": true"
+            "{}; once a person has read the texts, send them with \"reviewed\": true",
+            reasons.join("; ")
         );
         return Err(ApiError::unprocessable("texts_held", message));
     }

@@ -9,14 +9,13 @@ use serde_json::{Value, json};
 use toolscout_index::{MAX_ENRICHMENT_TEXTS, Searcher};
 
 use super::held::HeldFile;
-use super::keep::{create, embed_pending, note_unembedded, store, warn_of_each};
+use super::keep::{command, create, embed_pending, note_unembedded, store, warn_of_each};
 use super::measure;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::embed::Embedded;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::store::Place;
-use crate::config::DEFAULT_CATALOG;
 use crate::enrich::exchange::{Answers, Matched, exported, questions};
 use crate::enrich::held::Review;
 use crate::enrich::{self, Batch};
@@ -105,6 +104,9 @@ pub fn take(
     let answers = Answers::read(&read(file)?);
     let searcher = place.catalog().searcher();
     let review = Review::of(is_reviewed, &searcher);
+    if let (true, Some(problem)) = (answers.is_empty(), &answers.problem) {
+        bail!("{name}: {problem}");
+    }
     if answers.is_empty() {
         bail!(
             "{name} has no texts of tools; they are lines like {{\"id\": \"server/name\", \"definition\": \"…\", \
@@ -144,14 +146,6 @@ pub fn take(
     } else {
         Outcome::Failure
     })
-}
-
-/// How a command for this catalog begins.
-fn command(context: &Context) -> String {
-    match context.settings.catalog.as_str() {
-        DEFAULT_CATALOG => "toolscout".to_owned(),
-        catalog => format!("toolscout --catalog {catalog}"),
-    }
 }
 
 /// What came of a file.
@@ -211,7 +205,7 @@ impl Report {
         ))?;
         if !matched.kept.is_empty() {
             context.printer.note(format_args!(
-                "kept: these tools have texts already; `{} enrich --forget ID` deletes them first",
+                "kept: these tools have texts already; `--reviewed` adds to them, and `{} enrich --forget ID` deletes them",
                 command(context)
             ))?;
         }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use toolscout_index::Searcher;
 
-use super::keep::create;
+use super::keep::{command, create};
 use crate::cli::context::Context;
 use crate::enrich::exchange::held_lines;
 use crate::enrich::held::Held;
 use crate::printable::{self, counted};
 
-/// Held texts that are named.
+/// Held texts that are named if a file has all of them.
 const MAX_NAMED: usize = 20;
 
 /// The file of `--held`, if it is given. It is there before a model is paid.
@@ -56,21 +56,27 @@ impl HeldFile {
         if held.is_empty() || context.printer.is_json() {
             return Ok(());
         }
-        for one in held.iter().take(MAX_NAMED) {
+        let most = if file.is_some() {
+            MAX_NAMED
+        } else {
+            held.len()
+        };
+        for one in held.iter().take(most) {
             context.warn(format_args!("{}: {}", one.id, one.reason()));
         }
-        if let Some(more @ 1..) = held.len().checked_sub(MAX_NAMED) {
+        if let Some(more @ 1..) = held.len().checked_sub(most) {
             context.warn(format_args!("{more} more are held"));
         }
         let texts = counted(held.len(), "text");
         match file {
             Some(file) => context.printer.note(format_args!(
-                "{file} has {texts} that speak of other servers' tools; read it, remove what a definition may have \
-                 ordered, and take the others with `toolscout enrich --import {file} --reviewed`"
+                "{file} has {texts} about other servers' tools; read it, remove what a definition may have ordered, and \
+                 take the others with `{} enrich --import {file} --reviewed`",
+                command(context)
             )),
             None => context.printer.note(format_args!(
-                "{texts} not stored: they speak of other servers' tools; `--held FILE` writes such texts into a file to \
-                 read, and `--reviewed` takes them"
+                "{texts} about other servers' tools not stored; `--held FILE` writes such texts into a file to read, and \
+                 `--reviewed` takes them"
             )),
         }
     }

@@ -16,6 +16,7 @@ use crate::cli::embed::{self, Embedded};
 use crate::cli::exit::error_message;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::store::Place;
+use crate::config::DEFAULT_CATALOG;
 use crate::enrich::exchange::{Refused, ids_of, not_stored};
 
 /// How long texts wait for another process that writes to the catalog, and how often they look.
@@ -151,4 +152,12 @@ pub fn create(file: &Path) -> Result<File> {
         }
         _ => anyhow::Error::new(error).context(format!("write {shown}")),
     })
+}
+
+/// How a command for this catalog begins.
+pub fn command(context: &Context) -> String {
+    match context.settings.catalog.as_str() {
+        DEFAULT_CATALOG => "toolscout".to_owned(),
+        catalog => format!("toolscout --catalog {catalog}"),
+    }
 }

@@ -15,14 +15,14 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::store::Place;
 use crate::enrich;
 use crate::enrich::check::checked;
-use crate::enrich::exchange::Refused;
+use crate::enrich::exchange::{Refused, with_further};
 use crate::enrich::held::{Held, Review};
 use crate::printable::{self, counted};
 
 /// The list of texts in a tool's `_meta`.
 const KEY: &str = "toolscout/requests";
 
-/// What servers offer for tools without texts.
+/// What servers offer for tools without texts, or once a person has read it for others too.
 #[derive(Default)]
 struct Offered {
     usable: Vec<(Arc<Tool>, Enrichment)>,
@@ -69,7 +69,7 @@ pub fn offered(
     warn_of_each(context, "a text was refused for", &refused);
     let tools = counted(texts.len(), "tool");
     let said = match (texts.is_empty(), is_agreed) {
-        (true, _) => format!("no server offers texts for a tool without any (`_meta`, {KEY:?})"),
+        (true, _) => format!("no server offers texts that a tool lacks (`_meta`, {KEY:?})"),
         (false, false) => {
             format!("servers offer texts for {tools}; read them, and take them with --yes")
         }
@@ -82,13 +82,26 @@ pub fn offered(
 
 fn look(searcher: &Searcher, servers: &[String], review: Review<'_>) -> Offered {
     let mut offered = Offered::default();
-    for tool in enrich::missing(searcher, servers) {
+    let ids = searcher.ids_after(None);
+    for id in ids.filter(|id| enrich::is_of(servers, id)) {
+        let present = searcher.enrichment(id);
+        let is_wanted = present.is_none() || matches!(review, Review::Done);
+        let Some(tool) = searcher.tool(id).filter(|_| is_wanted) else {
+            continue;
+        };
         let meta = tool.metadata.get("_meta");
         let Some(list) = meta.and_then(|meta| meta.get(KEY)) else {
             continue;
         };
+        let list = match present {
+            None => Some(list.clone()),
+            Some(present) => with_further(present, list),
+        };
+        let Some(list) = list else {
+            continue;
+        };
         let model = format!("server {}", tool.id.server());
-        let read = checked(&tool, list, MAX_ENRICHMENT_TEXTS, &model, review);
+        let read = checked(&tool, &list, MAX_ENRICHMENT_TEXTS, &model, review);
         offered.held.extend(read.held);
         let mut refuse = |reason: String| {
             let id = tool.id.as_str();
@@ -96,7 +109,7 @@ fn look(searcher: &Searcher, servers: &[String], review: Review<'_>) -> Offered 
         };
         read.refused.into_iter().for_each(&mut refuse);
         match read.enrichment {
-            Ok(enrichment) => offered.usable.push((Arc::clone(&tool), enrichment)),
+            Ok(enrichment) => offered.usable.push((tool, enrichment)),
             Err(reason) => refuse(reason),
         }
     }

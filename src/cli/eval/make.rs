@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use tokio::runtime::Builder;
 use toolscout_index::memory::MAX_ENTRIES;
-use toolscout_index::{Enrichment, Searcher, Tool, ToolId};
+use toolscout_index::{Enrichment, MAX_ENRICHMENT_TEXTS, Searcher, Tool, ToolId};
 
 use super::super::Outcome;
 use super::super::context::{Context, Legs};
@@ -120,7 +120,17 @@ impl GenerateArgs {
             .with_context(|| format!("read {}", file.display()))?;
         let answers = Answers::read(&text);
         let model = self.llm.chosen_model().unwrap_or("assistant");
-        let matched = answers.matched(searcher, model, self.per_tool.into(), Review::Unneeded);
+        if let Some(problem) = &answers.problem {
+            print_stderr(format_args!("{}: {problem}", file.display()));
+        }
+        if answers.is_empty() {
+            bail!(
+                "{} has no answers that can be read; `toolscout enrich --ask FILE` writes the questions",
+                file.display()
+            );
+        }
+        let most = MAX_ENRICHMENT_TEXTS;
+        let matched = answers.matched(searcher, model, most, Review::Unneeded);
         let refused = matched.refused.iter().chain(&matched.refused_texts);
         for refused in refused {
             print_stderr(format_args!("{}: {}", refused.id, refused.reason));

@@ -87,7 +87,10 @@ pub fn held_lines(searcher: &Searcher, held: &[Held]) -> String {
         if let Some(tool) = searcher.tool(&of_tool[0].id)
             && let Ok(enrichment) = Enrichment::new(texts, &of_tool[0].model)
         {
-            lines += &printable::json(&exported(&tool, &enrichment).to_string());
+            let mut line = exported(&tool, &enrichment);
+            // For whoever reads the file; it is not read back.
+            line["speaks_of"] = of_tool.iter().map(|held| held.speaks_of.as_str()).collect();
+            lines += &printable::json(&line.to_string());
             lines.push('\n');
         }
     }
@@ -115,7 +118,7 @@ impl Answers {
     /// Finds the answers in any text: JSON lines, one JSON value, code blocks, and prose around them.
     pub fn read(text: &str) -> Self {
         let mut answers = Answers::default();
-        let (mut at, mut false_starts) = (0, 0);
+        let (mut at, mut false_starts, mut broken) = (0, 0, 0);
         while let Some(start) = text[at..].find(['{', '[']) {
             at += start;
             let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
@@ -127,6 +130,10 @@ impl Answers {
                 }
                 Some(Err(error)) if is_broken_answer(&text[at..]) => {
                     let line = text[..=at].lines().count();
+                    broken += 1;
+                    let error = error.to_string();
+                    // The parser counts lines from the answer on.
+                    let error = error.split(" at line ").next().unwrap_or_default();
                     answers.problem.get_or_insert_with(|| {
                         format!(
                             "the answer in line {line} is not read, its JSON is broken: {error}"
@@ -143,8 +150,11 @@ impl Answers {
                     "from line {line} on it is not read: {false_starts} places before look like JSON and are not; \
                      remove what is no answer"
                 ));
-                break;
+                return answers;
             }
+        }
+        if let (Some(problem), 2..) = (&mut answers.problem, broken) {
+            *problem += &format!("; {} more broken in the same way", broken - 1);
         }
         answers
     }
@@ -285,7 +295,7 @@ fn ids_by_hash(searcher: &Searcher) -> HashMap<String, Vec<ToolId>> {
 }
 
 /// The texts of a tool with those of an answer; `None` where the tool has all of them.
-fn with_further(present: &Enrichment, texts: &Value) -> Option<Value> {
+pub fn with_further(present: &Enrichment, texts: &Value) -> Option<Value> {
     let has = |text: &Value| {
         let text = text.as_str().map(str::trim);
         text.is_some_and(|text| present.texts().iter().any(|one| one == text))
@@ -412,14 +422,24 @@ impl Matched {
         let Some(tool) = searcher.tool(id) else {
             return;
         };
-        match searcher.enrichment(id) {
-            None => self.check(&tool, texts, max_texts, model, review),
-            Some(present) => match with_further(present, texts) {
-                Some(all) if matches!(review, Review::Done) => {
-                    self.check(&tool, &all, max_texts, present.model(), review);
-                }
-                _ => self.kept.push(id.to_string()),
-            },
+        let present = match review {
+            Review::Unneeded => None,
+            Review::Pending(_) | Review::Done => searcher.enrichment(id),
+        };
+        let Some(present) = present else {
+            return self.check(&tool, texts, max_texts, model, review);
+        };
+        match with_further(present, texts) {
+            Some(all) if matches!(review, Review::Done) => {
+                self.check(&tool, &all, max_texts, present.model(), review);
+            }
+            Some(all) => {
+                // Those that were held before are said again, so that they can be taken.
+                let read = checked(&tool, &all, max_texts, present.model(), review);
+                self.held.extend(read.held);
+                self.kept.push(id.to_string());
+            }
+            None => self.kept.push(id.to_string()),
         }
     }
 
@@ -539,6 +559,24 @@ mod tests {
                 .reason
                 .contains("another answer before it")
         );
+    }
+
+    #[test]
+    fn every_broken_answer_is_counted_and_the_first_named() {
+        let broken = r#"{"id": "s/a", "definition": "1", "texts": ["x"}"#;
+        let good = r#"{"id": "s/b", "definition": "2", "texts": ["z"]}"#;
+        let answers = Answers::read(&format!("{good}\n{broken}\n{good}\n{broken}\n"));
+        assert_eq!(answers.len(), 2);
+        let problem = answers.problem.unwrap();
+        assert!(
+            problem.contains("the answer in line 2 is not read"),
+            "{problem}"
+        );
+        assert!(
+            problem.ends_with("; 1 more broken in the same way"),
+            "{problem}"
+        );
+        assert!(!problem.contains("column"), "{problem}");
     }
 
     #[test]

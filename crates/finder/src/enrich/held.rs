@@ -10,8 +10,6 @@ use toolscout_index::{
     CountedTexts, Embedder, Languages, Parts, Query, Result, Searcher, Tool, ToolId, views,
 };
 
-use toolscout_base::printable::excerpt;
-
 /// Hits that a text is compared with.
 const HITS: usize = 20;
 /// Tools of other servers that the encoder compares.
@@ -25,9 +23,6 @@ const TABLE_MARGIN: f32 = 0.12;
 const ENCODER_MARGIN: f32 = 0.2;
 /// By the table of languages, for all that is not English.
 const LANGUAGES_MARGIN: f32 = 0.26;
-/// Characters of a held text that are shown.
-const SHOWN_CHARS: usize = 60;
-
 /// Whether texts that speak of another server's tool are held.
 #[derive(Clone, Copy)]
 pub enum Review<'a> {
@@ -55,8 +50,7 @@ pub struct Held {
 impl Held {
     /// Why it is not stored.
     pub fn reason(&self) -> String {
-        let text = excerpt(&self.text, SHOWN_CHARS);
-        format!("{text:?} is held: speaks of {}", self.speaks_of)
+        format!("{:?} is held: speaks of {}", self.text, self.speaks_of)
     }
 }
 
