@@ -126,6 +126,8 @@ export declare class ToolboxCore {
   unloaded(name: string): string | null
   /** Marks a call as begun. */
   openCall(name: string): Tool | null
+  /** What is wrong with arguments in JSON for the visible tool with this name. */
+  argumentsProblem(name: string, arguments: string): string | null
   /** Marks a call as ended. */
   closeCall(id: string): void
   /** Begins a turn. */
