@@ -1065,7 +1065,7 @@ export interface components {
             first_without_texts: number;
             /** @description Hits that count as found. */
             found_within: number;
-            /** @description Tools that were measured, at most 1,000. */
+            /** @description Tools that were measured: at most 1,000, and as many as 30 seconds allow. */
             tools: number;
             /** @description Tools that were found, with all other texts. */
             with_texts: number;
