@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use std::mem;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -592,6 +593,11 @@ impl Terminal {
             .map_err(|error| UsageError(error.to_string()))?;
         let mut status = TurnStatus::Failed;
         let (mut interrupted, mut is_stopping) = (false, false);
+        // One listener for the whole run, from its first poll on: a press while an event is shown is not lost.
+        let mut pressed = pin!(tokio::signal::ctrl_c());
+        if futures_util::poll!(pressed.as_mut()).is_ready() {
+            pressed.set(tokio::signal::ctrl_c());
+        }
         loop {
             let is_asking = self.questions.is_waiting() && !is_stopping;
             let next = tokio::select! {
@@ -611,7 +617,8 @@ impl Terminal {
                     }
                     continue;
                 }
-                _ = tokio::signal::ctrl_c() => {
+                _ = &mut pressed => {
+                    pressed.set(tokio::signal::ctrl_c());
                     self.interrupt(&mut interrupted, &stream);
                     continue;
                 }
