@@ -201,6 +201,36 @@ pub struct PartTool {
     pub is_sample: bool,
 }
 
+impl PartTool {
+    fn into_row(self, place: usize) -> Arc<Row> {
+        let key = place as u64 + 1;
+        let enrichment = self.enrichment;
+        let enrichment = enrichment.map(|one| Box::new(StoredEnrichment::new(key, one)));
+        let stored = StoredTool {
+            enrichment,
+            ..StoredTool::new(key, &self.tool, self.json)
+        };
+        Arc::new(Row::of_tool(stored, Arc::new(self.tool)))
+    }
+}
+
+/// These tools, each once.
+fn by_id(mut tools: Vec<PartTool>) -> Vec<PartTool> {
+    tools.sort_unstable_by(|one, other| one.tool.id.cmp(&other.tool.id));
+    tools.dedup_by(|one, other| one.tool.id == other.tool.id);
+    tools
+}
+
+/// These tools to be read, in place of those of `base`. Nothing finds them, so their words are not read.
+pub fn to_be_read(tools: Vec<PartTool>, base: &Searcher) -> Searcher {
+    let statistics = Arc::new(CatalogStatistics::default());
+    let lexical = LexicalSearcher::without_tools(&base.settings.lexical, Arc::clone(&statistics));
+    let rows = by_id(tools).into_par_iter().enumerate();
+    let rows = rows.map(|(place, part)| part.into_row(place)).collect();
+    let rows = with_descriptions(rows, base);
+    base.over(rows, Vec::new(), lexical, &statistics)
+}
+
 /// Tools that may be hits of a query.
 pub struct Part {
     /// By id.
@@ -216,23 +246,14 @@ pub type VectorsByText = HashMap<TextHash, Vec<f32>>;
 
 impl Part {
     /// These tools of a catalog with these field weights. One that occurs twice counts once.
-    pub fn new(mut tools: Vec<PartTool>, weights: &Weights) -> Self {
-        tools.sort_unstable_by(|one, other| one.tool.id.cmp(&other.tool.id));
-        tools.dedup_by(|one, other| one.tool.id == other.tool.id);
+    pub fn new(tools: Vec<PartTool>, weights: &Weights) -> Self {
+        let tools = by_id(tools);
         let is_sample = tools.iter().map(|tool| tool.is_sample).collect();
         let read = tools.into_par_iter().enumerate();
         let (rows, analyses) = read
             .map(|(place, part)| {
-                let PartTool { tool, json, .. } = part;
-                let analysis = Analysis::of(&tool, weights);
-                let key = place as u64 + 1;
-                let enrichment = part.enrichment;
-                let enrichment = enrichment.map(|one| Box::new(StoredEnrichment::new(key, one)));
-                let stored = StoredTool {
-                    enrichment,
-                    ..StoredTool::new(key, &tool, json)
-                };
-                (Arc::new(Row::of_tool(stored, Arc::new(tool))), analysis)
+                let analysis = Analysis::of(&part.tool, weights);
+                (part.into_row(place), analysis)
             })
             .unzip();
         Part {
@@ -256,15 +277,6 @@ impl Part {
         let rows = self.rows.iter();
         rows.flat_map(|row| row.stored.embedded_texts(embedder.views()))
             .collect()
-    }
-
-    /// These tools to be read, in place of those of `base`. Nothing finds them.
-    pub fn to_be_read(self, base: &Searcher) -> Searcher {
-        let statistics = Arc::new(CatalogStatistics::default());
-        let lexical =
-            LexicalSearcher::without_tools(&base.settings.lexical, Arc::clone(&statistics));
-        let rows = with_descriptions(self.rows, base);
-        base.over(rows, Vec::new(), lexical, &statistics)
     }
 
     /// A searcher of these tools, with all else of `base`. `vectors` has those of slow embedders, by

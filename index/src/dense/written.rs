@@ -70,9 +70,12 @@ fn discount(missing: f32) -> f32 {
 impl Condensed {
     /// `None` where it would save a rough scan less than it takes of memory.
     fn of(vectors: &Vectors) -> Option<Self> {
+        if !vectors.is_rough() {
+            return None;
+        }
         let texts = (0..vectors.tools()).map(|tool| vectors.texts_of(tool).len());
         let saved: usize = texts.map(|count| count.saturating_sub(1)).sum();
-        if !vectors.is_rough() || saved * MIN_SAVED < vectors.len() {
+        if saved * MIN_SAVED < vectors.len() {
             return None;
         }
         let rows = vectors.len() - saved;

@@ -97,14 +97,8 @@ fn part_with(found: &[Tool], sample: &[Tool]) -> Part {
 
 /// The same with what was written about tools.
 fn part_of(found: &[Tool], sample: &[Tool], written: &HashMap<ToolId, Enrichment>) -> Part {
-    let of = |tool: &Tool, is_sample| PartTool {
-        json: serde_json::to_string(tool).unwrap(),
-        tool: tool.clone(),
-        enrichment: written.get(&tool.id).cloned(),
-        is_sample,
-    };
-    let found = found.iter().map(|tool| of(tool, false));
-    let sample = sample.iter().map(|tool| of(tool, true));
+    let found = found.iter().map(|tool| part_tool(tool, false, written));
+    let sample = sample.iter().map(|tool| part_tool(tool, true, written));
     Part::new(found.chain(sample).collect(), &Weights::default())
 }
 
@@ -112,6 +106,15 @@ fn hits(searcher: &Searcher, query: &Query) -> Vec<(String, f32)> {
     let results = searcher.search(query).unwrap();
     let hits = results.hits.iter();
     hits.map(|hit| (hit.id.to_string(), hit.score)).collect()
+}
+
+fn part_tool(tool: &Tool, is_sample: bool, written: &HashMap<ToolId, Enrichment>) -> PartTool {
+    PartTool {
+        json: serde_json::to_string(tool).unwrap(),
+        tool: tool.clone(),
+        enrichment: written.get(&tool.id).cloned(),
+        is_sample,
+    }
 }
 
 /// Texts about every `step`th tool.
@@ -182,7 +185,9 @@ fn tools_that_are_only_read_have_their_texts() {
     let folder = tempfile::tempdir().unwrap();
     let base = catalog(folder.path(), "base", &[]).searcher();
     let tools = &tools()[..6];
-    let read = part_of(tools, &[], &written(tools, 2)).to_be_read(&base);
+    let written = written(tools, 2);
+    let parts = tools.iter().map(|tool| part_tool(tool, false, &written));
+    let read = to_be_read(parts.collect(), &base);
     let ids: Vec<&ToolId> = read.ids_after(None).collect();
     assert_eq!(ids.len(), 6);
     let with_texts = ids.iter().filter(|id| read.enrichment(id).is_some());

@@ -11,7 +11,7 @@ use toolscout_index::pushdown::{
     AskedName, CatalogStatistics, NearWord, Part, PartTool, Probe, ProbeTerm, ProbeVector,
     STEPS_PER_WEIGHT, TextTerms, VectorsByText,
 };
-use toolscout_index::{Embedder, Enrichment, Filter, LexicalSettings, Query, Searcher, Weights};
+use toolscout_index::{Embedder, Enrichment, Filter, LexicalSettings, Query, Searcher};
 
 use super::lists::{Counted, LEVEL_COUNT, list_key, lists};
 use super::tables::{KeptEmbedder, Tables, use_extensions};
@@ -187,7 +187,8 @@ impl PostgresStore {
         let sampled = read_rows(&mut transaction, tables, &sample).await?;
         rows.extend(sampled.into_iter().map(ToolRow::of_sample));
         let weights = lexical.weights;
-        let part = self.on_cpu(move || part_of(rows, &weights)).await??;
+        let part = self.on_cpu(move || Ok::<_, StoreError>(Part::new(part_tools(rows)?, &weights)));
+        let part = part.await??;
         let mut wanted = terms_of(texts);
         wanted.extend(near_words.iter().map(NearWord::term));
         wanted.extend(part.terms().into_iter().map(str::to_owned));
@@ -808,7 +809,7 @@ impl ToolRow {
     }
 }
 
-pub(super) fn part_of(rows: Vec<ToolRow>, weights: &Weights) -> Result<Part, StoreError> {
+pub(super) fn part_tools(rows: Vec<ToolRow>) -> Result<Vec<PartTool>, StoreError> {
     let mut tools = Vec::with_capacity(rows.len());
     for row in rows {
         tools.push(PartTool {
@@ -818,7 +819,7 @@ pub(super) fn part_of(rows: Vec<ToolRow>, weights: &Weights) -> Result<Part, Sto
             is_sample: row.is_sample,
         });
     }
-    Ok(Part::new(tools, weights))
+    Ok(tools)
 }
 
 /// The tools of these keys.

@@ -297,11 +297,7 @@ impl PostgresStore {
         kept_embedders: &[KeptEmbedder],
     ) -> Result<(), StoreError> {
         let mut outcome = Ok(());
-        for of_store in kept_embedders {
-            let is_kept = |embedder: &&Arc<dyn Embedder>| is_same(embedder.as_ref(), of_store);
-            let Some(embedder) = kept.embedders.iter().find(is_kept) else {
-                continue;
-            };
+        for (of_store, embedder) in kept.pairs(kept_embedders) {
             let embedded = self.embed_all(connection, kept.tables, of_store, embedder);
             outcome = outcome.and(embedded.await);
         }
@@ -315,11 +311,7 @@ impl PostgresStore {
         kept: &Kept,
         kept_embedders: &[KeptEmbedder],
     ) -> Result<(), StoreError> {
-        for of_store in kept_embedders {
-            let is_kept = |embedder: &&Arc<dyn Embedder>| is_same(embedder.as_ref(), of_store);
-            let Some(embedder) = kept.embedders.iter().find(is_kept) else {
-                continue;
-            };
+        for (of_store, embedder) in kept.pairs(kept_embedders) {
             let mut after = 0;
             loop {
                 let page = texts_to_embed(connection, kept.tables, of_store, after).await?;
@@ -459,6 +451,18 @@ async fn begin(
 }
 
 impl Kept {
+    /// Those of the store that this node has too, each with its own.
+    fn pairs<'a>(
+        &'a self,
+        of_store: &'a [KeptEmbedder],
+    ) -> impl Iterator<Item = (&'a KeptEmbedder, &'a Arc<dyn Embedder>)> {
+        of_store.iter().filter_map(|of_store| {
+            let mut own = self.embedders.iter();
+            let same = own.find(|embedder| is_same(embedder.as_ref(), of_store))?;
+            Some((of_store, same))
+        })
+    }
+
     /// Fills the tables with the next page. Returns up to which id they are filled then; `None` once
     /// they have all.
     async fn fill_page(&self, connection: &mut PgConnection) -> Result<Option<String>, StoreError> {
@@ -661,14 +665,18 @@ async fn store_vectors(
         .bind(hashes)
         .fetch_all(&mut *transaction)
         .await?;
-    let present: HashSet<i64> = present.into_iter().collect();
-    let wanted: Vec<(i64, Vec<Vec<f32>>)> = keys
-        .into_iter()
-        .zip(vectors)
-        .filter(|(key, _)| present.contains(key))
-        .collect();
+    let wanted = only(present, keys.into_iter().zip(vectors));
     put_vectors(&mut transaction, tables, embedder, &wanted).await?;
     Ok(transaction.commit().await?)
+}
+
+/// The vectors of these keys.
+fn only(
+    keys: Vec<i64>,
+    vectors: impl Iterator<Item = (i64, Vec<Vec<f32>>)>,
+) -> Vec<(i64, Vec<Vec<f32>>)> {
+    let keys: HashSet<i64> = keys.into_iter().collect();
+    vectors.filter(|(key, _)| keys.contains(key)).collect()
 }
 
 /// The next texts without vectors of an embedder, of tools whose views have some, and the key of the last
@@ -735,20 +743,13 @@ async fn store_text_vectors(
     );
     let ids: Vec<&str> = texts.iter().map(|one| one.id.as_str()).collect();
     let checksums: Vec<&[u8]> = texts.iter().map(|one| one.checksum.as_slice()).collect();
-    let present: HashSet<i64> = sqlx::query_scalar::<_, i64>(AssertSqlSafe(sql))
+    let present: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(sql))
         .bind(tables.catalog)
         .bind(ids)
         .bind(checksums)
         .fetch_all(&mut *transaction)
-        .await?
-        .into_iter()
-        .collect();
-    let wanted: Vec<(i64, Vec<Vec<f32>>)> = texts
-        .iter()
-        .map(|one| one.key)
-        .zip(vectors)
-        .filter(|(key, _)| present.contains(key))
-        .collect();
+        .await?;
+    let wanted = only(present, texts.iter().map(|one| one.key).zip(vectors));
     put_text_vectors(&mut transaction, tables, embedder, &wanted).await?;
     Ok(transaction.commit().await?)
 }

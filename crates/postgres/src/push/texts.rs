@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
 use toolscout_index::Searcher;
-use toolscout_index::pushdown::name_key;
+use toolscout_index::pushdown::{name_key, to_be_read};
 
-use super::candidates::{ToolRow, end, part_of};
+use super::candidates::{ToolRow, end, part_tools};
 use super::tables::Tables;
 use crate::error::StoreError;
 use crate::row::text;
@@ -29,10 +29,7 @@ impl PostgresStore {
             .ask(READ_LIMIT, self.read_texts(Tables { catalog }, of))
             .await?;
         let base = Arc::clone(base);
-        let read = self.on_cpu(move || {
-            let part = part_of(rows, &base.settings().lexical.weights)?;
-            Ok::<_, StoreError>(part.to_be_read(&base))
-        });
+        let read = self.on_cpu(move || Ok(to_be_read(part_tools(rows)?, &base)));
         read.await?
     }
 
