@@ -12,7 +12,8 @@ use toolscout::store::{FollowingStore, PostgresStore, SharedEmbedder};
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::pushdown::Footprint;
 use toolscout_index::{
-    Catalog, DataDir, Embedder, EmbedderProfile, Options, Query, Result, Tool, ToolId, Weights,
+    Catalog, DataDir, Embedder, EmbedderProfile, Enrichment, Options, Query, Result, Tool, ToolId,
+    Weights,
 };
 
 use super::node::{Node, PATIENCE, ids, run, scores, tool};
@@ -499,7 +500,7 @@ fn a_node_that_is_killed_while_it_pushes_down_loses_nothing_and_there_is_a_way_b
 }
 
 /// A slow embedder, that computes on its own time.
-pub struct Slow(pub Hashing);
+struct Slow(Hashing);
 
 impl Embedder for Slow {
     fn profile(&self) -> EmbedderProfile<'_> {
@@ -518,10 +519,10 @@ impl Embedder for Slow {
 /// A catalog that is pushed down, within this process.
 pub struct Pushed {
     pub postgres: Postgres,
-    pub store: Arc<PostgresStore>,
+    store: Arc<PostgresStore>,
     following: FollowingStore,
-    pub catalog: Catalog,
-    pub runtime: Runtime,
+    catalog: Catalog,
+    runtime: Runtime,
     _folder: tempfile::TempDir,
 }
 
@@ -573,6 +574,46 @@ impl Pushed {
              WHERE kept.tools <> pushed.tools"
         );
         until("embedding", || self.postgres.query(&missing) == "0");
+    }
+
+    /// What is found is what one machine finds, with both embedders, that has these tools and texts.
+    pub fn assert_found_as_alone<'a>(
+        &self,
+        tools: impl Iterator<Item = (&'a Tool, Option<&'a Enrichment>)>,
+        queries: impl Iterator<Item = Query>,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let slow: Arc<dyn Embedder> = Arc::new(Slow(Hashing::new(32)));
+        let options = Options::new(vec![StaticTable::bundled().unwrap(), slow]);
+        let alone = DataDir::new(folder.path())
+            .open_or_create("c", options)
+            .unwrap();
+        let mut writer = alone.writer().unwrap();
+        for (tool, texts) in tools {
+            writer.upsert(std::slice::from_ref(tool)).unwrap();
+            if let Some(texts) = texts {
+                assert!(writer.set_enrichment(tool, texts).unwrap());
+            }
+        }
+        writer.commit().unwrap();
+        writer
+            .embed_pending(&mut |_| std::ops::ControlFlow::Continue(()))
+            .unwrap();
+        for query in queries {
+            let base = self.catalog.searcher();
+            let found = self.store.searcher_for(1, &base, &query);
+            let found = self.runtime.block_on(found).unwrap();
+            let hits = |results: toolscout_index::Results| -> Vec<(String, f32)> {
+                let hits = results.hits.iter();
+                hits.map(|hit| (hit.id.to_string(), hit.score)).collect()
+            };
+            let (here, there) = (found.search(&query), alone.searcher().search(&query));
+            assert_eq!(hits(here.unwrap()), hits(there.unwrap()), "{query:?}");
+        }
+    }
+
+    pub fn close(self) {
+        self.runtime.block_on(self.store.close());
     }
 
     /// The rows of a query, sorted.
@@ -680,32 +721,9 @@ fn after_any_changes_the_counts_are_those_from_nothing() {
                       OR (SELECT count(*) FROM toolscout.pushed_vectors_1_2 AS v WHERE v.key = t.key) <> 2";
     assert_eq!(pushed.postgres.query(vectors), "0");
 
-    // What is found is what one machine finds, with both embedders.
-    let folder = tempfile::tempdir().unwrap();
-    let slow: Arc<dyn Embedder> = Arc::new(Slow(Hashing::new(32)));
-    let options = Options::new(vec![StaticTable::bundled().unwrap(), slow]);
-    let alone = DataDir::new(folder.path())
-        .open_or_create("c", options)
-        .unwrap();
-    let mut writer = alone.writer().unwrap();
-    writer
-        .upsert(&tools.into_values().collect::<Vec<_>>())
-        .unwrap();
-    writer.commit().unwrap();
-    writer
-        .embed_pending(&mut |_| std::ops::ControlFlow::Continue(()))
-        .unwrap();
-    for request in requests() {
-        let query = Query::new(request).k(10);
-        let base = pushed.catalog.searcher();
-        let found = pushed.store.searcher_for(1, &base, &query);
-        let found = pushed.runtime.block_on(found).unwrap();
-        let hits = |results: toolscout_index::Results| -> Vec<(String, f32)> {
-            let hits = results.hits.iter();
-            hits.map(|hit| (hit.id.to_string(), hit.score)).collect()
-        };
-        let (here, there) = (found.search(&query), alone.searcher().search(&query));
-        assert_eq!(hits(here.unwrap()), hits(there.unwrap()));
-    }
-    pushed.runtime.block_on(pushed.store.close());
+    let queries = requests()
+        .into_iter()
+        .map(|request| Query::new(request).k(10));
+    pushed.assert_found_as_alone(tools.values().map(|tool| (tool, None)), queries);
+    pushed.close();
 }

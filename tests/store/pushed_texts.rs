@@ -6,15 +6,14 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::{Value, json};
 use toolscout::catalog_writer::Change;
-use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::query::Mode;
-use toolscout_index::{DataDir, Embedder, Enrichment, Options, Query, Tool, ToolId};
+use toolscout_index::{Enrichment, Query, Tool, ToolId};
 
 use super::node::{Node, ids, scores, tool};
 use super::nodes::Cluster;
 use super::push_down::{
-    Numbers, Pushed, Slow, generated, pushing_above, random_tool, requests, single, until,
-    until_pushed, write_all,
+    Numbers, Pushed, generated, pushing_above, random_tool, requests, single, until, until_pushed,
+    write_all,
 };
 
 const TEXTS: &str = "/v1/catalogs/default/texts";
@@ -266,24 +265,6 @@ fn after_any_changes_every_text_has_its_vector_and_is_found() {
         });
     }
 
-    let folder = tempfile::tempdir().unwrap();
-    let slow: Arc<dyn Embedder> = Arc::new(Slow(Hashing::new(32)));
-    let options = Options::new(vec![StaticTable::bundled().unwrap(), slow]);
-    let alone = DataDir::new(folder.path())
-        .open_or_create("c", options)
-        .unwrap();
-    let mut writer = alone.writer().unwrap();
-    let all: Vec<Tool> = tools.values().map(|(tool, _)| tool.clone()).collect();
-    writer.upsert(&all).unwrap();
-    for (tool, texts) in tools.values() {
-        if let Some(texts) = texts {
-            assert!(writer.set_enrichment(tool, texts).unwrap());
-        }
-    }
-    writer.commit().unwrap();
-    writer
-        .embed_pending(&mut |_| std::ops::ControlFlow::Continue(()))
-        .unwrap();
     let texts = tools.values().filter_map(|(_, texts)| texts.as_ref());
     let mut asked: Vec<String> = texts
         .take(10)
@@ -291,23 +272,11 @@ fn after_any_changes_every_text_has_its_vector_and_is_found() {
         .collect();
     assert!(asked.len() > 5, "{asked:?}");
     asked.extend(requests());
-    for request in asked {
-        for mode in [Mode::Dense, Mode::Hybrid] {
-            let query = Query::new(&request).k(10).mode(mode);
-            let base = pushed.catalog.searcher();
-            let found = pushed.store.searcher_for(1, &base, &query);
-            let found = pushed.runtime.block_on(found).unwrap();
-            let hits = |results: toolscout_index::Results| -> Vec<(String, f32)> {
-                let hits = results.hits.iter();
-                hits.map(|hit| (hit.id.to_string(), hit.score)).collect()
-            };
-            let (here, there) = (found.search(&query), alone.searcher().search(&query));
-            assert_eq!(
-                hits(here.unwrap()),
-                hits(there.unwrap()),
-                "{request} {mode}"
-            );
-        }
-    }
-    pushed.runtime.block_on(pushed.store.close());
+    let with_modes = asked.iter().flat_map(|request| {
+        let modes = [Mode::Dense, Mode::Hybrid];
+        modes.map(|mode| Query::new(request).k(10).mode(mode))
+    });
+    let written = tools.values().map(|(tool, texts)| (tool, texts.as_ref()));
+    pushed.assert_found_as_alone(written, with_modes);
+    pushed.close();
 }
