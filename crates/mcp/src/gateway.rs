@@ -39,7 +39,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::formats::{self, Emit};
-use toolscout_index::{Tool, ToolId};
+use toolscout_index::{Tool, ToolId, text};
 use uuid::Uuid;
 
 use crate::connection::{CallContext, Progress};
@@ -852,11 +852,26 @@ fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
     let plain = Tool {
         metadata: Arguments::new(),
         tags: Vec::new(),
+        // Some clients leave out tools without a title.
+        title: tool
+            .title
+            .clone()
+            .or_else(|| Some(readable(tool.id.name()))),
         ..tool.clone()
     };
     let mut value = formats::emit_tool(&plain, name, Emit::Mcp);
     value["_meta"] = meta_of(&tool.id);
     serde_json::from_value(value).ok()
+}
+
+/// A name as people read it: `find_person` is "Find person".
+fn readable(name: &str) -> String {
+    let spaced = text::spaced(name);
+    let mut letters = spaced.trim().chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => name.to_owned(),
+    }
 }
 
 /// Adds to a result the id of its tool, since several servers may have a tool of that name. It is

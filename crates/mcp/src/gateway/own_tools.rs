@@ -20,11 +20,23 @@ const MAX_DESCRIBED: usize = 16;
 
 /// Their definitions. `servers` says which tools can be found.
 pub fn definitions(servers: &str) -> Vec<McpTool> {
-    let reading = [search(servers), describe(), list()];
-    let calling = [meta_tools::dispatch_spec(), plan()];
-    let reading = reading.into_iter().map(|spec| own_tool(spec, true));
-    let calling = calling.into_iter().map(|spec| own_tool(spec, false));
-    reading.chain(calling).collect()
+    let reading = [
+        ("Search tools", search(servers)),
+        ("Describe tools", describe()),
+        ("List servers and their tools", list()),
+    ];
+    let calling = [
+        ("Call a tool", meta_tools::dispatch_spec()),
+        ("Make several calls", plan()),
+    ];
+    let reading = reading.map(|(title, spec)| {
+        // They ask nothing beyond this catalog, and asking twice changes nothing.
+        let hints = ToolAnnotations::new().read_only(true);
+        own_tool(title, spec, hints.idempotent(true).open_world(false))
+    });
+    let calling =
+        calling.map(|(title, spec)| own_tool(title, spec, ToolAnnotations::new().read_only(false)));
+    reading.into_iter().chain(calling).collect()
 }
 
 /// The names in the arguments of [`DESCRIBE_TOOL`].
@@ -52,9 +64,10 @@ pub fn names(given: &Arguments) -> Result<Vec<String>, String> {
     }
 }
 
-fn own_tool(spec: ToolSpec, only_reads: bool) -> McpTool {
+fn own_tool(title: &str, spec: ToolSpec, hints: ToolAnnotations) -> McpTool {
     McpTool::new(spec.name, spec.description, spec.parameters)
-        .annotate(ToolAnnotations::new().read_only(only_reads))
+        .with_title(title)
+        .annotate(hints)
 }
 
 fn search(servers: &str) -> ToolSpec {
