@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::query::Mode;
 use crate::tool::{Tool, ToolId};
@@ -584,6 +584,50 @@ pub struct Signals {
     pub cosine: Option<f32>,
 }
 
+/// How well an answer serves its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Match {
+    /// Probably no tool does what was asked for. The hits, if there are any, are the nearest tools.
+    None,
+    /// One of the hits may do it.
+    Possible,
+    /// One of the hits very likely does it, or was asked for by name.
+    Good,
+}
+
+impl Match {
+    /// All of them, the best first.
+    pub const ALL: [Match; 3] = [Match::Good, Match::Possible, Match::None];
+
+    /// Its name in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Match::Good => "good",
+            Match::Possible => "possible",
+            Match::None => "none",
+        }
+    }
+
+    /// One sentence for the model or person who asked.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Match::Good => "One of these tools very likely does this.",
+            Match::Possible => {
+                "One of these tools may do this; read what they do before you call one."
+            }
+            Match::None => {
+                "Probably no tool here does this. Ask once more in other words, or for a step of it; if that \
+                 finds nothing either, say that no tool does it."
+            }
+        }
+    }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 /// The answer to a query.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
@@ -604,6 +648,17 @@ pub struct Results {
     /// Set when nothing matches; `hits` is then empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_match: Option<NoMatch>,
+    /// How well the hits serve the request; the best over the query's texts.
+    #[serde(rename = "match")]
+    pub matched: Match,
+    /// The words of the request that are in no hit and that no hit has a similar word for, in their
+    /// order; neighbouring ones together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<String>,
+    /// The number of tools that match clearly better than every hit, and that the filter or the owner
+    /// leaves out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub better_hidden: usize,
     /// The strongest signals over the query's texts.
     pub signals: Signals,
     /// The probability that one of the first five hits is right, 0 to 1: the highest over the

@@ -96,7 +96,7 @@ pub use error::{
     EnrichmentProblem, Error, MemoryEntryProblem, OutOfRange, QueryProblem, Result, StoreProblem,
 };
 pub use hit::{
-    CompanionOf, Degraded, DegradedCause, Explain, Hit, HitTool, Moved, NearTool, NoMatch,
+    CompanionOf, Degraded, DegradedCause, Explain, Hit, HitTool, Match, Moved, NearTool, NoMatch,
     NoMatchReason, OwnerEffect, Reranked, Results, Signals, Timings, ToolCompanion,
 };
 pub use lexical::LexicalSettings;

@@ -28,7 +28,8 @@ use serde::{Deserialize, Serialize};
 use crate::document::{Field, field_head};
 use crate::error::{Error, Result};
 use crate::files;
-use crate::hit::Reason;
+use crate::hit::{Match, Reason};
+use crate::language::Language;
 use crate::tool::Tool;
 pub use features::{Candidates, DenseView, Feature, LegView, RankerInput, Signal};
 pub use seen::SeenQueries;
@@ -76,6 +77,34 @@ pub struct Model {
     trees: Forest,
     /// The logit of confidence.
     confidence: Forest,
+    /// What confidence says of an answer, measured on sets left out; absent in a file of an earlier
+    /// version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bounds: Option<BoundsByLanguage>,
+}
+
+/// The bounds for requests in English, and for others, which are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BoundsByLanguage {
+    english: MatchBounds,
+    other: MatchBounds,
+}
+
+/// Where an answer stops to be possible, and where it starts to be good.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MatchBounds {
+    /// A lower confidence means that probably no tool serves the request.
+    none_below: f32,
+    /// From this confidence on, a right tool is very likely among the first five hits.
+    good_from: f32,
+}
+
+impl MatchBounds {
+    fn are_ordered(&self) -> bool {
+        0.0 <= self.none_below && self.none_below <= self.good_from && self.good_from <= 1.0
+    }
 }
 
 impl Ranker {
@@ -206,6 +235,11 @@ impl Ranker {
             }
             model.trees.check(self.features.len())?;
             model.confidence.check(self.signals.len())?;
+            if let Some(BoundsByLanguage { english, other }) = model.bounds
+                && !(english.are_ordered() && other.are_ordered())
+            {
+                return Err("its bounds of confidence are not in order from 0 to 1".to_owned());
+            }
         }
         Ok(())
     }
@@ -244,6 +278,24 @@ impl Model {
             .iter()
             .sum();
         (1.0 / (1.0 + (-logit).exp())) as f32
+    }
+
+    /// What this confidence says about an answer.
+    pub fn matched(&self, confidence: f32, language: Language) -> Match {
+        let Some(BoundsByLanguage { english, other }) = self.bounds else {
+            return Match::Possible;
+        };
+        let bounds = match language {
+            Language::English => english,
+            _ => other,
+        };
+        if confidence >= bounds.good_from {
+            Match::Good
+        } else if confidence < bounds.none_below {
+            Match::None
+        } else {
+            Match::Possible
+        }
     }
 
     /// The features that moved the score of a row most, the strongest first.

@@ -26,6 +26,7 @@ mod row;
 mod scoring;
 mod spelling;
 mod translation;
+mod unmatched;
 pub(crate) mod words;
 
 use std::collections::{HashMap, HashSet};
@@ -40,7 +41,7 @@ use crate::embed::{StaticTable, encoder};
 use crate::enrichment::Enrichment;
 use crate::error::Result;
 use crate::exact_names::Names;
-use crate::hit::{Degraded, DegradedCause, NoMatchReason, Results, Timings};
+use crate::hit::{Degraded, DegradedCause, Match, NoMatchReason, Results, Timings};
 use crate::language::Language;
 use crate::lexical::LexicalSearcher;
 use crate::memory::Memory;
@@ -185,6 +186,8 @@ impl Searcher {
         });
         let (hits, no_match) = timed(&mut timings.fuse_ms, || search.rank(&requests, &scores));
         let near = timed(&mut timings.fuse_ms, || search.near(&hits, &scores));
+        let better_hidden = timed(&mut timings.fuse_ms, || search.better_hidden(&scores));
+        let unmatched = timed(&mut timings.fuse_ms, || search.unmatched(&requests, &hits));
         let confidence = match &no_match {
             // The scores are those of tools that the filter leaves out.
             Some(no_match) if matches!(no_match.reason, NoMatchReason::Filter) => None,
@@ -207,7 +210,13 @@ impl Searcher {
             variant: search.variant,
             embedders: scoring::contributing_embedders(&scores),
             degraded,
+            matched: match no_match {
+                Some(_) => Match::None,
+                None => scoring::best_match(&scores),
+            },
             no_match,
+            unmatched,
+            better_hidden,
             signals: scoring::strongest_signals(&scores),
             confidence,
             timings,

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::Results;
+use toolscout_index::{Match, Results};
 
 use super::bootstrap::{Interval, intervals, paired};
 use super::dataset::Fingerprint;
@@ -139,7 +139,7 @@ impl Answer {
             ..Answer::of(
                 &hits,
                 relevant,
-                results.no_match.is_some(),
+                results.matched == Match::None,
                 results.degraded.is_some(),
             )
         }

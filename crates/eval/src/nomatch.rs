@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Hit, Results, ToolId};
+use toolscout_index::{Hit, Match, Results, ToolId};
 use utoipa::ToSchema;
 
 use super::arms::Arm;
@@ -143,7 +143,7 @@ impl NoMatchReport {
             let results = engine.answer(text, arm, HITS, Detail::Explained)?;
             on_query();
             Ok(Observation {
-                no_match: results.no_match.is_some(),
+                no_match: results.matched == Match::None,
                 signals: signals(&results),
             })
         })?;

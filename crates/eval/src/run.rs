@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Results, Searcher};
+use toolscout_index::{Match, Results, Searcher};
 use utoipa::ToSchema;
 
 use super::arms::Arm;
@@ -98,7 +98,11 @@ impl ArmRun {
                 .iter()
                 .filter_map(|hit| Some((set.position(hit.id.as_str())?, f64::from(hit.score))))
                 .unzip();
-            Ok((hits, results.degraded.is_some(), results.no_match.is_some()))
+            Ok((
+                hits,
+                results.degraded.is_some(),
+                results.matched == Match::None,
+            ))
         })?;
         let degraded = answers.iter().filter(|(_, degraded, _)| *degraded).count();
         let abstained = answers.iter().filter(|(.., abstained)| *abstained).count();
@@ -264,6 +268,9 @@ pub(crate) mod testing {
                 embedders: Vec::new(),
                 degraded: None,
                 no_match: None,
+                matched: Match::Possible,
+                unmatched: Vec::new(),
+                better_hidden: 0,
                 signals: Default::default(),
                 confidence: None,
                 timings: Default::default(),

@@ -186,6 +186,27 @@ impl LateInteraction {
     }
 }
 
+/// For each of these tokens the highest similarity to a token of any of the tools.
+pub fn nearest<'a>(
+    table: &StaticTable,
+    asked: &[u32],
+    tools: impl Iterator<Item = &'a ToolTokens>,
+) -> Vec<f32> {
+    let of_tools: Vec<u32> = tools
+        .flat_map(|tool| &tool.all)
+        .map(|&t| t.into())
+        .collect();
+    let mut nearest = vec![0.0; asked.len()];
+    table.cosines(
+        asked,
+        &distinct(of_tools, usize::MAX),
+        |_, number, cosine| {
+            nearest[number] = f32::max(nearest[number], cosine);
+        },
+    );
+    nearest
+}
+
 /// The tokens of a text's words outside the stop-list.
 fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
     let mut tokens = Vec::new();

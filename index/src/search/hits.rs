@@ -33,6 +33,9 @@ pub(super) fn merged(found: impl Iterator<Item = (usize, f32)>) -> Vec<(usize, f
     merged
 }
 
+/// How much better a tool that is left out has to be, in the unit of fused scores, to be counted.
+const CLEARLY: f32 = 0.05;
+
 impl Search<'_> {
     /// Merges the tools of all requests into one list of hits.
     pub(super) fn rank(
@@ -326,6 +329,26 @@ impl Search<'_> {
     /// False for tools that the filter or a pin leaves out.
     pub(super) fn is_shown(&self, scores: &RequestScores, tool: usize) -> bool {
         self.is_allowed(tool) && !scores.hidden.contains(&tool)
+    }
+
+    /// The number of tools that match a request clearly better than all that are shown, and that the
+    /// filter or a pin leaves out.
+    pub(super) fn better_hidden(&self, all_scores: &[RequestScores]) -> usize {
+        let mut hidden = HashSet::new();
+        for scores in all_scores {
+            if self.allowed.is_none() && scores.hidden.is_empty() {
+                continue;
+            }
+            // By the formula: the ranker has seen no tool that is left out.
+            let scored = || scores.fused.iter().copied().enumerate();
+            let shown = scored().filter(|(tool, _)| self.is_shown(scores, *tool));
+            let best_shown = shown.map(|(_, score)| score).fold(0.0, f32::max);
+            let is_better = |&(tool, score): &(usize, f32)| {
+                score > best_shown + CLEARLY && !self.is_shown(scores, tool)
+            };
+            hidden.extend(scored().filter(is_better).map(|(tool, _)| tool));
+        }
+        hidden.len()
     }
 
     /// Whether a person has to decide on a tool.

@@ -7,7 +7,7 @@ use super::legs::{LegResult, LegScores};
 use super::{DenseLeg, RequestScores, RequestTexts, Search};
 use crate::document::View;
 use crate::embed::Languages;
-use crate::hit::Reranked;
+use crate::hit::{Match, Reranked};
 use crate::language::Language;
 use crate::query::{Fusion, Mode};
 use crate::ranker::Ranker;
@@ -32,6 +32,8 @@ pub(super) struct RankerOutput {
     /// The probability that one of the first five hits is right; `None` where the ranker's model was
     /// trained with another embedder.
     pub(super) confidence: Option<f32>,
+    /// What the confidence says about the answer.
+    pub(super) matched: Match,
     /// One score per tool, without the memory's part; computed for explanations only.
     by_tool: OnceLock<Vec<f32>>,
 }
@@ -82,13 +84,18 @@ pub(super) fn rerank(
             (candidates, forest_scores, model.confidence(&signals))
         });
     let by_tool = mixed(&scores.fused, &candidates, &forest_scores, mix);
+    let confidence = is_calibrated.then_some(confidence);
+    let matched = confidence.map_or(Match::Possible, |confidence| {
+        model.matched(confidence, scores.language)
+    });
     let output = RankerOutput {
         legs: ids(&legs).map(str::to_owned).collect(),
         ranker,
         candidates,
         forest_scores,
         mix,
-        confidence: is_calibrated.then_some(confidence),
+        matched,
+        confidence,
         by_tool: OnceLock::new(),
     };
     Some((output, by_tool))

@@ -9,7 +9,7 @@ use super::rerank::RankerOutput;
 use super::{Search, Searcher, timed};
 use crate::dense::UNKNOWN;
 use crate::fuse;
-use crate::hit::{NameMatch, Signals, Timings};
+use crate::hit::{Match, NameMatch, Signals, Timings};
 use crate::language::Language;
 use crate::lexical::Scored;
 use crate::memory::Memory;
@@ -94,10 +94,7 @@ impl RequestScores {
     /// The probability that one of the first five hits is right; 1 for a tool that was asked for by
     /// name, or that the owner's pins put among them.
     pub(super) fn confidence(&self) -> Option<f32> {
-        let is_first = |pinned: &Pinned| pinned.place <= FIRST_HITS;
-        if self.pinned.iter().any(is_first)
-            || self.named.values().any(|name| *name >= NameMatch::Alias)
-        {
+        if self.is_certain() {
             return Some(1.0);
         }
         let confidence = self.ranker_output.as_ref()?.confidence?;
@@ -107,6 +104,31 @@ impl RequestScores {
         } else {
             confidence
         })
+    }
+
+    /// How well the best tools serve the request.
+    pub(super) fn matched(&self) -> Match {
+        if self.is_certain() {
+            return Match::Good;
+        }
+        let by_content = match &self.ranker_output {
+            _ if self.is_nonsense || self.has_no_content => Match::None,
+            Some(output) => output.matched,
+            None => Match::Possible,
+        };
+        // A tool that was called after a similar request is not far from this one.
+        if self.memory_scores.is_empty() {
+            by_content
+        } else {
+            by_content.max(Match::Possible)
+        }
+    }
+
+    /// True if the request names a tool, or if the owner's pins put one among the first hits.
+    fn is_certain(&self) -> bool {
+        let is_first = |pinned: &Pinned| pinned.place <= FIRST_HITS;
+        self.pinned.iter().any(is_first)
+            || self.named.values().any(|name| *name >= NameMatch::Alias)
     }
 
     /// Number of the clauses it was split into; 0 where it was taken whole.
@@ -520,6 +542,12 @@ fn signals(limit: f32, lexical: &LegScores, dense: &[LegResult]) -> Signals {
     };
     let cosine = dense.iter().map(LegResult::best_scored).reduce(f32::max);
     Signals { coverage, cosine }
+}
+
+/// The best match of any request.
+pub(super) fn best_match(all: &[RequestScores]) -> Match {
+    let matches = all.iter().map(RequestScores::matched);
+    matches.max().unwrap_or(Match::None)
 }
 
 /// The highest confidence of any request.

@@ -19,6 +19,7 @@ mod graph;
 #[cfg(unix)]
 mod kill;
 mod languages;
+mod matches;
 mod memory;
 mod needs;
 mod owner_words;
