@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{MatchedField, NameMatch, Reranked};
 use toolscout_index::{
-    CompanionOf, Explain, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant,
+    CompanionOf, Explain, Hit, Match, Mode, Query, Results, Searcher, Timings, Tool, Variant,
 };
 
 use super::Outcome;
@@ -25,8 +25,6 @@ use crate::{hints, printable, samples};
 
 /// Stages below this would be printed as 0.00 ms and are left out.
 const MIN_STAGE_MS: f64 = 0.005;
-/// Confidence below which the output warns that perhaps no tool fits.
-const LOW_CONFIDENCE: f32 = 0.5;
 /// Most reasons printed for a move of the ranker.
 const MAX_REASONS: usize = 3;
 
@@ -257,14 +255,16 @@ impl Answer<'_> {
             .map(|confidence| format!("{confidence:.2}"))
     }
 
-    /// The lines below the hits: no match, low confidence, a degraded answer, and the figures.
+    /// The lines below the hits: what did not match, a degraded answer, and the figures.
     fn notes(&self) -> Vec<String> {
         let Results {
             hits,
             degraded,
             no_match,
             timings,
-            confidence,
+            matched,
+            unmatched,
+            better_hidden,
             ..
         } = &self.results;
         let mut notes = Vec::new();
@@ -275,8 +275,19 @@ impl Answer<'_> {
                 notes.push(format!("nearest: {}", nearest.join(", ")));
             }
         }
-        if !hits.is_empty() && confidence.is_some_and(|confidence| confidence < LOW_CONFIDENCE) {
-            notes.push("low confidence: perhaps no tool fits".to_owned());
+        if !hits.is_empty() && *matched == Match::None {
+            notes.push("probably no tool here does this; these are the nearest".to_owned());
+        }
+        // Where the hits are good, such a word is most often a value: a name, a place.
+        if !unmatched.is_empty() && *matched != Match::Good {
+            notes.push(format!("in no hit: {}", unmatched.join(", ")));
+        }
+        match better_hidden {
+            0 => {}
+            1 => notes.push("1 tool that matches better is left out by the filter".to_owned()),
+            count => notes.push(format!(
+                "{count} tools that match better are left out by the filter"
+            )),
         }
         if let Some(degraded) = degraded {
             notes.push(format!("degraded: {}", hints::degraded_reason(degraded)));
@@ -305,6 +316,9 @@ impl Answer<'_> {
             ..
         } = &self.results;
         let mut figures = vec![format!("{} of {} tools", hits.len(), self.searcher.len())];
+        if !hits.is_empty() {
+            figures.push(format!("match {}", self.results.matched.as_str()));
+        }
         if let Some(confidence) = self.confidence() {
             figures.push(format!("confidence {confidence}"));
         }
@@ -323,6 +337,9 @@ impl Answer<'_> {
             embedders,
             degraded,
             no_match,
+            matched,
+            unmatched,
+            better_hidden,
             timings,
             generation,
             ..
@@ -341,6 +358,10 @@ impl Answer<'_> {
             "variant": variant,
             "embedders": embedders,
             "degraded": degraded.as_ref().map(hints::degraded_json),
+            "match": matched,
+            "advice": matched.sentence(),
+            "unmatched": unmatched,
+            "better_hidden": better_hidden,
             "no_match": no_match,
             "confidence": printable::short_floats(&self.results.confidence),
             "took_ms": {

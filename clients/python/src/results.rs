@@ -206,6 +206,32 @@ impl Results {
         to_python(py, &self.answer.no_match)
     }
 
+    /// How well the hits serve the request: "good", "possible", or "none" if probably no tool does what
+    /// was asked for. With "none" the hits, if there are any, are the nearest tools.
+    #[getter(r#match)]
+    fn matched(&self) -> &'static str {
+        self.answer.matched.as_str()
+    }
+
+    /// The same in one sentence, for a model.
+    #[getter]
+    fn advice(&self) -> &'static str {
+        self.answer.matched.sentence()
+    }
+
+    /// The words of the request that are in no hit and that no hit has a similar word for.
+    #[getter]
+    fn unmatched(&self) -> Vec<String> {
+        self.answer.unmatched.clone()
+    }
+
+    /// The number of tools that match clearly better than every hit, and that the filter or the owner
+    /// leaves out.
+    #[getter]
+    fn better_hidden(&self) -> usize {
+        self.answer.better_hidden
+    }
+
     /// The probability, 0 to 1, that one of the first five hits is right; `None` for legs that no
     /// model was trained for.
     #[getter]

@@ -31,6 +31,14 @@ struct HitWithTool<'a> {
     model_name: String,
 }
 
+/// An answer with what it says in one sentence.
+#[derive(Serialize)]
+struct WithAdvice {
+    #[serde(flatten)]
+    answer: toolscout_index::Results,
+    advice: &'static str,
+}
+
 impl Results {
     /// An answer for JavaScript.
     ///
@@ -40,7 +48,11 @@ impl Results {
         let hits = std::mem::take(&mut answer.hits);
         let with_tools: Vec<HitWithTool<'_>> = hits.iter().map(with_tool).collect();
         Ok(Results {
-            answer: serde_json::to_string(&answer).or_reject()?,
+            answer: serde_json::to_string(&WithAdvice {
+                advice: answer.matched.sentence(),
+                answer,
+            })
+            .or_reject()?,
             hits: serde_json::to_string(&with_tools).or_reject()?,
             tools: hits.into_iter().map(|hit| hit.tool).collect(),
         })

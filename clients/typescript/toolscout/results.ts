@@ -41,12 +41,22 @@ interface HitFields {
   explain?: JsonObject;
 }
 
+/**
+ * How well the hits serve a request: `none` if probably no tool does what was asked for. The hits, if
+ * there are any, are then the nearest tools.
+ */
+export type Match = "good" | "possible" | "none";
+
 interface AnswerFields {
   mode: "lexical" | "dense" | "hybrid";
   variant: string;
   embedders: string[];
   degraded?: Degraded;
   no_match?: NoMatch;
+  match: Match;
+  advice: string;
+  unmatched?: string[];
+  better_hidden?: number;
   confidence?: number;
   signals: { coverage: number; cosine: number };
   timings: Record<string, number>;
@@ -117,6 +127,14 @@ export class Results implements Iterable<Hit> {
   readonly embedders: readonly string[];
   readonly degraded: Degraded | undefined;
   readonly noMatch: NoMatch | undefined;
+  /** How well the hits serve the request. */
+  readonly match: Match;
+  /** The same in one sentence, for a model. */
+  readonly advice: string;
+  /** The words of the request that are in no hit and that no hit has a similar word for. */
+  readonly unmatched: readonly string[];
+  /** The number of tools that match clearly better than every hit, and that the filter or the owner leaves out. */
+  readonly betterHidden: number;
   /** The probability, 0 to 1, that one of the first five hits is right, where a model was trained for it. */
   readonly confidence: number | undefined;
   /** How close the best tool is. */
@@ -139,6 +157,10 @@ export class Results implements Iterable<Hit> {
     this.embedders = answer.embedders;
     this.degraded = answer.degraded;
     this.noMatch = answer.no_match;
+    this.match = answer.match;
+    this.advice = answer.advice;
+    this.unmatched = answer.unmatched ?? [];
+    this.betterHidden = answer.better_hidden ?? 0;
     this.confidence = answer.confidence;
     this.signals = answer.signals;
     this.timings = answer.timings;

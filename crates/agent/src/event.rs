@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use toolscout_index::ToolId;
+use toolscout_index::{Match, ToolId};
 use utoipa::ToSchema;
 
 use toolscout_gate::gate::{Answer, ApprovalRequest, Change, Class, Decision};
@@ -41,6 +41,11 @@ pub enum Event {
         /// Why a requested tool was not found.
         #[serde(skip_serializing_if = "Option::is_none")]
         no_match: Option<String>,
+        /// How well the hits serve the queries: good, possible or none; absent if tools were selected by
+        /// name only.
+        #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>)]
+        matched: Option<Match>,
     },
     /// Tools that the model can call from now on.
     ToolsInjected {

@@ -1073,6 +1073,7 @@ fn search_event(id: &str, request: &SearchRequest, found: &Found) -> Event {
             .no_match
             .as_ref()
             .map(|no_match| no_match.reason.clone()),
+        matched: found.matched,
     }
 }
 

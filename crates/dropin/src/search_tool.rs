@@ -127,6 +127,8 @@ fn group_of(name: &str) -> &str {
 /// What became of the hits of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
+    /// How well the hits serve the queries, and the words that nothing matched.
+    pub verdict: Map<String, Value>,
     /// Tools that the model can call from now on, as they are described to it.
     pub loaded: Vec<Value>,
     /// Tools that it could call before.
@@ -144,7 +146,7 @@ pub struct Answer {
 impl Answer {
     /// The text for the model.
     pub fn to_text(&self) -> String {
-        let mut answer = Map::new();
+        let mut answer = self.verdict.clone();
         let mut put = |name: &str, values: Vec<Value>| {
             if !values.is_empty() {
                 answer.insert(name.to_owned(), values.into());

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolscout_index::formats::{Emit, Skipped, Warning};
-use toolscout_index::{Changes, Fusion, Mode, Tool, ToolId, Variant};
+use toolscout_index::{Changes, Fusion, Match, Mode, Tool, ToolId, Variant};
 use utoipa::ToSchema;
 
 use toolscout_gate::tools::arguments::is_unchecked;
@@ -40,6 +40,28 @@ impl From<Mode> for SearchMode {
             Mode::Dense => SearchMode::Dense,
             Mode::Hybrid => SearchMode::Hybrid,
             Mode::Auto => SearchMode::Auto,
+        }
+    }
+}
+
+/// How well the hits of a search serve the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchMatch {
+    /// One of the hits very likely does it, or was asked for by name.
+    Good,
+    /// One of the hits may do it.
+    Possible,
+    /// Probably no tool does it.
+    None,
+}
+
+impl From<Match> for SearchMatch {
+    fn from(matched: Match) -> Self {
+        match matched {
+            Match::Good => SearchMatch::Good,
+            Match::Possible => SearchMatch::Possible,
+            Match::None => SearchMatch::None,
         }
     }
 }

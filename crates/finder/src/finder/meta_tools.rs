@@ -192,7 +192,8 @@ pub fn merged(search_results: &[Found]) -> Vec<Arc<Tool>> {
 
 /// The answer to one search.
 pub fn answer(found: &Found, injection: &Injection, style: Style, more: MoreTools) -> Value {
-    let mut answer = hits_by_state(found, injection, style);
+    let mut answer = found.verdict();
+    answer.extend(hits_by_state(found, injection, style));
     let lines = more.describe(&found.more);
     if !lines.is_empty() {
         answer.insert("more".into(), lines.into());

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 use toolscout_base::cpu_pool::{CpuPool, PoolError};
 use toolscout_index::Version;
 use toolscout_index::memory::Source;
-use toolscout_index::{CompanionOf, Filter, Tool, ToolId};
+use toolscout_index::{CompanionOf, Filter, Match, Tool, ToolId};
 
 use crate::finder::model_names;
 
@@ -131,6 +132,12 @@ pub struct Found {
     pub more: Vec<Arc<Tool>>,
     /// Why a requested tool is not among the hits.
     pub no_match: Option<NoMatch>,
+    /// How well the hits serve the queries; `None` if tools were selected by name only.
+    pub matched: Option<Match>,
+    /// The words of the queries that no hit has anything to do with.
+    pub unmatched: Vec<String>,
+    /// The number of tools that fit clearly better than the hits, and that the filter leaves out.
+    pub better_hidden: usize,
 }
 
 impl Found {
@@ -141,8 +148,33 @@ impl Found {
                 reason: reason.to_owned(),
                 nearest: Vec::new(),
             }),
+            matched: Some(Match::None),
             ..Found::default()
         }
+    }
+
+    /// What a model is told about the queries before the tools: how well the hits serve them, and the
+    /// words that nothing matched.
+    pub fn verdict(&self) -> Map<String, Value> {
+        let mut verdict = Map::new();
+        if let Some(matched) = self.matched {
+            verdict.insert("match".into(), matched.as_str().into());
+            verdict.insert("advice".into(), matched.sentence().into());
+        }
+        // Where the hits are good, such a word is most often a value: a name, a place.
+        if !self.unmatched.is_empty() && self.matched != Some(Match::Good) {
+            verdict.insert("unmatched".into(), self.unmatched.clone().into());
+        }
+        if self.better_hidden > 0 {
+            let tools = match self.better_hidden {
+                1 => "1 tool fits".to_owned(),
+                count => format!("{count} tools fit"),
+            };
+            // Without their names, which the caller may not be allowed to know.
+            let hidden = format!("{tools} better, outside what this search may find");
+            verdict.insert("hidden".into(), hidden.into());
+        }
+        verdict
     }
 }
 
@@ -287,6 +319,7 @@ pub mod doubles {
                 hits,
                 more,
                 no_match: reason.map(|reason| NoMatch { reason, nearest }),
+                ..Found::default()
             }
         }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use toolscout_index::Version;
-use toolscout_index::{Catalog, Query, SearchOptions, Searcher, Tool, ToolId};
+use toolscout_index::{Catalog, Match, Query, SearchOptions, Searcher, Tool, ToolId};
 
 use crate::finder::model_names;
 use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch, UsedTool};
@@ -14,6 +14,8 @@ use toolscout_base::printable::excerpt;
 
 /// Similar names suggested for an unknown name.
 const MAX_NEAREST: usize = 5;
+/// Hits that are named if probably none of them serves the request.
+const NEAREST_SHOWN: usize = 3;
 
 /// Gives the newest snapshot of a catalog; [`ToolSearch`] asks for it anew at each call.
 pub trait SnapshotSource: Send + Sync {
@@ -180,15 +182,41 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
                     },
                     companion_of: hit.companion_of,
                 });
-                found.hits.extend(hits);
-                found.more = results.near.iter().map(|near| near.tool.shared()).collect();
+                found.matched = Some(results.matched);
+                found.unmatched = results.unmatched;
+                found.better_hidden = results.better_hidden;
                 reasons.extend(results.no_match.map(NoMatch::from));
+                if results.matched == Match::None {
+                    reasons.extend(nearest_of(hits.collect(), request.more, &mut found.more));
+                } else {
+                    found.hits.extend(hits);
+                    found.more = results.near.iter().map(|near| near.tool.shared()).collect();
+                }
             }
             Err(problem) => reasons.push(not_searched(problem)),
         }
     }
     found.no_match = joined(reasons);
     found
+}
+
+/// Hits that most probably do not serve the request are not loaded. The first of them are named, with a
+/// line each if `lines` are wanted, else by their ids.
+fn nearest_of(hits: Vec<FoundTool>, lines: usize, more: &mut Vec<Arc<Tool>>) -> Option<NoMatch> {
+    if hits.is_empty() {
+        return None;
+    }
+    let nearest = hits.into_iter().take(NEAREST_SHOWN).map(|hit| hit.tool);
+    let mut no_match = NoMatch {
+        reason: "no tool is near enough to the request".to_owned(),
+        nearest: Vec::new(),
+    };
+    if lines > 0 {
+        more.extend(nearest.take(lines));
+    } else {
+        no_match.nearest = nearest.map(|tool| tool.id.clone()).collect();
+    }
+    Some(no_match)
 }
 
 fn not_searched(reason: String) -> NoMatch {

@@ -77,10 +77,11 @@ pub fn describe(
     unavailable: Unavailable<'_>,
 ) -> Value {
     let tools = meta_tools::merged(std::slice::from_ref(found));
-    let mut answer = match detail {
+    let mut answer = found.verdict();
+    answer.extend(match detail {
         Detail::Signature => signatures(&tools, max_tokens, unavailable),
         Detail::Schema => definitions(&tools, max_tokens, unavailable),
-    };
+    });
     let companions = companions(found);
     if !companions.is_empty() {
         answer.insert("companions".into(), companions.into());

@@ -8,7 +8,7 @@ use toolscout_index::{Filter, Hit, Searcher, ToolId, formats};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::extract;
-use super::super::wire::{SearchFusion, SearchMode, SearchVariant, ToolFormat};
+use super::super::wire::{SearchFusion, SearchMatch, SearchMode, SearchVariant, ToolFormat};
 use crate::hints;
 use toolscout_base::budget::Fitted;
 use toolscout_models as models;
@@ -249,6 +249,19 @@ pub struct SearchAnswer {
     pub embedders: Vec<String>,
     /// Set when a requested leg was not available.
     pub degraded: Option<DegradedReport>,
+    /// How well the hits serve the request: `good`, `possible`, or `none` if probably no tool does
+    /// what was asked for. With `none` the hits, if there are any, are the nearest tools.
+    #[serde(rename = "match")]
+    pub matched: SearchMatch,
+    /// The same in one sentence, for a model.
+    pub advice: String,
+    /// The words of the request that are in no hit and that no hit has a similar word for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<String>,
+    /// The number of tools that match clearly better than every hit, and that the filter or the owner
+    /// leaves out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub better_hidden: Option<usize>,
     /// Set when no tool matches; `hits` is then empty.
     pub no_match: Option<NoMatchReport>,
     /// The probability, from 0 to 1, that one of the first five hits is right; null for legs that
