@@ -20,7 +20,7 @@ use serde_json::json;
 use toolscout_index::{Catalog, Tool, database};
 
 use super::Outcome;
-use super::apis::Apis;
+use super::apis;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::llm::LlmArgs;
@@ -51,6 +51,7 @@ use crate::profiles::{ProfiledSearch, ToolProfile};
 use crate::session::{ConversationId, DEFAULT_AGENT, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
 use crate::store::{PostgresStore, SharedApprovals, SharedSessions};
+use crate::tools::operation::Operations;
 use crate::tools::{CallTimes, Registry, ScriptedTools};
 use approve::{Answered, Questions};
 use commands::{Command, HELP, STOP, allow_in_profile};
@@ -310,7 +311,9 @@ impl AgentArgs {
             }
             let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
             let build = |builder: AgentBuilder, agent: &PreparedAgent| -> Result<ServedAgent> {
-                let operations = agent.apis.operations(Arc::clone(&catalog))?;
+                let found = Arc::clone(&catalog);
+                let operations = agent.operations.clone();
+                let operations = operations.found_by(Arc::new(move |id| found.tool(id)));
                 let agent = agent.served(
                     builder
                         .shared_catalog(catalog.clone())
@@ -345,7 +348,7 @@ impl AgentArgs {
         let folders = std::env::var_os("PATH").unwrap_or_default();
         let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
         let mut missing = profile.leave_out_missing(&folders);
-        let apis = Apis::of(&profile)?;
+        let operations = apis::operations(&profile)?;
         let builtins = mem::take(&mut profile.tools);
         let wants_search = builtins.web_search.is_some();
         let builtins = builtins.registry(environment)?;
@@ -383,7 +386,7 @@ impl AgentArgs {
             model,
             script_tools,
             builtins,
-            apis,
+            operations,
         })
     }
 
@@ -481,7 +484,7 @@ struct PreparedAgent {
     model: Arc<dyn ChatModel>,
     script_tools: ScriptedTools,
     builtins: Registry,
-    apis: Apis,
+    operations: Operations,
 }
 
 impl PreparedAgent {

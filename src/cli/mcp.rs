@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 
 use super::Outcome;
 use super::agent::style;
-use super::apis::Apis;
+use super::apis;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::more_tools::{self, MoreToolArgs};
@@ -36,6 +36,7 @@ use crate::profiles::ToolProfile;
 use crate::shutdown::Shutdown;
 use crate::tools::CallTimes;
 use crate::tools::builtin::BuiltinConfig;
+use crate::tools::operation::Operations;
 
 /// How long background work may take after the client has disconnected.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -126,7 +127,7 @@ impl Args {
                 let limits = settings.or(context.settings.agent.clone()).limits;
                 let call_times = CallTimes::of(&limits);
                 warn_of_builtins(&preset);
-                let apis = Apis::of(&preset)?;
+                let operations = apis::operations(&preset)?;
                 let mut policies = preset.gate.unwrap_or_default();
                 self.policy.apply_to(&mut policies);
                 let mut servers = self.mcp.config(&context.settings.data)?;
@@ -151,7 +152,7 @@ impl Args {
                     (config, texts),
                     profile,
                     policies,
-                    (servers, apis),
+                    (servers, operations),
                 )
             }
         }
@@ -196,7 +197,7 @@ fn serve(
     (config, texts): (GatewayConfig, Option<usize>),
     profile: Option<ToolProfile>,
     policies: Policies,
-    (servers, apis): (PoolConfig, Apis),
+    (servers, operations): (PoolConfig, Operations),
 ) -> Result<Outcome> {
     context.check_catalog()?;
     context.set_patience(Patience::of_server());
@@ -208,7 +209,8 @@ fn serve(
     let settle = config.settle;
     let gate = Arc::new(gate);
     let catalog: Arc<dyn ToolSearch> = Arc::new(sink.clone());
-    let operations = apis.operations(Arc::clone(&catalog))?;
+    let found = Arc::clone(&catalog);
+    let operations = operations.found_by(Arc::new(move |id| found.tool(id)));
     let gateway = Gateway::of_server(
         catalog,
         pool.clone(),

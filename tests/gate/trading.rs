@@ -69,8 +69,8 @@ impl TestSetup {
         change(&mut config.policies);
         let searcher = catalog.searcher();
         let token = |name: &str| (name == "EXCHANGE_TOKEN").then(|| TOKEN.to_owned());
-        let operations =
-            Operations::new(&services, token, Arc::new(move |id| searcher.tool(id))).unwrap();
+        let operations = Operations::new(&services, token).unwrap();
+        let operations = operations.found_by(Arc::new(move |id| searcher.tool(id)));
         let log = Arc::new(AuditLog::open(&folder.path().join("audit.db")).unwrap());
         let text = |reply: &Value| {
             Reply::text(

@@ -122,6 +122,7 @@ pub enum ServiceError {
 pub type FindTool = Arc<dyn Fn(&ToolId) -> Option<Arc<Tool>> + Send + Sync>;
 
 /// The operations of the configured services.
+#[derive(Clone)]
 pub struct Operations {
     services: Vec<Arc<Service>>,
     find: FindTool,
@@ -129,37 +130,30 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// The operations of these services, looked up by `find`. Reads the secrets from the
-    /// environment now.
+    /// The operations of these services; [`Operations::found_by`] says where their tools are. Reads the
+    /// secrets from the environment now.
     ///
     /// # Errors
     /// [`ServiceError`].
     pub fn new(
         services: &[ServiceConfig],
         environment: impl Fn(&str) -> Option<String>,
-        find: FindTool,
     ) -> Result<Self, ServiceError> {
-        Operations::with_lookup(services, environment, find, Arc::new(SystemLookup))
-    }
-
-    /// The same with another resolver.
-    ///
-    /// # Errors
-    /// [`ServiceError`].
-    pub fn with_lookup(
-        services: &[ServiceConfig],
-        environment: impl Fn(&str) -> Option<String>,
-        find: FindTool,
-        lookup: Arc<dyn Lookup>,
-    ) -> Result<Self, ServiceError> {
+        let lookup: Arc<dyn Lookup> = Arc::new(SystemLookup);
         let services = services
             .iter()
             .map(|config| Service::new(config, &environment, lookup.clone()).map(Arc::new));
         Ok(Operations {
             services: services.collect::<Result<_, _>>()?,
-            find,
-            files: None,
+            ..Operations::default()
         })
+    }
+
+    /// Looks tools up here.
+    #[must_use]
+    pub fn found_by(mut self, find: FindTool) -> Self {
+        self.find = find;
+        self
     }
 
     /// Sends files of this folder where an argument is the path of a file.
@@ -167,6 +161,16 @@ impl Operations {
     pub fn with_files(mut self, folder: Option<Root>) -> Self {
         self.files = folder;
         self
+    }
+}
+
+impl Default for Operations {
+    fn default() -> Self {
+        Operations {
+            services: Vec::new(),
+            find: Arc::new(|_| None),
+            files: None,
+        }
     }
 }
 
