@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use toolscout::http::{self, Exposure, Limits, Settings};
+use toolscout::assembly::{self, Settings};
+use toolscout::http::{Exposure, Limits};
 use toolscout::proxy::{ProxyConfig, UpstreamConfig};
 use toolscout::shutdown::Shutdown;
 use toolscout_index::Options;
@@ -148,7 +149,7 @@ async fn start(data: &TempDir) -> (String, String) {
         allowed_origins: Vec::new(),
         exposure: Exposure::Loopback,
         limits: Limits::default(),
-        agent: None,
+        agents: None,
         upstream: Default::default(),
         gateway: Default::default(),
         profiles: Vec::new(),
@@ -159,7 +160,7 @@ async fn start(data: &TempDir) -> (String, String) {
             "{provider}/v1"
         )))),
     };
-    tokio::spawn(http::serve(listener, settings, Shutdown::new()));
+    tokio::spawn(assembly::serve(listener, settings, Shutdown::new()));
     let client = toolscout::tls::client().no_proxy().build().unwrap();
     while !client
         .get(format!("{server}/readyz"))

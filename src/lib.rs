@@ -132,6 +132,7 @@ pub use toolscout_server as http;
 pub use toolscout_server::{hints, samples, shutdown};
 pub use toolscout_state::{approved, catalog_writer, feedback, keys, session, shared};
 
+pub mod assembly;
 pub mod cli;
 
 /// Makes the README's example a test.

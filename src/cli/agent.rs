@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
-use toolscout_index::{Catalog, Tool, database};
+use toolscout_index::{Catalog, Tool};
 
 use super::Outcome;
 use super::apis;
@@ -30,17 +30,13 @@ use super::policy::{PolicyArgs, warn_of_mistakes};
 use super::upstream::{CallTimeArgs, McpArgs};
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
-use crate::agent::{
-    Agent, AgentBuilder, AgentConfig, Agents, BuildError, Event, Protocol, Question, QuestionTools,
-    RunStream, ServedAgent,
-};
+use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, QuestionTools, RunStream};
+use crate::assembly::{self, AgentParts, AgentPlan, AgentPlans};
 use crate::config::{AgentSettings, Limits, ModelParameters, Settings};
 use crate::finder::Style;
 use crate::finder::meta_tools::MoreTools;
 use crate::finder::toolbox::ToolboxState;
-use crate::gate::audit;
-use crate::gate::{Answer, AuditLog};
-use crate::http::AgentSource;
+use crate::gate::{Answer, Gate};
 use crate::llm::ChatModel;
 use crate::mcp::{Pool, SingleWriterSink};
 use crate::models::Patience;
@@ -48,19 +44,15 @@ use crate::plan::OnInvalidStep;
 use crate::principal::OwnerScope;
 use crate::printable::{self, counted};
 use crate::profiles::{ProfiledSearch, ToolProfile};
-use crate::session::{ConversationId, DEFAULT_AGENT, Sessions, TurnStatus};
+use crate::session::{ConversationId, DEFAULT_AGENT, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
-use crate::store::{PostgresStore, SharedApprovals, SharedSessions};
-use crate::tools::operation::Operations;
-use crate::tools::{CallTimes, Registry, ScriptedTools};
+use crate::tools::{CallTimes, ScriptedTools};
 use approve::{Answered, Questions};
 use commands::{Command, HELP, STOP, allow_in_profile};
 use settings::SettingArgs;
 use stdin::{Input, PROMPT};
 use view::{Stream, View};
 
-/// The database of conversations, in the data directory.
-const SESSIONS_FILE: &str = "agent.db";
 /// The questions typed at the terminal, in the data directory.
 const HISTORY_FILE: &str = "agent_history";
 /// What an agent without a profile is for.
@@ -143,12 +135,21 @@ impl Args {
         context.check_catalog()?;
         self.agent.llm.check()?;
         let pool = self.agent.pool(&context)?;
-        let source = self.agent.source(&context, pool.clone(), None, &[])?;
-        // Opened after the source, which creates the catalog if there are skills.
+        let plans = self.agent.plans(&context, &[])?;
+        // Opened after the skills were added, which creates the catalog.
         let catalog = self.agent.open(&context)?;
-        let agents = source(Arc::new(catalog.clone()))?;
+        let audit = assembly::audit_log(&context.settings.data)?;
+        let gate = assembly::gate(Some(&plans), &audit);
+        let agents = plans.build(&AgentParts {
+            data: &context.settings.data,
+            store: None,
+            audit: &audit,
+            gate: &gate,
+            search: Arc::new(catalog.clone()),
+            pool: &pool,
+        })?;
         let agent = agents.default_agent().clone();
-        let tools = profile.map(|profile| question_tools(profile, &catalog, &agent));
+        let tools = profile.map(|profile| question_tools(profile, &catalog, &gate));
         let conversation = match self.conversation {
             Some(id) => {
                 let conversation = ConversationId::new(id)?;
@@ -167,8 +168,7 @@ impl Args {
             pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
             pool.settled(MCP_START_TIMEOUT).await;
             if let Some(tools) = &tools {
-                let policies = agent.gate().policies();
-                warn_of_mistakes(&tools.profile, &catalog.searcher(), policies);
+                warn_of_mistakes(&tools.profile, &catalog.searcher(), gate.policies());
             }
             let count = match &tools {
                 Some(tools) => tools.search.count(),
@@ -263,16 +263,9 @@ impl AgentArgs {
         (&self.pin, self.tool_budget)
     }
 
-    /// A function that builds the agents for a catalog: that of --profile, and one for each of `others`,
-    /// which are presets or files. They call the tools of these servers and store their conversations in
-    /// the data directory, or in the store if there is one. Errors in the flags are returned now.
-    pub fn source(
-        &self,
-        context: &Context,
-        pool: Pool,
-        store: Option<Arc<PostgresStore>>,
-        others: &[String],
-    ) -> Result<AgentSource> {
+    /// The agents: that of --profile, and one for each of `others`, which are presets or files. Prints
+    /// what they miss.
+    pub fn plans(&self, context: &Context, others: &[String]) -> Result<AgentPlans> {
         let mut profiles = vec![NamedProfile {
             name: DEFAULT_AGENT.to_owned(),
             profile: self.policy.preset(&context.settings)?,
@@ -294,56 +287,25 @@ impl AgentArgs {
             Some(_) => Some(self.llm.model(&ModelParameters::default())?),
             None => None,
         };
-        let mut prepared = Vec::new();
-        for profile in profiles {
-            prepared.push(self.prepared(profile, &context.settings.agent, script.clone())?);
-        }
-        let data = context.settings.data.clone();
-        Ok(Box::new(move |catalog| {
-            database::create_private_dir(&data)
-                .with_context(|| format!("create {}", data.display()))?;
-            let mut shared = Agent::builder().sessions(Arc::new(match &store {
-                Some(store) => Sessions::over(SharedSessions::new(Arc::clone(store))),
-                None => Sessions::open(&sessions_file(&data))?,
-            }));
-            if let Some(store) = &store {
-                shared = shared.approval_board(Arc::new(SharedApprovals::new(store)));
-            }
-            let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
-            let build = |builder: AgentBuilder, agent: &PreparedAgent| -> Result<ServedAgent> {
-                let found = Arc::clone(&catalog);
-                let operations = agent.operations.clone();
-                let operations = operations.found_by(Arc::new(move |id| found.tool(id)));
-                let agent = agent.served(
-                    builder
-                        .shared_catalog(catalog.clone())
-                        .audit(audit.clone())
-                        .registry(agent.builtins.clone())
-                        // Where several offer a tool, the first is called: built-in tools, then those
-                        // of a script.
-                        .tools(agent.script_tools.clone())
-                        .tools(skills.clone())
-                        .tools(operations)
-                        .tools(pool.clone()),
-                );
-                Ok(agent?)
-            };
-            let default = build(shared, &prepared[0])?;
-            let mut others = Vec::new();
-            for agent in &prepared[1..] {
-                others.push(build(Agent::builder().sharing(&default.agent), agent)?);
-            }
-            Ok(Agents::new(default, others))
-        }))
+        let plans = profiles.into_iter().map(|profile| {
+            let mut plan = self.plan(profile, &context.settings.agent, script.clone())?;
+            plan.builder = plan.builder.tools(skills.clone());
+            Ok(plan)
+        });
+        let mut plans = plans.collect::<Result<Vec<_>>>()?;
+        Ok(AgentPlans {
+            default: plans.remove(0),
+            others: plans,
+        })
     }
 
-    /// What is known of an agent before its catalog is there. Prints what it misses.
-    fn prepared(
+    /// An agent without its skills. Prints what it misses.
+    fn plan(
         &self,
         NamedProfile { name, mut profile }: NamedProfile,
         settings: &AgentSettings,
         script: Option<(Arc<dyn ChatModel>, ScriptedTools)>,
-    ) -> Result<PreparedAgent> {
+    ) -> Result<AgentPlan> {
         let environment = |name: &str| std::env::var(name).ok();
         let folders = std::env::var_os("PATH").unwrap_or_default();
         let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
@@ -379,14 +341,16 @@ impl AgentArgs {
         };
         let mut config = self.config(profile, &settings);
         config.name = name;
-        Ok(PreparedAgent {
+        Ok(AgentPlan {
+            // Where several offer a tool, the first is called: built-in tools, then those of a script.
+            builder: Agent::builder()
+                .shared_llm(model)
+                .registry(builtins)
+                .tools(script_tools),
+            config,
+            operations,
             description,
             missing,
-            config,
-            model,
-            script_tools,
-            builtins,
-            operations,
         })
     }
 
@@ -476,33 +440,9 @@ impl NamedProfile {
     }
 }
 
-/// An agent whose catalog is still missing.
-struct PreparedAgent {
-    description: String,
-    missing: Vec<String>,
-    config: AgentConfig,
-    model: Arc<dyn ChatModel>,
-    script_tools: ScriptedTools,
-    builtins: Registry,
-    operations: Operations,
-}
-
-impl PreparedAgent {
-    fn served(&self, builder: AgentBuilder) -> Result<ServedAgent, BuildError> {
-        let builder = builder
-            .shared_llm(self.model.clone())
-            .config(self.config.clone());
-        Ok(ServedAgent {
-            agent: builder.build()?,
-            description: self.description.clone(),
-            missing: self.missing.clone(),
-        })
-    }
-}
-
-fn question_tools(profile: ToolProfile, catalog: &Catalog, agent: &Agent) -> QuestionTools {
+fn question_tools(profile: ToolProfile, catalog: &Catalog, gate: &Arc<Gate>) -> QuestionTools {
     let (catalog, profile) = (Arc::new(catalog.clone()), Arc::new(profile));
-    let search = ProfiledSearch::new(catalog, Arc::clone(&profile), Arc::clone(agent.gate()));
+    let search = ProfiledSearch::new(catalog, Arc::clone(&profile), Arc::clone(gate));
     QuestionTools {
         profile,
         search: Arc::new(search),
@@ -518,11 +458,6 @@ fn banner(llm: &LlmArgs, tools: usize) -> String {
     };
     let tools = counted(tools, "tool");
     format!("{}, {tools}; /help lists commands", printable::line(&model))
-}
-
-/// The path of the database of conversations in a data directory.
-pub fn sessions_file(data: &Path) -> PathBuf {
-    data.join(SESSIONS_FILE)
 }
 
 fn protocol(text: &str) -> Result<Protocol, String> {

@@ -16,16 +16,16 @@ use super::exit::{UsageError, error_message};
 use super::proxy::ProxyArgs;
 use super::size::bytes;
 use super::store::{self, StoreArgs};
+use crate::assembly::{self, Settings};
 use crate::config;
 use crate::config::{EnrichMode, EnrichSettings};
 use crate::finder::Style;
 use crate::finder::meta_tools::FindConfig;
-use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
+use crate::http::{self, EmbedderSource, Exposure, Limits};
 use crate::keys::Scope;
 use crate::mcp::{Detail, GatewayConfig};
 use crate::models::{self, Patience};
 use crate::profiles::ToolProfile;
-use crate::shared::SharedStore;
 use crate::shutdown::Shutdown;
 use crate::store::PostgresStore;
 use crate::telemetry::traces::Traces;
@@ -273,19 +273,14 @@ impl ServerArgs {
             ..default
         };
         Ok(Settings {
-            agent: Some(self.agent.source(
-                context,
-                upstream.clone(),
-                store.clone(),
-                &self.agent_profile,
-            )?),
+            agents: Some(self.agent.plans(context, &self.agent_profile)?),
             agent_scope: self.agent_scope,
             upstream,
             gateway,
             profiles: tool_profiles(&context.settings),
             proxy: self.proxy.config(context, &self.agent, &limits)?,
             data: context.settings.data.clone(),
-            store: store.map(|store| store as Arc<dyn SharedStore>),
+            store,
             default_catalog: context.settings.catalog.clone(),
             enricher: self.agent.llm().enricher()?,
             enrich,
@@ -374,7 +369,7 @@ async fn serve(
 ) -> Result<()> {
     // Before the address is printed: whoever reads it may send a signal at once.
     let shutdown = Shutdown::on_signals()?;
-    let listener = http::bind(address, &settings)
+    let listener = assembly::bind(address, &settings)
         .await
         .map_err(with_other_port)?;
     let address = listener.local_addr()?;
@@ -382,7 +377,7 @@ async fn serve(
         .printer
         .text(format_args!("listening on http://{address}"))?;
     listening(address);
-    http::serve(listener, settings, shutdown).await
+    assembly::serve(listener, settings, shutdown).await
 }
 
 /// The error of a port in use with the next step; any other error as it is.

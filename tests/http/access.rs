@@ -5,7 +5,8 @@ use reqwest::Method;
 use reqwest::header::{HOST, ORIGIN};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use toolscout::http::{self, Exposure, Limits, Settings};
+use toolscout::assembly::{self, Settings};
+use toolscout::http::{Exposure, Limits};
 use toolscout::keys::Scope;
 use toolscout_index::Options;
 
@@ -365,7 +366,7 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
     let shared = Shared::of(dir.path());
     let settings = |exposure| Settings {
         data: dir.path().to_owned(),
-        store: shared.as_ref().map(|shared| Arc::clone(&shared.store) as _),
+        store: shared.as_ref().map(|shared| Arc::clone(&shared.store)),
         default_catalog: "default".into(),
         catalog_options: Options::default(),
         embedder_source: None,
@@ -380,10 +381,10 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
         enrich: Default::default(),
         enricher: None,
         agent_scope: Scope::Search,
-        agent: None,
+        agents: None,
     };
     let bind = async |exposure| {
-        http::bind("0.0.0.0:0".parse().unwrap(), &settings(exposure))
+        assembly::bind("0.0.0.0:0".parse().unwrap(), &settings(exposure))
             .await
             .map(|_: TcpListener| ())
     };

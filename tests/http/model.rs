@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use toolscout::agent::{Agent, AgentConfig};
+use toolscout::assembly::AgentPlan;
 use toolscout::gate::Policies;
-use toolscout::http::AgentSource;
 use toolscout::keys::Scope;
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::{Reply, ToolOutcome};
@@ -1122,23 +1122,22 @@ async fn a_response_is_continued_by_the_id_that_the_client_knows() {
 }
 
 /// An agent that has these tools and may call them.
-fn agent_with(tools: &[&str]) -> AgentSource {
+fn agent_with(tools: &[&str]) -> AgentPlan {
     let outcome = vec![ToolOutcome::Result(json!("the money is there"))];
     let tools: HashMap<String, Vec<ToolOutcome>> = tools
         .iter()
         .map(|id| ((*id).to_owned(), outcome.clone()))
         .collect();
-    Box::new(move |catalog| {
-        let agent = Agent::builder()
+    AgentPlan {
+        builder: Agent::builder()
             .llm(ScriptedModel::new("scripted", Vec::<Reply>::new()))
-            .config(AgentConfig {
-                policies: Policies::permissive(),
-                ..AgentConfig::default()
-            })
-            .tools(ScriptedTools::new(tools.clone()))
-            .shared_catalog(catalog);
-        Ok(agent.build()?.into())
-    })
+            .tools(ScriptedTools::new(tools)),
+        config: AgentConfig {
+            policies: Policies::permissive(),
+            ..AgentConfig::default()
+        },
+        ..AgentPlan::default()
+    }
 }
 
 #[tokio::test]
@@ -1150,7 +1149,7 @@ async fn a_registered_catalog_is_searched_too_and_what_can_be_called_is_shown() 
         config.calls_tools = calls_tools;
         let server = Server::start_with(|settings| {
             settings.proxy = Some(config);
-            settings.agent = Some(agent_with(connected));
+            settings.agents = Some(agent_with(connected).into());
         })
         .await;
         let tools = json!([
@@ -1199,10 +1198,8 @@ async fn a_profile_of_a_catalog_is_searched_in_its_place() {
     let profile = toml::from_str("tools = ['bank/*']").unwrap();
     let server = Server::start_with(|settings| {
         settings.proxy = Some(config);
-        settings.agent = Some(agent_with(&[
-            "bank/transfer_money",
-            "other/transfer_money_too",
-        ]));
+        let agent = agent_with(&["bank/transfer_money", "other/transfer_money_too"]);
+        settings.agents = Some(agent.into());
         settings.profiles = vec![ToolProfile::new("bank", &profile)];
     })
     .await;
@@ -1253,15 +1250,12 @@ async fn a_profile_of_a_catalog_is_searched_in_its_place() {
 /// A server whose agent answers with these texts, in order, and with nothing after them.
 async fn answering(texts: &'static [&'static str]) -> Server {
     Server::start_with(move |settings| {
-        settings.agent = Some(Box::new(move |catalog| {
-            let agent = Agent::builder()
-                .llm(ScriptedModel::new(
-                    "scripted",
-                    texts.iter().map(|text| Reply::text(*text)),
-                ))
-                .shared_catalog(catalog);
-            Ok(agent.build()?.into())
-        }));
+        let replies = texts.iter().map(|text| Reply::text(*text));
+        let agent = AgentPlan {
+            builder: Agent::builder().llm(ScriptedModel::new("scripted", replies)),
+            ..AgentPlan::default()
+        };
+        settings.agents = Some(agent.into());
     })
     .await
 }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 use toolscout::agent::Agent;
+use toolscout::assembly::AgentPlan;
 use toolscout::keys::{Catalogs, NewKey, Scope};
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::Reply;
@@ -561,13 +562,12 @@ async fn keys_of_profiles_are_made_over_http() {
 async fn the_agent_takes_the_profile_of_a_key_or_of_a_header() {
     let server = Server::start_with(|settings| {
         settings.profiles = profiles();
-        settings.agent = Some(Box::new(|catalog| {
-            let replies = ["One.", "Two.", "Three."].map(Reply::text);
-            let agent = Agent::builder()
-                .llm(ScriptedModel::new("scripted", replies))
-                .shared_catalog(catalog);
-            Ok(agent.build()?.into())
-        }));
+        let replies = ["One.", "Two.", "Three."].map(Reply::text);
+        let agent = AgentPlan {
+            builder: Agent::builder().llm(ScriptedModel::new("scripted", replies)),
+            ..AgentPlan::default()
+        };
+        settings.agents = Some(agent.into());
     })
     .await;
     let key = |scope: Scope, catalogs: &str, profiles: &[&str]| {

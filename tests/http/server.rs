@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use toolscout::http::{self, Exposure, Limits, Settings};
+use toolscout::assembly::{self, Settings};
+use toolscout::http::{Exposure, Limits};
 use toolscout::keys::{KeyStore, NewKey, Scope, Scopes};
 use toolscout::shutdown::Shutdown;
 use toolscout_index::embed::Hashing;
@@ -94,7 +95,7 @@ impl Server {
             allowed_origins: Vec::new(),
             exposure: Exposure::Loopback,
             limits: Limits::default(),
-            agent: None,
+            agents: None,
             upstream: Default::default(),
             gateway: Default::default(),
             profiles: Vec::new(),
@@ -105,13 +106,13 @@ impl Server {
         };
         change(&mut settings);
         let shared = Shared::of(&settings.data);
-        settings.store = shared.as_ref().map(|shared| Arc::clone(&shared.store) as _);
+        settings.store = shared.as_ref().map(|shared| Arc::clone(&shared.store));
         let runtime = shared_store::handle_of(shared.as_ref());
         let binding = runtime.spawn(TcpListener::bind("127.0.0.1:0"));
         let listener = binding.await.expect("no panic").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let shutdown = Shutdown::new();
-        let serving = runtime.spawn(http::serve(listener, settings, shutdown.clone()));
+        let serving = runtime.spawn(assembly::serve(listener, settings, shutdown.clone()));
         let mut server = Server {
             url,
             dir,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolscout::assembly::Settings;
 use toolscout::gate::audit::AuditLog;
-use toolscout::http::Settings;
 use toolscout::keys::Scope;
 use toolscout::mcp::config::Transport;
 use toolscout::mcp::{OnChange, Pool, PoolConfig, ServerConfig};

@@ -569,6 +569,7 @@ pub struct AgentBuilder {
     turns: Option<Arc<Turns>>,
     sessions: Option<Arc<Sessions>>,
     audit: Option<Arc<AuditLog>>,
+    gate: Option<Arc<Gate>>,
     board: Option<Arc<dyn ApprovalBoard>>,
     hooks: Hooks,
     config: AgentConfig,
@@ -655,6 +656,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Sets a gate that is shared with others, in place of one with the policies and the audit log of
+    /// this agent.
+    pub fn gate(mut self, gate: Arc<Gate>) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
     /// Lets other nodes see and answer open requests for approval.
     pub fn approval_board(mut self, board: Arc<dyn ApprovalBoard>) -> Self {
         self.board = Some(board);
@@ -708,13 +716,15 @@ impl AgentBuilder {
                 trails: SearchTrails::default(),
             }),
         };
-        let gate = Gate::new(self.config.policies.clone());
-        let gate = match self.audit {
-            Some(audit) => gate.with_audit(audit),
-            None => gate,
-        };
+        let gate = self.gate.unwrap_or_else(|| {
+            let gate = Gate::new(self.config.policies.clone());
+            Arc::new(match self.audit {
+                Some(audit) => gate.with_audit(audit),
+                None => gate,
+            })
+        });
         let shared = AgentState {
-            gate: Arc::new(gate),
+            gate,
             turns,
             model: self.model.ok_or(BuildError::NoModel)?,
             search: self.search.ok_or(BuildError::NoCatalog)?,

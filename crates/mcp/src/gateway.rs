@@ -256,6 +256,12 @@ impl Gateway {
         }
     }
 
+    /// Returns once the MCP servers are connected, or have had the time that a client gives them.
+    pub async fn settled(&self) {
+        let shared = &self.shared;
+        shared.pool.settled(shared.config.settle).await;
+    }
+
     /// Lets the models of clients write texts of tools. Before its first session.
     pub fn with_texts(mut self, texts: ClientTexts) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {

@@ -280,7 +280,7 @@ fn configured_agent(app: &App) -> ApiResult<Agent> {
 }
 
 fn configured_agents(app: &App) -> ApiResult<&Agents> {
-    app.agents.get().ok_or_else(|| {
+    app.agents().ok_or_else(|| {
         ApiError::busy(
             StatusCode::SERVICE_UNAVAILABLE,
             "agent_not_ready",

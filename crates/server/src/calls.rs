@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::App;
 use super::access::{Grant, Reading};
-use super::error::{ApiResult, not_ready};
+use super::error::ApiResult;
 use super::extract::Json;
 use super::registry::{OpenCatalog, ServedSnapshots};
 use super::tools::find_tool;
@@ -132,7 +132,7 @@ pub async fn call(
 ) -> ApiResult<Json<CallAnswer>> {
     grant.allows(Scope::Call)?;
     let tool = find_tool(&app, &catalog, &request.tool).await?;
-    let gate = Arc::clone(app.gate.get().ok_or_else(not_ready)?);
+    let gate = Arc::clone(&app.gate);
     let trial = Trial {
         directory: TrialDirectory::of(&app, catalog),
         caller: Caller {

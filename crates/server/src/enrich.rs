@@ -5,9 +5,11 @@ pub mod account;
 mod auto;
 mod work;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -28,7 +30,7 @@ use toolscout_finder::enrich::wanted::Wanted;
 use toolscout_finder::enrich::{self, Batch, DEFAULT_BATCH};
 use toolscout_gate::llm::ChatModel;
 use toolscout_state::keys::Scope;
-use toolscout_state::shared::TextsOf;
+use toolscout_state::shared::{SharedStore, TextsOf};
 use work::Work;
 
 pub use auto::write_by_itself;
@@ -44,16 +46,37 @@ const MAX_MEASURED_IN_STORE: usize = 200;
 /// The model that writes, and what it may.
 pub struct Enriching {
     /// `None` where the server has no model.
-    pub model: Option<Arc<dyn ChatModel>>,
+    model: Option<Arc<dyn ChatModel>>,
     /// When texts are written, and how many tokens that may take.
-    pub settings: EnrichSettings,
+    settings: EnrichSettings,
     /// The texts of each tool, where a request says nothing else.
-    pub wanted: Wanted,
+    wanted: Wanted,
     /// What was spent.
-    pub account: Account,
+    account: Account,
 }
 
 impl Enriching {
+    /// Writes with this model as the settings say. What was spent is in the data directory, or in the
+    /// store.
+    ///
+    /// # Errors
+    /// For languages that there are not.
+    pub fn new(
+        model: Option<Arc<dyn ChatModel>>,
+        settings: EnrichSettings,
+        data: &Path,
+        store: Option<&Arc<dyn SharedStore>>,
+    ) -> anyhow::Result<Self> {
+        let wanted = Wanted::new(None, &settings.languages)
+            .map_err(|problem| anyhow!("enrich.languages: {problem}"))?;
+        Ok(Enriching {
+            model,
+            settings,
+            wanted,
+            account: Account::new(data, store),
+        })
+    }
+
     /// The tokens that are left of this day; `None` where there is no bound.
     fn left(&self, spent: usize) -> Option<usize> {
         let most = self.settings.tokens_a_day?;

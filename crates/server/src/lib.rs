@@ -23,7 +23,6 @@ mod limits;
 mod mask;
 mod model_routes;
 mod pages;
-mod tokens;
 mod unread_body;
 mod wire;
 mod error;
@@ -36,6 +35,7 @@ mod key_watch;
 mod settings;
 mod held;
 mod registry;
+mod tokens;
 mod access;
 mod approvals;
 mod audit;
@@ -71,10 +71,15 @@ mod texts;
 mod words;
 
 pub use descriptors::raise_descriptor_limit;
-pub use embedders::EmbedderSource;
+pub use embedders::{EmbedderSource, EmbeddersOf};
+pub use enrich::Enriching;
 pub use limits::Limits;
+pub use mcp::McpServices;
+pub use profiles::Profiles;
+pub use registry::{COPIES, DefaultSearch, Registry};
 pub use server::{bind, serve};
-pub use state::{AgentSource, App, AppState, Exposure, Settings};
+pub use state::{App, AppState, Exposure, Parts};
+pub use tokens::TokenSavings;
 
 /// The header that names an MCP session.
 const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");

@@ -27,7 +27,6 @@ use toolscout_index::{Changes, Searcher, Tool};
 
 use self::places::{Place, PlaceLimits, Sender, SessionPlaces};
 use super::access::ProfileGrant;
-use super::error::not_ready;
 use super::error::{ApiError, ApiResult};
 use super::extract::Path;
 use super::profiles::OpenProfile;
@@ -140,7 +139,7 @@ async fn serve(
     State(app): State<App>,
     request: Request,
 ) -> ApiResult<Response> {
-    let services = app.mcp.get().ok_or_else(not_ready)?;
+    let services = app.mcp()?;
     let service = services.of(&app, profile);
     let (mut request, asked) = match messages::read(request, services.max_body_bytes).await {
         Ok(read) => read,
@@ -214,6 +213,11 @@ impl McpServices {
             whole: Arc::new(whole),
             of_profiles: Mutex::default(),
         }
+    }
+
+    /// Returns once the MCP servers are connected, or have had their time.
+    pub(super) async fn settled(&self) {
+        self.gateway.settled().await;
     }
 
     fn of(&self, app: &App, profile: Option<OpenProfile>) -> Arc<McpService> {

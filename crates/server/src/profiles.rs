@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 
 use super::App;
 use super::access::Grant;
-use super::error::{ApiError, ApiResult, not_ready};
+use super::error::{ApiError, ApiResult};
 use super::registry::ServedSnapshots;
 use super::threads::blocking;
 use toolscout_finder::finder::ToolSearch;
@@ -116,7 +116,6 @@ impl ServedProfile {
         let name = self.catalog_name(app);
         grant.reads(name)?;
         let catalog = app.catalogs.get(name).await?;
-        let gate = app.gate.get().ok_or_else(not_ready)?;
         let opened = self
             .opened
             .get_or_init(async || {
@@ -124,7 +123,7 @@ impl ServedProfile {
                 let whole = Arc::new(snapshots.clone());
                 let profile = Arc::clone(&self.profile);
                 OpenProfile {
-                    search: Arc::new(ProfiledSearch::new(whole, profile, Arc::clone(gate))),
+                    search: Arc::new(ProfiledSearch::new(whole, profile, Arc::clone(&app.gate))),
                     profile: Arc::clone(&self.profile),
                     snapshots,
                 }
@@ -146,10 +145,7 @@ pub async fn warn_of_mistakes(app: App) {
             );
             continue;
         };
-        let Some(gate) = app.gate.get().cloned() else {
-            return;
-        };
-        let profile = Arc::clone(&served.profile);
+        let (profile, gate) = (Arc::clone(&served.profile), Arc::clone(&app.gate));
         let looking = blocking(move || {
             let tools: Vec<_> = open.searcher().tools().collect();
             profile.mistakes(&tools, gate.policies())

@@ -283,7 +283,7 @@ fn configured(app: &App, body: Option<&Bytes>) -> Result<Proxy, Problem> {
 
 /// The names of the agents, each of which is a model; `None` for the one that needs no name.
 fn agent_names(app: &App) -> impl Iterator<Item = Option<&str>> {
-    let agents = app.agents.get().into_iter().flat_map(Agents::iter);
+    let agents = app.agents().into_iter().flat_map(Agents::iter);
     let names = agents.map(|served| served.agent.name());
     names.map(|name| (name != DEFAULT_AGENT).then_some(name))
 }

@@ -1,5 +1,6 @@
 //! The catalogs that are served: opened when first requested, each with its writer and settings.
 
+mod default;
 mod name_locks;
 mod open;
 mod pushed;
@@ -19,6 +20,7 @@ use toolscout_index::{
     Catalog, DataDir, Error, Listing, Memory, Options, Searcher, Summary, ToolId,
 };
 
+pub use self::default::{DefaultSearch, ServedSearch};
 use self::name_locks::{NameGuard, NameLocks};
 use self::open::{CountedBytes, Evicted, OpenCatalogs};
 pub use self::pushed::{Pushed, ServedSnapshots};

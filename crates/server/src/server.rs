@@ -7,18 +7,24 @@ use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
-use super::state::{App, Exposure, Settings, open_keys};
+use super::state::{App, Exposure, Parts};
 use super::{connection, router};
 use crate::shutdown::Shutdown;
+use toolscout_state::keys::{KeyError, KeyStore};
 
-/// Binds the address, unless that would open a server without keys to a network.
+/// Binds the address, unless that would open a server without keys to a network. `keys` opens the
+/// keys, where they decide.
 ///
 /// # Errors
 /// When the address cannot be bound, or is not a loopback address while there are no keys and
 /// [`Exposure::Loopback`] is set.
-pub async fn bind(address: SocketAddr, settings: &Settings) -> anyhow::Result<TcpListener> {
-    if !address.ip().is_loopback() && settings.exposure == Exposure::Loopback {
-        let keys = open_keys(&settings.data, settings.store.as_ref())?;
+pub async fn bind(
+    address: SocketAddr,
+    exposure: Exposure,
+    keys: impl FnOnce() -> Result<KeyStore, KeyError>,
+) -> anyhow::Result<TcpListener> {
+    if !address.ip().is_loopback() && exposure == Exposure::Loopback {
+        let keys = keys()?;
         let is_in_use = spawn_blocking(move || keys.is_in_use()).await?;
         if !is_in_use? {
             bail!(
@@ -37,12 +43,8 @@ pub async fn bind(address: SocketAddr, settings: &Settings) -> anyhow::Result<Tc
 ///
 /// # Errors
 /// When the data directory cannot be used.
-pub async fn serve(
-    listener: TcpListener,
-    settings: Settings,
-    shutdown: Shutdown,
-) -> anyhow::Result<()> {
-    let app = App::new(settings, shutdown.clone())?;
+pub async fn serve(listener: TcpListener, parts: Parts, shutdown: Shutdown) -> anyhow::Result<()> {
+    let app = App::new(parts, shutdown.clone())?;
     let connections = connection::serve(
         listener,
         router(app.clone()),

@@ -1,21 +1,18 @@
-//! The settings of a server, and the state that its handlers share.
+//! The parts of a server, and the state that its handlers share.
 
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
 use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use toolscout_index::ToolId;
 use toolscout_index::memory::Source;
-use toolscout_index::{DataDir, Options, ToolId};
 
 use super::agent::{PageToken, Runs};
 use super::audit::AuditCheck;
-use super::embedders::{EmbedderSource, EmbeddersOf};
-use super::enrich::account::Account;
 use super::enrich::{Enriching, write_by_itself};
 use super::error::{self, ApiResult};
 use super::evaluations::Evaluations;
@@ -26,7 +23,7 @@ use super::limits::Limits;
 use super::mcp::McpServices;
 use super::profiles::{self, Profiles};
 use super::proxy::{self as model_api, BodyBudget, KnownConversations};
-use super::registry::{COPIES, OpenCatalog, Registry, ServedSnapshots};
+use super::registry::{DefaultSearch, OpenCatalog, Registry};
 use super::stats::Started;
 use super::stream::Streams;
 use super::tasks::Tasks;
@@ -35,20 +32,15 @@ use super::tokens::TokenSavings;
 use crate::shutdown::Shutdown;
 use toolscout_agent::{Agent, Agents};
 use toolscout_base::clock::unix_ms;
-use toolscout_base::config::EnrichSettings;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::telemetry::Metrics;
-use toolscout_dropin::{Proxy, ProxyConfig};
-use toolscout_finder::enrich::wanted::Wanted;
-use toolscout_finder::finder::ToolSearch;
-use toolscout_finder::profiles::ToolProfile;
-use toolscout_gate::gate::{Approvals, AuditLog, Gate, Policies, audit};
-use toolscout_gate::llm::ChatModel;
+use toolscout_dropin::Proxy;
+use toolscout_gate::gate::{Approvals, Gate, audit};
 use toolscout_gate::tools::Toolset;
 use toolscout_mcp::gateway::Ledgers;
-use toolscout_mcp::{CatalogSink, Gateway, GatewayConfig, Pool};
+use toolscout_mcp::{CatalogSink, Pool};
 use toolscout_state::feedback::{FeedbackRecord, FeedbackStore};
-use toolscout_state::keys::{KeyError, KeyStore, Scope};
+use toolscout_state::keys::{KeyStore, Scope};
 use toolscout_state::shared::SharedStore;
 
 /// How long a cancelled task may take for its next step, one commit of at most 500 tools.
@@ -61,72 +53,53 @@ const SWEEP: Duration = Duration::from_secs(2);
 /// connections.
 const MAX_KEY_LOOKUPS: usize = 2;
 
-/// How the API is served.
-pub struct Settings {
-    /// The directory of catalogs, keys and feedback.
-    pub data: PathBuf,
-    /// The store of the catalogs that several nodes share; without one they are in `data`.
+/// What a server is made of, each part finished.
+pub struct Parts {
+    /// The store of the catalogs that several nodes share, if there is one.
     pub store: Option<Arc<dyn SharedStore>>,
+    /// The figures of all parts.
+    pub metrics: Arc<Metrics>,
+    /// The threads for searches and other CPU work.
+    pub cpu_pool: CpuPool,
+    /// The API keys.
+    pub keys: KeyStore,
+    /// What clients say of the answers to their searches.
+    pub feedback: FeedbackStore,
+    /// The catalogs, none of them open yet.
+    pub catalogs: Registry,
     /// The catalog of routes that name none; created when it does not exist.
     pub default_catalog: String,
-    /// How catalogs are opened that name no embedders.
-    pub catalog_options: Options,
-    /// Loads those of catalogs that name others; without it all catalogs have the same.
-    pub embedder_source: Option<EmbedderSource>,
+    /// Its search, which agents and gateway have.
+    pub default_search: DefaultSearch,
+    /// What every call of a tool passes.
+    pub gate: Arc<Gate>,
+    /// The agents of the `/v1/agent` routes; without any they answer 503.
+    pub agents: Option<Agents>,
+    /// The scope of keys that may ask them.
+    pub agent_scope: Scope,
+    /// The MCP servers whose tools are synced to the default catalog and called.
+    pub upstream: Pool,
+    /// Answers the `/mcp` routes.
+    pub mcp: McpServices,
+    /// Calls of its clients that wait for a person.
+    pub client_approvals: Arc<Approvals>,
+    /// Counts the tokens that search saves.
+    pub token_savings: TokenSavings,
+    /// Parts of catalogs that requests may be limited to.
+    pub profiles: Profiles,
+    /// Answers requests to the model provider; without one they are answered with 503.
+    pub proxy: Option<Proxy>,
+    /// Writes texts of tools.
+    pub enriching: Enriching,
     /// Host names of this server, besides `localhost` and IP addresses.
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may call the API.
     pub allowed_origins: Vec<String>,
     /// Whether the API may be open to a network without keys.
     pub exposure: Exposure,
-    /// Creates the agent of the `/v1/agent` routes; without one they answer 503.
-    pub agent: Option<AgentSource>,
-    /// The scope of keys that may ask the agent.
-    pub agent_scope: Scope,
-    /// The MCP servers whose tools are synced to the default catalog and called; none by default.
-    pub upstream: Pool,
-    /// How the `/mcp` route shows the default catalog.
-    pub gateway: GatewayConfig,
-    /// Parts of catalogs that requests may be limited to.
-    pub profiles: Vec<ToolProfile>,
-    /// The model provider behind the routes of its API; without one they answer 503.
-    pub proxy: Option<ProxyConfig>,
-    /// When the model of `enricher` writes texts of tools.
-    pub enrich: EnrichSettings,
-    /// The model that writes them; without one nobody here does.
-    pub enricher: Option<Arc<dyn ChatModel>>,
     /// How much the server accepts and keeps open.
     pub limits: Limits,
 }
-
-/// The keys of the data directory, or of the store with a copy in it.
-///
-/// # Errors
-/// When the database of keys cannot be used.
-pub(super) fn open_keys(
-    data: &Path,
-    store: Option<&Arc<dyn SharedStore>>,
-) -> Result<KeyStore, KeyError> {
-    match store {
-        Some(store) => Arc::clone(store).keys(Some(&data.join(COPIES))),
-        None => KeyStore::open(data),
-    }
-}
-
-/// The feedback of the data directory, or of the store.
-fn open_feedback(
-    data: &Path,
-    store: Option<&Arc<dyn SharedStore>>,
-) -> anyhow::Result<FeedbackStore> {
-    let local = FeedbackStore::open(data)?;
-    Ok(match store {
-        Some(store) => Arc::clone(store).feedback(local),
-        None => local,
-    })
-}
-
-/// Creates the agents over the tools of the default catalog.
-pub type AgentSource = Box<dyn Fn(Arc<dyn ToolSearch>) -> anyhow::Result<Agents> + Send + Sync>;
 
 /// Who may reach a server that has no API keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,164 +123,67 @@ impl std::ops::Deref for App {
     }
 }
 
-/// The state behind an [`App`].
+/// The state behind an [`App`]: the parts, and what goes on.
 pub struct AppState {
-    pub(super) catalogs: Registry,
-    pub(super) store: Option<Arc<dyn SharedStore>>,
-    pub(super) default_catalog: String,
-    pub(super) exposure: Exposure,
+    parts: Parts,
     pub(super) started: Started,
     pub(super) audit_check: AuditCheck,
-    pub(super) token_savings: TokenSavings,
-    pub(super) keys: KeyStore,
     /// What goes on for each key.
     pub(super) key_watch: KeyWatch,
     /// One permit for each key that the store is asked for.
     pub(super) key_lookups: Semaphore,
-    pub(super) feedback: FeedbackStore,
     pub(super) feedback_rate: RateLimit,
     pub(super) streams: Streams,
     pub(super) tasks: Arc<Tasks>,
     pub(super) evaluations: Evaluations,
     pub(super) judgings: Judgings,
-    pub(super) enriching: Enriching,
-    pub(super) cpu_pool: CpuPool,
     /// One permit for each body of tools that is being read.
     pub(super) bulk_bodies: Semaphore,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) allowed_hosts: Vec<String>,
-    pub(super) allowed_origins: Vec<String>,
-    pub(super) limits: Limits,
-    agent_source: Option<AgentSource>,
-    pub(super) agent_scope: Scope,
-    /// Set once the default catalog is open.
-    pub(super) agents: OnceLock<Agents>,
     pub(super) runs: Runs,
     pub(super) page_token: PageToken,
-    upstream: Pool,
-    gateway: GatewayConfig,
-    /// Answers requests to the model provider.
-    pub(super) proxy: Option<Proxy>,
     pub(super) agent_conversations: KnownConversations,
     /// The memory for bodies of requests to the model provider.
     pub(super) model_bodies: BodyBudget,
-    /// What every call of a tool passes. Set once the default catalog is open.
-    pub(super) gate: OnceLock<Arc<Gate>>,
     /// The calls that were tried out, counted against the limits of a run.
     pub(super) ledgers: Ledgers,
-    /// Calls of MCP clients that wait for a person.
-    pub(super) client_approvals: Arc<Approvals>,
-    /// Set once the default catalog is open.
-    pub(super) mcp: OnceLock<McpServices>,
-    pub(super) profiles: Profiles,
     ready: AtomicBool,
     pub(super) shutdown: Shutdown,
 }
 
+impl std::ops::Deref for AppState {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
 impl App {
-    /// Opens the databases of keys and feedback. [`App::open_catalogs`] opens the catalogs later.
+    /// A server of these parts. [`App::open_catalogs`] opens the catalogs later.
     ///
     /// # Errors
-    /// When the data directory cannot be used.
-    pub fn new(settings: Settings, shutdown: Shutdown) -> anyhow::Result<Self> {
-        let Settings {
-            data,
-            store,
-            default_catalog,
-            catalog_options,
-            embedder_source,
-            allowed_hosts,
-            allowed_origins,
-            exposure,
-            agent,
-            agent_scope,
-            upstream,
-            gateway,
-            profiles,
-            proxy,
-            enrich,
-            enricher,
-            limits,
-        } = settings;
-        let mut metrics = Metrics::new();
-        if let Some(store) = &store {
-            metrics.add(|registry| store.figures().register(registry));
-        }
-        let metrics = Arc::new(metrics);
-        let cpu_pool = CpuPool::new(
-            limits.search_threads,
-            limits.search_queue,
-            limits.search_patience,
-            metrics.search_queue.clone(),
-        );
-        let start_proxy = |config| {
-            let folder = data.join(toolscout_dropin::CATALOGS_FOLDER);
-            // A client waits for its tools, so slow embedders are left out.
-            let mut options = Options::new(catalog_options.embedders.clone());
-            options.embedders.retain(|embedder| embedder.is_instant());
-            Proxy::new(
-                config,
-                folder,
-                options,
-                Arc::clone(&metrics),
-                cpu_pool.clone(),
-            )
-        };
-        let proxy = proxy.map(start_proxy).transpose()?;
-        let enriching = Enriching {
-            account: Account::new(&data, store.as_ref()),
-            model: enricher,
-            wanted: Wanted::new(None, &enrich.languages)
-                .map_err(|problem| anyhow::anyhow!("enrich.languages: {problem}"))?,
-            settings: enrich,
-        };
+    /// When the system has no random numbers.
+    pub fn new(parts: Parts, shutdown: Shutdown) -> anyhow::Result<Self> {
+        let limits = &parts.limits;
         Ok(App(Arc::new(AppState {
-            keys: open_keys(&data, store.as_ref())?,
-            key_watch: KeyWatch::default(),
-            key_lookups: Semaphore::new(MAX_KEY_LOOKUPS),
-            feedback: open_feedback(&data, store.as_ref())?,
-            feedback_rate: RateLimit::default(),
-            streams: Streams::default(),
-            catalogs: Registry::new(
-                DataDir::new(data),
-                EmbeddersOf::new(catalog_options, embedder_source),
-                &limits,
-                Arc::clone(&metrics),
-                store.clone(),
-            ),
-            tasks: Arc::new(Tasks::over(store.clone())),
-            store,
-            default_catalog,
-            exposure,
             started: Started::now(),
             audit_check: AuditCheck::default(),
-            token_savings: TokenSavings::start(),
-            enriching,
+            key_watch: KeyWatch::default(),
+            key_lookups: Semaphore::new(MAX_KEY_LOOKUPS),
+            feedback_rate: RateLimit::default(),
+            streams: Streams::default(),
+            tasks: Arc::new(Tasks::over(parts.store.clone())),
             evaluations: Evaluations::default(),
             judgings: Judgings::default(),
-            cpu_pool,
             bulk_bodies: Semaphore::new(limits.bulk_bodies),
-            model_bodies: BodyBudget::new(limits.model_body_bytes, limits.search_patience),
             runs: Runs::new(limits.max_runs, limits.max_runs_per_key),
             page_token: PageToken::random()?,
-            metrics,
-            allowed_hosts,
-            allowed_origins,
-            limits,
-            agent_source: agent,
-            agent_scope,
-            agents: OnceLock::new(),
-            upstream,
-            gateway,
-            proxy,
             agent_conversations: KnownConversations::default(),
-            gate: OnceLock::new(),
+            model_bodies: BodyBudget::new(limits.model_body_bytes, limits.search_patience),
             ledgers: Ledgers::default(),
-            client_approvals: Arc::default(),
-            mcp: OnceLock::new(),
-            profiles: Profiles::new(profiles),
             ready: AtomicBool::new(false),
             shutdown,
+            parts,
         })))
     }
 
@@ -322,8 +198,9 @@ impl App {
         }
         let opened = match self.catalogs.create(&self.default_catalog).await {
             Ok((catalog, _)) => {
-                self.start_agent(&catalog)?;
-                self.start_mcp(&catalog)?;
+                self.default_search.open(Arc::clone(&catalog));
+                // Connecting continues in the background; a slow server does not delay the start.
+                self.upstream.start(catalog as Arc<dyn CatalogSink>);
                 self.catalogs.open_all(&self.default_catalog).await
             }
             // A damaged default catalog does not keep the others from being served. Its own routes
@@ -371,62 +248,32 @@ impl App {
         self.catalogs.damaged().contains_key(&self.default_catalog)
     }
 
-    fn start_agent(&self, catalog: &Arc<OpenCatalog>) -> anyhow::Result<()> {
-        let Some(source) = &self.agent_source else {
-            return Ok(());
-        };
-        let catalog = Arc::clone(catalog);
-        let agents = source(Arc::new(ServedSnapshots::of(
-            catalog,
-            self.cpu_pool.clone(),
-        )))?;
-        // The catalogs are opened once, so nothing is set yet.
-        let _ = self.agents.set(agents);
-        Ok(())
+    /// The agents, once the default catalog is open.
+    pub(super) fn agents(&self) -> Option<&Agents> {
+        let agents = self.agents.as_ref();
+        agents.filter(|_| self.default_search.is_open())
     }
 
     /// The agent of questions that choose none. It knows the runs and approvals of all agents.
     pub(super) fn agent(&self) -> Option<&Agent> {
-        self.agents.get().map(Agents::default_agent)
+        self.agents().map(Agents::default_agent)
     }
 
-    /// Connects to the MCP servers and enables the `/mcp` route. Its calls go through the agent's
-    /// gate, so that both have the same policies and one audit log.
-    fn start_mcp(&self, catalog: &Arc<OpenCatalog>) -> anyhow::Result<()> {
-        let agent = self.agent();
-        let gate = match agent {
-            Some(agent) => Arc::clone(agent.gate()),
-            None => {
-                let audit = AuditLog::open(&self.catalogs.data().join(audit::FILE_NAME))?;
-                Arc::new(Gate::new(Policies::default()).with_audit(Arc::new(audit)))
-            }
-        };
-        // The catalogs are opened once, so nothing is set yet.
-        let _ = self.gate.set(Arc::clone(&gate));
-        let toolset = agent.map(|agent| Arc::new(agent.clone()) as Arc<dyn Toolset>);
-        // Connecting continues in the background; a slow server does not delay the start.
-        self.upstream
-            .start(Arc::clone(catalog) as Arc<dyn CatalogSink>);
-        let searched = ServedSnapshots::of(Arc::clone(catalog), self.cpu_pool.clone());
-        let search = self.token_savings.counting(searched);
-        let gateway = Gateway::of_server(
-            Arc::new(search),
-            self.upstream.clone(),
-            gate,
-            toolset,
-            Some(Arc::clone(&self.client_approvals)),
-            self.gateway.clone(),
-        );
-        let services = McpServices::new(gateway, &self.limits, self.shutdown.token());
-        // The catalogs are opened once, so nothing is set yet.
-        let _ = self.mcp.set(services);
-        Ok(())
+    /// What answers the `/mcp` routes.
+    ///
+    /// # Errors
+    /// 503 until the default catalog is open.
+    pub(super) fn mcp(&self) -> ApiResult<&McpServices> {
+        match self.default_search.is_open() {
+            true => Ok(&self.mcp),
+            false => Err(error::not_ready()),
+        }
     }
 
     /// Looks at the profiles once the MCP servers are connected, until the shutdown.
     async fn look_at_profiles(self) {
         let looking = async {
-            self.upstream.settled(self.gateway.settle).await;
+            self.mcp.settled().await;
             profiles::warn_of_mistakes(self.clone()).await;
         };
         self.shutdown.token().run_until_cancelled(looking).await;

@@ -17,10 +17,10 @@ use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Searcher, Tool, ToolId, Version};
 use utoipa::ToSchema;
 
+use super::registry::ServedSearch;
 use toolscout_base::budget;
 use toolscout_finder::finder::ToolSearch;
 use toolscout_finder::finder::search::{Found, SearchRequest, UsedTool};
-use toolscout_finder::finder::snapshot::SnapshotSource;
 
 /// Answers that wait to be counted.
 const MAX_WAITING: usize = 64;
@@ -113,7 +113,7 @@ impl TokenSavings {
     }
 
     /// A search for MCP clients whose answers are counted.
-    pub fn counting<S: SnapshotSource>(&self, search: S) -> CountedSearch<S> {
+    pub fn counting<S: ServedSearch>(&self, search: S) -> CountedSearch<S> {
         CountedSearch {
             search,
             savings: self.clone(),
@@ -147,23 +147,20 @@ pub struct CountedSearch<S> {
     savings: TokenSavings,
 }
 
-impl<S: SnapshotSource> ToolSearch for CountedSearch<S> {
+impl<S: ServedSearch> ToolSearch for CountedSearch<S> {
     fn search(&self, request: &SearchRequest) -> Found {
-        let found = ToolSearch::search(&self.search, request);
-        let tools = found.hits.iter().map(|hit| Arc::clone(&hit.tool));
-        let searcher = self.search.snapshot();
-        self.savings.count(
-            Source::Mcp,
-            searcher,
-            tools.collect(),
-            Emit::Anthropic,
-            None,
-        );
+        let found = self.search.search(request);
+        if let Some(searcher) = self.search.newest() {
+            let tools = found.hits.iter().map(|hit| Arc::clone(&hit.tool));
+            let tools = tools.collect();
+            let savings = &self.savings;
+            savings.count(Source::Mcp, searcher, tools, Emit::Anthropic, None);
+        }
         found
     }
 
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        ToolSearch::tool(&self.search, id)
+        self.search.tool(id)
     }
 
     fn tools(&self) -> Vec<Arc<Tool>> {
@@ -179,11 +176,11 @@ impl<S: SnapshotSource> ToolSearch for CountedSearch<S> {
     }
 
     fn cpu_pool(&self) -> Option<CpuPool> {
-        ToolSearch::cpu_pool(&self.search)
+        self.search.cpu_pool()
     }
 
     fn count(&self) -> usize {
-        ToolSearch::count(&self.search)
+        self.search.count()
     }
 
     fn version(&self) -> Version {

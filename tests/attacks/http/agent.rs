@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use toolscout::agent::{Agent, AgentConfig};
-use toolscout::http::{AgentSource, Settings};
+use toolscout::assembly::{AgentPlan, Settings};
 use toolscout::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError};
 use toolscout::tools::{Arguments, Callable, ToolFailure, UserTool};
 use toolscout_index::Tool;
@@ -61,28 +61,25 @@ impl Model {
     /// A server with this model's agent.
     pub async fn serve(&self, change: impl FnOnce(&mut Settings)) -> Server {
         Server::start_with(|settings| {
-            settings.agent = Some(self.agent(Duration::from_secs(600)));
+            settings.agents = Some(self.agent(Duration::from_secs(600)).into());
             change(settings);
         })
         .await
     }
 
     /// An agent whose runs live so long.
-    pub fn agent(&self, time_to_live: Duration) -> AgentSource {
-        let model = Arc::new(self.clone());
+    pub fn agent(&self, time_to_live: Duration) -> AgentPlan {
         let config = AgentConfig {
             recommend_within: None,
             count_tokens: str::len,
             time_to_live,
             ..Default::default()
         };
-        Box::new(move |catalog| {
-            let agent = Agent::builder()
-                .shared_llm(model.clone())
-                .shared_catalog(catalog)
-                .tool(Harmful);
-            Ok(agent.config(config.clone()).build()?.into())
-        })
+        AgentPlan {
+            builder: Agent::builder().llm(self.clone()).tool(Harmful),
+            config,
+            ..AgentPlan::default()
+        }
     }
 }
 

@@ -271,7 +271,9 @@ async fn runs_are_bounded_overall() {
 async fn a_detached_run_ends_at_its_time_to_live() {
     let model = Model::new(Manner::Hangs);
     let short = model.agent(Duration::from_millis(50));
-    let server = model.serve(|settings| settings.agent = Some(short)).await;
+    let server = model
+        .serve(|settings| settings.agents = Some(short.into()))
+        .await;
     let mut run = chat(
         &server,
         "",

@@ -61,8 +61,7 @@ pub async fn list(
     if grant.profiles().is_empty() {
         grant.reads(&app.default_catalog)?;
     }
-    let agents = app.agents.get();
-    let agents = agents.into_iter().flat_map(Agents::iter);
+    let agents = app.agents().into_iter().flat_map(Agents::iter);
     Ok(Json(AgentList {
         agents: agents.map(AgentEntry::from).collect(),
     }))

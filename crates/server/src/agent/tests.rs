@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,15 +9,24 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use toolscout_index::{Options, Tool};
+use toolscout_index::{DataDir, Options, Tool};
 
 use crate::shutdown::Shutdown;
-use crate::{AgentSource, Exposure, Limits, Settings, serve};
+use crate::{
+    DefaultSearch, EmbeddersOf, Enriching, Exposure, Limits, McpServices, Parts, Profiles,
+    Registry, TokenSavings, serve,
+};
 use toolscout_agent::{Agent, AgentConfig, Agents, ServedAgent};
-use toolscout_gate::gate::Policies;
+use toolscout_base::cpu_pool::CpuPool;
+use toolscout_base::telemetry::Metrics;
+use toolscout_finder::finder::ToolSearch;
+use toolscout_gate::gate::{Gate, Policies};
 use toolscout_gate::llm::ScriptedModel;
 use toolscout_gate::llm::script::Script;
 use toolscout_gate::tools::{Arguments, Callable, ToolFailure, UserTool};
+use toolscout_mcp::{Gateway, Pool};
+use toolscout_state::feedback::FeedbackStore;
+use toolscout_state::keys::{KeyStore, Scope};
 
 /// Hangs until the end of its run, and says when it is called and dropped.
 #[derive(Clone, Default)]
@@ -79,41 +89,27 @@ impl Server {
 
     async fn start(agent: Option<(&str, Policies)>, limits: Limits) -> Self {
         let hangs = Hangs::default();
-        let agent = agent.map(|(script, policies)| source(script, policies, hangs.clone()));
-        Server::serving(agent, hangs, limits).await
+        let agents = |search| agent.map(|(script, policies)| one(script, policies, &hangs, search));
+        Server::serving(agents, hangs.clone(), limits).await
     }
 
     /// A server of several agents, each with its script. They recommend questions.
     async fn with_agents(scripts: &[(&str, &str)]) -> Self {
         let hangs = Hangs::default();
-        let agents = several(scripts, hangs.clone());
-        Server::serving(Some(agents), hangs, Limits::default()).await
+        let agents = |search| Some(several(scripts, &hangs, &search));
+        Server::serving(agents, hangs.clone(), Limits::default()).await
     }
 
-    async fn serving(agent: Option<AgentSource>, hangs: Hangs, limits: Limits) -> Self {
+    async fn serving(
+        agents: impl FnOnce(Arc<dyn ToolSearch>) -> Option<Agents>,
+        hangs: Hangs,
+        limits: Limits,
+    ) -> Self {
         let data = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let settings = Settings {
-            data: data.path().to_owned(),
-            store: None,
-            default_catalog: "default".into(),
-            catalog_options: Options::default(),
-            embedder_source: None,
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            exposure: Exposure::Loopback,
-            agent,
-            upstream: Default::default(),
-            gateway: Default::default(),
-            profiles: Vec::new(),
-            proxy: None,
-            enrich: Default::default(),
-            enricher: None,
-            agent_scope: toolscout_state::keys::Scope::Search,
-            limits,
-        };
         let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
-        tokio::spawn(serve(listener, settings, shutdown.clone()));
+        let parts = parts(data.path(), agents, limits, &shutdown);
+        tokio::spawn(serve(listener, parts, shutdown.clone()));
         let server = Server {
             address,
             hangs,
@@ -180,23 +176,72 @@ impl UserTool for Harmful {
     }
 }
 
-fn source(script: &str, policies: Policies, hangs: Hangs) -> AgentSource {
+fn parts(
+    data: &Path,
+    agents: impl FnOnce(Arc<dyn ToolSearch>) -> Option<Agents>,
+    limits: Limits,
+    shutdown: &Shutdown,
+) -> Parts {
+    let metrics = Arc::new(Metrics::new());
+    let queue = metrics.search_queue.clone();
+    let (threads, patience) = (limits.search_threads, limits.search_patience);
+    let cpu_pool = CpuPool::new(threads, limits.search_queue, patience, queue);
+    let default_search = DefaultSearch::new(cpu_pool.clone());
+    let search: Arc<dyn ToolSearch> = Arc::new(default_search.clone());
+    let gate = Arc::new(Gate::new(Policies::default()));
+    let upstream = Pool::default();
+    let gateway = Gateway::new(
+        Arc::clone(&search),
+        upstream.clone(),
+        Arc::clone(&gate),
+        Default::default(),
+    );
+    Parts {
+        store: None,
+        keys: KeyStore::open(data).unwrap(),
+        feedback: FeedbackStore::open(data).unwrap(),
+        catalogs: Registry::new(
+            DataDir::new(data.to_owned()),
+            EmbeddersOf::new(Options::default(), None),
+            &limits,
+            Arc::clone(&metrics),
+            None,
+        ),
+        default_catalog: "default".into(),
+        default_search,
+        agents: agents(search),
+        agent_scope: Scope::Search,
+        upstream,
+        mcp: McpServices::new(gateway, &limits, shutdown.token()),
+        client_approvals: Default::default(),
+        token_savings: TokenSavings::start(),
+        profiles: Profiles::default(),
+        proxy: None,
+        enriching: Enriching::new(None, Default::default(), data, None).unwrap(),
+        allowed_hosts: Vec::new(),
+        allowed_origins: Vec::new(),
+        exposure: Exposure::Loopback,
+        metrics,
+        cpu_pool,
+        gate,
+        limits,
+    }
+}
+
+fn one(script: &str, policies: Policies, hangs: &Hangs, search: Arc<dyn ToolSearch>) -> Agents {
     let turns = Script::parse("script", script).unwrap().turns;
-    let model = Arc::new(ScriptedModel::new("script", turns));
     let config = AgentConfig {
         recommend_within: None,
         count_tokens: str::len,
         policies,
         ..AgentConfig::default()
     };
-    Box::new(move |catalog| {
-        let builder = Agent::builder()
-            .shared_llm(model.clone())
-            .shared_catalog(catalog)
-            .tool(hangs.clone())
-            .tool(Harmful);
-        Ok(builder.config(config.clone()).build()?.into())
-    })
+    let builder = Agent::builder()
+        .llm(ScriptedModel::new("script", turns))
+        .shared_catalog(search)
+        .tool(hangs.clone())
+        .tool(Harmful);
+    builder.config(config).build().unwrap().into()
 }
 
 /// A tool that quotes a page.
@@ -219,44 +264,35 @@ impl UserTool for Quotes {
 }
 
 /// Agents with these names and scripts; the first answers questions that choose none.
-fn several(scripts: &[(&str, &str)], hangs: Hangs) -> AgentSource {
-    let models = scripts.iter().map(|(name, script)| {
+fn several(scripts: &[(&str, &str)], hangs: &Hangs, search: &Arc<dyn ToolSearch>) -> Agents {
+    let mut served: Vec<ServedAgent> = Vec::new();
+    for (name, script) in scripts {
         let turns = Script::parse(name, script).unwrap().turns;
-        (
-            (*name).to_owned(),
-            Arc::new(ScriptedModel::new(*name, turns)),
-        )
-    });
-    let models: Vec<_> = models.collect();
-    Box::new(move |catalog| {
-        let mut served: Vec<ServedAgent> = Vec::new();
-        for (name, model) in &models {
-            let config = AgentConfig {
-                name: name.clone(),
-                recommend_within: Some(Duration::from_secs(60)),
-                count_tokens: str::len,
-                policies: Policies::permissive(),
-                ..AgentConfig::default()
-            };
-            let mut builder = Agent::builder()
-                .shared_llm(model.clone())
-                .shared_catalog(catalog.clone())
-                .tool(hangs.clone())
-                .tool(Quotes);
-            let mut missing = Vec::new();
-            if let Some(first) = served.first() {
-                builder = builder.sharing(&first.agent);
-                missing.push("a tool is missing".to_owned());
-            }
-            served.push(ServedAgent {
-                agent: builder.config(config).build()?,
-                description: format!("Says {name}."),
-                missing,
-            });
+        let config = AgentConfig {
+            name: (*name).to_owned(),
+            recommend_within: Some(Duration::from_secs(60)),
+            count_tokens: str::len,
+            policies: Policies::permissive(),
+            ..AgentConfig::default()
+        };
+        let mut builder = Agent::builder()
+            .llm(ScriptedModel::new(*name, turns))
+            .shared_catalog(Arc::clone(search))
+            .tool(hangs.clone())
+            .tool(Quotes);
+        let mut missing = Vec::new();
+        if let Some(first) = served.first() {
+            builder = builder.sharing(&first.agent);
+            missing.push("a tool is missing".to_owned());
         }
-        let default = served.remove(0);
-        Ok(Agents::new(default, served))
-    })
+        served.push(ServedAgent {
+            agent: builder.config(config).build().unwrap(),
+            description: format!("Says {name}."),
+            missing,
+        });
+    }
+    let default = served.remove(0);
+    Agents::new(default, served)
 }
 
 /// The events of a whole stream as they came: id and data.

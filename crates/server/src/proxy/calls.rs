@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::App;
 use crate::access::Grant;
 use crate::calls::TrialDirectory;
-use crate::error::{ApiResult, not_ready};
+use crate::error::ApiResult;
 use crate::profiles::OpenProfile;
 use crate::registry::OpenCatalog;
 use toolscout_agent::AgentConfig;
@@ -45,7 +45,7 @@ pub fn caller(
         ..Caller::default()
     };
     Ok(Some(Arc::new(GatedCaller {
-        gate: Arc::clone(app.gate.get().ok_or_else(not_ready)?),
+        gate: Arc::clone(&app.gate),
         pool: app.pool_of(&catalog).cloned(),
         directory: TrialDirectory::of(app, catalog),
         app: app.clone(),

@@ -1,0 +1,341 @@
+//! Puts a server together, each part of those before it:
+//!
+//! 1. what is kept: keys, feedback, catalogs, audit log, conversations;
+//! 2. the gate, of the default agent's policies and the audit log;
+//! 3. the agents, which call tools through the gate;
+//! 4. the MCP gateway, through the same gate and with the agent's tools;
+//! 5. the drop-in endpoint.
+//!
+//! All that search do it on the threads of one [`CpuPool`]. The catalogs are opened once the server
+//! listens. Agents and gateway need the default one before, so they get its [`DefaultSearch`].
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use tokio::net::TcpListener;
+use toolscout_index::{DataDir, Options, database};
+
+use crate::agent::{AgentBuilder, AgentConfig, Agents, ServedAgent};
+use crate::config::EnrichSettings;
+use crate::cpu_pool::CpuPool;
+use crate::feedback::FeedbackStore;
+use crate::finder::ToolSearch;
+use crate::gate::{AuditLog, Gate, Policies, audit};
+use crate::http::{
+    self, COPIES, DefaultSearch, EmbedderSource, EmbeddersOf, Enriching, Exposure, Limits,
+    McpServices, Parts, Profiles, Registry, TokenSavings,
+};
+use crate::keys::{KeyError, KeyStore, Scope};
+use crate::llm::ChatModel;
+use crate::mcp::{Gateway, GatewayConfig, Pool};
+use crate::profiles::ToolProfile;
+use crate::proxy::{self, Proxy, ProxyConfig};
+use crate::session::Sessions;
+use crate::shared::SharedStore;
+use crate::shutdown::Shutdown;
+use crate::store::{PostgresStore, SharedApprovals, SharedSessions};
+use crate::telemetry::Metrics;
+use crate::tools::Toolset;
+use crate::tools::operation::Operations;
+
+/// The database of conversations, in the data directory.
+const SESSIONS_FILE: &str = "agent.db";
+
+/// What a server is to be.
+pub struct Settings {
+    /// The directory of catalogs, keys and feedback.
+    pub data: PathBuf,
+    /// The store of the catalogs that several nodes share; without one they are in `data`.
+    pub store: Option<Arc<PostgresStore>>,
+    /// The catalog of routes that name none; created when it does not exist.
+    pub default_catalog: String,
+    /// How catalogs are opened that name no embedders.
+    pub catalog_options: Options,
+    /// Loads those of catalogs that name others; without it all catalogs have the same.
+    pub embedder_source: Option<EmbedderSource>,
+    /// Host names of the server, besides `localhost` and IP addresses.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may call the API.
+    pub allowed_origins: Vec<String>,
+    /// Whether the API may be open to a network without keys.
+    pub exposure: Exposure,
+    /// The agents of the `/v1/agent` routes; without any they answer 503.
+    pub agents: Option<AgentPlans>,
+    /// The scope of keys that may ask the agents.
+    pub agent_scope: Scope,
+    /// The MCP servers whose tools are synced to the default catalog and called; none by default.
+    pub upstream: Pool,
+    /// How the `/mcp` route shows the default catalog.
+    pub gateway: GatewayConfig,
+    /// Parts of catalogs that requests may be limited to.
+    pub profiles: Vec<ToolProfile>,
+    /// The model provider behind the routes of its API; without one they answer 503.
+    pub proxy: Option<ProxyConfig>,
+    /// When the model of `enricher` writes texts of tools.
+    pub enrich: EnrichSettings,
+    /// The model that writes them; without one nobody here does.
+    pub enricher: Option<Arc<dyn ChatModel>>,
+    /// How much the server accepts and keeps open.
+    pub limits: Limits,
+}
+
+/// An agent without what it shares with others: the catalog, the gate, conversations, MCP servers.
+#[derive(Default)]
+pub struct AgentPlan {
+    /// The model, and tools of its own.
+    pub builder: AgentBuilder,
+    /// Its settings.
+    pub config: AgentConfig,
+    /// The operations of APIs that it may call.
+    pub operations: Operations,
+    /// What it is for.
+    pub description: String,
+    /// What it needs and does not have, each with how to get it.
+    pub missing: Vec<String>,
+}
+
+/// The agents of a server.
+pub struct AgentPlans {
+    /// That of questions that choose none.
+    pub default: AgentPlan,
+    /// Those that a question may choose.
+    pub others: Vec<AgentPlan>,
+}
+
+impl From<AgentPlan> for AgentPlans {
+    fn from(default: AgentPlan) -> Self {
+        AgentPlans {
+            default,
+            others: Vec::new(),
+        }
+    }
+}
+
+/// What agents share.
+pub struct AgentParts<'a> {
+    /// The directory of their conversations, without a store.
+    pub data: &'a Path,
+    /// The store of their conversations and open approvals.
+    pub store: Option<&'a Arc<PostgresStore>>,
+    /// The log of their calls.
+    pub audit: &'a Arc<AuditLog>,
+    /// The gate of the default one. Others have policies of their own.
+    pub gate: &'a Arc<Gate>,
+    /// The catalog.
+    pub search: Arc<dyn ToolSearch>,
+    /// The MCP servers.
+    pub pool: &'a Pool,
+}
+
+impl AgentPlans {
+    /// Builds the agents.
+    ///
+    /// # Errors
+    /// If the conversations cannot be opened.
+    pub fn build(self, parts: &AgentParts<'_>) -> Result<Agents> {
+        let mut default = self.default;
+        default.builder = parts.stored(default.builder.gate(Arc::clone(parts.gate)))?;
+        let default = default.build(parts)?;
+        let others = self.others.into_iter().map(|mut other| {
+            let builder = other.builder.audit(Arc::clone(parts.audit));
+            other.builder = builder.sharing(&default.agent);
+            other.build(parts)
+        });
+        let others = others.collect::<Result<_>>()?;
+        Ok(Agents::new(default, others))
+    }
+}
+
+impl AgentParts<'_> {
+    /// Keeps conversations in the data directory, or in the store.
+    fn stored(&self, builder: AgentBuilder) -> Result<AgentBuilder> {
+        let Some(store) = self.store else {
+            let sessions = Sessions::open(&self.data.join(SESSIONS_FILE))?;
+            return Ok(builder.sessions(Arc::new(sessions)));
+        };
+        let sessions = Sessions::over(SharedSessions::new(Arc::clone(store)));
+        Ok(builder
+            .sessions(Arc::new(sessions))
+            .approval_board(Arc::new(SharedApprovals::new(store))))
+    }
+}
+
+impl AgentPlan {
+    fn build(self, parts: &AgentParts<'_>) -> Result<ServedAgent> {
+        let search = Arc::clone(&parts.search);
+        let operations = self.operations;
+        let operations = operations.found_by(Arc::new(move |id| search.tool(id)));
+        let builder = self
+            .builder
+            .config(self.config)
+            .shared_catalog(Arc::clone(&parts.search))
+            // Where several offer a tool, the first is called: those of the agent come before.
+            .tools(operations)
+            .tools(parts.pool.clone());
+        Ok(ServedAgent {
+            agent: builder.build()?,
+            description: self.description,
+            missing: self.missing,
+        })
+    }
+}
+
+/// Opens the audit log of a data directory, which is created if it does not exist.
+///
+/// # Errors
+/// If the directory or the log cannot be used.
+pub fn audit_log(data: &Path) -> Result<Arc<AuditLog>> {
+    database::create_private_dir(data).with_context(|| format!("create {}", data.display()))?;
+    Ok(Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?))
+}
+
+/// The gate of the default agent, and of those who call tools without an agent.
+pub fn gate(agents: Option<&AgentPlans>, audit: &Arc<AuditLog>) -> Arc<Gate> {
+    let policies = agents.map_or_else(Policies::default, |agents| {
+        agents.default.config.policies.clone()
+    });
+    Arc::new(Gate::new(policies).with_audit(Arc::clone(audit)))
+}
+
+/// Binds the address of a server, unless that would open it without keys to a network.
+///
+/// # Errors
+/// As [`http::bind`].
+pub async fn bind(address: SocketAddr, settings: &Settings) -> Result<TcpListener> {
+    let store = settings.store.clone();
+    let store = store.map(|store| store as Arc<dyn SharedStore>);
+    let keys = || open_keys(&settings.data, store.as_ref());
+    http::bind(address, settings.exposure, keys).await
+}
+
+/// Puts a server together and serves until the shutdown, as [`http::serve`].
+///
+/// # Errors
+/// If the data directory cannot be used.
+pub async fn serve(listener: TcpListener, settings: Settings, shutdown: Shutdown) -> Result<()> {
+    let parts = parts(settings, &shutdown)?;
+    http::serve(listener, parts, shutdown).await
+}
+
+/// Builds the parts of a server.
+fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
+    let Settings { data, limits, .. } = settings;
+    let shared = settings.store.clone();
+    let shared = shared.map(|store| store as Arc<dyn SharedStore>);
+    let metrics = metrics(shared.as_ref());
+    let cpu_pool = cpu_pool(&limits, &metrics);
+
+    let enriching = Enriching::new(settings.enricher, settings.enrich, &data, shared.as_ref())?;
+    let keys = open_keys(&data, shared.as_ref())?;
+    let feedback = open_feedback(&data, shared.as_ref())?;
+    let audit = audit_log(&data)?;
+    let endpoint_options = instant_embedders(&settings.catalog_options);
+    let catalogs = Registry::new(
+        DataDir::new(data.clone()),
+        EmbeddersOf::new(settings.catalog_options, settings.embedder_source),
+        &limits,
+        Arc::clone(&metrics),
+        shared.clone(),
+    );
+    let default_search = DefaultSearch::new(cpu_pool.clone());
+
+    let gate = gate(settings.agents.as_ref(), &audit);
+    let agent_parts = AgentParts {
+        data: &data,
+        store: settings.store.as_ref(),
+        audit: &audit,
+        gate: &gate,
+        search: Arc::new(default_search.clone()),
+        pool: &settings.upstream,
+    };
+    let agents = settings.agents.map(|agents| agents.build(&agent_parts));
+    let agents = agents.transpose()?;
+
+    let token_savings = TokenSavings::start();
+    let client_approvals = Arc::default();
+    let agent = agents.as_ref().map(Agents::default_agent).cloned();
+    let gateway = Gateway::of_server(
+        Arc::new(token_savings.counting(default_search.clone())),
+        settings.upstream.clone(),
+        Arc::clone(&gate),
+        agent.map(|agent| Arc::new(agent) as Arc<dyn Toolset>),
+        Some(Arc::clone(&client_approvals)),
+        settings.gateway,
+    );
+
+    let start_proxy = |config| {
+        let folder = data.join(proxy::CATALOGS_FOLDER);
+        let (metrics, cpu_pool) = (Arc::clone(&metrics), cpu_pool.clone());
+        Proxy::new(config, folder, endpoint_options, metrics, cpu_pool)
+    };
+    let proxy = settings.proxy.map(start_proxy).transpose()?;
+
+    Ok(Parts {
+        mcp: McpServices::new(gateway, &limits, shutdown.token()),
+        profiles: Profiles::new(settings.profiles),
+        store: shared,
+        default_catalog: settings.default_catalog,
+        agent_scope: settings.agent_scope,
+        upstream: settings.upstream,
+        allowed_hosts: settings.allowed_hosts,
+        allowed_origins: settings.allowed_origins,
+        exposure: settings.exposure,
+        metrics,
+        cpu_pool,
+        keys,
+        feedback,
+        catalogs,
+        default_search,
+        gate,
+        agents,
+        client_approvals,
+        token_savings,
+        proxy,
+        enriching,
+        limits,
+    })
+}
+
+/// The figures of a server, and those of its store.
+fn metrics(store: Option<&Arc<dyn SharedStore>>) -> Arc<Metrics> {
+    let mut metrics = Metrics::new();
+    if let Some(store) = store {
+        metrics.add(|registry| store.figures().register(registry));
+    }
+    Arc::new(metrics)
+}
+
+fn cpu_pool(limits: &Limits, metrics: &Metrics) -> CpuPool {
+    CpuPool::new(
+        limits.search_threads,
+        limits.search_queue,
+        limits.search_patience,
+        metrics.search_queue.clone(),
+    )
+}
+
+/// The embedders of the drop-in endpoint. A client waits for its tools, so slow ones are left out.
+fn instant_embedders(options: &Options) -> Options {
+    let mut options = Options::new(options.embedders.clone());
+    options.embedders.retain(|embedder| embedder.is_instant());
+    options
+}
+
+/// The keys of the data directory, or of the store with a copy in it.
+fn open_keys(data: &Path, store: Option<&Arc<dyn SharedStore>>) -> Result<KeyStore, KeyError> {
+    match store {
+        Some(store) => Arc::clone(store).keys(Some(&data.join(COPIES))),
+        None => KeyStore::open(data),
+    }
+}
+
+/// The feedback of the data directory, or of the store.
+fn open_feedback(data: &Path, store: Option<&Arc<dyn SharedStore>>) -> Result<FeedbackStore> {
+    let local = FeedbackStore::open(data)?;
+    Ok(match store {
+        Some(store) => Arc::clone(store).feedback(local),
+        None => local,
+    })
+}
