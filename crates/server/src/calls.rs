@@ -131,7 +131,7 @@ pub async fn call(
     Json(request): Json<CallRequest>,
 ) -> ApiResult<Json<CallAnswer>> {
     grant.allows(Scope::Call)?;
-    let tool = find_tool(&app, &catalog, &request.tool).await?;
+    let tool = find_tool(&app.cpu_pool, &catalog, &request.tool).await?;
     let gate = Arc::clone(&app.gate);
     let trial = Trial {
         directory: TrialDirectory::of(&app, catalog),

@@ -4,12 +4,12 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::App;
 use super::access::Reading;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path};
 use super::registry::OpenCatalog;
 use super::tools::{ItemPath, find_tool};
+use toolscout_base::cpu_pool::CpuPool;
 
 /// What stands behind the id in the path of the default catalog. axum has no wildcard with something
 /// behind it.
@@ -49,10 +49,10 @@ pub struct CompanionTool {
 )]
 pub async fn list(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<Json<CompanionsAnswer>> {
-    answer(&app, &catalog, &id).await
+    answer(&cpu_pool, &catalog, &id).await
 }
 
 /// Lists the companions of a tool of the default catalog.
@@ -63,7 +63,7 @@ pub async fn list(
 )]
 pub async fn list_default(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(ToolPath { id }): Path<ToolPath>,
 ) -> ApiResult<Json<CompanionsAnswer>> {
     let Some(id) = id.strip_suffix(ENDING) else {
@@ -75,7 +75,7 @@ pub async fn list_default(
             ),
         ));
     };
-    answer(&app, &catalog, id).await
+    answer(&cpu_pool, &catalog, id).await
 }
 
 /// The path of a route as it is documented.
@@ -86,11 +86,15 @@ pub fn documented(route: &str) -> String {
     }
 }
 
-async fn answer(app: &App, catalog: &OpenCatalog, id: &str) -> ApiResult<Json<CompanionsAnswer>> {
-    let tool = find_tool(app, catalog, id).await?;
+async fn answer(
+    cpu_pool: &CpuPool,
+    catalog: &OpenCatalog,
+    id: &str,
+) -> ApiResult<Json<CompanionsAnswer>> {
+    let tool = find_tool(cpu_pool, catalog, id).await?;
     let (searcher, id) = (catalog.searcher(), tool.id.clone());
     // The first question about a server reads its tools.
-    let companions = app.cpu_pool.run(move || searcher.companions(&id)).await?;
+    let companions = cpu_pool.run(move || searcher.companions(&id)).await?;
     let companions = companions.into_iter().map(CompanionTool::from).collect();
     Ok(Json(CompanionsAnswer { companions }))
 }

@@ -81,7 +81,7 @@ pub async fn record(
         // Another node has answered, from what this one has not followed yet.
         catalog.catch_up().await?;
     }
-    let tool = find_tool(&app, &catalog, &request.tool).await?;
+    let tool = find_tool(&app.cpu_pool, &catalog, &request.tool).await?;
     let request_id = verified?;
     let record = request.into_record(request_id);
     let source = grant.memory_source();

@@ -5,7 +5,7 @@ mod store;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use axum::extract::State;
@@ -15,7 +15,6 @@ use serde::Deserialize;
 use toolscout_index::{Searcher, Tool, ToolId};
 use uuid::Uuid;
 
-use super::App;
 use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::evaluations::{check_name, invalid_queries, searched};
@@ -24,6 +23,7 @@ use super::registry::OpenCatalog;
 use super::threads::blocking;
 use store::{Judged, Judgement, QueryToJudge, Store};
 use toolscout_base::clock::unix_ms;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_eval::dataset::pasted;
 use toolscout_eval::pool::{self, Agreement, MAX_GRADE};
 use wire::{
@@ -48,10 +48,16 @@ const MAX_JUDGED: usize = 100;
 const MAX_GRADES: usize = 200;
 
 /// What judgings of all catalogs share.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Judgings {
+    writing: Arc<Mutex<()>>,
+}
+
+impl Judgings {
     /// Held while one is written.
-    writing: Mutex<()>,
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The path of a judging.
@@ -94,21 +100,17 @@ pub async fn list(Reading(catalog): Reading) -> ApiResult<Json<JudgingList>> {
 pub async fn begin(
     Writing(catalog): Writing,
     grant: Grant,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
+    State(judgings): State<Judgings>,
     Json(request): Json<NewJudging>,
 ) -> ApiResult<Response> {
     let reading = Arc::clone(&catalog);
-    let judged = app
-        .cpu_pool
+    let judged = cpu_pool
         .run(move || new_judging(request, grant.sender(), &reading))
         .await??;
     let body = judged.body();
     blocking(move || {
-        let _writing = app
-            .judgings
-            .writing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _writing = judgings.lock();
         Store::of(&catalog).begin(&judged)
     })
     .await??;
@@ -137,15 +139,11 @@ pub async fn show(
 )]
 pub async fn delete(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(judgings): State<Judgings>,
     Path(JudgingPath { id, .. }): Path<JudgingPath>,
 ) -> ApiResult<StatusCode> {
     let deleted = blocking(move || {
-        let _writing = app
-            .judgings
-            .writing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _writing = judgings.lock();
         Store::of(&catalog).delete(&id)
     });
     deleted.await??;
@@ -160,11 +158,11 @@ pub async fn delete(
 )]
 pub async fn pooled(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(PooledPath { id, number, .. }): Path<PooledPath>,
     QueryString(JudgeParams { judge }): QueryString<JudgeParams>,
 ) -> ApiResult<Json<PooledQuery>> {
-    let pooled = app.cpu_pool.run(move || {
+    let pooled = cpu_pool.run(move || {
         let searcher = searched(&catalog)?;
         let judged = Store::of(&catalog).load(&id)?;
         pooled_query(&judged, number, judge.as_deref(), &searcher)
@@ -181,17 +179,13 @@ pub async fn pooled(
 )]
 pub async fn judge(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(judgings): State<Judgings>,
     Path(JudgingPath { id, .. }): Path<JudgingPath>,
     Json(request): Json<NewJudgements>,
 ) -> ApiResult<Json<JudgeProgressList>> {
     let judges = blocking(move || {
         let searcher = searched(&catalog)?;
-        let _writing = app
-            .judgings
-            .writing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _writing = judgings.lock();
         let store = Store::of(&catalog);
         let mut judged = store.load(&id)?;
         let judgements = judgements_of(&request, &judged, &searcher)?;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
+use axum::extract::FromRef;
 use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -121,6 +122,22 @@ impl std::ops::Deref for App {
     fn deref(&self) -> &AppState {
         &self.0
     }
+}
+
+/// Lets handlers take a part alone, as `State<CpuPool>`.
+macro_rules! handed_out {
+    ($($part:ty: $field:ident,)*) => {$(
+        impl FromRef<App> for $part {
+            fn from_ref(app: &App) -> Self {
+                app.$field.clone()
+            }
+        }
+    )*};
+}
+
+handed_out! {
+    CpuPool: cpu_pool,
+    Judgings: judgings,
 }
 
 /// The state behind an [`App`]: the parts, and what goes on.

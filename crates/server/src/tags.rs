@@ -4,12 +4,12 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::App;
 use super::access::Reading;
 use super::catalogs::{Count, counts};
 use super::error::ApiResult;
 use super::extract::{Json, QueryString};
 use super::paging;
+use toolscout_base::cpu_pool::CpuPool;
 
 /// How many tags are listed.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -38,7 +38,7 @@ pub struct TagList {
 )]
 pub async fn list(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(params): QueryString<TagParams>,
 ) -> ApiResult<Json<TagList>> {
     let limit = paging::limit(params.limit)?;
@@ -50,7 +50,7 @@ pub async fn list(
         }));
     }
     let searcher = catalog.searcher();
-    let listed = app.cpu_pool.run(move || {
+    let listed = cpu_pool.run(move || {
         let tags = searcher.tags();
         TagList {
             tags: counts(tags.iter().take(limit).cloned().collect()),

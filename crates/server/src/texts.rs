@@ -11,7 +11,6 @@ use serde_json::Value;
 use toolscout_index::{Enrichment, MAX_ENRICHMENT_TEXTS, Searcher, Tool, ToolId};
 use utoipa::{IntoParams, ToSchema};
 
-use super::App;
 use super::access::{Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString, RawBody};
@@ -19,6 +18,7 @@ use super::held::HeldText;
 use super::paging;
 use super::registry::OpenCatalog;
 use super::tools::{ItemPath, find_tool};
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::enrich::check::checked;
 use toolscout_finder::enrich::exchange::{
     Answers, Matched, Refused, definition_hash, ids_of, not_stored, questions,
@@ -200,10 +200,10 @@ impl From<Refused> for RefusedText {
 )]
 pub async fn show(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<Json<ToolTexts>> {
-    let tool = find_tool(&app, &catalog, &id).await?;
+    let tool = find_tool(&cpu_pool, &catalog, &id).await?;
     let one = TextsOf {
         tools: Some(vec![tool.id.to_string()]),
         limit: 1,
@@ -225,7 +225,7 @@ pub async fn show(
 )]
 pub async fn put(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
     Json(NewTexts {
         texts,
@@ -233,7 +233,7 @@ pub async fn put(
         reviewed,
     }): Json<NewTexts>,
 ) -> ApiResult<Json<ToolTexts>> {
-    let tool = find_tool(&app, &catalog, &id).await?;
+    let tool = find_tool(&cpu_pool, &catalog, &id).await?;
     let model = model.unwrap_or_else(|| PERSON.to_owned());
     let (searcher, own) = (catalog.searcher(), Arc::clone(&tool));
     let check = move || {
@@ -246,7 +246,7 @@ pub async fn put(
             review,
         )
     };
-    let read = app.cpu_pool.run(check).await?;
+    let read = cpu_pool.run(check).await?;
     if !read.held.is_empty() {
         let reasons: Vec<String> = read.held.iter().map(Held::reason).collect();
         let message = format!(
@@ -283,10 +283,10 @@ pub async fn put(
 )]
 pub async fn remove(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<StatusCode> {
-    let tool = find_tool(&app, &catalog, &id).await?;
+    let tool = find_tool(&cpu_pool, &catalog, &id).await?;
     let written = forget(&catalog, vec![tool.id.clone()]).await?;
     if written.changes.changed.is_empty() {
         return Err(no_texts(&tool.id));
@@ -302,7 +302,7 @@ pub async fn remove(
 )]
 pub async fn list(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<TextsPage>> {
     let limit = paging::limit(params.limit)?;
@@ -317,9 +317,7 @@ pub async fn list(
         ..TextsOf::default()
     });
     let searcher = read.await?;
-    let page = app
-        .cpu_pool
-        .run(move || page(&searcher, &servers, after.as_deref(), limit));
+    let page = cpu_pool.run(move || page(&searcher, &servers, after.as_deref(), limit));
     Ok(Json(page.await?))
 }
 
@@ -336,7 +334,7 @@ pub async fn list(
 )]
 pub async fn take(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(TakeParams { reviewed }): QueryString<TakeParams>,
     RawBody(body): RawBody,
 ) -> ApiResult<Json<TakenTexts>> {
@@ -347,7 +345,7 @@ pub async fn take(
             format!("the body is not UTF-8: {error}"),
         )
     })?;
-    let answers = app.cpu_pool.run(move || Answers::read(&text)).await?;
+    let answers = cpu_pool.run(move || Answers::read(&text)).await?;
     let asked_about = catalog.with_texts(TextsOf {
         tools: Some(answers.ids()),
         with_namesakes: true,
@@ -355,7 +353,7 @@ pub async fn take(
         ..TextsOf::default()
     });
     let searcher = asked_about.await?;
-    let read = app.cpu_pool.run(move || {
+    let read = cpu_pool.run(move || {
         let review = Review::of(reviewed == Some(true), &searcher);
         let matched = answers.matched(&searcher, ASSISTANT, MAX_ENRICHMENT_TEXTS, review);
         (matched, answers.problem)
@@ -366,7 +364,7 @@ pub async fn take(
                        \"…\", \"texts\": [\"…\"]}, and GET /v1/catalogs/{catalog}/questions asks for them";
         return Err(ApiError::unprocessable("no_texts_in_body", message));
     }
-    store(&app, &catalog, matched, problem).await.map(Json)
+    store(&cpu_pool, &catalog, matched, problem).await.map(Json)
 }
 
 /// Deletes the texts of a server's tools, or of all tools.
@@ -377,7 +375,7 @@ pub async fn take(
 )]
 pub async fn remove_all(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(ForgetParams { server, all }): QueryString<ForgetParams>,
 ) -> ApiResult<Json<ForgottenTexts>> {
     if server.is_none() && all != Some(true) {
@@ -394,7 +392,7 @@ pub async fn remove_all(
             ..TextsOf::default()
         });
         let (searcher, servers) = (read.await?, servers.clone());
-        let ids = app.cpu_pool.run(move || enriched(&searcher, &servers));
+        let ids = cpu_pool.run(move || enriched(&searcher, &servers));
         let Written {
             changes,
             generation,
@@ -420,7 +418,7 @@ pub async fn remove_all(
 )]
 pub async fn ask(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(params): QueryString<QuestionParams>,
 ) -> ApiResult<Response> {
     let limit = paging::limit(params.limit)?;
@@ -441,7 +439,7 @@ pub async fn ask(
     });
     let searcher = read.await?;
     let sending = format!("POST it to /v1/catalogs/{}/texts", catalog.name);
-    let asked = app.cpu_pool.run(move || {
+    let asked = cpu_pool.run(move || {
         let mut tools = enrich::missing(&searcher, &servers);
         tools.truncate(limit);
         if tools.is_empty() {
@@ -491,7 +489,7 @@ async fn forget(catalog: &OpenCatalog, ids: Vec<ToolId>) -> ApiResult<Written> {
 }
 
 async fn store(
-    app: &App,
+    cpu_pool: &CpuPool,
     catalog: &Arc<OpenCatalog>,
     mut matched: Matched,
     problem: Option<String>,
@@ -502,7 +500,7 @@ async fn store(
     catalog.reach(written.generation).await?;
     let stored = &written.changes.changed;
     matched.refused.extend(not_stored(&ids, stored));
-    let with_texts = catalog.count_texts(&app.cpu_pool).await?;
+    let with_texts = catalog.count_texts(cpu_pool).await?;
     Ok(TakenTexts {
         answers: matched.answers,
         stored: stored.len(),

@@ -21,6 +21,7 @@ use super::extract::{self, Json, Path, QueryString};
 use super::registry::OpenCatalog;
 use super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolBody, ToolWarning};
 use super::{paging, stream, tasks};
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::model_names;
 use toolscout_state::catalog_writer::{Change, Written};
 
@@ -172,7 +173,7 @@ pub struct DeleteAnswer {
 )]
 pub async fn list(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<ToolPage>> {
     let limit = paging::limit(params.limit)?;
@@ -184,9 +185,7 @@ pub async fn list(
             .map(Json);
     }
     let searcher = catalog.searcher();
-    let page = app
-        .cpu_pool
-        .run(move || page::page(&searcher, after.as_deref(), &listed, limit));
+    let page = cpu_pool.run(move || page::page(&searcher, after.as_deref(), &listed, limit));
     Ok(Json(page.await?))
 }
 
@@ -242,10 +241,10 @@ pub async fn upsert(
 )]
 pub async fn show(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<Json<ToolBody>> {
-    let tool = find_tool(&app, &catalog, &id).await?;
+    let tool = find_tool(&cpu_pool, &catalog, &id).await?;
     Ok(Json(ToolBody::from(&*tool)))
 }
 
@@ -297,18 +296,18 @@ pub async fn put(
 )]
 pub async fn remove(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<StatusCode> {
     let Ok(parsed) = ToolId::parse(&id) else {
-        return Err(unknown_tool(&app, &catalog, &id).await);
+        return Err(unknown_tool(&cpu_pool, &catalog, &id).await);
     };
     let written = catalog
         .writer
         .try_write(Change::Remove(vec![parsed]))
         .await?;
     if written.changes.removed.is_empty() {
-        Err(unknown_tool(&app, &catalog, &id).await)
+        Err(unknown_tool(&cpu_pool, &catalog, &id).await)
     } else {
         Ok(StatusCode::NO_CONTENT)
     }
@@ -323,7 +322,7 @@ pub async fn remove(
 )]
 pub async fn remove_matching(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     QueryString(params): QueryString<DeleteParams>,
 ) -> ApiResult<Json<DeleteAnswer>> {
     let filter = Filter {
@@ -337,7 +336,7 @@ pub async fn remove_matching(
         let message = "the filter is empty; give server, tag, read_only or destructive, or delete the catalog to delete every tool";
         return Err(ApiError::unprocessable("empty_filter", message));
     }
-    let matching = matching(&app, &catalog, filter).await?;
+    let matching = matching(&cpu_pool, &catalog, filter).await?;
     let written = catalog.writer.try_write(Change::Remove(matching)).await?;
     Ok(Json(DeleteAnswer {
         removed: to_strings(&written.changes.removed),
@@ -346,12 +345,16 @@ pub async fn remove_matching(
 }
 
 /// The ids of the tools that pass a filter.
-async fn matching(app: &App, catalog: &OpenCatalog, filter: Filter) -> ApiResult<Vec<ToolId>> {
+async fn matching(
+    cpu_pool: &CpuPool,
+    catalog: &OpenCatalog,
+    filter: Filter,
+) -> ApiResult<Vec<ToolId>> {
     if let Some(pushed) = catalog.pushed() {
         return pushed.ids_passing(&filter).await;
     }
     let searcher = catalog.searcher();
-    let matching = app.cpu_pool.run(move || {
+    let matching = cpu_pool.run(move || {
         searcher
             .tools()
             .filter(|tool| filter.accepts(tool))
@@ -378,21 +381,25 @@ pub(super) fn to_strings(ids: &[ToolId]) -> Vec<String> {
 ///
 /// # Errors
 /// 404 when the catalog has none.
-pub(super) async fn find_tool(app: &App, catalog: &OpenCatalog, id: &str) -> ApiResult<Arc<Tool>> {
+pub(super) async fn find_tool(
+    cpu_pool: &CpuPool,
+    catalog: &OpenCatalog,
+    id: &str,
+) -> ApiResult<Arc<Tool>> {
     let found = match ToolId::parse(id) {
         Ok(id) => catalog.tool(&id).await?,
         Err(_) => None,
     };
     match found {
         Some(tool) => Ok(tool),
-        None => Err(unknown_tool(app, catalog, id).await),
+        None => Err(unknown_tool(cpu_pool, catalog, id).await),
     }
 }
 
-async fn unknown_tool(app: &App, catalog: &OpenCatalog, id: &str) -> ApiError {
+async fn unknown_tool(cpu_pool: &CpuPool, catalog: &OpenCatalog, id: &str) -> ApiError {
     let (searcher, wanted) = (catalog.searcher(), id.to_owned());
     // Off the async threads: the id is compared with that of every tool.
-    let nearest = app.cpu_pool.run(move || {
+    let nearest = cpu_pool.run(move || {
         let ids = searcher.ids_after(None).map(ToolId::as_str);
         model_names::nearest(&wanted, ids, 1)
             .first()

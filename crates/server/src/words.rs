@@ -10,11 +10,11 @@ use toolscout_index::owner_words::MAX_BYTES;
 use toolscout_index::{OwnerWords, Searcher};
 use utoipa::ToSchema;
 
-use super::App;
 use super::access::{Reading, Writing};
 use super::error::ApiResult;
 use super::extract::Json;
 use super::registry::OpenCatalog;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_state::catalog_writer::{Change, WordsChange};
 
 /// Longest body: the longest document with space between its values.
@@ -109,9 +109,9 @@ pub struct BoostsEntry {
 )]
 pub async fn show(
     Reading(catalog): Reading,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
 ) -> ApiResult<Json<WordsAnswer>> {
-    answer(&app, &catalog).await
+    answer(&cpu_pool, &catalog).await
 }
 
 /// Replaces the words of a catalog's owner.
@@ -126,12 +126,12 @@ pub async fn show(
 )]
 pub async fn replace(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Json(document): Json<Value>,
 ) -> ApiResult<Json<WordsAnswer>> {
     let words = OwnerWords::read(document.to_string().as_bytes())?;
     let change = WordsChange::Replace(Arc::new(words));
-    write(&app, &catalog, change).await
+    write(&cpu_pool, &catalog, change).await
 }
 
 /// Changes the words of a catalog's owner by a JSON merge patch (RFC 7396).
@@ -145,27 +145,27 @@ pub async fn replace(
 )]
 pub async fn patch(
     Writing(catalog): Writing,
-    State(app): State<App>,
+    State(cpu_pool): State<CpuPool>,
     Json(patch): Json<Value>,
 ) -> ApiResult<Json<WordsAnswer>> {
-    write(&app, &catalog, WordsChange::Patch(Arc::new(patch))).await
+    write(&cpu_pool, &catalog, WordsChange::Patch(Arc::new(patch))).await
 }
 
 async fn write(
-    app: &App,
+    cpu_pool: &CpuPool,
     catalog: &Arc<OpenCatalog>,
     change: WordsChange,
 ) -> ApiResult<Json<WordsAnswer>> {
     let written = catalog.writer.try_write(Change::OwnerWords(change)).await?;
     // Of a store, this node may not show it yet.
     catalog.reach(written.generation).await?;
-    answer(app, catalog).await
+    answer(cpu_pool, catalog).await
 }
 
-async fn answer(app: &App, catalog: &Arc<OpenCatalog>) -> ApiResult<Json<WordsAnswer>> {
+async fn answer(cpu_pool: &CpuPool, catalog: &Arc<OpenCatalog>) -> ApiResult<Json<WordsAnswer>> {
     let (searcher, has_tools) = (catalog.searcher(), catalog.pushed().is_none());
     // Off the async threads: every entry is looked up.
-    let answer = app.cpu_pool.run(move || words_of(&searcher, has_tools));
+    let answer = cpu_pool.run(move || words_of(&searcher, has_tools));
     Ok(Json(answer.await?))
 }
 
