@@ -15,9 +15,9 @@ use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::App;
 use super::error::ApiError;
 use super::threads::blocking;
+use toolscout_state::keys::KeyStore;
 
 /// How often the keys in use are looked at.
 const LOOK: Duration = Duration::from_millis(400);
@@ -88,15 +88,15 @@ impl KeyWatch {
     }
 
     /// Looks at the keys in use, again and again.
-    pub async fn look(&self, app: &App) {
+    pub async fn look(&self, keys: &KeyStore) {
         loop {
             tokio::time::sleep(LOOK).await;
             let in_use: Vec<String> = self.lock().keys().cloned().collect();
             if in_use.is_empty() {
                 continue;
             }
-            let asked = app.clone();
-            let looked = blocking(move || ended_of(&asked, in_use)).await;
+            let keys = keys.clone();
+            let looked = blocking(move || ended_of(&keys, in_use)).await;
             let ended = looked.unwrap_or_default();
             if !ended.is_empty() {
                 // Told again while something goes on: it may have begun since.
@@ -111,9 +111,9 @@ impl KeyWatch {
 }
 
 /// Those of the keys that are no longer valid. One about which nothing can be learned now stays.
-fn ended_of(app: &App, keys: Vec<String>) -> BTreeSet<String> {
+fn ended_of(store: &KeyStore, keys: Vec<String>) -> BTreeSet<String> {
     let now = SystemTime::now();
-    let is_ended = |key: &String| match app.keys.is_ended(key, now) {
+    let is_ended = |key: &String| match store.is_ended(key, now) {
         Ok(is_ended) => is_ended,
         Err(error) => {
             tracing::warn!(key, %error, "whether a key is still valid is not known");
@@ -170,24 +170,28 @@ impl RequestKey {
 }
 
 /// Ends a request, and its answer in mid-stream, when its key is no longer valid.
-pub async fn end_with_key(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub async fn end_with_key(
+    State(key_watch): State<KeyWatch>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let key = RequestKey::default();
     request.extensions_mut().insert(key.clone());
     let response = tokio::select! {
         biased;
         response = next.run(request) => response,
-        () = key.ended(&app.key_watch) => return ended_meanwhile().into_response(),
+        () = key.ended(&key_watch) => return ended_meanwhile().into_response(),
     };
     if let Some(Begun { over, stop }) = response.extensions().get().cloned() {
         let of_request = key.0.get().map(|key| key.key.as_str());
         let end = async move { stop.cancel() };
-        app.key_watch.at_end(of_request, over, end);
+        key_watch.at_end(of_request, over, end);
     }
     let is_stream = response.body().size_hint().exact().is_none();
     if key.0.get().is_none() || !is_stream {
         return response;
     }
-    response.map(|body| cut_with_key(body, key, app.key_watch.clone()))
+    response.map(|body| cut_with_key(body, key, key_watch))
 }
 
 /// A body that breaks off when the key is no longer valid. It ends with an error, so that no client

@@ -138,6 +138,7 @@ macro_rules! handed_out {
 handed_out! {
     CpuPool: cpu_pool,
     Judgings: judgings,
+    KeyWatch: key_watch,
 }
 
 /// The state behind an [`App`]: the parts, and what goes on.
@@ -243,7 +244,7 @@ impl App {
 
     /// Ends what keys have begun that are no longer valid, until the shutdown.
     async fn look_at_keys(self) {
-        let looking = self.key_watch.look(&self);
+        let looking = self.key_watch.look(&self.keys);
         self.shutdown.token().run_until_cancelled(looking).await;
     }
 

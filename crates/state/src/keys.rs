@@ -447,7 +447,8 @@ pub trait KeyTable: Send + Sync {
 }
 
 /// The keys of a data directory, or of a store that several nodes share. Changes by another process
-/// of the same data directory are seen at once, those by another node within a second.
+/// of the same data directory are seen at once, those by another node within a second. Cheap to clone.
+#[derive(Clone)]
 pub struct KeyStore {
     table: Arc<dyn KeyTable>,
     /// What this node has of the keys of the store; without a store, the table is as near.
