@@ -342,7 +342,7 @@ pub async fn start(
     };
     let tasks = Arc::clone(&app.tasks);
     let task = tasks.start(&catalog.name, total, |task| work.run_as_task(task))?;
-    Ok(tasks::accepted(&app, &task).await)
+    Ok(app.tasks.accepted(&task).await)
 }
 
 /// Measures what the texts of a catalog are worth, and names the tools whose descriptions help least.

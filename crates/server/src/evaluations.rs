@@ -149,7 +149,7 @@ pub async fn start(
             run::run(running, catalog, plan, &task).await
         }
     })?;
-    Ok(tasks::accepted(&app, &task).await)
+    Ok(app.tasks.accepted(&task).await)
 }
 
 /// Keeps a report of `toolscout eval --json`, or of another server, beside the evaluations of this server.

@@ -15,7 +15,7 @@ use super::changes::undecided;
 use super::error::ApiResult;
 use super::extract::{Json, Path};
 use super::registry::OpenCatalog;
-use super::tasks;
+use super::tasks::{self, Tasks};
 use super::threads::blocking;
 use super::tools::body::{all_valid, read_tools};
 use super::tools::load::runs_as_task;
@@ -186,7 +186,7 @@ pub async fn sync(
     let warnings: Vec<ToolWarning> = parsed.warnings.iter().map(ToolWarning::from).collect();
     let tools = all_valid(parsed)?;
     if runs_as_task(tools.len(), &headers) {
-        return start_sync(&app, catalog, server, tools, warnings).await;
+        return start_sync(&app.tasks, catalog, server, tools, warnings).await;
     }
     let written = catalog
         .writer
@@ -207,26 +207,24 @@ pub async fn sync(
 /// The task writes one change, so that no state in between is visible. It can be cancelled until
 /// the write starts.
 async fn start_sync(
-    app: &App,
+    tasks: &Arc<Tasks>,
     catalog: Arc<OpenCatalog>,
     server: String,
     tools: Vec<Tool>,
     warnings: Vec<ToolWarning>,
 ) -> ApiResult<Response> {
     let total = tools.len();
-    let task = app
-        .tasks
-        .start(&catalog.name.clone(), total, move |task| async move {
-            task.update(|body| body.warnings = warnings);
-            if task.is_cancelled() {
-                return Ok(());
-            }
-            let written = catalog.writer.write(Change::Sync { server, tools }).await?;
-            task.update(|body| {
-                body.done = total;
-                body.result.add(&written.changes);
-            });
-            Ok(())
-        })?;
-    Ok(tasks::accepted(app, &task).await)
+    let task = tasks.start(&catalog.name.clone(), total, move |task| async move {
+        task.update(|body| body.warnings = warnings);
+        if task.is_cancelled() {
+            return Ok(());
+        }
+        let written = catalog.writer.write(Change::Sync { server, tools }).await?;
+        task.update(|body| {
+            body.done = total;
+            body.result.add(&written.changes);
+        });
+        Ok(())
+    })?;
+    Ok(tasks.accepted(&task).await)
 }

@@ -139,6 +139,7 @@ handed_out! {
     CpuPool: cpu_pool,
     Judgings: judgings,
     KeyWatch: key_watch,
+    Arc<Tasks>: tasks,
 }
 
 /// The state behind an [`App`]: the parts, and what goes on.

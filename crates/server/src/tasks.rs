@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult, store_unavailable};
 use super::extract::{Json, Path};
@@ -233,6 +232,55 @@ impl Tasks {
         self.lock().iter().for_each(|task| task.cancel.cancel());
     }
 
+    /// The answer to a request that became a task. Other nodes know of it from then on, unless the store
+    /// is away.
+    pub async fn accepted(&self, task: &Task) -> Response {
+        let (id, catalog, body, is_running) = task.report();
+        if let Some(store) = self.store.as_ref().filter(|_| is_running) {
+            let saved = store.save_task(&id, &catalog, &body, is_running);
+            if let Ok(Err(error)) = timeout(LAST_REPORT_LIMIT, saved).await {
+                tracing::warn!(task = id, %error, "other nodes do not know of a task yet");
+            }
+        }
+        let mut answer = with_location(&id, task.lock().clone());
+        answer.extensions_mut().insert(Begun {
+            over: task.ended.clone(),
+            stop: task.cancel.clone(),
+        });
+        answer
+    }
+
+    /// The task with this id. To a key of another catalog, a task does not exist.
+    ///
+    /// # Errors
+    /// 404 for an unknown task, 403 for a key that may not write to its catalog.
+    async fn find_allowed(&self, grant: &Grant, id: &str) -> ApiResult<Found> {
+        let unknown = || {
+            ApiError::not_found(
+                "unknown_task",
+                format!("no task {id:?}; a restart of the server deletes tasks"),
+            )
+        };
+        let (found, catalog) = match (self.find(id), &self.store) {
+            (Some(task), _) => {
+                let catalog = task.lock().catalog.clone();
+                (Found::Here(task), catalog)
+            }
+            (None, Some(store)) => {
+                let stored = store.find_task(id).await.map_err(store_unavailable)?;
+                let stored = stored.ok_or_else(unknown)?;
+                let catalog = stored.catalog.clone();
+                (Found::Elsewhere(stored), catalog)
+            }
+            (None, None) => return Err(unknown()),
+        };
+        if !grant.sees(&catalog) {
+            return Err(unknown());
+        }
+        grant.writes(&catalog)?;
+        Ok(found)
+    }
+
     fn add(&self, catalog: &str, total: usize) -> ApiResult<Arc<Task>> {
         let mut stored = self.lock();
         if *self.running.borrow() >= MAX_RUNNING {
@@ -275,24 +323,6 @@ impl Tasks {
     }
 }
 
-/// The answer to a request that became a task. Other nodes know of it from then on, unless the store
-/// is away.
-pub async fn accepted(app: &App, task: &Task) -> Response {
-    let (id, catalog, body, is_running) = task.report();
-    if let Some(store) = app.store.as_ref().filter(|_| is_running) {
-        let saved = store.save_task(&id, &catalog, &body, is_running);
-        if let Ok(Err(error)) = timeout(LAST_REPORT_LIMIT, saved).await {
-            tracing::warn!(task = id, %error, "other nodes do not know of a task yet");
-        }
-    }
-    let mut answer = with_location(&id, task.lock().clone());
-    answer.extensions_mut().insert(Begun {
-        over: task.ended.clone(),
-        stop: task.cancel.clone(),
-    });
-    answer
-}
-
 fn with_location(id: &str, body: impl Serialize) -> Response {
     let location = [(header::LOCATION, format!("/v1/tasks/{id}"))];
     (StatusCode::ACCEPTED, location, Json(body)).into_response()
@@ -306,10 +336,10 @@ fn with_location(id: &str, body: impl Serialize) -> Response {
 )]
 pub async fn show(
     grant: Grant,
-    State(app): State<App>,
+    State(tasks): State<Arc<Tasks>>,
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
-    Ok(match find_allowed(&app, &grant, &id).await? {
+    Ok(match tasks.find_allowed(&grant, &id).await? {
         Found::Here(task) => {
             let body = task.lock().clone();
             Json(body).into_response()
@@ -326,17 +356,17 @@ pub async fn show(
 )]
 pub async fn cancel(
     grant: Grant,
-    State(app): State<App>,
+    State(tasks): State<Arc<Tasks>>,
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
-    match find_allowed(&app, &grant, &id).await? {
+    match tasks.find_allowed(&grant, &id).await? {
         Found::Here(task) => {
             task.cancel.cancel();
             let body = task.lock().clone();
             Ok(with_location(&id, body))
         }
         Found::Elsewhere(stored) => {
-            if let Some(store) = &app.store {
+            if let Some(store) = &tasks.store {
                 store.cancel_task(&id).await.map_err(store_unavailable)?;
             }
             Ok(with_location(&id, shared::body_of(stored)))
@@ -348,37 +378,6 @@ pub async fn cancel(
 enum Found {
     Here(Arc<Task>),
     Elsewhere(StoredTask),
-}
-
-/// The task with this id. To a key of another catalog, a task does not exist.
-///
-/// # Errors
-/// 404 for an unknown task, 403 for a key that may not write to its catalog.
-async fn find_allowed(app: &App, grant: &Grant, id: &str) -> ApiResult<Found> {
-    let unknown = || {
-        ApiError::not_found(
-            "unknown_task",
-            format!("no task {id:?}; a restart of the server deletes tasks"),
-        )
-    };
-    let (found, catalog) = match (app.tasks.find(id), &app.store) {
-        (Some(task), _) => {
-            let catalog = task.lock().catalog.clone();
-            (Found::Here(task), catalog)
-        }
-        (None, Some(store)) => {
-            let stored = store.find_task(id).await.map_err(store_unavailable)?;
-            let stored = stored.ok_or_else(unknown)?;
-            let catalog = stored.catalog.clone();
-            (Found::Elsewhere(stored), catalog)
-        }
-        (None, None) => return Err(unknown()),
-    };
-    if !grant.sees(&catalog) {
-        return Err(unknown());
-    }
-    grant.writes(&catalog)?;
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -228,7 +228,7 @@ pub async fn upsert(
             if !skip_invalid {
                 body::require_valid_item(&parsed)?;
             }
-            load::upsert(&app, &catalog, parsed, &headers).await
+            load::upsert(&app.tasks, &catalog, parsed, &headers).await
         }
     }
 }

@@ -7,11 +7,10 @@ use axum::response::{IntoResponse, Response};
 use toolscout_index::formats::Parsed;
 use toolscout_index::{Changes, Tool, ToolId};
 
-use super::super::App;
 use super::super::error::ApiResult;
 use super::super::extract::Json;
 use super::super::registry::OpenCatalog;
-use super::super::tasks::{self, MAX_LISTED_FAILURES, Task};
+use super::super::tasks::{MAX_LISTED_FAILURES, Task, Tasks};
 use super::super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolWarning, failed_item};
 use super::UpsertAnswer;
 use toolscout_state::catalog_writer::{Change, Written};
@@ -26,13 +25,13 @@ const TASK_STEP: usize = 500;
 /// # Errors
 /// 429 for a full queue or too many tasks.
 pub async fn upsert(
-    app: &App,
+    tasks: &Arc<Tasks>,
     catalog: &Arc<OpenCatalog>,
     parsed: Parsed,
     headers: &HeaderMap,
 ) -> ApiResult<Response> {
     if runs_as_task(parsed.tools.len(), headers) {
-        return start_upsert(app, catalog, parsed).await;
+        return start_upsert(tasks, catalog, parsed).await;
     }
     let (ids, failures) = positions(&parsed);
     let warnings = parsed.warnings.iter().map(ToolWarning::from).collect();
@@ -58,13 +57,13 @@ pub async fn upsert(
 }
 
 async fn start_upsert(
-    app: &App,
+    tasks: &Arc<Tasks>,
     catalog: &Arc<OpenCatalog>,
     parsed: Parsed,
 ) -> ApiResult<Response> {
     let (_, mut failures) = positions(&parsed);
     let catalog = Arc::clone(catalog);
-    let task = app.tasks.start(
+    let task = tasks.start(
         &catalog.name.clone(),
         parsed.tools.len(),
         move |task| async move {
@@ -77,7 +76,7 @@ async fn start_upsert(
             upsert_in_steps(&task, &catalog, parsed.tools).await
         },
     )?;
-    Ok(tasks::accepted(app, &task).await)
+    Ok(tasks.accepted(&task).await)
 }
 
 async fn upsert_in_steps(task: &Task, catalog: &OpenCatalog, tools: Vec<Tool>) -> ApiResult<()> {
