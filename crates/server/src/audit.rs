@@ -16,13 +16,13 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
-use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
 use super::paging;
 use super::threads::blocking;
 use super::wire::ItemError;
+use crate::shutdown::Shutdown;
 use toolscout_base::clock::{millis, unix_ms};
 use toolscout_gate::gate::Decision;
 use toolscout_gate::gate::audit::page::{Filter, StoredEntry};
@@ -178,9 +178,12 @@ pub struct AuditOfNode {
     head: String,
 }
 
-/// The newest verification: at most one runs.
-#[derive(Default)]
-pub struct AuditCheck {
+/// The audit log of this server, and those of all servers where they share a store.
+pub struct AuditLogs {
+    path: PathBuf,
+    store: Option<Arc<dyn SharedStore>>,
+    shutdown: Shutdown,
+    /// The newest verification: at most one runs.
     newest: watch::Sender<AuditCheckBody>,
     /// The entry that the running one has come to.
     done: Arc<AtomicI64>,
@@ -194,7 +197,7 @@ pub struct AuditCheck {
 )]
 pub async fn list(
     grant: Grant,
-    State(app): State<App>,
+    State(logs): State<Arc<AuditLogs>>,
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<AuditPage>> {
     grant.operates()?;
@@ -210,12 +213,12 @@ pub async fn list(
         event: params.event.map(|event| event.name().to_owned()),
         since_ms,
     };
-    if let Some(store) = &app.store {
+    if let Some(store) = &logs.store {
         let before: Option<AuditCursor> = paging::after(params.cursor.as_deref())?;
         return Ok(Json(page_of_all(&**store, &filter, before, limit).await?));
     }
     let before: Option<i64> = paging::after(params.cursor.as_deref())?;
-    let path = log_path(&app);
+    let path = logs.path.clone();
     let page = blocking(move || match AuditLog::open_existing(&path) {
         // Nothing has been logged yet.
         Err(AuditError::Missing { .. }) => Ok(Default::default()),
@@ -256,9 +259,12 @@ async fn page_of_all(
     get, path = "/v1/audit/check", operation_id = "show_audit_check", tag = "audit",
     responses((status = 200, body = AuditCheckBody, description = "The verification"))
 )]
-pub async fn checked(grant: Grant, State(app): State<App>) -> ApiResult<Json<AuditCheckBody>> {
+pub async fn checked(
+    grant: Grant,
+    State(logs): State<Arc<AuditLogs>>,
+) -> ApiResult<Json<AuditCheckBody>> {
     grant.operates()?;
-    Ok(Json(app.audit_check.read()))
+    Ok(Json(logs.read()))
 }
 
 /// Verifies the audit log: that no entry was changed or removed. Needs an admin key for all
@@ -276,7 +282,7 @@ pub async fn checked(grant: Grant, State(app): State<App>) -> ApiResult<Json<Aud
 )]
 pub async fn check(
     grant: Grant,
-    State(app): State<App>,
+    State(logs): State<Arc<AuditLogs>>,
     QueryString(params): QueryString<CheckParams>,
 ) -> ApiResult<Response> {
     grant.operates()?;
@@ -288,80 +294,16 @@ pub async fn check(
         );
         return Err(ApiError::unprocessable("invalid_value", message));
     }
-    start(&app, params.head);
-    let mut newest = app.audit_check.newest.subscribe();
+    logs.start(params.head);
+    let mut newest = logs.newest.subscribe();
     let ended = newest.wait_for(|check| check.status != CheckStatus::Running);
     let has_ended = tokio::time::timeout(PATIENCE, ended).await.is_ok();
-    let body = Json(app.audit_check.read());
+    let body = Json(logs.read());
     if has_ended {
         return Ok(body.into_response());
     }
     let location = [(header::LOCATION, HeaderValue::from_static(CHECK_PATH))];
     Ok((StatusCode::ACCEPTED, location, body).into_response())
-}
-
-/// Starts a verification on a thread of its own, unless one is running.
-fn start(app: &App, head: Option<String>) {
-    let check = &app.audit_check;
-    let has_started = check.newest.send_if_modified(|newest| {
-        if newest.status == CheckStatus::Running {
-            return false;
-        }
-        check.done.store(0, Ordering::Relaxed);
-        *newest = AuditCheckBody {
-            status: CheckStatus::Running,
-            started_at_ms: Some(unix_ms(SystemTime::now())),
-            ..AuditCheckBody::default()
-        };
-        true
-    });
-    if !has_started {
-        return;
-    }
-    let (app, path) = (app.clone(), log_path(app));
-    tokio::task::spawn_blocking(move || {
-        let started = Instant::now();
-        let outcome = verify(&app, &path, head.as_deref());
-        let took_ms = millis(started.elapsed());
-        app.audit_check.end(outcome, took_ms);
-    });
-}
-
-/// Verifies the log, and those of all servers where several share a store, until this one shuts down.
-fn verify(app: &App, path: &Path, head: Option<&str>) -> Result<Outcome, ItemError> {
-    let verify = || {
-        let log = AuditLog::open_existing(path)?;
-        // With a store, the entry may be one of another server.
-        let head = head.filter(|_| app.store.is_none());
-        log.verify_while(head, |seq| {
-            app.audit_check.done.store(seq, Ordering::Relaxed);
-            !app.shutdown.is_triggered()
-        })
-    };
-    let own = match verify() {
-        Ok(own) => Some(own),
-        // This server has made no call yet; others may have.
-        Err(AuditError::Missing { .. }) if app.store.is_some() => None,
-        Err(error) => return Err(described(&error, path)),
-    };
-    let nodes = match &app.store {
-        Some(store) => verify_nodes(app, &**store, head).map_err(|error| of_store(&error))?,
-        None => Vec::new(),
-    };
-    Ok(Outcome { own, nodes })
-}
-
-fn verify_nodes(
-    app: &App,
-    store: &dyn SharedStore,
-    head: Option<&str>,
-) -> Result<Vec<VerifiedChain>, ChainError> {
-    store.block_on(async {
-        store.copy_audit_now().await?;
-        store
-            .verify_audit(head, &|| !app.shutdown.is_triggered())
-            .await
-    })
 }
 
 /// What was verified.
@@ -385,7 +327,88 @@ fn of_store(error: &ChainError) -> ItemError {
     }
 }
 
-impl AuditCheck {
+impl AuditLogs {
+    /// The log of this data directory.
+    pub fn new(data: &Path, store: Option<Arc<dyn SharedStore>>, shutdown: Shutdown) -> Self {
+        AuditLogs {
+            path: data.join(FILE_NAME),
+            store,
+            shutdown,
+            newest: watch::Sender::default(),
+            done: Arc::default(),
+        }
+    }
+
+    /// Starts a verification on a thread of its own, unless one is running.
+    fn start(self: &Arc<Self>, head: Option<String>) {
+        let has_started = self.newest.send_if_modified(|newest| {
+            if newest.status == CheckStatus::Running {
+                return false;
+            }
+            self.done.store(0, Ordering::Relaxed);
+            *newest = AuditCheckBody {
+                status: CheckStatus::Running,
+                started_at_ms: Some(unix_ms(SystemTime::now())),
+                ..AuditCheckBody::default()
+            };
+            true
+        });
+        if !has_started {
+            return;
+        }
+        let logs = Arc::clone(self);
+        tokio::task::spawn_blocking(move || {
+            let started = Instant::now();
+            let outcome = logs.verify(head.as_deref());
+            let took_ms = millis(started.elapsed());
+            logs.end(outcome, took_ms);
+        });
+    }
+
+    /// Verifies the log, and those of all servers where several share a store, until this one shuts down.
+    fn verify(&self, head: Option<&str>) -> Result<Outcome, ItemError> {
+        let verify = || {
+            let log = AuditLog::open_existing(&self.path)?;
+            // With a store, the entry may be one of another server.
+            let head = head.filter(|_| self.store.is_none());
+            log.verify_while(head, |seq| {
+                self.done.store(seq, Ordering::Relaxed);
+                !self.shutdown.is_triggered()
+            })
+        };
+        let own = match verify() {
+            Ok(own) => Some(own),
+            // This server has made no call yet; others may have.
+            Err(AuditError::Missing { .. }) if self.store.is_some() => None,
+            Err(error) => return Err(described(&error, &self.path)),
+        };
+        let nodes = match &self.store {
+            Some(store) => self
+                .verify_nodes(&**store, head)
+                .map_err(|error| of_store(&error))?,
+            None => Vec::new(),
+        };
+        Ok(Outcome { own, nodes })
+    }
+
+    fn verify_nodes(
+        &self,
+        store: &dyn SharedStore,
+        head: Option<&str>,
+    ) -> Result<Vec<VerifiedChain>, ChainError> {
+        store.block_on(async {
+            store.copy_audit_now().await?;
+            store
+                .verify_audit(head, &|| !self.shutdown.is_triggered())
+                .await
+        })
+    }
+
+    /// The file of this server's log.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn read(&self) -> AuditCheckBody {
         let mut newest = self.newest.borrow().clone();
         if newest.status == CheckStatus::Running {
@@ -436,10 +459,6 @@ fn described(error: &AuditError, log: &Path) -> ItemError {
             folder => message.replace(folder, ""),
         },
     }
-}
-
-fn log_path(app: &App) -> PathBuf {
-    app.catalogs.data().join(FILE_NAME)
 }
 
 impl From<VerifiedChain> for AuditOfNode {

@@ -13,7 +13,7 @@ use toolscout_index::ToolId;
 use toolscout_index::memory::Source;
 
 use super::agent::{PageToken, Runs};
-use super::audit::AuditCheck;
+use super::audit::AuditLogs;
 use super::enrich::{Enriching, write_by_itself};
 use super::error::{self, ApiResult};
 use super::evaluations::Evaluations;
@@ -36,7 +36,7 @@ use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::telemetry::Metrics;
 use toolscout_dropin::Proxy;
-use toolscout_gate::gate::{Approvals, Gate, audit};
+use toolscout_gate::gate::{Approvals, Gate};
 use toolscout_gate::tools::Toolset;
 use toolscout_mcp::gateway::Ledgers;
 use toolscout_mcp::{CatalogSink, Pool};
@@ -139,6 +139,7 @@ handed_out! {
     CpuPool: cpu_pool,
     Judgings: judgings,
     KeyWatch: key_watch,
+    Arc<AuditLogs>: audit_logs,
     Arc<Tasks>: tasks,
 }
 
@@ -146,7 +147,7 @@ handed_out! {
 pub struct AppState {
     parts: Parts,
     pub(super) started: Started,
-    pub(super) audit_check: AuditCheck,
+    pub(super) audit_logs: Arc<AuditLogs>,
     /// What goes on for each key.
     pub(super) key_watch: KeyWatch,
     /// One permit for each key that the store is asked for.
@@ -184,9 +185,11 @@ impl App {
     /// When the system has no random numbers.
     pub fn new(parts: Parts, shutdown: Shutdown) -> anyhow::Result<Self> {
         let limits = &parts.limits;
+        let audit_logs =
+            AuditLogs::new(parts.catalogs.data(), parts.store.clone(), shutdown.clone());
         Ok(App(Arc::new(AppState {
             started: Started::now(),
-            audit_check: AuditCheck::default(),
+            audit_logs: Arc::new(audit_logs),
             key_watch: KeyWatch::default(),
             key_lookups: Semaphore::new(MAX_KEY_LOOKUPS),
             feedback_rate: RateLimit::default(),
@@ -212,8 +215,7 @@ impl App {
     /// When the data directory cannot be read or the default catalog cannot be opened.
     pub async fn open_catalogs(&self) -> anyhow::Result<()> {
         if let Some(store) = &self.store {
-            let audit_log = self.catalogs.data().join(audit::FILE_NAME);
-            Arc::clone(store).follow(&audit_log);
+            Arc::clone(store).follow(self.audit_logs.path());
         }
         let opened = match self.catalogs.create(&self.default_catalog).await {
             Ok((catalog, _)) => {
