@@ -193,7 +193,7 @@ impl App {
             key_watch: KeyWatch::default(),
             key_lookups: Semaphore::new(MAX_KEY_LOOKUPS),
             feedback_rate: RateLimit::default(),
-            streams: Streams::default(),
+            streams: Streams::new(Arc::clone(&parts.metrics), shutdown.clone()),
             tasks: Arc::new(Tasks::over(parts.store.clone())),
             evaluations: Evaluations::default(),
             judgings: Judgings::default(),

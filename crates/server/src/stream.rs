@@ -18,11 +18,12 @@ use tokio_util::task::TaskTracker;
 use toolscout_index::Tool;
 use toolscout_index::formats::{self, ReadOptions};
 
-use super::App;
 use super::error::{ApiError, ApiResult};
 use super::extract;
 use super::registry::OpenCatalog;
 use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, failed_item};
+use crate::shutdown::Shutdown;
+use toolscout_base::telemetry::Metrics;
 use toolscout_state::catalog_writer::Change;
 
 /// Most bodies that are streamed at a time. The results of each, up to 10 MB, may wait in memory.
@@ -51,18 +52,21 @@ struct Summary {
 pub struct Streams {
     permits: Arc<Semaphore>,
     running: TaskTracker,
-}
-
-impl Default for Streams {
-    fn default() -> Self {
-        Streams {
-            permits: Arc::new(Semaphore::new(MAX_STREAMS)),
-            running: TaskTracker::new(),
-        }
-    }
+    metrics: Arc<Metrics>,
+    shutdown: Shutdown,
 }
 
 impl Streams {
+    /// None yet; they end with the server.
+    pub fn new(metrics: Arc<Metrics>, shutdown: Shutdown) -> Self {
+        Streams {
+            permits: Arc::new(Semaphore::new(MAX_STREAMS)),
+            running: TaskTracker::new(),
+            metrics,
+            shutdown,
+        }
+    }
+
     /// Number of running loads.
     pub fn running(&self) -> usize {
         self.running.len()
@@ -74,57 +78,54 @@ impl Streams {
         self.running.close();
         self.running.wait().await;
     }
-}
 
-/// Upserts the tools of a body as they arrive, and answers with a stream of results.
-///
-/// # Errors
-/// 503 while too many bodies are streamed.
-pub fn upsert(
-    app: App,
-    catalog: Arc<OpenCatalog>,
-    options: ReadOptions,
-    body: Body,
-) -> ApiResult<Response> {
-    let permit = Arc::clone(&app.streams.permits)
-        .try_acquire_owned()
-        .map_err(|_| {
-            app.metrics.rejected("streamed_bodies");
+    /// Upserts the tools of a body as they arrive, and answers with a stream of results.
+    ///
+    /// # Errors
+    /// 503 while too many bodies are streamed.
+    pub fn upsert(
+        &self,
+        catalog: Arc<OpenCatalog>,
+        options: ReadOptions,
+        body: Body,
+    ) -> ApiResult<Response> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| {
+            self.metrics.rejected("streamed_bodies");
             ApiError::busy(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "overloaded",
                 format!("{MAX_STREAMS} NDJSON bodies are being read, the most; try again later"),
             )
         })?;
-    let running = app.streams.running.clone();
-    let (results, lines) = mpsc::channel(MAX_LINES + 1);
-    let load = StreamedLoad {
-        app,
-        catalog,
-        options,
-        results,
-        counts: ChangeCounts::default(),
-        line: 0,
-        batch: Vec::new(),
-        _permit: permit,
-    };
-    running.spawn(load.run(body));
-    let lines = futures_util::stream::unfold(lines, |mut lines| async {
-        let line: Vec<u8> = lines.recv().await?;
-        Some((Ok::<_, std::convert::Infallible>(line), lines))
-    });
-    let mut response = Body::from_stream(lines).into_response();
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/x-ndjson"),
-    );
-    Ok(response)
+        let (results, lines) = mpsc::channel(MAX_LINES + 1);
+        let load = StreamedLoad {
+            shutdown: self.shutdown.clone(),
+            catalog,
+            options,
+            results,
+            counts: ChangeCounts::default(),
+            line: 0,
+            batch: Vec::new(),
+            _permit: permit,
+        };
+        self.running.spawn(load.run(body));
+        let lines = futures_util::stream::unfold(lines, |mut lines| async {
+            let line: Vec<u8> = lines.recv().await?;
+            Some((Ok::<_, std::convert::Infallible>(line), lines))
+        });
+        let mut response = Body::from_stream(lines).into_response();
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/x-ndjson"),
+        );
+        Ok(response)
+    }
 }
 
 /// A load in progress. It ends after the batch in progress when the body ends, the client leaves or
 /// the server shuts down.
 struct StreamedLoad {
-    app: App,
+    shutdown: Shutdown,
     catalog: Arc<OpenCatalog>,
     options: ReadOptions,
     results: mpsc::Sender<Vec<u8>>,
@@ -157,7 +158,7 @@ impl StreamedLoad {
         let mut chunks = body.into_data_stream();
         let mut rest: Vec<u8> = Vec::new();
         loop {
-            let shutdown = self.app.shutdown.clone();
+            let shutdown = self.shutdown.clone();
             let chunk = tokio::select! {
                 () = shutdown.triggered() => return Err(ApiError::shutting_down()),
                 // The client disconnected, so nobody reads results.

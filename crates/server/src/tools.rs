@@ -20,7 +20,7 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, Path, QueryString};
 use super::registry::OpenCatalog;
 use super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolBody, ToolWarning};
-use super::{paging, stream, tasks};
+use super::{paging, tasks};
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::model_names;
 use toolscout_state::catalog_writer::{Change, Written};
@@ -220,7 +220,7 @@ pub async fn upsert(
     };
     match extract::media_type(request.headers())?.as_str() {
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
-            stream::upsert(app, catalog, options, request.into_body())
+            app.streams.upsert(catalog, options, request.into_body())
         }
         _ => {
             let headers = request.headers().clone();
