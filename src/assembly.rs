@@ -286,7 +286,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         cpu_pool,
         keys,
         feedback,
-        catalogs,
+        catalogs: Arc::new(catalogs),
         default_search,
         gate,
         agents,

@@ -5,26 +5,145 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use toolscout_index::memory::Source;
 
-use super::App;
-use super::error::{ApiError, ApiResult, store_unavailable};
+use super::error::{self, ApiError, ApiResult, store_unavailable};
 use super::extract::Path;
-use super::key_watch::RequestKey;
-use super::registry::OpenCatalog;
+use super::key_watch::{KeyWatch, RequestKey};
+use super::registry::{OpenCatalog, Registry};
 use super::threads::blocking;
 use toolscout_base::principal::OwnerScope;
-use toolscout_state::keys::{Catalogs, Key, KeyError, KeyRefusal, Scope, Scopes};
+use toolscout_state::keys::{Catalogs, Key, KeyError, KeyRefusal, KeyStore, Scope, Scopes};
 
 /// How long a request with an unknown key waits to be the next that the store is asked about.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Most keys that the store is asked for at a time: whoever invents keys must not take all of its
+/// connections.
+const MAX_KEY_LOOKUPS: usize = 2;
+
+/// What decides on each request: the keys, and which catalogs there are.
+pub struct Access {
+    keys: KeyStore,
+    key_watch: KeyWatch,
+    /// One permit for each key that the store is asked for.
+    lookups: Semaphore,
+    catalogs: Arc<Registry>,
+    default_catalog: String,
+    ready: AtomicBool,
+}
+
+impl Access {
+    /// Lets nobody in until the catalogs are open.
+    pub fn new(
+        keys: KeyStore,
+        key_watch: KeyWatch,
+        catalogs: Arc<Registry>,
+        default_catalog: String,
+    ) -> Self {
+        Access {
+            keys,
+            key_watch,
+            lookups: Semaphore::new(MAX_KEY_LOOKUPS),
+            catalogs,
+            default_catalog,
+            ready: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that the catalogs are open.
+    pub fn become_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// Passes once the catalogs are open.
+    ///
+    /// # Errors
+    /// 503 before that.
+    pub fn require_ready(&self) -> ApiResult<()> {
+        if self.ready.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            Err(error::not_ready())
+        }
+    }
+
+    /// The permissions of a request. Refuses every request until the catalogs are open: before that,
+    /// an existing catalog would be answered with 404.
+    async fn grant(&self, parts: &mut Parts) -> ApiResult<Grant> {
+        // A handler may take both a grant and a catalog; the key is looked up once.
+        if let Some(known) = parts.extensions.get::<Grant>() {
+            return Ok(known.clone());
+        }
+        let grant = self.grant_of(&parts.headers).await?;
+        self.require_ready()?;
+        if let (Some(key), Some(of_request)) = (grant.key(), parts.extensions.get::<RequestKey>()) {
+            of_request.set(self.key_watch.begin(key));
+        }
+        parts.extensions.insert(grant.clone());
+        Ok(grant)
+    }
+
+    /// The permissions of the key in these headers; all permissions on a server without keys.
+    async fn grant_of(&self, headers: &HeaderMap) -> ApiResult<Grant> {
+        let is_in_use = match self.keys.known_in_use()? {
+            Some(is_in_use) => is_in_use,
+            None => self.ask_store(|keys| keys.is_in_use()).await?,
+        };
+        if !is_in_use {
+            return Ok(Grant {
+                key: None,
+                scopes: Scope::Admin.into(),
+                catalogs: Catalogs::All,
+                profiles: BTreeSet::new(),
+            });
+        }
+        let Some(token) = token(headers) else {
+            let message = "this server needs an API key; send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
+            return Err(ApiError::auth(
+                StatusCode::UNAUTHORIZED,
+                "missing_key",
+                message,
+            ));
+        };
+        let now = SystemTime::now();
+        let verified = match self.keys.verify_known(token, now)? {
+            Some(verified) => verified,
+            None => {
+                let token = token.to_owned();
+                self.ask_store(move |keys| keys.verify(&token, now)).await?
+            }
+        };
+        verified.map(Grant::from).map_err(refused)
+    }
+
+    /// Asks the store about a key that this node does not know. A bounded number does so at a time.
+    async fn ask_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&KeyStore) -> Result<T, KeyError> + Send + 'static,
+    ) -> ApiResult<T> {
+        let Ok(Ok(_permit)) = timeout(LOOKUP_PATIENCE, self.lookups.acquire()).await else {
+            return Err(store_unavailable("too many unknown keys at a time"));
+        };
+        let keys = self.keys.clone();
+        Ok(blocking(move || work(&keys)).await??)
+    }
+
+    /// The catalog in the path, or the default one for routes without a catalog.
+    async fn catalog_name(&self, parts: &mut Parts) -> ApiResult<String> {
+        let Path(CatalogInPath { catalog }) = Path::from_request_parts(parts, &()).await?;
+        Ok(catalog.unwrap_or_else(|| self.default_catalog.clone()))
+    }
+}
 
 /// The permissions of a request.
 #[derive(Clone, Debug)]
@@ -164,55 +283,6 @@ impl Grant {
             .map_or_else(|| "http".into(), |key| format!("key:{key}"))
     }
 
-    /// The permissions of a request. Refuses every request until the catalogs are open: before that,
-    /// an existing catalog would be answered with 404.
-    async fn find(parts: &mut Parts, app: &App) -> ApiResult<Self> {
-        // A handler may take both a grant and a catalog; the key is looked up once.
-        if let Some(known) = parts.extensions.get::<Grant>() {
-            return Ok(known.clone());
-        }
-        let grant = Grant::of(&parts.headers, app).await?;
-        app.require_ready()?;
-        if let (Some(key), Some(of_request)) = (grant.key(), parts.extensions.get::<RequestKey>()) {
-            of_request.set(app.key_watch.begin(key));
-        }
-        parts.extensions.insert(grant.clone());
-        Ok(grant)
-    }
-
-    /// The permissions of the key in these headers; all permissions on a server without keys.
-    async fn of(headers: &HeaderMap, app: &App) -> ApiResult<Self> {
-        let is_in_use = match app.keys.known_in_use()? {
-            Some(is_in_use) => is_in_use,
-            None => ask_store(app, |app| app.keys.is_in_use()).await?,
-        };
-        if !is_in_use {
-            return Ok(Grant {
-                key: None,
-                scopes: Scope::Admin.into(),
-                catalogs: Catalogs::All,
-                profiles: BTreeSet::new(),
-            });
-        }
-        let Some(token) = token(headers) else {
-            let message = "this server needs an API key; send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
-            return Err(ApiError::auth(
-                StatusCode::UNAUTHORIZED,
-                "missing_key",
-                message,
-            ));
-        };
-        let now = SystemTime::now();
-        let verified = match app.keys.verify_known(token, now)? {
-            Some(verified) => verified,
-            None => {
-                let token = token.to_owned();
-                ask_store(app, move |app| app.keys.verify(&token, now)).await?
-            }
-        };
-        verified.map(Grant::from).map_err(refused)
-    }
-
     /// Passes if the key has this scope.
     ///
     /// # Errors
@@ -254,76 +324,75 @@ impl From<Key> for Grant {
     }
 }
 
-impl FromRequestParts<App> for Grant {
+impl<S: Send + Sync> FromRequestParts<S> for Grant
+where
+    Arc<Access>: FromRef<S>,
+{
     type Rejection = ApiError;
 
     /// Also refuses a key that is bound to profiles: a route that knows nothing of them would show
     /// the whole catalog.
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        Grant::find(parts, app).await?.unbound()
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Arc::<Access>::from_ref(state).grant(parts).await?.unbound()
     }
 }
 
 /// The permissions of a request whose key may be bound to profiles, for routes that keep to them.
 pub struct ProfileGrant(pub Grant);
 
-impl FromRequestParts<App> for ProfileGrant {
+impl<S: Send + Sync> FromRequestParts<S> for ProfileGrant
+where
+    Arc<Access>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        Grant::find(parts, app).await.map(ProfileGrant)
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Arc::<Access>::from_ref(state)
+            .grant(parts)
+            .await
+            .map(ProfileGrant)
     }
-}
-
-/// Asks the store about a key that this node does not know. A bounded number does so at a time.
-async fn ask_store<T: Send + 'static>(
-    app: &App,
-    work: impl FnOnce(&App) -> Result<T, KeyError> + Send + 'static,
-) -> ApiResult<T> {
-    let Ok(Ok(_permit)) = timeout(LOOKUP_PATIENCE, app.key_lookups.acquire()).await else {
-        return Err(store_unavailable("too many unknown keys at a time"));
-    };
-    let app = app.clone();
-    Ok(blocking(move || work(&app)).await??)
 }
 
 /// A catalog that the request may read.
 pub struct Reading(pub Arc<OpenCatalog>);
 
-impl FromRequestParts<App> for Reading {
+impl<S: Send + Sync> FromRequestParts<S> for Reading
+where
+    Arc<Access>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let grant = Grant::from_request_parts(parts, app).await?;
-        let name = catalog_name(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let access = Arc::<Access>::from_ref(state);
+        let grant = access.grant(parts).await?.unbound()?;
+        let name = access.catalog_name(parts).await?;
         grant.reads(&name)?;
-        app.catalogs.get(&name).await.map(Reading)
+        access.catalogs.get(&name).await.map(Reading)
     }
 }
 
 /// A catalog that the request may write.
 pub struct Writing(pub Arc<OpenCatalog>);
 
-impl FromRequestParts<App> for Writing {
+impl<S: Send + Sync> FromRequestParts<S> for Writing
+where
+    Arc<Access>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let grant = Grant::from_request_parts(parts, app).await?;
-        let name = catalog_name(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let access = Arc::<Access>::from_ref(state);
+        let grant = access.grant(parts).await?.unbound()?;
+        let name = access.catalog_name(parts).await?;
         grant.writes(&name)?;
-        app.catalogs.get(&name).await.map(Writing)
+        access.catalogs.get(&name).await.map(Writing)
     }
 }
 
 #[derive(Deserialize)]
 struct CatalogInPath {
     catalog: Option<String>,
-}
-
-/// The catalog in the path, or the default one for routes without a catalog.
-async fn catalog_name(parts: &mut Parts, app: &App) -> ApiResult<String> {
-    let Path(CatalogInPath { catalog }) = Path::from_request_parts(parts, app).await?;
-    Ok(catalog.unwrap_or_else(|| app.default_catalog.clone()))
 }
 
 fn catalog_not_allowed(message: String) -> ApiError {

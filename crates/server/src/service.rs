@@ -54,7 +54,7 @@ pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
     if app.shutdown.is_triggered() {
         return Err(ApiError::shutting_down());
     }
-    app.require_ready()?;
+    app.access.require_ready()?;
     if app
         .limits
         .descriptors

@@ -1,7 +1,6 @@
 //! The parts of a server, and the state that its handlers share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
@@ -12,6 +11,7 @@ use tokio::time::timeout;
 use toolscout_index::ToolId;
 use toolscout_index::memory::Source;
 
+use super::access::Access;
 use super::agent::{PageToken, Runs};
 use super::audit::AuditLogs;
 use super::enrich::{Enriching, write_by_itself};
@@ -50,10 +50,6 @@ const LAST_STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often copies of catalogs are looked for that other nodes have deleted.
 const SWEEP: Duration = Duration::from_secs(2);
 
-/// Most keys that the store is asked for at a time: whoever invents keys must not take all of its
-/// connections.
-const MAX_KEY_LOOKUPS: usize = 2;
-
 /// What a server is made of, each part finished.
 pub struct Parts {
     /// The store of the catalogs that several nodes share, if there is one.
@@ -67,7 +63,7 @@ pub struct Parts {
     /// What clients say of the answers to their searches.
     pub feedback: FeedbackStore,
     /// The catalogs, none of them open yet.
-    pub catalogs: Registry,
+    pub catalogs: Arc<Registry>,
     /// The catalog of routes that name none; created when it does not exist.
     pub default_catalog: String,
     /// Its search, which agents and gateway have.
@@ -136,6 +132,7 @@ macro_rules! handed_out {
 }
 
 handed_out! {
+    Arc<Access>: access,
     CpuPool: cpu_pool,
     Judgings: judgings,
     KeyWatch: key_watch,
@@ -148,10 +145,9 @@ pub struct AppState {
     parts: Parts,
     pub(super) started: Started,
     pub(super) audit_logs: Arc<AuditLogs>,
+    pub(super) access: Arc<Access>,
     /// What goes on for each key.
     pub(super) key_watch: KeyWatch,
-    /// One permit for each key that the store is asked for.
-    pub(super) key_lookups: Semaphore,
     pub(super) feedback_rate: RateLimit,
     pub(super) streams: Streams,
     pub(super) tasks: Arc<Tasks>,
@@ -166,7 +162,6 @@ pub struct AppState {
     pub(super) model_bodies: BodyBudget,
     /// The calls that were tried out, counted against the limits of a run.
     pub(super) ledgers: Ledgers,
-    ready: AtomicBool,
     pub(super) shutdown: Shutdown,
 }
 
@@ -187,11 +182,18 @@ impl App {
         let limits = &parts.limits;
         let audit_logs =
             AuditLogs::new(parts.catalogs.data(), parts.store.clone(), shutdown.clone());
+        let key_watch = KeyWatch::default();
+        let access = Access::new(
+            parts.keys.clone(),
+            key_watch.clone(),
+            Arc::clone(&parts.catalogs),
+            parts.default_catalog.clone(),
+        );
         Ok(App(Arc::new(AppState {
             started: Started::now(),
             audit_logs: Arc::new(audit_logs),
-            key_watch: KeyWatch::default(),
-            key_lookups: Semaphore::new(MAX_KEY_LOOKUPS),
+            access: Arc::new(access),
+            key_watch,
             feedback_rate: RateLimit::default(),
             streams: Streams::new(Arc::clone(&parts.metrics), shutdown.clone()),
             tasks: Arc::new(Tasks::over(parts.store.clone())),
@@ -203,7 +205,6 @@ impl App {
             agent_conversations: KnownConversations::default(),
             model_bodies: BodyBudget::new(limits.model_body_bytes, limits.search_patience),
             ledgers: Ledgers::default(),
-            ready: AtomicBool::new(false),
             shutdown,
             parts,
         })))
@@ -235,7 +236,7 @@ impl App {
             bail!("{}", error.detail.unwrap_or(error.message));
         }
         model_api::warn_of_missing_keys(self).await;
-        self.ready.store(true, Ordering::Release);
+        self.access.become_ready();
         tokio::spawn(self.clone().look_at_profiles());
         tokio::spawn(self.clone().look_at_keys());
         tokio::spawn(write_by_itself(self.clone()));
@@ -401,18 +402,6 @@ impl App {
             forgotten?;
         }
         deleted
-    }
-
-    /// Passes once the catalogs are open.
-    ///
-    /// # Errors
-    /// 503 before that.
-    pub(super) fn require_ready(&self) -> ApiResult<()> {
-        if self.ready.load(Ordering::Acquire) {
-            Ok(())
-        } else {
-            Err(error::not_ready())
-        }
     }
 
     /// Updates the gauges that are computed from the open catalogs and the store.

@@ -200,13 +200,13 @@ fn parts(
         store: None,
         keys: KeyStore::open(data).unwrap(),
         feedback: FeedbackStore::open(data).unwrap(),
-        catalogs: Registry::new(
+        catalogs: Arc::new(Registry::new(
             DataDir::new(data.to_owned()),
             EmbeddersOf::new(Options::default(), None),
             &limits,
             Arc::clone(&metrics),
             None,
-        ),
+        )),
         default_catalog: "default".into(),
         default_search,
         agents: agents(search),
