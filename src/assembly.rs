@@ -232,16 +232,18 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let feedback = open_feedback(&data, shared.as_ref())?;
     let audit = audit_log(&data)?;
     let endpoint_options = instant_embedders(&settings.catalog_options);
-    let catalogs = Registry::new(
+    let catalogs = Arc::new(Registry::new(
         DataDir::new(data.clone()),
         EmbeddersOf::new(settings.catalog_options, settings.embedder_source),
         &limits,
         Arc::clone(&metrics),
         shared.clone(),
-    );
+    ));
     let default_search = DefaultSearch::new(cpu_pool.clone());
 
     let gate = gate(settings.agents.as_ref(), &audit);
+    let (default, profiles) = (&settings.default_catalog, settings.profiles);
+    let profiles = Profiles::new(profiles, default, &catalogs, &gate, &cpu_pool);
     let agent_parts = AgentParts {
         data: &data,
         store: settings.store.as_ref(),
@@ -274,7 +276,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
 
     Ok(Parts {
         mcp: McpServices::new(gateway, &limits, shutdown.token()),
-        profiles: Profiles::new(settings.profiles),
+        profiles,
         store: shared,
         default_catalog: settings.default_catalog,
         agent_scope: settings.agent_scope,
@@ -286,7 +288,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         cpu_pool,
         keys,
         feedback,
-        catalogs: Arc::new(catalogs),
+        catalogs,
         default_search,
         gate,
         agents,

@@ -256,7 +256,7 @@ pub async fn question_tools(
         grant.reads(&app.default_catalog)?;
         return Ok(None);
     };
-    let open = chosen.open(app, grant).await?;
+    let open = chosen.open(grant).await?;
     let is_other = open.snapshots.catalog().name != app.default_catalog;
     Ok(Some(QuestionTools {
         profile: open.profile,

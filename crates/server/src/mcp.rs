@@ -96,7 +96,7 @@ impl FromRequestParts<App> for AuthorizedCaller {
             None => app.profiles.chosen_by_header(&grant, &parts.headers)?,
         };
         let profile = match chosen {
-            Some(profile) => Some(profile.open(app, &grant).await?),
+            Some(profile) => Some(profile.open(&grant).await?),
             None => {
                 grant.reads(&app.default_catalog)?;
                 None

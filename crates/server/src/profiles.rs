@@ -6,13 +6,14 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use tokio::sync::OnceCell;
 
-use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult};
-use super::registry::ServedSnapshots;
+use super::registry::{Registry, ServedSnapshots};
 use super::threads::blocking;
+use toolscout_base::cpu_pool::CpuPool;
 use toolscout_finder::finder::ToolSearch;
 use toolscout_finder::profiles::{ProfiledSearch, ToolProfile};
+use toolscout_gate::gate::Gate;
 
 /// Names the profile of a request.
 pub const PROFILE: HeaderName = HeaderName::from_static("x-toolscout-profile");
@@ -24,6 +25,10 @@ pub struct Profiles(BTreeMap<String, Arc<ServedProfile>>);
 /// A profile, and its catalog since the first request that used it.
 pub struct ServedProfile {
     profile: Arc<ToolProfile>,
+    catalog_name: String,
+    catalogs: Arc<Registry>,
+    gate: Arc<Gate>,
+    cpu_pool: CpuPool,
     opened: OnceCell<OpenProfile>,
 }
 
@@ -39,12 +44,23 @@ pub struct OpenProfile {
 }
 
 impl Profiles {
-    /// These profiles, none of them used yet.
-    pub fn new(profiles: Vec<ToolProfile>) -> Self {
+    /// These profiles, none of them used yet. Those that name no catalog are of the default one.
+    pub fn new(
+        profiles: Vec<ToolProfile>,
+        default_catalog: &str,
+        catalogs: &Arc<Registry>,
+        gate: &Arc<Gate>,
+        cpu_pool: &CpuPool,
+    ) -> Self {
         let served = profiles.into_iter().map(|profile| {
             let name = profile.name().to_owned();
+            let catalog_name = profile.catalog().unwrap_or(default_catalog).to_owned();
             let served = ServedProfile {
                 profile: Arc::new(profile),
+                catalog_name,
+                catalogs: Arc::clone(catalogs),
+                gate: Arc::clone(gate),
+                cpu_pool: cpu_pool.clone(),
                 opened: OnceCell::new(),
             };
             (name, Arc::new(served))
@@ -95,6 +111,13 @@ impl Profiles {
         let named = headers.get(PROFILE);
         self.chosen(grant, named.map(|name| name.to_str().unwrap_or_default()))
     }
+
+    /// Warns about what profiles name and their catalogs do not have.
+    pub async fn warn_of_mistakes(&self) {
+        for served in self.0.values() {
+            served.warn_of_mistakes().await;
+        }
+    }
 }
 
 impl ServedProfile {
@@ -103,27 +126,21 @@ impl ServedProfile {
         self.profile.name()
     }
 
-    /// The name of its catalog.
-    pub fn catalog_name<'a>(&'a self, app: &'a App) -> &'a str {
-        self.profile.catalog().unwrap_or(&app.default_catalog)
-    }
-
     /// The profile with its catalog, for a request with this key.
     ///
     /// # Errors
     /// 403 for a catalog that the key is not for, and those of opening a catalog.
-    pub async fn open(&self, app: &App, grant: &Grant) -> ApiResult<OpenProfile> {
-        let name = self.catalog_name(app);
-        grant.reads(name)?;
-        let catalog = app.catalogs.get(name).await?;
+    pub async fn open(&self, grant: &Grant) -> ApiResult<OpenProfile> {
+        grant.reads(&self.catalog_name)?;
+        let catalog = self.catalogs.get(&self.catalog_name).await?;
         let opened = self
             .opened
             .get_or_init(async || {
-                let snapshots = ServedSnapshots::of(Arc::clone(&catalog), app.cpu_pool.clone());
+                let snapshots = ServedSnapshots::of(Arc::clone(&catalog), self.cpu_pool.clone());
                 let whole = Arc::new(snapshots.clone());
                 let profile = Arc::clone(&self.profile);
                 OpenProfile {
-                    search: Arc::new(ProfiledSearch::new(whole, profile, Arc::clone(&app.gate))),
+                    search: Arc::new(ProfiledSearch::new(whole, profile, Arc::clone(&self.gate))),
                     profile: Arc::clone(&self.profile),
                     snapshots,
                 }
@@ -132,20 +149,17 @@ impl ServedProfile {
         opened.snapshots.renew(catalog);
         Ok(opened.clone())
     }
-}
 
-/// Warns about what profiles name and their catalogs do not have.
-pub async fn warn_of_mistakes(app: App) {
-    for served in app.profiles.0.values() {
-        let (name, catalog) = (served.name(), served.catalog_name(&app));
-        let Ok(open) = app.catalogs.get(catalog).await else {
+    async fn warn_of_mistakes(&self) {
+        let (name, catalog) = (self.name(), &self.catalog_name);
+        let Ok(open) = self.catalogs.get(catalog).await else {
             tracing::warn!(
                 "profiles.{name} names the catalog {catalog:?}, which cannot be opened; create it, or correct \
                  profiles.{name}.catalog in the settings"
             );
-            continue;
+            return;
         };
-        let (profile, gate) = (Arc::clone(&served.profile), Arc::clone(&app.gate));
+        let (profile, gate) = (Arc::clone(&self.profile), Arc::clone(&self.gate));
         let looking = blocking(move || {
             let tools: Vec<_> = open.searcher().tools().collect();
             profile.mistakes(&tools, gate.policies())

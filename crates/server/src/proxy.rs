@@ -456,7 +456,7 @@ async fn extra_profile(
     let Some(chosen) = app.profiles.chosen_by_header(grant, headers)? else {
         return Ok(None);
     };
-    let open = chosen.open(app, grant).await?;
+    let open = chosen.open(grant).await?;
     let caller = calls::caller(app, proxy, grant, open.snapshots.catalog(), Some(&open))?;
     Ok(Some(ExtraCatalog {
         search: open.search,

@@ -22,7 +22,7 @@ use super::judgings::Judgings;
 use super::key_watch::KeyWatch;
 use super::limits::Limits;
 use super::mcp::McpServices;
-use super::profiles::{self, Profiles};
+use super::profiles::Profiles;
 use super::proxy::{self as model_api, BodyBudget, KnownConversations};
 use super::registry::{DefaultSearch, OpenCatalog, Registry};
 use super::stats::Started;
@@ -296,7 +296,7 @@ impl App {
     async fn look_at_profiles(self) {
         let looking = async {
             self.mcp.settled().await;
-            profiles::warn_of_mistakes(self.clone()).await;
+            self.profiles.warn_of_mistakes().await;
         };
         self.shutdown.token().run_until_cancelled(looking).await;
     }
