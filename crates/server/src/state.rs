@@ -1,7 +1,7 @@
 //! The parts of a server, and the state that its handlers share.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::bail;
 use axum::extract::FromRef;
@@ -25,7 +25,6 @@ use super::mcp::McpServices;
 use super::profiles::Profiles;
 use super::proxy::{self as model_api, BodyBudget, KnownConversations};
 use super::registry::{DefaultSearch, OpenCatalog, Registry};
-use super::stats::Started;
 use super::stream::Streams;
 use super::tasks::Tasks;
 use super::threads::blocking;
@@ -138,6 +137,23 @@ handed_out! {
     KeyWatch: key_watch,
     Arc<AuditLogs>: audit_logs,
     Arc<Tasks>: tasks,
+}
+
+/// When the server was started.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    pub at: SystemTime,
+    pub clock: Instant,
+}
+
+impl Started {
+    /// Now.
+    pub fn now() -> Self {
+        Started {
+            at: SystemTime::now(),
+            clock: Instant::now(),
+        }
+    }
 }
 
 /// The state behind an [`App`]: the parts, and what goes on.

@@ -2,7 +2,6 @@
 //! what else an operator looks at.
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime};
 
 use axum::extract::State;
 use serde::Serialize;
@@ -21,23 +20,6 @@ use toolscout_state::shared::{SharedStore, StoreFigures};
 
 /// The stage of all stages together.
 const TOTAL: &str = "total";
-
-/// When the server was started.
-#[derive(Clone, Copy, Debug)]
-pub struct Started {
-    at: SystemTime,
-    clock: Instant,
-}
-
-impl Started {
-    /// Now.
-    pub fn now() -> Self {
-        Started {
-            at: SystemTime::now(),
-            clock: Instant::now(),
-        }
-    }
-}
 
 /// The figures of a server since it was started.
 #[derive(Debug, Serialize, ToSchema)]
