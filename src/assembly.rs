@@ -232,13 +232,10 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let feedback = open_feedback(&data, shared.as_ref())?;
     let audit = audit_log(&data)?;
     let endpoint_options = instant_embedders(&settings.catalog_options);
-    let catalogs = Arc::new(Registry::new(
-        DataDir::new(data.clone()),
-        EmbeddersOf::new(settings.catalog_options, settings.embedder_source),
-        &limits,
-        Arc::clone(&metrics),
-        shared.clone(),
-    ));
+    let embedders = EmbeddersOf::new(settings.catalog_options, settings.embedder_source);
+    let (folder, counted) = (DataDir::new(data.clone()), Arc::clone(&metrics));
+    let catalogs = Registry::new(folder, embedders, &limits, counted, shared.clone());
+    let catalogs = Arc::new(catalogs);
     let default_search = DefaultSearch::new(cpu_pool.clone());
 
     let gate = gate(settings.agents.as_ref(), &audit);
