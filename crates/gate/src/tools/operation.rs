@@ -122,7 +122,6 @@ pub enum ServiceError {
 pub type FindTool = Arc<dyn Fn(&ToolId) -> Option<Arc<Tool>> + Send + Sync>;
 
 /// The operations of the configured services.
-#[derive(Clone)]
 pub struct Operations {
     services: Vec<Arc<Service>>,
     find: FindTool,
