@@ -655,8 +655,7 @@ pub struct Results {
     /// order; neighbouring ones together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,
-    /// The number of tools that match clearly better than every hit, and that the filter or the owner
-    /// leaves out.
+    /// The number of tools that match better by every leg than any hit, and that the filter leaves out.
     #[serde(skip_serializing_if = "is_zero")]
     pub better_hidden: usize,
     /// The strongest signals over the query's texts.

@@ -77,7 +77,11 @@ fn confidence_replaces_raw_scores_outside_explanations_and_json() {
     let named = search(&["create_issue"]);
     let columns: Vec<&str> = named.stdout.lines().next().unwrap().split('\t').collect();
     assert_eq!(columns[..3], ["1", "1.00", "github/create_issue"]);
-    assert!(!named.stderr.contains("low confidence"), "{}", named.stderr);
+    assert!(
+        named.stderr.contains("match good · confidence 1.00"),
+        "{}",
+        named.stderr
+    );
     let explained = search(&["open an isue", "--explain"]).stdout;
     assert!(
         explained.contains("score ") && explained.contains("embedding similarity"),
@@ -92,23 +96,47 @@ fn confidence_replaces_raw_scores_outside_explanations_and_json() {
 }
 
 #[test]
-fn low_confidence_is_named() {
+fn an_answer_says_how_well_it_fits() {
     let world = World::new();
     let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tools");
     world.ok(&["add", tools]);
     let table = ["--embedder", "table", "--output", "table", "search"];
-    let unfit = world.ok(&[&table[..], &["bake a sourdough bread"]].concat());
+    let unfit = world.ok(&[&table[..], &["paint my fence"]].concat());
     assert!(
-        unfit.contains("low confidence: perhaps no tool fits"),
+        unfit
+            .contains("probably no tool here does this; these are the nearest\nin no hit: fence\n"),
         "{unfit}"
     );
+    assert!(unfit.contains("match none · confidence 0."), "{unfit}");
     let header = unfit.lines().next().unwrap_or_default();
     assert!(!header.contains("score"), "{unfit}");
     let nonsense = world.ok(&[&table[..], &["asdf qwerty zxcv"]].concat());
     assert!(nonsense.starts_with("no match: "), "{nonsense}");
     let sensible = world.ok(&[&table[..], &["will it rain tomorrow"]].concat());
-    assert!(!sensible.contains("low confidence"), "{sensible}");
-    assert!(sensible.contains("confidence 0."), "{sensible}");
+    assert!(!sensible.contains("in no hit"), "{sensible}");
+    assert!(
+        sensible.contains("match good · confidence 0."),
+        "{sensible}"
+    );
+    let json = world.json(&["--embedder", "table", "search", "paint my fence"]);
+    assert_eq!(
+        (&json["match"], &json["unmatched"]),
+        (&json!("none"), &json!(["fence"]))
+    );
+    assert!(
+        json["advice"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("Probably no tool"))
+    );
+    let other_server = [
+        "--embedder",
+        "table",
+        "search",
+        "will it rain tomorrow",
+        "--server",
+        "github",
+    ];
+    assert!(world.json(&other_server)["better_hidden"].as_u64() > Some(0));
 }
 
 #[test]

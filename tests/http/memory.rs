@@ -193,6 +193,20 @@ async fn answers_have_a_confidence_and_abstain_below_the_least_that_was_asked_fo
             .is_some(),
         "{answer}"
     );
+    assert!(
+        ["good", "possible"].contains(&answer["match"].as_str().unwrap_or_default()),
+        "{answer}"
+    );
+    let nothing = server
+        .post("/v1/search", &json!({ "query": "asdf ghjkl qwer" }))
+        .await
+        .body;
+    assert_eq!(nothing["match"], "none", "{nothing}");
+    assert!(
+        nothing["advice"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("Probably no tool"))
+    );
     let body = json!({ "query": "paint my fence", "min_confidence": 1.0, "ranker": false });
     let answer = server.post("/v1/search", &body).await.body;
     assert!(

@@ -225,8 +225,7 @@ impl Results {
         self.answer.unmatched.clone()
     }
 
-    /// The number of tools that match clearly better than every hit, and that the filter or the owner
-    /// leaves out.
+    /// The number of tools that match better by every leg than any hit, and that the filter leaves out.
     #[getter]
     fn better_hidden(&self) -> usize {
         self.answer.better_hidden

@@ -133,7 +133,7 @@ export class Results implements Iterable<Hit> {
   readonly advice: string;
   /** The words of the request that are in no hit and that no hit has a similar word for. */
   readonly unmatched: readonly string[];
-  /** The number of tools that match clearly better than every hit, and that the filter or the owner leaves out. */
+  /** The number of tools that match better by every leg than any hit, and that the filter leaves out. */
   readonly betterHidden: number;
   /** The probability, 0 to 1, that one of the first five hits is right, where a model was trained for it. */
   readonly confidence: number | undefined;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::legs::LegResult;
+use super::legs::{LegResult, LegScores};
 use super::{RequestScores, RequestTexts, Search, explain, needs};
 use crate::embed::Languages;
 use crate::hit::{CompanionOf, Definition as _, Hit, HitTool, NearTool, NoMatch, Signals, ranked};
@@ -32,9 +32,6 @@ pub(super) fn merged(found: impl Iterator<Item = (usize, f32)>) -> Vec<(usize, f
     merged.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
     merged
 }
-
-/// How much better a tool that is left out has to be, in the unit of fused scores, to be counted.
-const CLEARLY: f32 = 0.05;
 
 impl Search<'_> {
     /// Merges the tools of all requests into one list of hits.
@@ -331,22 +328,21 @@ impl Search<'_> {
         self.is_allowed(tool) && !scores.hidden.contains(&tool)
     }
 
-    /// The number of tools that match a request clearly better than all that are shown, and that the
-    /// filter or a pin leaves out.
+    /// The number of tools that the filter leaves out, and that match a request better by every leg than
+    /// any tool that passes.
     pub(super) fn better_hidden(&self, all_scores: &[RequestScores]) -> usize {
+        let Some(allowed) = &self.allowed else {
+            return 0;
+        };
         let mut hidden = HashSet::new();
         for scores in all_scores {
-            if self.allowed.is_none() && scores.hidden.is_empty() {
-                continue;
-            }
-            // By the formula: the ranker has seen no tool that is left out.
-            let scored = || scores.fused.iter().copied().enumerate();
-            let shown = scored().filter(|(tool, _)| self.is_shown(scores, *tool));
-            let best_shown = shown.map(|(_, score)| score).fold(0.0, f32::max);
-            let is_better = |&(tool, score): &(usize, f32)| {
-                score > best_shown + CLEARLY && !self.is_shown(scores, tool)
-            };
-            hidden.extend(scored().filter(is_better).map(|(tool, _)| tool));
+            let dense = scores.dense.iter().map(|leg| &leg.scores);
+            let legs: Vec<&LegScores> = std::iter::once(&scores.lexical).chain(dense).collect();
+            // Scaled scores end at the best tool that passes, so these are the unscaled ones.
+            let is_better =
+                |tool: usize| legs.iter().all(|leg| leg.raw()[tool] > leg.best.max(0.0));
+            let left_out = (0..allowed.len()).filter(|&tool| !allowed[tool]);
+            hidden.extend(left_out.filter(|&tool| is_better(tool)));
         }
         hidden.len()
     }

@@ -136,7 +136,7 @@ pub struct Found {
     pub matched: Option<Match>,
     /// The words of the queries that no hit has anything to do with.
     pub unmatched: Vec<String>,
-    /// The number of tools that fit clearly better than the hits, and that the filter leaves out.
+    /// The number of tools that fit better than the hits, and that the filter leaves out.
     pub better_hidden: usize,
 }
 

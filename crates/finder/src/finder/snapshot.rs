@@ -336,6 +336,58 @@ mod tests {
     }
 
     #[test]
+    fn hits_that_most_probably_do_not_fit_are_named_and_not_loaded() {
+        let hits = |count: usize| -> Vec<FoundTool> {
+            let names = (0..count).map(|number| format!("m/{number}"));
+            let ids: Vec<String> = names.collect();
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            crate::finder::search::doubles::found(&ids).hits
+        };
+        let mut more = Vec::new();
+        let no_match = nearest_of(hits(5), 11, &mut more).unwrap();
+        let named: Vec<&str> = more.iter().map(|tool| tool.id.as_str()).collect();
+        assert_eq!(named, ["m/0", "m/1", "m/2"]);
+        assert!(no_match.nearest.is_empty(), "they have lines: {no_match:?}");
+        // Without lines, their names.
+        let mut more = Vec::new();
+        let no_match = nearest_of(hits(5), 0, &mut more).unwrap();
+        assert_eq!((no_match.nearest.len(), more.len()), (3, 0));
+        assert!(nearest_of(Vec::new(), 11, &mut more).is_none());
+    }
+
+    #[test]
+    fn a_search_says_how_well_its_hits_fit() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = catalog(directory.path());
+        let verdict = |queries: &[&str], select: &[&str]| {
+            let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            let request = SearchRequest {
+                queries: texts(queries),
+                select: texts(select),
+                ..SearchRequest::default()
+            };
+            ToolSearch::search(&catalog, &request).verdict()
+        };
+        assert_eq!(
+            verdict(&["will the city be warm"], &[])["match"],
+            "possible"
+        );
+        assert_eq!(verdict(&["mail/send"], &[])["match"], "good");
+        let none = verdict(&["zygote"], &[]);
+        assert_eq!(none["match"], "none");
+        assert!(
+            none["advice"]
+                .as_str()
+                .unwrap()
+                .contains("say that no tool does it")
+        );
+        assert!(
+            verdict(&[], &["mail/send"]).is_empty(),
+            "nothing was searched for"
+        );
+    }
+
+    #[test]
     fn an_unknown_name_and_an_invalid_query_are_reported_as_no_match() {
         let directory = tempfile::tempdir().unwrap();
         let catalog = catalog(directory.path());

@@ -157,3 +157,25 @@ fn plan() -> ToolSpec {
         }),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use toolscout_finder::finder::model_names::CALL_TOOL;
+
+    use super::*;
+
+    #[test]
+    fn every_tool_has_a_title_and_says_whether_it_only_reads() {
+        let tools = definitions("");
+        let reads = |tool: &McpTool| tool.annotations.as_ref().unwrap().read_only_hint;
+        for tool in &tools {
+            assert!(tool.title.as_ref().is_some_and(|title| !title.is_empty()));
+            assert_eq!(
+                reads(tool),
+                Some(![CALL_TOOL, RUN_PLAN].contains(&tool.name.as_ref())),
+                "{}",
+                tool.name
+            );
+        }
+    }
+}

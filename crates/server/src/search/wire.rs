@@ -258,8 +258,7 @@ pub struct SearchAnswer {
     /// The words of the request that are in no hit and that no hit has a similar word for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,
-    /// The number of tools that match clearly better than every hit, and that the filter or the owner
-    /// leaves out.
+    /// The number of tools that match better by every leg than any hit, and that the filter leaves out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub better_hidden: Option<usize>,
     /// Set when no tool matches; `hits` is then empty.

@@ -6,9 +6,6 @@ import { address } from "./place.js";
 import { counted, foreign, milliseconds, oneLine } from "./text.js";
 
 const STAGES = [["embed", "embed"], ["lexical", "words"], ["dense", "meaning"], ["fuse", "fuse"], ["rank", "rank"]];
-/** Below this the answer is more likely wrong than right. */
-const UNSURE = 0.5;
-
 /**
  * @param {object} answer of the API
  * @param {{catalog: string, other: ?object, opened: Set<string>, onRight: Function}} context `other` is
@@ -19,17 +16,18 @@ export function answerView(answer, context) {
   return [
     summary(answer),
     answer.degraded && degraded(answer.degraded),
-    understood(explain),
+    understood(explain, answer),
     answer.hits.length > 0 ? hits(answer, explain.clauses ?? [], context) : noMatch(answer, context.catalog),
   ];
 }
 
 function summary(answer) {
-  const { confidence } = answer;
-  const sure = confidence !== null && h("span", { class: confidence < UNSURE ? "fact unsure" : "fact", title: "the probability that one of the first five is right" },
-    "confidence ", h("b", {}, confidence.toFixed(2)), confidence < UNSURE && " (unsure)");
+  const { confidence, match } = answer;
+  const sure = confidence !== null && h("span", { class: "fact", title: "the probability that one of the first five is right" },
+    "confidence ", h("b", {}, confidence.toFixed(2)));
   return h("div", { class: "summary" },
     h("span", { class: "fact" }, h("b", {}, counted(answer.hits.length, "hit"))),
+    h("span", { class: match === "none" ? "fact unsure" : "fact", title: answer.advice }, "match ", h("b", {}, match)),
     sure,
     h("span", { class: "fact" }, modeName(answer)),
     timings(answer.took_ms));
@@ -59,14 +57,16 @@ function degraded({ reason, pending_embeddings: pending }) {
   return h("p", { class: "notice warn" }, h("b", {}, "Not everything took part. "), foreign(reason), pending > 0 && ` ${counted(pending, "tool")} without vectors yet.`);
 }
 
-/** What became of the request: corrections, added words, a translation, and its needs. */
-function understood(explain) {
+/** What became of the request: corrections, added words, a translation, its needs, and what nothing matched. */
+function understood(explain, { match, unmatched = [] }) {
   const rows = [];
   for (const { from, to } of (explain.fuzzy ?? []).slice(0, 8)) rows.push(["corrected", foreign(from), " → ", h("b", {}, foreign(to))]);
   for (const { said, words } of (explain.everyday ?? []).slice(0, 8)) rows.push(["added", foreign(said), " + ", h("b", {}, foreign(words.join(", ")))]);
   for (const { kind, phrase, words } of (explain.owner_words ?? []).slice(0, 8)) if (kind === "synonym") rows.push(["synonym", foreign(phrase), " → ", h("b", {}, foreign(words.join(", ")))]);
   if (explain.translation) rows.push(["translated", foreign(explain.translation)]);
   (explain.clauses ?? []).forEach((clause, index) => rows.push([`need ${index + 1}`, foreign(clause)]));
+  // Where the hits are good, such a word is most often a value: a name, a place.
+  if (match !== "good" && unmatched.length > 0) rows.push(["in no hit", foreign(unmatched.join(", "))]);
   if (rows.length === 0) return null;
   return h("ul", { class: "understood", "aria-label": "What was understood" }, rows.map(([kind, ...rest]) => h("li", {}, h("span", { class: "kind" }, kind), " ", rest)));
 }
