@@ -28,6 +28,7 @@ class AgentEvent2(TypedDict):
 class AgentEvent3(TypedDict):
     hits: list[str]
     id: str
+    match: NotRequired[str | None]
     no_match: NotRequired[str | None]
     queries: list[str]
     select: NotRequired[list[str]]
@@ -712,6 +713,9 @@ class SearchHit(TypedDict):
     serves: NotRequired[str | None]
 
 
+SearchMatch: TypeAlias = Literal["good", "possible", "none"]
+
+
 SearchMode: TypeAlias = Literal["lexical", "dense", "hybrid", "auto"]
 
 
@@ -1222,6 +1226,8 @@ class ReviewRequest(TypedDict):
 
 
 class SearchAnswer(TypedDict):
+    advice: str
+    better_hidden: NotRequired[int | None]
     budget: NotRequired[BudgetReport | None]
     confidence: NotRequired[float | None]
     degraded: NotRequired[DegradedReport | None]
@@ -1229,12 +1235,14 @@ class SearchAnswer(TypedDict):
     feedback_token: str
     generation: int
     hits: list[SearchHit]
+    match: SearchMatch
     mode: SearchMode
     no_match: NotRequired[NoMatchReport | None]
     request_id: str
     took_ms: TookMs
     tool_names: NotRequired[list[ToolName]]
     tools: NotRequired[Any]
+    unmatched: NotRequired[list[str]]
     variant: SearchVariant
 
 

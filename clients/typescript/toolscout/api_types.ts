@@ -46,6 +46,11 @@ export interface components {
             hits: string[];
             /** @description The call's id. */
             id: string;
+            /**
+             * @description How well the hits serve the queries: good, possible or none; absent if tools were selected by
+             *     name only.
+             */
+            match?: string | null;
             /** @description Why a requested tool was not found. */
             no_match?: string | null;
             /** @description The queries. */
@@ -2425,6 +2430,10 @@ export interface components {
         };
         /** @description The answer to a search. */
         SearchAnswer: {
+            /** @description The same in one sentence, for a model. */
+            advice: string;
+            /** @description The number of tools that match better by every leg than any hit, and that the filter leaves out. */
+            better_hidden?: number | null;
             budget?: components["schemas"]["BudgetReport"] | null;
             /**
              * Format: float
@@ -2444,6 +2453,11 @@ export interface components {
             generation: number;
             /** @description Best first. */
             hits: components["schemas"]["SearchHit"][];
+            /**
+             * @description How well the hits serve the request: `good`, `possible`, or `none` if probably no tool does
+             *     what was asked for. With `none` the hits, if there are any, are the nearest tools.
+             */
+            match: components["schemas"]["SearchMatch"];
             /** @description The legs that answered. */
             mode: components["schemas"]["SearchMode"];
             no_match?: components["schemas"]["NoMatchReport"] | null;
@@ -2458,6 +2472,8 @@ export interface components {
              *     object with `tools`; with a `call_id` the answer to a client-side tool search.
              */
             tools?: unknown;
+            /** @description The words of the request that are in no hit and that no hit has a similar word for. */
+            unmatched?: string[];
             /** @description The parts of the pipeline that ran. */
             variant: components["schemas"]["SearchVariant"];
         };
@@ -2526,6 +2542,11 @@ export interface components {
             /** @description The part of the request that it serves, where the request has several needs. */
             serves?: string | null;
         };
+        /**
+         * @description How well the hits of a search serve the request.
+         * @enum {string}
+         */
+        SearchMatch: "good" | "possible" | "none";
         /**
          * @description The retrieval legs of a search. `auto` is hybrid where the catalog has vectors, else lexical.
          * @enum {string}
