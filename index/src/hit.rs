@@ -609,9 +609,14 @@ impl Match {
         }
     }
 
-    /// One sentence for the model or person who asked.
-    pub fn sentence(self) -> &'static str {
+    /// One sentence for the model or person who asked. `better_hidden` tools that fit better are out of
+    /// reach of the search.
+    pub fn advice(self, better_hidden: usize) -> &'static str {
         match self {
+            _ if better_hidden > 0 => {
+                "Tools that fit better are outside what this search may find: search without its filter, or \
+                 say what is out of reach."
+            }
             Match::Good => "One of these tools very likely does this.",
             Match::Possible => {
                 "One of these tools may do this; read what they do before you call one."
@@ -624,8 +629,11 @@ impl Match {
     }
 }
 
-fn is_zero(count: &usize) -> bool {
-    *count == 0
+impl Results {
+    /// What the answer says of itself, in one sentence for the model or person who asked.
+    pub fn advice(&self) -> &'static str {
+        self.matched.advice(self.better_hidden)
+    }
 }
 
 /// The answer to a query.
@@ -648,15 +656,13 @@ pub struct Results {
     /// Set when nothing matches; `hits` is then empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_match: Option<NoMatch>,
-    /// How well the hits serve the request; the best over the query's texts.
+    /// How well the hits serve the request. Of several texts, `Good` means that each is served well.
     #[serde(rename = "match")]
     pub matched: Match,
     /// The words of the request that are in no hit and that no hit has a similar word for, in their
-    /// order; neighbouring ones together.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// order; neighbouring ones together. Only for requests in English whose match is not good.
     pub unmatched: Vec<String>,
     /// The number of tools that match better by every leg than any hit, and that the filter leaves out.
-    #[serde(skip_serializing_if = "is_zero")]
     pub better_hidden: usize,
     /// The strongest signals over the query's texts.
     pub signals: Signals,

@@ -187,7 +187,20 @@ impl Searcher {
         let (hits, no_match) = timed(&mut timings.fuse_ms, || search.rank(&requests, &scores));
         let near = timed(&mut timings.fuse_ms, || search.near(&hits, &scores));
         let better_hidden = timed(&mut timings.fuse_ms, || search.better_hidden(&scores));
-        let unmatched = timed(&mut timings.fuse_ms, || search.unmatched(&requests, &hits));
+        let matched = match &no_match {
+            Some(_) => Match::None,
+            None => scoring::match_of_all(&scores),
+        };
+        // What fits better is out of reach.
+        let matched = match better_hidden {
+            0 => matched,
+            _ => matched.min(Match::Possible),
+        };
+        let unmatched = match matched {
+            // A word that nothing matches is then most often a value: a name, a place.
+            Match::Good => Vec::new(),
+            _ => timed(&mut timings.fuse_ms, || search.unmatched(&requests, &hits)),
+        };
         let confidence = match &no_match {
             // The scores are those of tools that the filter leaves out.
             Some(no_match) if matches!(no_match.reason, NoMatchReason::Filter) => None,
@@ -210,10 +223,7 @@ impl Searcher {
             variant: search.variant,
             embedders: scoring::contributing_embedders(&scores),
             degraded,
-            matched: match no_match {
-                Some(_) => Match::None,
-                None => scoring::best_match(&scores),
-            },
+            matched,
             no_match,
             unmatched,
             better_hidden,

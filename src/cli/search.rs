@@ -25,6 +25,8 @@ use crate::{hints, printable, samples};
 
 /// Stages below this would be printed as 0.00 ms and are left out.
 const MIN_STAGE_MS: f64 = 0.005;
+/// What is said of hits that most probably do not fit.
+const NEAREST_ONLY: &str = "probably no tool here does this; these are the nearest";
 /// Most reasons printed for a move of the ranker.
 const MAX_REASONS: usize = 3;
 
@@ -188,6 +190,9 @@ impl Answer<'_> {
             Some(format) => {
                 let tools: Vec<&Tool> = self.results.hits.iter().map(|hit| &*hit.tool).collect();
                 print_emitted(self.context, &tools, format)?;
+                if self.results.matched == Match::None && !tools.is_empty() {
+                    printer.note(NEAREST_ONLY)?;
+                }
             }
             None if printer.is_json() => printer.json(&self.as_json())?,
             None => self.print_hits()?,
@@ -276,10 +281,9 @@ impl Answer<'_> {
             }
         }
         if !hits.is_empty() && *matched == Match::None {
-            notes.push("probably no tool here does this; these are the nearest".to_owned());
+            notes.push(NEAREST_ONLY.to_owned());
         }
-        // Where the hits are good, such a word is most often a value: a name, a place.
-        if !unmatched.is_empty() && *matched != Match::Good {
+        if !unmatched.is_empty() {
             notes.push(format!("in no hit: {}", unmatched.join(", ")));
         }
         match better_hidden {
@@ -316,9 +320,7 @@ impl Answer<'_> {
             ..
         } = &self.results;
         let mut figures = vec![format!("{} of {} tools", hits.len(), self.searcher.len())];
-        if !hits.is_empty() {
-            figures.push(format!("match {}", self.results.matched.as_str()));
-        }
+        figures.push(format!("match {}", self.results.matched.as_str()));
         if let Some(confidence) = self.confidence() {
             figures.push(format!("confidence {confidence}"));
         }
@@ -359,7 +361,7 @@ impl Answer<'_> {
             "embedders": embedders,
             "degraded": degraded.as_ref().map(hints::degraded_json),
             "match": matched,
-            "advice": matched.sentence(),
+            "advice": self.results.advice(),
             "unmatched": unmatched,
             "better_hidden": better_hidden,
             "no_match": no_match,

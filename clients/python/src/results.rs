@@ -216,10 +216,11 @@ impl Results {
     /// The same in one sentence, for a model.
     #[getter]
     fn advice(&self) -> &'static str {
-        self.answer.matched.sentence()
+        self.answer.advice()
     }
 
-    /// The words of the request that are in no hit and that no hit has a similar word for.
+    /// The words of the request that are in no hit and that no hit has a similar word for; for requests in
+    /// English whose match is not good.
     #[getter]
     fn unmatched(&self) -> Vec<String> {
         self.answer.unmatched.clone()

@@ -49,7 +49,7 @@ impl Results {
         let with_tools: Vec<HitWithTool<'_>> = hits.iter().map(with_tool).collect();
         Ok(Results {
             answer: serde_json::to_string(&WithAdvice {
-                advice: answer.matched.sentence(),
+                advice: answer.advice(),
                 answer,
             })
             .or_reject()?,

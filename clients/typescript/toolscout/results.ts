@@ -55,8 +55,8 @@ interface AnswerFields {
   no_match?: NoMatch;
   match: Match;
   advice: string;
-  unmatched?: string[];
-  better_hidden?: number;
+  unmatched: string[];
+  better_hidden: number;
   confidence?: number;
   signals: { coverage: number; cosine: number };
   timings: Record<string, number>;
@@ -159,8 +159,8 @@ export class Results implements Iterable<Hit> {
     this.noMatch = answer.no_match;
     this.match = answer.match;
     this.advice = answer.advice;
-    this.unmatched = answer.unmatched ?? [];
-    this.betterHidden = answer.better_hidden ?? 0;
+    this.unmatched = answer.unmatched;
+    this.betterHidden = answer.better_hidden;
     this.confidence = answer.confidence;
     this.signals = answer.signals;
     this.timings = answer.timings;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use toolscout_finder::finder::meta_tools::{self, ABOUT_MORE};
+use toolscout_finder::finder::meta_tools::{self, ABOUT_ANSWER};
 use toolscout_finder::finder::model_names::TOOL_SEARCH;
 use toolscout_finder::finder::search::NoMatch;
 use toolscout_gate::llm::ToolSpec;
@@ -43,7 +43,7 @@ pub fn name<'n>(names: impl Iterator<Item = &'n str> + Clone) -> String {
 pub fn spec(name: &str, deferred: &[&str]) -> ToolSpec {
     let description = format!(
         "Finds tools by what they do and loads them so that you can call them. {} tools are not \
-        shown{} Use it whenever no visible tool fits; never guess tool names. {ABOUT_MORE}",
+        shown{} Use it whenever no visible tool fits; never guess tool names. {ABOUT_ANSWER}",
         deferred.len(),
         names_to_search(deferred),
     );

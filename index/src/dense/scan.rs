@@ -235,7 +235,7 @@ impl Scan<'_> {
         cosines.resize(rows.len(), 0.0);
         scale(products, &self.scales[rows.clone()], query, cosines);
         if self.is_condensed {
-            vectors.discount_condensed(first, starts, cosines);
+            vectors.discount_condensed(rows.clone(), cosines);
         } else {
             vectors.discount_all(first, scores.len(), cosines);
         }

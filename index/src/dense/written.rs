@@ -31,6 +31,8 @@ pub(super) struct Condensed {
     pub(super) scales: Vec<f32>,
     /// The first row of each tool, and one past the last.
     pub(super) starts: Vec<u32>,
+    /// The rows in place of texts, ascending.
+    texts: Vec<u32>,
 }
 
 /// Which rows are such texts.
@@ -83,11 +85,15 @@ impl Condensed {
             leads: Vec::with_capacity(rows * vectors.leading),
             scales: Vec::with_capacity(rows),
             starts: Vec::with_capacity(vectors.tools() + 1),
+            texts: Vec::new(),
         };
         condensed.starts.push(0);
         for tool in 0..vectors.tools() {
             let (rows, texts) = (vectors.rows_of(tool), vectors.texts_of(tool));
             condensed.push_rows(vectors, rows.start..texts.start);
+            if !texts.is_empty() {
+                condensed.texts.push(condensed.scales.len() as u32);
+            }
             match texts.len() {
                 0 | 1 => condensed.push_rows(vectors, texts.clone()),
                 _ => condensed.push_mean(vectors, texts.clone()),
@@ -171,16 +177,17 @@ impl Vectors {
         self.written.as_ref()?.condensed.as_deref()
     }
 
-    /// As [`Vectors::discount_all`], for the condensed rows of these tools.
-    pub(super) fn discount_condensed(&self, first: usize, starts: &[u32], cosines: &mut [f32]) {
-        let Some(written) = &self.written else {
+    /// As [`Vectors::discount_all`], for these condensed rows.
+    pub(super) fn discount_condensed(&self, rows: Range<usize>, cosines: &mut [f32]) {
+        let (Some(written), Some(condensed)) = (&self.written, self.condensed()) else {
             return;
         };
-        for (tool, ends) in (first..).zip(starts.windows(2)) {
-            if !self.texts_of(tool).is_empty() {
-                let row = (ends[0] - starts[0]) as usize + written.views;
-                cosines[row] -= written.discount;
-            }
+        let from = condensed
+            .texts
+            .partition_point(|&row| (row as usize) < rows.start);
+        let texts = condensed.texts[from..].iter().map(|&row| row as usize);
+        for row in texts.take_while(|row| *row < rows.end) {
+            cosines[row - rows.start] -= written.discount;
         }
     }
 

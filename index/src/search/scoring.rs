@@ -189,12 +189,14 @@ impl Search<'_> {
         });
         timed(&mut timings.fuse_ms, || {
             let searcher = self.searcher;
+            let mut named = searcher.named(request.whole_text());
+            named.retain(|&tool, _| self.is_allowed(tool as usize));
             RequestScores {
                 language: request.language,
                 is_nonsense: request.is_nonsense,
                 has_no_content: request.has_no_content,
                 fused: self.fuse(request.language, &lexical.scores, &dense),
-                named: searcher.named(request.whole_text()),
+                named,
                 signals: signals(lexical.limit, &lexical.scores, &dense),
                 lexical: lexical.scores,
                 gains: lexical.gains,
@@ -544,10 +546,16 @@ fn signals(limit: f32, lexical: &LegScores, dense: &[LegResult]) -> Signals {
     Signals { coverage, cosine }
 }
 
-/// The best match of any request.
-pub(super) fn best_match(all: &[RequestScores]) -> Match {
-    let matches = all.iter().map(RequestScores::matched);
-    matches.max().unwrap_or(Match::None)
+/// How well an answer to several requests serves them: good if it serves each of them well, none if it
+/// serves none.
+pub(super) fn match_of_all(all: &[RequestScores]) -> Match {
+    let matches = || all.iter().map(RequestScores::matched);
+    let best = matches().max().unwrap_or(Match::None);
+    if matches().any(|matched| matched < best) {
+        best.min(Match::Possible)
+    } else {
+        best
+    }
 }
 
 /// The highest confidence of any request.

@@ -34,7 +34,7 @@ const TIMES: [&str; 10] = [
 
 /// A word of a request.
 struct AskedWord {
-    /// As it was written, or as it was translated.
+    /// As it was written.
     shown: String,
     /// As it is searched for.
     corrected: String,
@@ -120,15 +120,12 @@ fn tokens_of(word: &str, table: &StaticTable) -> Vec<u32> {
 
 /// The words of a request that say what it wants: no function words and no values.
 fn asked_words(request: &RequestTexts) -> Vec<AskedWord> {
-    let (written, corrected) = match request.translation() {
-        Some(translation) => (text::words(translation), Vec::new()),
-        // Without a translation the table knows none of the words.
-        None if request.language != Language::English => return Vec::new(),
-        None => (
-            text::words(request.whole_text()),
-            text::words(request.ranked_text()),
-        ),
-    };
+    // The words of a translation are not those that were asked with.
+    if request.language != Language::English {
+        return Vec::new();
+    }
+    let written = text::words(request.whole_text());
+    let corrected = text::words(request.ranked_text());
     let mut words = Vec::new();
     for (place, shown) in written.into_iter().enumerate().take(MAX_WORDS) {
         let is_value =

@@ -35,7 +35,7 @@ fn catalog(dir: &tempfile::TempDir, embedders: Vec<Arc<dyn Embedder>>) -> Catalo
     let tools: Vec<Tool> = tools
         .iter()
         .map(|(server, name, description)| {
-            let tool = Tool::new(*server, *name).unwrap();
+            let tool = Tool::new(server, name).unwrap();
             tool.with_description(*description)
         })
         .collect();
@@ -79,15 +79,37 @@ fn a_match_is_good_possible_or_none() {
 }
 
 #[test]
-fn the_best_of_several_queries_counts() {
+fn several_queries_are_served_well_only_if_each_is() {
     let dir = tempfile::tempdir().unwrap();
     let searcher = with_table(&dir).searcher();
-    let queries = [
-        "knit me a woollen scarf",
+    let matched = |queries: [&str; 2]| searcher.search(&Query::any_of(queries)).unwrap().matched;
+    let (mail, scarf) = (
         "send an e-mail to several people",
-    ];
-    let results = searcher.search(&Query::any_of(queries)).unwrap();
-    assert_eq!(results.matched, Match::Good);
+        "knit me a woollen scarf",
+    );
+    assert_eq!(matched([mail, "weather forecast for Porto"]), Match::Good);
+    assert_eq!(matched([mail, scarf]), Match::Possible);
+    assert_eq!(matched([scarf, "asdf ghjkl qwer"]), Match::None);
+}
+
+#[test]
+fn a_tool_that_the_filter_leaves_out_makes_no_match_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let searcher = with_table(&dir).searcher();
+    let asked = |servers: &[&str], query: &str| {
+        let filter = toolscout_index::Filter {
+            servers: servers.iter().map(|server| (*server).to_owned()).collect(),
+            ..Default::default()
+        };
+        searcher.search(&Query::new(query).filter(filter)).unwrap()
+    };
+    for query in ["mail/send_mail", "send an e-mail to several people"] {
+        assert_eq!(asked(&["mail"], query).matched, Match::Good, "{query}");
+        let elsewhere = asked(&["home", "bank"], query);
+        assert_ne!(elsewhere.matched, Match::Good, "{query}");
+        assert!(elsewhere.better_hidden > 0, "{query}");
+        assert!(elsewhere.advice().contains("without its filter"), "{query}");
+    }
 }
 
 #[test]

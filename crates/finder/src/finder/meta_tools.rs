@@ -22,8 +22,8 @@ const SELECT: &str = "select:";
 const SUMMARY_CHARS: usize = 160;
 /// Similar names in an answer without a match.
 const MAX_NEAREST: usize = 5;
-/// What the definition of a search says of the tools after the hits.
-pub const ABOUT_MORE: &str = "`more` lists what came next; if one of those fits better, load it with `select:NAME` instead of searching again.";
+/// What the definition of a search says of its answer.
+pub const ABOUT_ANSWER: &str = "`match` says how well they fit; with `none`, call none of them. `more` lists what came next; if one of those fits better, load it with `select:NAME` instead of searching again.";
 
 /// Limits of a model's searches.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,7 @@ pub fn search_spec() -> ToolSpec {
     });
     let description = format!(
         "Finds tools by what they do and loads them so that you can call them. \
-        Use it whenever no visible tool fits; never guess tool names. {ABOUT_MORE}"
+        Use it whenever no visible tool fits; never guess tool names. {ABOUT_ANSWER}"
     );
     ToolSpec::new(TOOL_SEARCH, description, parameters)
 }

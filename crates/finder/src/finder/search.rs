@@ -159,10 +159,9 @@ impl Found {
         let mut verdict = Map::new();
         if let Some(matched) = self.matched {
             verdict.insert("match".into(), matched.as_str().into());
-            verdict.insert("advice".into(), matched.sentence().into());
+            verdict.insert("advice".into(), matched.advice(self.better_hidden).into());
         }
-        // Where the hits are good, such a word is most often a value: a name, a place.
-        if !self.unmatched.is_empty() && self.matched != Some(Match::Good) {
+        if !self.unmatched.is_empty() {
             verdict.insert("unmatched".into(), self.unmatched.clone().into());
         }
         if self.better_hidden > 0 {

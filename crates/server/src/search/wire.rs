@@ -255,12 +255,11 @@ pub struct SearchAnswer {
     pub matched: SearchMatch,
     /// The same in one sentence, for a model.
     pub advice: String,
-    /// The words of the request that are in no hit and that no hit has a similar word for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// The words of the request that are in no hit and that no hit has a similar word for; for requests in
+    /// English whose match is not good.
     pub unmatched: Vec<String>,
     /// The number of tools that match better by every leg than any hit, and that the filter leaves out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub better_hidden: Option<usize>,
+    pub better_hidden: usize,
     /// Set when no tool matches; `hits` is then empty.
     pub no_match: Option<NoMatchReport>,
     /// The probability, from 0 to 1, that one of the first five hits is right; null for legs that

@@ -58,15 +58,14 @@ function degraded({ reason, pending_embeddings: pending }) {
 }
 
 /** What became of the request: corrections, added words, a translation, its needs, and what nothing matched. */
-function understood(explain, { match, unmatched = [] }) {
+function understood(explain, { unmatched }) {
   const rows = [];
   for (const { from, to } of (explain.fuzzy ?? []).slice(0, 8)) rows.push(["corrected", foreign(from), " → ", h("b", {}, foreign(to))]);
   for (const { said, words } of (explain.everyday ?? []).slice(0, 8)) rows.push(["added", foreign(said), " + ", h("b", {}, foreign(words.join(", ")))]);
   for (const { kind, phrase, words } of (explain.owner_words ?? []).slice(0, 8)) if (kind === "synonym") rows.push(["synonym", foreign(phrase), " → ", h("b", {}, foreign(words.join(", ")))]);
   if (explain.translation) rows.push(["translated", foreign(explain.translation)]);
   (explain.clauses ?? []).forEach((clause, index) => rows.push([`need ${index + 1}`, foreign(clause)]));
-  // Where the hits are good, such a word is most often a value: a name, a place.
-  if (match !== "good" && unmatched.length > 0) rows.push(["in no hit", foreign(unmatched.join(", "))]);
+  if (unmatched.length > 0) rows.push(["in no hit", foreign(unmatched.join(", "))]);
   if (rows.length === 0) return null;
   return h("ul", { class: "understood", "aria-label": "What was understood" }, rows.map(([kind, ...rest]) => h("li", {}, h("span", { class: "kind" }, kind), " ", rest)));
 }
