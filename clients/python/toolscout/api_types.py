@@ -1227,7 +1227,7 @@ class ReviewRequest(TypedDict):
 
 class SearchAnswer(TypedDict):
     advice: str
-    better_hidden: NotRequired[int | None]
+    better_hidden: int
     budget: NotRequired[BudgetReport | None]
     confidence: NotRequired[float | None]
     degraded: NotRequired[DegradedReport | None]
@@ -1242,7 +1242,7 @@ class SearchAnswer(TypedDict):
     took_ms: TookMs
     tool_names: NotRequired[list[ToolName]]
     tools: NotRequired[Any]
-    unmatched: NotRequired[list[str]]
+    unmatched: list[str]
     variant: SearchVariant
 
 

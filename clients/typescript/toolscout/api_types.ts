@@ -2433,7 +2433,7 @@ export interface components {
             /** @description The same in one sentence, for a model. */
             advice: string;
             /** @description The number of tools that match better by every leg than any hit, and that the filter leaves out. */
-            better_hidden?: number | null;
+            better_hidden: number;
             budget?: components["schemas"]["BudgetReport"] | null;
             /**
              * Format: float
@@ -2472,8 +2472,11 @@ export interface components {
              *     object with `tools`; with a `call_id` the answer to a client-side tool search.
              */
             tools?: unknown;
-            /** @description The words of the request that are in no hit and that no hit has a similar word for. */
-            unmatched?: string[];
+            /**
+             * @description The words of the request that are in no hit and that no hit has a similar word for; for requests in
+             *     English whose match is not good.
+             */
+            unmatched: string[];
             /** @description The parts of the pipeline that ran. */
             variant: components["schemas"]["SearchVariant"];
         };
