@@ -465,7 +465,11 @@ impl Exchange {
             self.trail.searched(&queries, hits);
         }
         let mut hits: Vec<FoundTool> = own.hits.iter().map(FoundTool::of_request).collect();
-        let extra_is_empty = extra.is_empty();
+        // What one catalog lacks, the other may have: a verdict on the request's own tools alone would
+        // say too little.
+        if extra.is_empty() {
+            answer.verdict = own.verdict();
+        }
         hits.extend(extra);
         let wanted: Vec<(String, usize)> = hits
             .iter()
@@ -488,11 +492,6 @@ impl Exchange {
         answer.already.extend(loaded.already);
         answer.refused = loaded.refused;
         answer.evicted = loaded.evicted;
-        // What one catalog lacks, the other may have: a verdict on the request's own tools alone would
-        // say too little.
-        if extra_is_empty {
-            answer.verdict = own.verdict();
-        }
         if let Some(no_match) = own.no_match.filter(|_| hits.is_empty()) {
             answer.missing(no_match, str::to_owned);
         }

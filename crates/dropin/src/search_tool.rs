@@ -146,7 +146,7 @@ pub struct Answer {
 impl Answer {
     /// The text for the model.
     pub fn to_text(&self) -> String {
-        let mut answer = self.verdict.clone();
+        let mut answer = Map::new();
         let mut put = |name: &str, values: Vec<Value>| {
             if !values.is_empty() {
                 answer.insert(name.to_owned(), values.into());
@@ -172,7 +172,9 @@ impl Answer {
                 json!({ "reason": reason, "nearest_names": nearest }),
             );
         }
-        Value::Object(answer).to_string()
+        let mut whole = self.verdict.clone();
+        whole.extend(answer);
+        Value::Object(whole).to_string()
     }
 
     /// Adds why something was not found.
@@ -230,5 +232,15 @@ mod tests {
     #[test]
     fn an_empty_answer_says_so() {
         assert!(Answer::default().to_text().contains("nothing was found"));
+        let verdict = Map::from_iter([("match".to_owned(), "possible".into())]);
+        let text = Answer {
+            verdict,
+            ..Answer::default()
+        };
+        let text = text.to_text();
+        assert!(
+            text.starts_with("{\"match\"") && text.contains("nothing was found"),
+            "{text}"
+        );
     }
 }

@@ -208,7 +208,7 @@ pub fn nearest<'a>(
 }
 
 /// The tokens of a text's words outside the stop-list.
-fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
+pub fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
     let mut tokens = Vec::new();
     for word in text::words(text) {
         if !text::is_stop_word(&word) {

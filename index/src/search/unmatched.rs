@@ -93,7 +93,7 @@ fn unsupported(
     });
     let tokens: Vec<Vec<u32>> = words
         .iter()
-        .map(|word| tokens_of(&word.corrected, table))
+        .map(|word| late_interaction::tokens(&word.corrected, table))
         .collect();
     let of_tools = profiles.iter().map(|tool| &tool.tokens);
     let similarities = late_interaction::nearest(table, &tokens.concat(), of_tools);
@@ -110,12 +110,6 @@ fn unsupported(
         }
     }
     unsupported
-}
-
-fn tokens_of(word: &str, table: &StaticTable) -> Vec<u32> {
-    let mut tokens = Vec::new();
-    table.tokens(word, |token| tokens.push(token));
-    tokens
 }
 
 /// The words of a request that say what it wants: no function words and no values.

@@ -192,8 +192,7 @@ pub fn merged(search_results: &[Found]) -> Vec<Arc<Tool>> {
 
 /// The answer to one search.
 pub fn answer(found: &Found, injection: &Injection, style: Style, more: MoreTools) -> Value {
-    let mut answer = found.verdict();
-    answer.extend(hits_by_state(found, injection, style));
+    let mut answer = hits_by_state(found, injection, style);
     let lines = more.describe(&found.more);
     if !lines.is_empty() {
         answer.insert("more".into(), lines.into());
@@ -215,7 +214,9 @@ pub fn answer(found: &Found, injection: &Injection, style: Style, more: MoreTool
             json!({ "reason": "nothing was found; try other words" }),
         );
     }
-    Value::Object(answer)
+    let mut whole = found.verdict();
+    whole.extend(answer);
+    Value::Object(whole)
 }
 
 /// The hits by what the injection did with them. It is that of all searches of a turn; the lists
@@ -375,6 +376,7 @@ mod tests {
     use super::*;
     use crate::finder::search::NoMatch;
     use crate::finder::search::doubles::found;
+    use toolscout_index::Match;
 
     fn read(arguments: Value) -> Result<SearchRequest, String> {
         parse(arguments.as_object().unwrap(), &FindConfig::default())
@@ -584,14 +586,20 @@ mod tests {
             )["no_match"],
             json!({ "reason": "nothing like it", "nearest_names": ["s__x", "s__y"] })
         );
-        assert!(
-            answer(
-                &Found::default(),
-                &Injection::default(),
-                Style::Inject,
-                MoreTools::default()
-            )["no_match"]["reason"]
-                .is_string()
-        );
+        let without_hits = Found {
+            matched: Some(Match::Possible),
+            ..Found::default()
+        };
+        for nothing in [Found::default(), without_hits] {
+            assert!(
+                answer(
+                    &nothing,
+                    &Injection::default(),
+                    Style::Inject,
+                    MoreTools::default()
+                )["no_match"]["reason"]
+                    .is_string()
+            );
+        }
     }
 }
