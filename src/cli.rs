@@ -21,7 +21,6 @@ mod policy;
 mod proxy;
 mod progress;
 mod size;
-mod suggest;
 mod upstream;
 
 mod add;

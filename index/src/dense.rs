@@ -29,8 +29,10 @@ use written::WrittenTexts;
 // At 18,917 tools rough scores read 3.6 MB instead of 14.5 and halve the time of the dense search;
 // nDCG@10 on aws_ops stays within .001.
 const MIN_TOOLS_ROUGH: usize = 2048;
-/// Tools whose scores stand for those of all that a graph does not find.
+/// Tools whose scores stand for those of all that a search leaves out.
 const SAMPLED_TOOLS: usize = 256;
+/// If a leg scores at most one in so many tools, a large catalog reads only these and the sample.
+const FEW: usize = 4;
 /// More views than any tool has.
 pub const ALL_VIEWS: usize = usize::MAX;
 
@@ -230,8 +232,17 @@ impl Vectors {
         scan::refine(self, &self.encode(queries), views, tools, scores);
     }
 
+    /// Bytes that a search which scores so many tools reads first for one query.
+    pub fn read_bytes(&self, scored: usize) -> usize {
+        if self.are_few(scored) {
+            let of_tool = self.scanned_bytes(Precision::Exact) / self.tools();
+            return (scored + SAMPLED_TOOLS) * of_tool;
+        }
+        self.rough_bytes()
+    }
+
     /// Bytes that [`Vectors::rough_scores`] reads for one query.
-    pub fn rough_bytes(&self) -> usize {
+    fn rough_bytes(&self) -> usize {
         self.scanned_bytes(self.precision())
     }
 
@@ -256,10 +267,46 @@ impl Vectors {
         });
         let mut scores = by_query.collect::<Vec<_>>();
         // Fusion measures from the farthest tool on. Without these that would be the last one found.
-        let step = self.tools().div_ceil(SAMPLED_TOOLS).max(1);
-        let sample: Vec<usize> = (0..self.tools()).step_by(step).collect();
+        let sample: Vec<usize> = self.sample().collect();
         scan::refine(self, &encoded, ALL_VIEWS, &sample, &mut scores);
         scores
+    }
+
+    /// These tools and the sample, if the tools are so few in a large catalog that reading only them
+    /// saves time; the others are [`UNKNOWN`] in [`Vectors::scores_of_few`].
+    pub fn few(&self, wanted: &[bool]) -> Option<Vec<usize>> {
+        let count = wanted.iter().filter(|wanted| **wanted).count();
+        if !self.are_few(count) {
+            return None;
+        }
+        let wanted_tools = (0..self.tools()).filter(|&tool| wanted[tool]);
+        let mut few: Vec<usize> = wanted_tools.chain(self.sample()).collect();
+        few.sort_unstable();
+        few.dedup();
+        Some(few)
+    }
+
+    /// As [`Vectors::scores`], only for these tools: replace the scores of other likely hits with
+    /// [`Vectors::refine`].
+    pub fn scores_of_few(
+        &self,
+        queries: &[Vec<f32>],
+        views: usize,
+        tools: &[usize],
+    ) -> Vec<Vec<f32>> {
+        let mut scores = vec![vec![UNKNOWN; self.tools()]; queries.len()];
+        self.refine(queries, views, tools, &mut scores);
+        scores
+    }
+
+    fn are_few(&self, tools: usize) -> bool {
+        self.tools() >= MIN_TOOLS_ROUGH && tools * FEW <= self.tools()
+    }
+
+    /// Tools at even distances, which say how far the farthest are.
+    fn sample(&self) -> impl Iterator<Item = usize> {
+        let step = self.tools().div_ceil(SAMPLED_TOOLS).max(1);
+        (0..self.tools()).step_by(step)
     }
 
     /// A function from tools to the cosine of a query with one of their `of` views; `None` for a
@@ -407,6 +454,40 @@ mod tests {
         assert!(close(first[0][0], 0.0));
         vectors.refine(&queries, ALL_VIEWS, &[0, last], &mut scores);
         assert!(close(scores[0][0], 0.97) && close(scores[0][last], 0.6));
+    }
+
+    #[test]
+    fn few_tools_of_many_are_read_with_a_sample_and_their_scores_are_exact() {
+        let mut vectors = Vectors::new(2);
+        for tool in 0..MIN_TOOLS_ROUGH {
+            let angle = tool as f32 / 100.0;
+            vectors
+                .push("t", [0; 16], &[angle.cos(), angle.sin()])
+                .unwrap();
+            vectors.end_tool();
+        }
+        let mut wanted = vec![false; MIN_TOOLS_ROUGH];
+        wanted[3] = true;
+        let few = vectors.few(&wanted).unwrap();
+        assert!(few.contains(&3) && few.len() <= SAMPLED_TOOLS + 1);
+        let queries = [vec![0.6, 0.8]];
+        let (exact, mut scores) = (
+            vectors.scores(&queries),
+            vectors.scores_of_few(&queries, ALL_VIEWS, &few),
+        );
+        for (tool, score) in scores[0].iter().enumerate() {
+            let expected = match few.contains(&tool) {
+                true => exact[0][tool],
+                false => UNKNOWN,
+            };
+            assert_eq!(*score, expected, "tool {tool}");
+        }
+        vectors.refine(&queries, ALL_VIEWS, &[5], &mut scores);
+        assert_eq!(scores[0][5], exact[0][5]);
+        assert!(vectors.read_bytes(1) < vectors.read_bytes(MIN_TOOLS_ROUGH) / 2);
+
+        wanted.fill(true);
+        assert_eq!(vectors.few(&wanted), None);
     }
 
     #[test]

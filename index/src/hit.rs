@@ -480,14 +480,44 @@ impl Serialize for NoMatch {
     }
 }
 
+/// A name in a filter that no tool of the catalog has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    /// What it would be the name of: `server`, `tag` or `tool`.
+    pub kind: &'static str,
+    /// The name.
+    pub name: String,
+    /// Similar names that there are, best first.
+    pub similar: Vec<String>,
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UnknownName {
+            kind,
+            name,
+            similar,
+        } = self;
+        write!(f, "there is no {kind} {name:?}")?;
+        let quoted: Vec<String> = similar.iter().map(|name| format!("{name:?}")).collect();
+        match quoted.is_empty() {
+            true => Ok(()),
+            false => write!(f, " (did you mean {}?)", quoted.join(" or ")),
+        }
+    }
+}
+
 /// Why a query has no hits. Its [`Display`](fmt::Display) is one sentence.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum NoMatchReason {
     /// The catalog has no tools.
     EmptyCatalog,
     /// No tool passes the filter.
-    Filter,
+    Filter {
+        /// What it names and the catalog lacks.
+        unknown: Vec<UnknownName>,
+    },
     /// The answer's confidence is below the query's threshold.
     Confidence {
         /// The confidence of the answer.
@@ -511,7 +541,7 @@ impl NoMatchReason {
     pub fn code(&self) -> &'static str {
         match self {
             NoMatchReason::EmptyCatalog => "empty_catalog",
-            NoMatchReason::Filter => "filter",
+            NoMatchReason::Filter { .. } => "filter",
             NoMatchReason::Confidence { .. } => "confidence",
             NoMatchReason::Score { .. } => "score",
             NoMatchReason::NoContent => "no_content",
@@ -524,7 +554,15 @@ impl fmt::Display for NoMatchReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoMatchReason::EmptyCatalog => f.write_str("the catalog has no tools"),
-            NoMatchReason::Filter => f.write_str("no tool passes the filter"),
+            NoMatchReason::Filter { unknown } => {
+                f.write_str("no tool passes the filter")?;
+                let mut separator = ": ";
+                for name in unknown {
+                    write!(f, "{separator}{name}")?;
+                    separator = ", ";
+                }
+                Ok(())
+            }
             NoMatchReason::Confidence {
                 confidence,
                 min_confidence,

@@ -58,6 +58,7 @@ pub mod owner_words;
 mod everyday;
 #[doc(hidden)]
 pub mod language;
+pub mod suggest;
 mod document;
 mod exact_names;
 mod duplicates;
@@ -97,7 +98,7 @@ pub use error::{
 };
 pub use hit::{
     CompanionOf, Degraded, DegradedCause, Explain, Hit, HitTool, Match, Moved, NearTool, NoMatch,
-    NoMatchReason, OwnerEffect, Reranked, Results, Signals, Timings, ToolCompanion,
+    NoMatchReason, OwnerEffect, Reranked, Results, Signals, Timings, ToolCompanion, UnknownName,
 };
 pub use lexical::LexicalSettings;
 pub use memory::Memory;

@@ -203,7 +203,7 @@ impl Searcher {
         };
         let confidence = match &no_match {
             // The scores are those of tools that the filter leaves out.
-            Some(no_match) if matches!(no_match.reason, NoMatchReason::Filter) => None,
+            Some(no_match) if matches!(no_match.reason, NoMatchReason::Filter { .. }) => None,
             _ => scoring::highest_confidence(&scores),
         };
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
@@ -711,16 +711,16 @@ impl Searcher {
             ..Work::default()
         };
         for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
-            let texts: usize = requests
-                .iter()
-                .filter(|request| self.scores_any(leg, request.language, parts))
-                .map(|request| self.texts_for(leg, request, parts).len())
-                .sum();
-            if texts > 0 {
-                work.compared_bytes += leg.vectors.get().rough_bytes() * texts;
+            for request in requests {
+                if !self.scores_any(leg, request.language, parts) {
+                    continue;
+                }
+                let texts = self.texts_for(leg, request, parts).len();
+                let scored = self.scored_count(leg, request.language, parts);
+                work.compared_bytes += leg.vectors.get().read_bytes(scored) * texts;
+                // An instant leg embeds in microseconds, which the model leaves out.
+                work.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
             }
-            // An instant leg embeds in microseconds, which the model leaves out.
-            work.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
         }
         work
     }

@@ -11,9 +11,9 @@ use toolscout_index::{Catalog, DataDir, Embedder, Error, Options, Searcher, data
 use super::exit::describe;
 use super::globals::Globals;
 use super::output::{Printer, print_stderr};
-use super::suggest::did_you_mean;
 use crate::config::{DEFAULT_CATALOG, EmbedderKind, Settings};
 use crate::models::{self, Embedders, Patience, Unavailable};
+use toolscout_index::suggest::did_you_mean;
 
 /// The folder of the catalogs, in the data directory.
 const CATALOGS: &str = "catalogs";

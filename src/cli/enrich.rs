@@ -23,7 +23,6 @@ use super::interrupt::Interrupt;
 use super::llm::LlmArgs;
 use super::output::print_stderr;
 use super::store::{Place, StoreArgs};
-use super::suggest::did_you_mean;
 use crate::enrich::run::PARALLEL;
 use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, Batch, DEFAULT_BATCH, Tokens};
@@ -31,6 +30,7 @@ use crate::printable::{self, counted};
 use held::HeldFile;
 use keep::embed_pending;
 pub use offer::offer;
+use toolscout_index::suggest::did_you_mean;
 
 /// The model's name for answers where none is given.
 const ANSWERING_MODEL: &str = "assistant";

@@ -6,9 +6,9 @@ use std::io;
 use toolscout_index::{DataDir, Error};
 
 use super::output::print_stderr;
-use super::suggest::did_you_mean;
 use crate::eval::EvalError;
 use crate::hints;
+use toolscout_index::suggest::did_you_mean;
 
 /// The result of a verb that ran without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use super::context::Context;
 use super::exit::UsageError;
 use super::output::print_stderr;
 use super::store::StoreArgs;
-use super::suggest::did_you_mean;
 use crate::keys::{self, Catalogs, Key, KeyStore, NewKey, Scope};
 use crate::store::PostgresStore;
+use toolscout_index::suggest::did_you_mean;
 
 /// Creates, lists and revokes API keys. Once a key exists, every request to the API needs one.
 #[derive(clap::Args, Debug)]

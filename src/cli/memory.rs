@@ -15,10 +15,10 @@ use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Memory, Source, Swit
 
 use super::Outcome;
 use super::context::{Context, Legs};
-use super::suggest::did_you_mean;
 use crate::clock::unix_ms;
 use crate::printable::counted;
 use crate::regular_file;
+use toolscout_index::suggest::did_you_mean;
 
 /// Remembers requests and the tools that were called for them, so that similar requests find these
 /// tools again.

@@ -9,7 +9,7 @@ use toolscout_index::{Filter, Searcher, ToolId};
 use super::Outcome;
 use super::context::{Context, Legs, unknown_server};
 use super::exit::UsageError;
-use super::suggest::did_you_mean;
+use toolscout_index::suggest::did_you_mean;
 
 /// Removes tools by id, or all tools of a server.
 #[derive(clap::Args, Debug)]

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{MatchedField, NameMatch, Reranked};
 use toolscout_index::{
-    CompanionOf, Explain, Hit, Match, Mode, Query, Results, Searcher, Timings, Tool, Variant,
+    CompanionOf, Explain, Hit, Match, Mode, NoMatchReason, Query, Results, Searcher, Timings, Tool,
+    Variant,
 };
 
 use super::Outcome;
@@ -100,9 +101,14 @@ impl Args {
         let start = Instant::now();
         // The process ends soon, and the system frees its memory sooner than piece by piece.
         let searcher = ManuallyDrop::new(context.open(legs)?.searcher());
-        context.warn_of_unknown_servers(&searcher, &servers);
         let opened = start.elapsed();
         let results = searcher.search(&query)?;
+        // An answer without a tool that passes the filter says so itself.
+        let reason = results.no_match.as_ref().map(|no_match| &no_match.reason);
+        let is_said = has_notes && matches!(reason, Some(NoMatchReason::Filter { .. }));
+        if !is_said {
+            context.warn_of_unknown_servers(&searcher, &servers);
+        }
         Answer {
             context,
             texts,

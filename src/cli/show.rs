@@ -10,8 +10,8 @@ use toolscout_index::{Searcher, Tool, ToolCompanion, ToolId};
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::export::print_emitted;
-use super::suggest::did_you_mean;
 use crate::printable;
+use toolscout_index::suggest::did_you_mean;
 
 /// Shows tools in full.
 #[derive(clap::Args, Debug)]

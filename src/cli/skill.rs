@@ -5,7 +5,7 @@ use std::io::Write as _;
 use anyhow::{Result, bail};
 
 use super::Outcome;
-use super::suggest::did_you_mean;
+use toolscout_index::suggest::did_you_mean;
 
 /// The skills: a name, what it is for, and its text.
 const SKILLS: [(&str, &str, &str); 1] = [(

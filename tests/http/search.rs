@@ -127,9 +127,30 @@ async fn filters_queries_and_k_hold() {
     let nowhere = json!({ "query": "create", "filter": { "servers": ["nowhere"] } });
     let nothing = server.post("/v1/search", &nowhere).await.body;
     assert_eq!(
-        nothing["no_match"]["reason"], "no tool passes the filter",
+        nothing["no_match"]["reason"], "no tool passes the filter: there is no server \"nowhere\"",
         "{nothing}"
     );
+    for (filter, reason) in [
+        (
+            json!({ "servers": ["forgee"] }),
+            "there is no server \"forgee\" (did you mean \"forge\"?)",
+        ),
+        (
+            json!({ "ids": ["mail/send_emial"], "servers": ["gone"] }),
+            "there is no tool \"mail/send_emial\" (did you mean \"mail/send_email\"?), \
+             there is no server \"gone\"",
+        ),
+        // What is outside of the ids is not suggested.
+        (
+            json!({ "ids": ["mail/send_email"], "servers": ["forgee"], "tags": ["nothing"] }),
+            "there is no server \"forgee\", there is no tag \"nothing\"",
+        ),
+    ] {
+        let asked = json!({ "query": "create", "filter": filter });
+        let answer = server.post("/v1/search", &asked).await.body;
+        let expected = format!("no tool passes the filter: {reason}");
+        assert_eq!(answer["no_match"]["reason"], expected, "{answer}");
+    }
     assert!(nothing["confidence"].is_null(), "{nothing}");
     let both = server
         .post(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import enum
 import itertools
 import json
 import logging
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
 from conftest import many, tool
+from pydantic import BaseModel
 
 import toolscout
 
@@ -216,6 +220,56 @@ def test_functions_are_called(catalog: toolscout.Catalog) -> None:
         with pytest.raises(toolscout.Error) as raised:
             fails()
         assert raised.value.code == code, str(raised.value)
+
+
+class Guest(BaseModel):
+    name: str
+    nights: int = 1
+
+
+@dataclass
+class Room:
+    number: int
+
+
+class Meal(enum.Enum):
+    BREAKFAST = "breakfast"
+    DINNER = "dinner"
+
+
+def test_functions_get_the_objects_of_their_annotations(catalog: toolscout.Catalog) -> None:
+    got: list[Any] = []
+
+    def book(
+        guests: list[Guest],
+        room: Annotated[Room, "The room."],
+        day: datetime.date,
+        meal: Meal | None = None,
+        note: str = "",
+        **others: Any,
+    ) -> None:
+        """Book a room."""
+        got[:] = [guests, room, day, meal, note, others]
+
+    catalog.add(book)
+    toolbox = toolscout.Toolbox(catalog, functions=[book], pinned="book")
+    arguments: dict[str, Any] = {
+        "guests": [{"name": "Ada"}, {"name": "Bo", "nights": 2}],
+        "room": {"number": 7},
+        "day": "2027-03-01",
+        "meal": "dinner",
+        "note": "late",
+        "more": {"a": 1},
+    }
+    toolbox.call("book", json.dumps(arguments))
+    guests = [Guest(name="Ada"), Guest(name="Bo", nights=2)]
+    day = datetime.date(2027, 3, 1)
+    assert got == [guests, Room(7), day, Meal.DINNER, "late", {"more": {"a": 1}}]
+    asyncio.run(toolbox.acall("book", {**arguments, "meal": None}))
+    assert got[3] is None
+    with pytest.raises(toolscout.Error, match="the argument 'day'") as raised:
+        toolbox.call("book", {**arguments, "day": "soon"})
+    assert raised.value.code == "invalid_arguments"
 
 
 @pytest.mark.parametrize(

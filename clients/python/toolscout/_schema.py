@@ -85,7 +85,7 @@ class UnknownTypeError(TypeError):
 
 def of_signature(function: Callable[..., Any], signature: inspect.Signature) -> Schema:
     """Write the parameters of a function as the schema of an object."""
-    hints = _hints(function)
+    hints = hints_of(function)
     texts = _docstring.read(inspect.getdoc(function)).parameters
     writer = _Writer()
     properties: dict[str, Schema] = {}
@@ -167,7 +167,7 @@ def _is_named_tuple(value: Any) -> bool:
     return issubclass(value, tuple) and hasattr(value, "_fields")
 
 
-def _hints(owner: Any) -> dict[str, Any]:
+def hints_of(owner: Any) -> dict[str, Any]:
     """Resolve annotations; one that names what is not there stays a text."""
     while hasattr(owner, "__wrapped__"):
         owner = owner.__wrapped__
@@ -386,7 +386,7 @@ class _Writer:
         return {"$ref": f"#/$defs/{name}"}
 
     def _fields(self, kind: Any) -> Schema:
-        hints = _hints(kind)
+        hints = hints_of(kind)
         defaults: Mapping[str, Any] = {}
         names: Any = list(hints)
         if hasattr(kind, "__dataclass_fields__"):

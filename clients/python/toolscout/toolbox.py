@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 
+from toolscout import _arguments
 from toolscout._errors import Error
 from toolscout._tools import definition_of
 from toolscout._toolscout import Catalog, Hit, Results, Tool, ToolboxCore, tool_search_definition
@@ -127,7 +128,7 @@ class SearchTool:
         server: str | None = None,
     ) -> str:
         """Search, show what was found, and return the answer for the model."""
-        return self._toolbox.search(_arguments(query, queries, limit, server)).text
+        return self._toolbox.search(_search_arguments(query, queries, limit, server)).text
 
     async def acall(
         self,
@@ -143,7 +144,7 @@ class SearchTool:
         return f"SearchTool(of={self._toolbox!r})"
 
 
-def _arguments(
+def _search_arguments(
     query: str | None, queries: list[str] | None, limit: int | None, server: str | None
 ) -> SearchArguments:
     given = {"query": query, "queries": queries, "limit": limit, "server": server}
@@ -257,7 +258,7 @@ class Toolbox:
 
     @property
     def tokens(self) -> int:
-        """The tokens of the visible tools, by OpenAI's `o200k_base`."""
+        """The tokens of the visible tools, without `tool_search`, by OpenAI's `o200k_base`."""
         return self._core.tokens
 
     def search_tool(self) -> SearchTool:
@@ -341,12 +342,14 @@ class Toolbox:
     def call(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Any:
         """Call a tool for a model: `tool_search`, or the function of a visible tool.
 
-        `arguments` are a dict, or JSON as models write it. Returns what the function returns.
+        `arguments` are a dict, or JSON as models write it. With pydantic installed, a function gets
+        the objects that its annotations name, otherwise what JSON has. Returns what it returns.
         """
         if name == SEARCH:
             return self.search(cast("SearchArguments", arguments or {})).text
         with self.calling(name) as tool:
-            result = self._function(tool)(**self._keywords(name, arguments))
+            function = self._function(tool)
+            result = function(**self._keywords(name, function, arguments))
             if inspect.isawaitable(result):
                 if inspect.iscoroutine(result):
                     result.close()
@@ -358,7 +361,8 @@ class Toolbox:
         if name == SEARCH:
             return await asyncio.to_thread(self.call, name, arguments)
         with self.calling(name) as tool:
-            function, keywords = self._function(tool), self._keywords(name, arguments)
+            function = self._function(tool)
+            keywords = self._keywords(name, function, arguments)
             if inspect.iscoroutinefunction(function):
                 return await function(**keywords)
             result = await asyncio.to_thread(lambda: function(**keywords))
@@ -374,7 +378,9 @@ class Toolbox:
             f"within `toolbox.calling({tool.id!r})`",
         )
 
-    def _keywords(self, name: str, arguments: Mapping[str, Any] | str | None) -> dict[str, Any]:
+    def _keywords(
+        self, name: str, function: Function, arguments: Mapping[str, Any] | str | None
+    ) -> dict[str, Any]:
         keywords = _keywords(name, arguments)
         try:
             written = json.dumps(keywords)
@@ -384,7 +390,7 @@ class Toolbox:
         problem = self._core.arguments_problem(name, written)
         if problem is not None:
             raise Error("invalid_arguments", problem)
-        return keywords
+        return _arguments.of_function(function, keywords)
 
     def begin_turn(self) -> None:
         """Begin a turn: a question of the user."""

@@ -164,7 +164,7 @@ export class Toolbox {
     return this.#visible().map(([, name]) => name);
   }
 
-  /** The tokens of the visible tools, by OpenAI's `o200k_base`. */
+  /** The tokens of the visible tools, without `tool_search`, by OpenAI's `o200k_base`. */
   get tokens(): number {
     return this.#core.tokens;
   }

@@ -266,7 +266,10 @@ fn because_of(queries: usize) -> String {
 fn hint(nearest: &Option<String>) -> String {
     match nearest {
         Some(id) => format!("; did you mean {id:?}?"),
-        None => "; add the tool, correct the id, or leave such judgements out with --skip-unknown"
-            .into(),
+        None => {
+            "; add the tool, correct the id, or leave such judgements out (`--skip-unknown` of \
+                 `toolscout eval`)"
+                .into()
+        }
     }
 }

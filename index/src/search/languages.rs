@@ -14,17 +14,18 @@ use crate::variant::Parts;
 pub(crate) struct ToolLanguages {
     /// By position.
     pub(super) by_tool: Vec<Language>,
-    /// Each language that occurs, once.
-    present: Vec<Language>,
+    /// Each language that occurs, once, and its number of tools.
+    present: Vec<(Language, usize)>,
 }
 
 impl ToolLanguages {
     pub(crate) fn of(rows: &[Arc<Row>]) -> Self {
         let by_tool: Vec<Language> = rows.par_iter().map(|row| row.language()).collect();
-        let mut present = Vec::new();
+        let mut present: Vec<(Language, usize)> = Vec::new();
         for language in &by_tool {
-            if !present.contains(language) {
-                present.push(*language);
+            match present.iter_mut().find(|(known, _)| known == language) {
+                Some((_, count)) => *count += 1,
+                None => present.push((*language, 1)),
             }
         }
         ToolLanguages { by_tool, present }
@@ -34,15 +35,19 @@ impl ToolLanguages {
     pub(crate) fn are_english(&self) -> bool {
         self.present
             .iter()
-            .all(|language| *language == Language::English)
+            .all(|(language, _)| *language == Language::English)
+    }
+
+    fn include(&self, language: Language) -> bool {
+        self.present.iter().any(|(known, _)| *known == language)
     }
 
     /// The same for some tools of a catalog that has these languages.
     pub(crate) fn within(rows: &[Arc<Row>], present: &[Language]) -> Self {
         let mut languages = ToolLanguages::of(rows);
         for language in present {
-            if !languages.present.contains(language) {
-                languages.present.push(*language);
+            if !languages.include(*language) {
+                languages.present.push((*language, 0));
             }
         }
         languages
@@ -58,7 +63,16 @@ impl Searcher {
                 .languages
                 .present
                 .iter()
-                .any(|&tool| self.includes(leg, request, tool, parts))
+                .any(|&(tool, _)| self.includes(leg, request, tool, parts))
+    }
+
+    /// The number of tools that a leg scores for requests in a language.
+    pub(super) fn scored_count(&self, leg: &DenseLeg, request: Language, parts: Parts) -> usize {
+        let present = self.languages.present.iter();
+        present
+            .filter(|(tool, _)| self.includes(leg, request, *tool, parts))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// True if a leg scores requests in a language in this mode.
@@ -86,7 +100,9 @@ impl Searcher {
     ) -> Option<Vec<bool>> {
         let includes = |&tool: &Language| self.includes(leg, request, tool, parts);
         let ToolLanguages { by_tool, present } = &*self.languages;
-        let is_partial = present.iter().any(includes) && !present.iter().all(includes);
+        let mut present = present.iter().map(|(tool, _)| includes(tool));
+        let first = present.next()?;
+        let is_partial = present.any(|other| other != first);
         is_partial.then(|| by_tool.iter().map(includes).collect())
     }
 
@@ -100,7 +116,7 @@ impl Searcher {
         }
         if request == Language::English {
             // Among English tools those in other languages often have an English name.
-            let beside_english = self.languages.present.contains(&Language::English);
+            let beside_english = self.languages.include(Language::English);
             return beside_english || !self.is_multilingual(parts);
         }
         if !self.is_multilingual(parts) {
@@ -118,7 +134,7 @@ impl Searcher {
         // Translating takes all words of a catalog.
         self.words.whole().is_none()
             && request != Language::English
-            && self.languages.present.contains(&Language::English)
+            && self.languages.include(Language::English)
             && self.is_multilingual(parts)
     }
 

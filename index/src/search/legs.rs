@@ -89,19 +89,17 @@ impl DenseLeg {
         allowed: Option<&[bool]>,
     ) -> (LegScan<'a>, LegResult) {
         let views = if parts.views { ALL_VIEWS } else { 1 };
-        let (mut scores, is_rough) = match &self.graph {
-            Some(graph) if parts.views && allowed.is_none() => {
-                // What the words find besides is then scored exactly too.
-                (self.vectors.get().scores_by(graph, queries), true)
+        let vectors = self.vectors.get();
+        let few = scored.as_ref().and_then(|scored| vectors.few(scored));
+        let (mut scores, is_rough) = match (few, &self.graph) {
+            // What the words and other legs find besides is then scored exactly too.
+            (Some(few), _) => (vectors.scores_of_few(queries, views, &few), true),
+            (None, Some(graph)) if parts.views && allowed.is_none() => {
+                (vectors.scores_by(graph, queries), true)
             }
-            _ => (
-                self.vectors.get().rough_scores(queries, views),
-                self.vectors.get().is_rough(),
-            ),
+            _ => (vectors.rough_scores(queries, views), vectors.is_rough()),
         };
-        self.vectors
-            .get()
-            .leave_out(parts.texts, queries, &mut scores);
+        vectors.leave_out(parts.texts, queries, &mut scores);
         let result = LegResult {
             id: self.embedder.id().to_owned(),
             share: self.embedder.share(),
