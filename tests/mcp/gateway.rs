@@ -14,6 +14,7 @@ use toolscout::budget;
 use toolscout::finder::Style;
 use toolscout::finder::toolbox::{Eviction, ToolboxConfig};
 use toolscout::gate::{Gate, Policies};
+use toolscout::mcp::config::Transport;
 use toolscout::mcp::{Gateway, GatewayConfig};
 use toolscout_index::memory::Switch;
 
@@ -378,6 +379,71 @@ async fn a_tool_of_a_disconnected_server_is_marked_as_unavailable() {
         words(&refused).contains("no connected server offers it"),
         "{refused:?}"
     );
+}
+
+#[tokio::test]
+async fn a_client_that_searches_in_circles_is_told_until_it_calls_a_tool() {
+    let upstream = Upstream::start(vec![double("a", &[]), double("b", &[])]).await;
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    let search = async |query: &str| -> Value {
+        let answer = call(&client, "tool_search", json!({ "query": query })).await;
+        serde_json::from_str(&words(&answer)).unwrap()
+    };
+    let first = search("says it again").await;
+    assert_eq!(first.get("repeated"), None, "{first}");
+    let names = |answer: &Value| {
+        let tools = answer["tools"].as_array().unwrap();
+        let names = tools.iter().map(|tool| tool.as_str().unwrap().to_owned());
+        names.collect::<Vec<String>>()
+    };
+    let second = search("say it again").await;
+    assert!(
+        second["repeated"]
+            .as_str()
+            .unwrap()
+            .contains("found the same tools"),
+        "{second}"
+    );
+    assert!(names(&second).contains(&"a__echo".to_owned()), "{second}");
+    assert!(second["tools"].to_string().len() < first["tools"].to_string().len());
+    let third = search("says it again").await;
+    assert!(
+        third["repeated"]
+            .as_str()
+            .unwrap()
+            .contains("Stop searching: call one of them"),
+        "{third}"
+    );
+    let given = json!({ "name": "a__echo", "arguments": { "text": "hi" } });
+    assert_eq!(words(&call(&client, "call_tool", given).await), "hi");
+    let later = search("says it again").await;
+    assert_eq!(later.get("repeated"), None, "{later}");
+}
+
+#[tokio::test]
+async fn a_search_names_the_servers_that_are_not_there() {
+    let mut broken = double("broken", &[]);
+    let Transport::Stdio { command, .. } = &mut broken.transport else {
+        unreachable!("a double is a process")
+    };
+    *command = "/no/such/program".into();
+    let upstream = Upstream::start(vec![double("a", &[]), broken]).await;
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    let search = async |given: Value| -> Value {
+        let answer = call(&client, "tool_search", given).await;
+        serde_json::from_str(&words(&answer)).unwrap()
+    };
+    let away = |answer: &Value| answer.get("servers_away").map(Value::to_string);
+    let asked = search(json!({ "query": "says it again", "server": "broken" })).await;
+    let text = away(&asked).expect("the server is named");
+    assert!(
+        text.contains("broken: ") && text.contains(" (for "),
+        "{text}"
+    );
+    let other = search(json!({ "query": "says it again", "server": "a" })).await;
+    assert_eq!(away(&other), None, "{other}");
+    let open = search(json!({ "query": "book a flight to the moon" })).await;
+    assert!(away(&open).is_some(), "{open}");
 }
 
 #[tokio::test]

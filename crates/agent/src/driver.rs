@@ -618,11 +618,14 @@ impl<'a> Turn<'a> {
             return Vec::new();
         }
         let wanted = searches.len();
+        let absent = self.shared.absent_servers();
         let found = off_async_threads(self.tools.search(), move |search| {
             let learns = search.learns();
-            let searched = |request: SearchRequest| Searched {
-                hits: search.search(&request),
-                queries: learns.then_some(request.queries),
+            let searched = |request: SearchRequest| {
+                let mut hits = search.search(&request);
+                hits.note_absent(&request.filter, absent.clone());
+                let queries = learns.then_some(request.queries);
+                Searched { queries, hits }
             };
             searches.into_iter().map(searched).collect()
         });

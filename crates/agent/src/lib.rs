@@ -49,7 +49,7 @@ use toolscout_gate::gate::{
     WaitingApproval,
 };
 use toolscout_gate::llm::ChatModel;
-use toolscout_gate::tools::{CallTimes, Callable, Registry, Toolset, UserTool};
+use toolscout_gate::tools::{AbsentServer, CallTimes, Callable, Registry, Toolset, UserTool};
 use toolscout_state::session::{ConversationId, DEFAULT_AGENT, SessionError, Sessions, TurnEvents};
 
 /// Longest question, in bytes.
@@ -476,6 +476,10 @@ impl Toolset for Agent {
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
         self.shared.callable(id)
     }
+
+    fn absent_servers(&self) -> Vec<AbsentServer> {
+        self.shared.absent_servers()
+    }
 }
 
 impl Turns {
@@ -507,6 +511,14 @@ impl AgentState {
     /// What calls the tool with this id.
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
         self.toolsets.iter().find_map(|toolset| toolset.find(id))
+    }
+
+    /// The servers of its tools that cannot be called now.
+    fn absent_servers(&self) -> Vec<AbsentServer> {
+        let toolsets = self.toolsets.iter();
+        toolsets
+            .flat_map(|toolset| toolset.absent_servers())
+            .collect()
     }
 
     fn tokens_of(&self, tools: &[Arc<Tool>]) -> usize {

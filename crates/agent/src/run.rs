@@ -22,6 +22,7 @@ use crate::event::{CompactionReason, Event, EvictionReason, InjectedTool, ToolBu
 use crate::prompt::{self, Fence};
 use crate::run::outputs::{LongOutputs, Page, READ_MORE, read_more_spec};
 use toolscout_base::printable::{counted, excerpt};
+use toolscout_finder::finder::SearchHistory;
 use toolscout_finder::finder::meta_tools::{self, FindConfig, Style};
 use toolscout_finder::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
 use toolscout_finder::finder::search::{Found, SearchRequest};
@@ -158,6 +159,7 @@ pub struct Run {
     state: State,
     round: u32,
     searches_in_a_row: u32,
+    history: SearchHistory,
     used_ids: BTreeSet<String>,
     /// Results that were too long to be shown whole.
     outputs: LongOutputs,
@@ -258,6 +260,7 @@ impl Run {
             state: State::CallModel,
             round: 0,
             searches_in_a_row: 0,
+            history: SearchHistory::default(),
             used_ids: BTreeSet::new(),
             outputs: LongOutputs::default(),
             asked_for_answer: false,
@@ -408,11 +411,13 @@ impl Run {
         let mut events = Vec::new();
         let (mut search_results, mut results) = (search_results.into_iter(), results.into_iter());
         let mut described = injection.clone();
+        let mut has_called = false;
         let mut outputs = Vec::with_capacity(planned.len());
         for PlannedCall { call, action } in planned {
             let result = match action {
                 Action::Search(request) => {
-                    let found = search_results.next().unwrap_or_default();
+                    let mut found = search_results.next().unwrap_or_default();
+                    self.history.note(&mut found);
                     events.push(search_event(&call.id, &request, &found));
                     self.figures.searches += 1;
                     let style = self.config.style;
@@ -427,6 +432,7 @@ impl Run {
                     }
                 }
                 Action::Call(tool, _) => {
+                    has_called = true;
                     self.toolbox.close_call(&tool.id);
                     let result = results.next().unwrap_or_else(|| {
                         ToolResult::error(ErrorCode::Failed, "the call gave no result")
@@ -456,6 +462,9 @@ impl Run {
                 source: result.source,
                 text: result.text,
             });
+        }
+        if has_called {
+            self.history.called();
         }
         events.extend(self.injection_events(&injection));
         self.remember_results(outputs);

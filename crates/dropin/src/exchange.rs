@@ -29,7 +29,7 @@ use toolscout_finder::finder::search::{
     self, SearchRequest, UsedTool, off_async_threads, why_not_searched,
 };
 use toolscout_finder::finder::snapshot::CurrentSnapshot;
-use toolscout_finder::finder::{SearchTrail, ToolSearch as _, trail};
+use toolscout_finder::finder::{SearchHistory, SearchTrail, ToolSearch as _, trail};
 use toolscout_gate::tools::Arguments;
 
 /// A request whose tools are deferred, between two rounds of the model.
@@ -52,6 +52,8 @@ pub struct Exchange {
     hidden_tools: HiddenTools,
     /// What searches of the other catalog found, where that teaches its usage memory.
     trail: SearchTrail,
+    /// What the searches of this request have found since their last call.
+    history: SearchHistory,
     /// The conversation as the client sees it.
     identity: Identity,
     /// What else the conversation is known by.
@@ -125,6 +127,7 @@ impl Exchange {
             away,
             hidden_tools,
             trail,
+            history: SearchHistory::default(),
             identity: restored.identity,
             names,
             hidden: Vec::new(),
@@ -399,6 +402,7 @@ impl Exchange {
             .and_then(|extra| extra.caller.as_ref())
         {
             Some(caller) => {
+                self.history.called();
                 let called = caller.call(tool, &call.arguments).await;
                 if called.has_succeeded {
                     self.teach(&tool.id).await;
@@ -454,7 +458,7 @@ impl Exchange {
             return Ok(answer);
         }
         let Searched {
-            own,
+            mut own,
             extra,
             extra_more,
             queries,
@@ -464,6 +468,7 @@ impl Exchange {
             let hits = foreign.map(|hit| (&hit.tool.id, hit.query));
             self.trail.searched(&queries, hits);
         }
+        self.history.note(&mut own);
         let mut hits: Vec<FoundTool> = own.hits.iter().map(FoundTool::of_request).collect();
         // What one catalog lacks, the other may have: a verdict on the request's own tools alone would
         // say too little.
@@ -488,7 +493,10 @@ impl Exchange {
             let described = meta_tools::describe_loaded(&name, &hit.tool);
             answer.loaded.push(described);
         }
-        answer.more = self.more_lines(&own.more, extra_more, &hits);
+        // An earlier search of the same tools has named what comes next.
+        if own.repeats == 0 || own.hits.is_empty() {
+            answer.more = self.more_lines(&own.more, extra_more, &hits);
+        }
         answer.already.extend(loaded.already);
         answer.refused = loaded.refused;
         answer.evicted = loaded.evicted;

@@ -9,10 +9,12 @@ pub mod model_names;
 pub mod search;
 pub mod snapshot;
 pub mod trail;
+pub mod repeats;
 pub mod toolbox;
 pub mod meta_tools;
 
 pub use meta_tools::Style;
+pub use repeats::{SearchHistories, SearchHistory};
 pub use search::ToolSearch;
 pub use toolbox::{Eviction, ToolboxConfig};
 pub use trail::{SearchTrail, SearchTrails};

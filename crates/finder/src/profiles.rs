@@ -116,6 +116,14 @@ impl ToolProfile {
         self.tags.is_none() && self.classes.is_none() && self.has_id(id)
     }
 
+    /// Whether its clients may know of this server, whose tools are not known.
+    pub fn may_have_server(&self, server: &str) -> bool {
+        match &self.servers {
+            Some(patterns) => any_matches(patterns, server),
+            None => self.tools.is_none() && self.within.is_none(),
+        }
+    }
+
     fn has_id(&self, id: &ToolId) -> bool {
         let fits = |patterns: &Option<Vec<Pattern>>, text: &str| {
             patterns

@@ -16,7 +16,9 @@ pub mod scripted;
 pub mod typed;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -78,6 +80,39 @@ pub trait UserTool: Callable {
 pub trait Toolset: Send + Sync {
     /// The implementation of this tool, or `None` when it belongs to another set.
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>>;
+
+    /// The servers of this set whose tools cannot be called now.
+    fn absent_servers(&self) -> Vec<AbsentServer> {
+        Vec::new()
+    }
+}
+
+/// A server whose tools cannot be called now, and may not be known yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbsentServer {
+    /// Its name.
+    pub server: String,
+    /// Why they cannot be called.
+    pub reason: String,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+impl fmt::Display for AbsentServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AbsentServer {
+            server,
+            reason,
+            since,
+        } = self;
+        let seconds = since.elapsed().unwrap_or_default().as_secs();
+        let (count, unit) = match seconds {
+            0..60 => (seconds, "s"),
+            60..3600 => (seconds / 60, "min"),
+            _ => (seconds / 3600, "h"),
+        };
+        write!(f, "{server}: {reason} (for {count} {unit})")
+    }
 }
 
 /// Why a tool failed, as the tool describes it.

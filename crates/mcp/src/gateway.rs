@@ -54,10 +54,10 @@ use toolscout_finder::finder::meta_tools::{self, FindConfig};
 use toolscout_finder::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use toolscout_finder::finder::search::{Found, SearchRequest, off_async_threads, why_not_searched};
 use toolscout_finder::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
-use toolscout_finder::finder::{SearchTrails, Style, ToolSearch, trail};
+use toolscout_finder::finder::{SearchHistories, SearchTrails, Style, ToolSearch, trail};
 use toolscout_finder::profiles::{ProfiledSearch, ToolProfile};
 use toolscout_gate::gate::{Approvals, Call, CallOutcome, Caller, Definition, Gate, GateContext};
-use toolscout_gate::tools::{Arguments, CallTimes, ErrorCode, Status, Toolset};
+use toolscout_gate::tools::{AbsentServer, Arguments, CallTimes, ErrorCode, Status, Toolset};
 use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
 use waiting_calls::WaitingCalls;
 
@@ -162,6 +162,8 @@ struct GatewayState {
     config: GatewayConfig,
     /// What the searches of clients found, where that teaches a usage memory.
     trails: SearchTrails,
+    /// What they found since their last call.
+    histories: SearchHistories,
     /// Texts that the models of clients may write.
     texts: Option<Arc<ClientTexts>>,
 }
@@ -179,6 +181,15 @@ impl GatewayState {
         let reason = self.pool.unavailable_tool(id)?;
         let of_toolset = self.toolset.as_ref().and_then(|toolset| toolset.find(id));
         of_toolset.is_none().then_some(reason)
+    }
+
+    /// The servers whose tools cannot be called now and may be in the profile.
+    fn absent_servers(&self) -> Vec<AbsentServer> {
+        let mut servers = self.pool.absent_servers();
+        if let Some(profile) = &self.profile {
+            servers.retain(|server| profile.may_have_server(&server.server));
+        }
+        servers
     }
 
     /// Whether the servers' tools are called under this definition: anyone who may write another
@@ -251,6 +262,7 @@ impl Gateway {
                 overview: Overview::default(),
                 config,
                 trails: SearchTrails::default(),
+                histories: SearchHistories::default(),
                 texts: None,
             }),
         }
@@ -303,6 +315,7 @@ impl Gateway {
                 waiting: shared.waiting.clone(),
                 overview: Overview::default(),
                 trails: SearchTrails::default(),
+                histories: SearchHistories::default(),
                 texts: shared.texts.clone(),
             }),
         }
@@ -395,21 +408,22 @@ impl Session {
         };
         // Right after the start, the tools of servers that are still connecting would be missing.
         self.shared.pool.settled(config.settle).await;
+        let absent = self.shared.absent_servers();
         let found = off_async_threads(&self.shared.search, move |search| {
-            let found = search.search(&request);
+            let mut found = search.search(&request);
+            found.note_absent(&request.filter, absent);
             (found, search.learns().then_some(request.queries))
         });
-        let found = match found.await {
-            Ok((found, queries)) => {
-                if let Some(queries) = queries {
-                    let (who, conversation) = self.conversation(context);
-                    let trails = &self.shared.trails;
-                    trails.found((&who, &conversation), &queries, &found);
-                }
-                found
-            }
+        let (mut found, queries) = match found.await {
+            Ok(searched) => searched,
             Err(error) => return failed(why_not_searched(&error)),
         };
+        let (who, conversation) = self.conversation(context);
+        let conversation = (who.as_str(), conversation.as_str());
+        if let Some(queries) = queries {
+            self.shared.trails.found(conversation, &queries, &found);
+        }
+        self.shared.histories.note(conversation, &mut found);
         let injection = match self.style(context) {
             Style::Inject => self.inject(&found, &context.peer).await,
             Style::Dispatch => None,
@@ -443,7 +457,7 @@ impl Session {
         }
         let max_tokens = self.shared.config.answer_tokens;
         let mut answer =
-            search_answer::definitions(&tools, max_tokens, &|id| self.shared.unavailable(id));
+            search_answer::whole_definitions(&tools, max_tokens, &|id| self.shared.unavailable(id));
         if !problems.is_empty() {
             answer.insert("problems".into(), problems.into());
         }
@@ -633,11 +647,13 @@ impl Session {
         tool: &ToolId,
         outcome: &CallOutcome,
     ) {
+        let (who, conversation) = self.conversation(context);
+        let conversation = (who.as_str(), conversation.as_str());
+        self.shared.histories.called(conversation);
         if !outcome.has_succeeded() {
             return;
         }
-        let (who, conversation) = self.conversation(context);
-        let Some(used_tool) = self.shared.trails.called((&who, &conversation), tool) else {
+        let Some(used_tool) = self.shared.trails.called(conversation, tool) else {
             return;
         };
         trail::teach(Arc::clone(&self.shared.search), vec![used_tool]).await;

@@ -25,7 +25,7 @@ use crate::login::{Logins, has_authorization};
 use crate::outcome::Outcome;
 use crate::sink::CatalogSink;
 use crate::sync::{self, Synced};
-use toolscout_gate::tools::{Arguments, Callable, ToolFailure, Toolset};
+use toolscout_gate::tools::{AbsentServer, Arguments, Callable, ToolFailure, Toolset};
 use toolscout_state::approved::Approved;
 
 /// Shortest time between two lists of a server's tools, whatever asks for the second.
@@ -337,6 +337,18 @@ impl Pool {
 impl Toolset for Pool {
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
         self.callable(id, CallContext::default())
+    }
+
+    fn absent_servers(&self) -> Vec<AbsentServer> {
+        let statuses = self.statuses().into_iter();
+        let absent = statuses.filter_map(|status| {
+            Some(AbsentServer {
+                server: status.server,
+                reason: status.reason?,
+                since: status.since,
+            })
+        });
+        absent.collect()
     }
 }
 

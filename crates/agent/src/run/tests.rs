@@ -1,5 +1,5 @@
 use serde_json::json;
-use toolscout_index::ToolId;
+use toolscout_index::{Match, ToolId};
 
 use super::*;
 use toolscout_finder::finder::search::doubles::{ListedTools, tool};
@@ -979,6 +979,29 @@ fn failing_searches_are_answers_too() {
         Vec::new(),
     );
     assert!(last_result(&run).contains("the index cannot be read"));
+}
+
+#[test]
+fn a_model_that_searches_in_circles_is_told_until_it_calls_a_tool() {
+    let config = RunConfig {
+        max_rounds: 9,
+        ..RunConfig::default()
+    };
+    let mut run = run_with(config);
+    let told = |run: &mut Run| {
+        run.model_answered(search("mail"));
+        let mut found = listed_tools().search(&work(run).searches[0]);
+        found.matched = Some(Match::Possible);
+        run.tools_answered(vec![found], Vec::new());
+        let answer: Value = serde_json::from_str(&last_result(run)).unwrap();
+        answer["repeated"].as_str().map(str::to_owned)
+    };
+    assert_eq!(told(&mut run), None);
+    assert!(told(&mut run).unwrap().contains("found the same tools"));
+    assert!(told(&mut run).unwrap().contains("Stop searching"));
+    let name = visible(&run).pop().unwrap();
+    step(&mut run, calls(&[(&name, json!({}))]));
+    assert_eq!(told(&mut run), None);
 }
 
 #[test]

@@ -56,9 +56,16 @@ pub struct MoreTools {
 }
 
 impl MoreTools {
-    /// A line for each of these tools: the name that `select:` takes, and how its description begins.
-    pub fn describe(self, tools: &[Arc<Tool>]) -> Vec<String> {
-        let tools = tools.iter().take(self.lines);
+    /// A line for each tool that came next: the name that `select:` takes, and how its description begins.
+    /// None if an earlier search found the same tools.
+    pub fn describe(self, found: &Found) -> Vec<String> {
+        let lines = match found.repeats {
+            0 => self.lines,
+            // Without hits, they are the nearest tools.
+            _ if found.hits.is_empty() => self.lines,
+            _ => 0,
+        };
+        let tools = found.more.iter().take(lines);
         tools
             .map(|tool| self.line(&model_name(&tool.id), tool))
             .collect()
@@ -193,7 +200,7 @@ pub fn merged(search_results: &[Found]) -> Vec<Arc<Tool>> {
 /// The answer to one search.
 pub fn answer(found: &Found, injection: &Injection, style: Style, more: MoreTools) -> Value {
     let mut answer = hits_by_state(found, injection, style);
-    let lines = more.describe(&found.more);
+    let lines = more.describe(found);
     if !lines.is_empty() {
         answer.insert("more".into(), lines.into());
     }
@@ -230,9 +237,9 @@ fn hits_by_state(found: &Found, injection: &Injection, style: Style) -> Argument
             loaded.push(describe_hit(hit, injection, style));
         } else if injection.already.contains(id) {
             visible.push(match style {
-                Style::Inject => injection.name_of(id).into(),
-                // The schemas of earlier turns are no longer in the context.
-                Style::Dispatch => describe_hit(hit, injection, style),
+                // The schemas of earlier turns are no longer in the context, those of this turn are.
+                Style::Dispatch if found.repeats == 0 => describe_hit(hit, injection, style),
+                Style::Inject | Style::Dispatch => injection.name_of(id).into(),
             });
         } else if let Some((_, tokens)) = injection.refused.iter().find(|(other, _)| other == id) {
             refused.push(describe_refused(id, *tokens));

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 use toolscout_base::cpu_pool::{CpuPool, PoolError};
+use toolscout_gate::tools::AbsentServer;
 use toolscout_index::Version;
 use toolscout_index::memory::Source;
 use toolscout_index::{CompanionOf, Filter, Match, Tool, ToolId};
 
 use crate::finder::model_names;
+
+/// Most servers that an answer names as absent.
+const MAX_ABSENT: usize = 5;
 
 /// Searches tools. Called on threads for blocking work, so implementations may block.
 pub trait ToolSearch: Send + Sync {
@@ -138,6 +142,10 @@ pub struct Found {
     pub unmatched: Vec<String>,
     /// The number of tools that fit better than the hits, and that the filter leaves out.
     pub better_hidden: usize,
+    /// How many searches before it found the same tools, since a tool was called.
+    pub repeats: usize,
+    /// Servers whose tools may be missing here, or cannot be called.
+    pub absent_servers: Vec<AbsentServer>,
 }
 
 impl Found {
@@ -173,7 +181,48 @@ impl Found {
             let hidden = format!("{tools} better, outside what this search may find");
             verdict.insert("hidden".into(), hidden.into());
         }
+        if let Some(advice) = self.advice_on_repeats() {
+            verdict.insert("repeated".into(), advice.into());
+        }
+        if !self.absent_servers.is_empty() {
+            let lines = self.absent_servers.iter().take(MAX_ABSENT);
+            let mut lines: Vec<String> = lines.map(AbsentServer::to_string).collect();
+            let others = self.absent_servers.len() - lines.len();
+            if others > 0 {
+                lines.push(format!("{others} more"));
+            }
+            verdict.insert("servers_away".into(), lines.into());
+        }
         verdict
+    }
+
+    /// What a model is told that searches in circles.
+    fn advice_on_repeats(&self) -> Option<&'static str> {
+        let finds_none = self.matched == Some(Match::None);
+        match self.repeats {
+            0 => None,
+            1 if finds_none => Some("An earlier search of this conversation ended like this one."),
+            1 => Some("An earlier search of this conversation found the same tools."),
+            _ if finds_none => Some(
+                "Several searches have ended like this one. Stop searching: say that no tool here does it.",
+            ),
+            _ => Some(
+                "Several searches have found the same tools. Stop searching: call one of them, or answer with \
+                 what you have.",
+            ),
+        }
+    }
+
+    /// Notes which of these servers matter to the search: those that it asked for, those of its hits, and
+    /// all of them if it asked for none and is not answered well.
+    pub fn note_absent(&mut self, filter: &Filter, mut servers: Vec<AbsentServer>) {
+        let is_open = filter.servers.is_empty() && self.matched != Some(Match::Good);
+        servers.retain(|server| {
+            let name = server.server.as_str();
+            let has_hit = || self.hits.iter().any(|hit| hit.tool.id.server() == name);
+            is_open || filter.servers.contains(name) || has_hit()
+        });
+        self.absent_servers = servers;
     }
 }
 

@@ -164,7 +164,7 @@ pub async fn teach(search: Arc<dyn ToolSearch>, used_tools: Vec<UsedTool>) {
 }
 
 /// A caller cannot choose another one's conversation.
-fn key(who: &str, conversation: &str) -> String {
+pub(super) fn key(who: &str, conversation: &str) -> String {
     format!("{} {who} {conversation}", who.len())
 }
 

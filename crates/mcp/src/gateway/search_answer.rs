@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use toolscout_index::formats::{Emit, model_name, model_names};
+use toolscout_index::formats::{Emit, is_called, model_name, model_names};
 use toolscout_index::{CompanionOf, Tool, ToolId};
 
 use toolscout_base::budget;
@@ -12,6 +12,8 @@ use toolscout_finder::finder::search::Found;
 use toolscout_finder::finder::toolbox::Injection;
 use toolscout_gate::tools::Arguments;
 
+/// Tokens of the name of a field and the signs around it, at most.
+const TOKENS_OF_FIELD: usize = 8;
 /// Most nearest names in an answer without a match.
 const MAX_NEAREST: usize = 5;
 
@@ -79,6 +81,8 @@ pub fn describe(
     let tools = meta_tools::merged(std::slice::from_ref(found));
     let mut answer = found.verdict();
     answer.extend(match detail {
+        // The client has the definitions of the search before.
+        _ if found.repeats > 0 => names(&tools),
         Detail::Signature => signatures(&tools, max_tokens, unavailable),
         Detail::Schema => definitions(&tools, max_tokens, unavailable),
     });
@@ -90,7 +94,7 @@ pub fn describe(
     if !flagged.is_empty() {
         answer.insert("flagged".into(), flagged.into());
     }
-    let more = more.describe(&found.more);
+    let more = more.describe(found);
     if !more.is_empty() {
         answer.insert("more".into(), more.into());
     }
@@ -114,6 +118,12 @@ pub fn describe(
         );
     }
     Value::Object(answer)
+}
+
+/// The name of each tool.
+fn names(tools: &[Arc<Tool>]) -> Map<String, Value> {
+    let names: Vec<String> = tools.iter().map(|tool| model_name(&tool.id)).collect();
+    Map::from_iter([("tools".to_owned(), names.into())])
 }
 
 /// A line for each tool, and why some of them cannot be called now.
@@ -158,6 +168,59 @@ pub fn definitions(
     let mut answer = Map::from_iter([("tools".to_owned(), described.into())]);
     insert_omitted(&mut answer, &fitted.omitted);
     answer
+}
+
+/// The tools with all that a client may want to know of them: as [`definitions`], with title, hints and the
+/// schema of the result as far as there is room.
+pub fn whole_definitions(
+    tools: &[Arc<Tool>],
+    max_tokens: usize,
+    unavailable: Unavailable<'_>,
+) -> Map<String, Value> {
+    let mut answer = definitions(tools, max_tokens, unavailable);
+    let mut room =
+        max_tokens.saturating_sub(budget::count(&Value::from(answer.clone()).to_string()));
+    let Some(Value::Array(described)) = answer.get_mut("tools") else {
+        return answer;
+    };
+    for entry in described {
+        let Some(tool) = tools.iter().find(|tool| is_of(entry, tool)) else {
+            continue;
+        };
+        for (field, value) in further_fields(tool) {
+            let tokens = budget::count(&value.to_string()) + TOKENS_OF_FIELD;
+            if tokens <= room {
+                room -= tokens;
+                entry[field] = value;
+            }
+        }
+    }
+    answer
+}
+
+/// Whether this is what [`definitions`] says of a tool.
+fn is_of(entry: &Value, tool: &Tool) -> bool {
+    let name = entry["name"].as_str().unwrap_or_default();
+    entry["server"] == tool.id.server() && is_called(&tool.id, name)
+}
+
+/// What a definition does not have for models, the smallest first.
+fn further_fields(tool: &Tool) -> Vec<(&'static str, Value)> {
+    let mut fields = Vec::new();
+    if let Some(title) = &tool.title {
+        fields.push(("title", title.as_str().into()));
+    }
+    let annotations = json!(tool.annotations);
+    if annotations
+        .as_object()
+        .is_some_and(|hints| !hints.is_empty())
+    {
+        fields.push(("annotations", annotations));
+    }
+    if let Some(schema) = tool.shown_output_schema() {
+        fields.push(("output_schema", schema.into()));
+    }
+    fields
 }
 
 /// Which of the found tools are there because another one needs what they find, by their ids.
@@ -227,6 +290,70 @@ mod tests {
                 .contains("not connected")
         );
         assert!(answer["tools"][0]["input_schema"].is_object());
+    }
+
+    #[test]
+    fn whole_definitions_have_title_hints_and_result_as_far_as_there_is_room() {
+        let mut good = Tool::new("crm", "good")
+            .unwrap()
+            .with_description("Does it.");
+        good.title = Some("Good".into());
+        good.annotations.read_only_hint = Some(true);
+        let schema = json!({ "type": "object", "properties": { "total": { "type": "integer" } } });
+        good.output_schema = schema.as_object().cloned();
+        let plain = Tool::new("crm", "plain").unwrap();
+        let tools = [Arc::new(good), Arc::new(plain)];
+        let described = |tokens| whole_definitions(&tools, tokens, &|_| None)["tools"].clone();
+        let whole = described(1000);
+        assert_eq!(whole[0]["title"], "Good");
+        assert_eq!(whole[0]["annotations"], json!({ "readOnlyHint": true }));
+        assert_eq!(
+            whole[0]["output_schema"]["properties"],
+            schema["properties"]
+        );
+        assert!(whole[1].get("annotations").is_none() && whole[1].get("title").is_none());
+        let whole_tokens = budget::count(&json!({ "tools": whole }).to_string());
+        let short = described(whole_tokens - 10);
+        assert_eq!(short[0]["title"], "Good");
+        assert_eq!(short[0].get("output_schema"), None);
+    }
+
+    #[test]
+    fn a_repeated_answer_has_names_alone() {
+        let mut again = found(&["mail/send"]);
+        again.repeats = 1;
+        again.more = vec![tool("chat/send", "Sends a message")];
+        let answer = describe(
+            &again,
+            None,
+            Detail::Schema,
+            1000,
+            MoreTools::default(),
+            &|_| None,
+        );
+        assert_eq!(answer["tools"], json!(["mail__send"]));
+        assert_eq!(answer.get("more"), None);
+        assert!(
+            answer["repeated"]
+                .as_str()
+                .unwrap()
+                .contains("the same tools")
+        );
+        again.repeats = 2;
+        let third = describe(
+            &again,
+            None,
+            Detail::Schema,
+            1000,
+            MoreTools::default(),
+            &|_| None,
+        );
+        assert!(
+            third["repeated"]
+                .as_str()
+                .unwrap()
+                .contains("Stop searching")
+        );
     }
 
     #[test]
