@@ -650,11 +650,11 @@ async fn an_answer_counts_once_and_for_the_call_that_was_shown() {
 async fn limits_hold_across_the_sessions_of_a_caller() {
     let offer = Offer::of(&[offered("look", "Looks.", Hint::Reads)]);
     let upstream = offer.start(OnChange::Warn).await;
-    let gateway = gateway(&upstream, "[limits]\ncalls = 2");
+    let gateway = gateway(&upstream, "[client_limits]\ncalls = 2");
     for expected in [
         "look was called",
         "look was called",
-        "a run may make 2 calls",
+        "a client may make 2 calls",
     ] {
         let client = client(&gateway, Person::who_cannot_be_asked()).await;
         let said = text(call(&client, "s/look", json!({})).await);

@@ -448,7 +448,7 @@ impl Gate {
         // Counted before a person is asked: a loop of requests for approval is limited too.
         context
             .ledger
-            .take(&pending.checked.applied_rule, &self.policies.limits)
+            .take(&pending.checked.applied_rule, &self.policies)
             .map_err(|message| Refusal::new(ErrorCode::Limit, message))?;
         if decision == Decision::Ask {
             self.request_approval(context, pending).await?;

@@ -923,7 +923,7 @@ fn describe_refusal(outcome: CallOutcome) -> CallToolResult {
         Some(ErrorCode::Limit) => {
             let minutes = WINDOW.as_secs() / 60;
             failed(&format!(
-                "{message}; the limit counts the calls of {minutes} minutes, and [gate.limits] in a profile sets it"
+                "{message}; the limit counts the calls of {minutes} minutes, and [gate.client_limits] in a profile sets it"
             ))
         }
         _ => failed(&message),

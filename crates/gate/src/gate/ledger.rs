@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::gate::class::Class;
-use crate::gate::policy::{AppliedRule, CallLimits};
+use crate::gate::policy::{AppliedRule, Policies};
 use crate::tools::Arguments;
 use toolscout_base::printable::counted;
 
-/// Counts the calls of one run.
+/// Counts the calls of one run, or those of a client within a time.
 #[derive(Debug, Default)]
 pub struct Ledger {
     counts: Mutex<Counts>,
+    is_of_client: bool,
 }
 
 #[derive(Debug, Default)]
@@ -24,17 +25,29 @@ struct Counts {
 }
 
 impl Ledger {
+    /// Counts the calls of a client within a time.
+    pub fn of_client() -> Self {
+        Ledger {
+            is_of_client: true,
+            ..Ledger::default()
+        }
+    }
+
     /// Counts one more call, including calls that wait for approval. A call over a limit is not
     /// counted.
     ///
     /// # Errors
     /// A message for the model that names the limit.
-    pub fn take(&self, applied: &AppliedRule, limits: &CallLimits) -> Result<(), String> {
+    pub fn take(&self, applied: &AppliedRule, policies: &Policies) -> Result<(), String> {
+        let (caller, limits) = match self.is_of_client {
+            true => ("a client", policies.limits_of_clients()),
+            false => ("a run", policies.limits),
+        };
         let mut counts = self.lock();
         let class = applied.class;
         if counts.calls >= limits.calls {
             return Err(format!(
-                "a run may make {}, and has made them; answer with what you have",
+                "{caller} may make {}, and has made them; answer with what you have",
                 counted(limits.calls, "call")
             ));
         }
@@ -42,17 +55,21 @@ impl Ledger {
         let of_class = counts.by_class.get(&class).copied().unwrap_or_default();
         if of_class >= class_limit {
             return Err(format!(
-                "a run may make {}, and has made them; do without",
+                "{caller} may make {}, and has made them; do without",
                 counted(class_limit, &format!("{class} call"))
             ));
         }
         if let Some((rule, limit)) = applied.limit {
             let under_rule = counts.by_rule.entry(rule).or_default();
             if *under_rule >= limit {
+                let calls = counted(limit, "call");
+                let allowed = match self.is_of_client {
+                    true => format!("a client {calls}"),
+                    false => format!("{calls} a run"),
+                };
                 return Err(format!(
-                    "{} allows {} a run, and they were made; do without",
-                    applied.rule,
-                    counted(limit, "call")
+                    "{} allows {allowed}, and they were made; do without",
+                    applied.rule
                 ));
             }
             *under_rule += 1;
@@ -80,14 +97,17 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::policy::Decision;
+    use crate::gate::policy::{CallLimits, Decision};
 
     #[test]
     fn each_limit_applies_on_its_own() {
-        let limits = CallLimits {
-            calls: 4,
-            state_changing: 2,
-            destructive: 9,
+        let policies = Policies {
+            limits: CallLimits {
+                calls: 4,
+                state_changing: 2,
+                destructive: 9,
+            },
+            ..Policies::default()
         };
         let applied = |class, limit| AppliedRule {
             class,
@@ -99,32 +119,56 @@ mod tests {
         let changing = applied(Class::StateChanging, None);
         assert_eq!(
             (
-                ledger.take(&changing, &limits),
-                ledger.take(&changing, &limits)
+                ledger.take(&changing, &policies),
+                ledger.take(&changing, &policies)
             ),
             (Ok(()), Ok(()))
         );
         assert!(
             ledger
-                .take(&changing, &limits)
+                .take(&changing, &policies)
                 .unwrap_err()
                 .contains("2 state_changing calls")
         );
         let once = applied(Class::Destructive, Some((0, 1)));
-        assert_eq!(ledger.take(&once, &limits), Ok(()));
+        assert_eq!(ledger.take(&once, &policies), Ok(()));
         assert!(
             ledger
-                .take(&once, &limits)
+                .take(&once, &policies)
                 .unwrap_err()
                 .contains("r allows 1 call a run")
         );
         let reading = applied(Class::ReadOnly, None);
-        assert_eq!(ledger.take(&reading, &limits), Ok(()));
+        assert_eq!(ledger.take(&reading, &policies), Ok(()));
         assert!(
             ledger
-                .take(&reading, &limits)
+                .take(&reading, &policies)
                 .unwrap_err()
                 .contains("4 calls")
         );
+    }
+
+    #[test]
+    fn a_client_has_limits_of_its_own_unless_those_of_runs_were_set() {
+        let reading = AppliedRule {
+            class: Class::ReadOnly,
+            decision: Decision::Allow,
+            rule: "r".into(),
+            limit: None,
+        };
+        let made = |policies: &Policies| {
+            let ledger = Ledger::of_client();
+            let mut made = 0;
+            while made < 10_000 && ledger.take(&reading, policies).is_ok() {
+                made += 1;
+            }
+            made
+        };
+        let mut policies = Policies::default();
+        assert_eq!(made(&policies), 5_000);
+        policies.limits.calls = 300;
+        assert_eq!(made(&policies), 300);
+        policies.client_limits = Some(CallLimits::default());
+        assert_eq!(made(&policies), 256);
     }
 }

@@ -47,6 +47,8 @@ pub struct Policies {
     pub untrusted_servers: Vec<Pattern>,
     /// Calls that a run may make.
     pub limits: CallLimits,
+    /// Calls that a client may make within a time.
+    pub client_limits: Option<CallLimits>,
     /// Arguments that name a user, and their required value: `$identity`, or a fixed text. A name
     /// covers all its spellings: `userId` covers `user_id` and `UserID`.
     pub bind: BTreeMap<String, String>,
@@ -274,6 +276,17 @@ impl Policies {
             },
             ..Policies::default()
         }
+    }
+
+    /// The limits of a client: its own, else those of a run if they were set, else such as let a day of
+    /// work through.
+    pub fn limits_of_clients(&self) -> CallLimits {
+        let of_runs = Some(self.limits).filter(|limits| *limits != CallLimits::default());
+        self.client_limits.or(of_runs).unwrap_or(CallLimits {
+            calls: 5_000,
+            state_changing: 1_000,
+            destructive: 100,
+        })
     }
 
     /// The class of a tool: by the settings, else as the tool declares it.

@@ -16,8 +16,7 @@ use crate::pool::Pool;
 use toolscout_gate::gate::{Directory, Ledger};
 use toolscout_gate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
-/// The window in which the calls of one caller count towards its limits. For an agent the window is
-/// a run, which lasts at most as long.
+/// The window in which the calls of one caller count towards its limits.
 pub const WINDOW: Duration = Duration::from_secs(600);
 /// Most callers whose calls are counted; there are as many as keys in use.
 const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(4_096).expect("is not zero");
@@ -68,7 +67,7 @@ impl Ledgers {
         {
             return Arc::clone(ledger);
         }
-        let ledger = Arc::new(Ledger::default());
+        let ledger = Arc::new(Ledger::of_client());
         ledgers.put(who.to_owned(), (Instant::now(), Arc::clone(&ledger)));
         ledger
     }
@@ -164,7 +163,7 @@ mod tests {
     use super::*;
     use crate::config::Transport;
     use crate::{PoolConfig, ServerConfig};
-    use toolscout_gate::gate::{AppliedRule, Class, Decision, policy::CallLimits};
+    use toolscout_gate::gate::{AppliedRule, Class, Decision, Policies, policy::CallLimits};
 
     #[test]
     fn neither_the_agent_nor_the_gateway_cuts_a_call_of_a_server() {
@@ -183,9 +182,12 @@ mod tests {
     #[test]
     fn a_caller_has_one_ledger_over_all_its_sessions() {
         let ledgers = Ledgers::default();
-        let limits = CallLimits {
-            calls: 1,
-            ..CallLimits::default()
+        let policies = Policies {
+            client_limits: Some(CallLimits {
+                calls: 1,
+                ..CallLimits::default()
+            }),
+            ..Policies::default()
         };
         let (decision, rule) = (Decision::Allow, String::new());
         let ruling = AppliedRule {
@@ -194,8 +196,8 @@ mod tests {
             rule,
             limit: None,
         };
-        assert!(ledgers.of("key:a").take(&ruling, &limits).is_ok());
-        assert!(ledgers.of("key:a").take(&ruling, &limits).is_err());
-        assert!(ledgers.of("key:b").take(&ruling, &limits).is_ok());
+        assert!(ledgers.of("key:a").take(&ruling, &policies).is_ok());
+        assert!(ledgers.of("key:a").take(&ruling, &policies).is_err());
+        assert!(ledgers.of("key:b").take(&ruling, &policies).is_ok());
     }
 }
