@@ -29,10 +29,14 @@ use written::WrittenTexts;
 // At 18,917 tools rough scores read 3.6 MB instead of 14.5 and halve the time of the dense search;
 // nDCG@10 on aws_ops stays within .001.
 const MIN_TOOLS_ROUGH: usize = 2048;
-/// Tools whose scores stand for those of all that a search leaves out.
+/// Tools whose scores stand for those of all that a graph does not find.
 const SAMPLED_TOOLS: usize = 256;
-/// If a leg scores at most one in so many tools, a large catalog reads only these and the sample.
+/// If a leg scores at most one in so many tools, it reads only these and a sample.
 const FEW: usize = 4;
+/// From this many tools on, that saves time.
+const MIN_TOOLS_FEW: usize = 8192;
+/// The tools of that sample.
+const SAMPLED_BESIDE_FEW: usize = 2048;
 /// More views than any tool has.
 pub const ALL_VIEWS: usize = usize::MAX;
 
@@ -236,7 +240,7 @@ impl Vectors {
     pub fn read_bytes(&self, scored: usize) -> usize {
         if self.are_few(scored) {
             let of_tool = self.scanned_bytes(Precision::Exact) / self.tools();
-            return (scored + SAMPLED_TOOLS) * of_tool;
+            return (scored + SAMPLED_BESIDE_FEW) * of_tool;
         }
         self.rough_bytes()
     }
@@ -267,7 +271,7 @@ impl Vectors {
         });
         let mut scores = by_query.collect::<Vec<_>>();
         // Fusion measures from the farthest tool on. Without these that would be the last one found.
-        let sample: Vec<usize> = self.sample().collect();
+        let sample: Vec<usize> = self.sample(SAMPLED_TOOLS).collect();
         scan::refine(self, &encoded, ALL_VIEWS, &sample, &mut scores);
         scores
     }
@@ -280,7 +284,9 @@ impl Vectors {
             return None;
         }
         let wanted_tools = (0..self.tools()).filter(|&tool| wanted[tool]);
-        let mut few: Vec<usize> = wanted_tools.chain(self.sample()).collect();
+        let mut few: Vec<usize> = wanted_tools
+            .chain(self.sample(SAMPLED_BESIDE_FEW))
+            .collect();
         few.sort_unstable();
         few.dedup();
         Some(few)
@@ -300,12 +306,12 @@ impl Vectors {
     }
 
     fn are_few(&self, tools: usize) -> bool {
-        self.tools() >= MIN_TOOLS_ROUGH && tools * FEW <= self.tools()
+        self.tools() >= MIN_TOOLS_FEW && tools * FEW <= self.tools()
     }
 
     /// Tools at even distances, which say how far the farthest are.
-    fn sample(&self) -> impl Iterator<Item = usize> {
-        let step = self.tools().div_ceil(SAMPLED_TOOLS).max(1);
+    fn sample(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let step = self.tools().div_ceil(count).max(1);
         (0..self.tools()).step_by(step)
     }
 
@@ -459,17 +465,17 @@ mod tests {
     #[test]
     fn few_tools_of_many_are_read_with_a_sample_and_their_scores_are_exact() {
         let mut vectors = Vectors::new(2);
-        for tool in 0..MIN_TOOLS_ROUGH {
-            let angle = tool as f32 / 100.0;
+        for tool in 0..MIN_TOOLS_FEW {
+            let angle = tool as f32 / 1000.0;
             vectors
                 .push("t", [0; 16], &[angle.cos(), angle.sin()])
                 .unwrap();
             vectors.end_tool();
         }
-        let mut wanted = vec![false; MIN_TOOLS_ROUGH];
+        let mut wanted = vec![false; MIN_TOOLS_FEW];
         wanted[3] = true;
         let few = vectors.few(&wanted).unwrap();
-        assert!(few.contains(&3) && few.len() <= SAMPLED_TOOLS + 1);
+        assert!(few.contains(&3) && few.len() <= SAMPLED_BESIDE_FEW + 1);
         let queries = [vec![0.6, 0.8]];
         let (exact, mut scores) = (
             vectors.scores(&queries),
@@ -484,7 +490,7 @@ mod tests {
         }
         vectors.refine(&queries, ALL_VIEWS, &[5], &mut scores);
         assert_eq!(scores[0][5], exact[0][5]);
-        assert!(vectors.read_bytes(1) < vectors.read_bytes(MIN_TOOLS_ROUGH) / 2);
+        assert!(vectors.read_bytes(1) < vectors.read_bytes(MIN_TOOLS_FEW) / 2);
 
         wanted.fill(true);
         assert_eq!(vectors.few(&wanted), None);

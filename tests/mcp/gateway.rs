@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{CallToolRequestParams, CallToolResult, ProgressNotificationParam};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, GetPromptRequestParams, ProgressNotificationParam,
+    ReadResourceRequestParams,
+};
 use rmcp::service::{NotificationContext, RoleClient, RunningService};
 use rmcp::{ClientHandler, ServiceExt};
 use serde_json::{Value, json};
@@ -444,6 +447,103 @@ async fn a_search_names_the_servers_that_are_not_there() {
     assert_eq!(away(&other), None, "{other}");
     let open = search(json!({ "query": "book a flight to the moon" })).await;
     assert!(away(&open).is_some(), "{open}");
+}
+
+#[tokio::test]
+async fn prompts_and_resources_of_all_servers_pass() {
+    let saying = |name: &str| {
+        let mut server = double(name, &["offers", "links"]);
+        let Transport::Stdio { env, .. } = &mut server.transport else {
+            unreachable!("a double is a process")
+        };
+        env.insert("SAYS".into(), format!("{name} has "));
+        server
+    };
+    let servers = vec![saying("a"), saying("b"), double("plain", &[])];
+    let upstream = Upstream::start(servers).await;
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+
+    let prompts = client.list_all_prompts().await.expect("prompts");
+    let prompts: Vec<Value> = prompts.iter().map(|prompt| json!(prompt)).collect();
+    assert_eq!(prompts.len(), 2);
+    assert_eq!(prompts[0]["name"], "a__greet");
+    assert_eq!(prompts[0]["title"], "Greeting");
+    assert_eq!(
+        prompts[0]["arguments"],
+        json!([{ "name": "who", "required": true }])
+    );
+    assert_eq!(prompts[1]["_meta"]["toolscout"]["server"], "b");
+    let params = GetPromptRequestParams::new("b__greet");
+    let params = params.with_arguments(object(json!({ "who": "Ada" })));
+    let prompt = client.get_prompt(params).await.expect("a prompt");
+    assert_eq!(json!(prompt)["messages"][0]["content"]["text"], "Greet Ada");
+    let unknown = client
+        .get_prompt(GetPromptRequestParams::new("c__greet"))
+        .await;
+    assert!(unknown.unwrap_err().to_string().contains("no prompt"));
+
+    let resources = client.list_all_resources().await.expect("resources");
+    let resources: Vec<Value> = resources.iter().map(|resource| json!(resource)).collect();
+    assert_eq!(resources.len(), 2);
+    assert_eq!(resources[0]["uri"], "memo:all");
+    assert_eq!(resources[0]["mimeType"], "text/plain");
+    assert_eq!(resources[0]["_meta"]["own"], 1);
+    let other = resources[1]["uri"].as_str().unwrap();
+    let templates = client
+        .list_all_resource_templates()
+        .await
+        .expect("templates");
+    assert_eq!(json!(templates)[1]["uriTemplate"], "memo:{day}/list");
+    let read = async |uri: &str| {
+        let read = client
+            .read_resource(ReadResourceRequestParams::new(uri))
+            .await;
+        read.map(|result| json!(result)["contents"][0].clone())
+    };
+    let expected = json!({ "uri": "memo:all", "text": "a has memo:all", "_meta": { "own": 2 } });
+    assert_eq!(read("memo:all").await.unwrap(), expected);
+    let of_other = read(other).await.unwrap();
+    assert_eq!(
+        (&of_other["uri"], &of_other["text"]),
+        (&json!(other), &json!("b has memo:all"))
+    );
+    let by_template = read("memo:monday/list").await.unwrap();
+    assert_eq!(by_template["text"], "a has memo:monday/list");
+    let unknown = read("notes:7").await.unwrap_err().to_string();
+    assert!(
+        unknown.contains("no connected server has the resource"),
+        "{unknown}"
+    );
+    call(&client, "call_tool", json!({ "name": "b/links" })).await;
+    assert_eq!(read("notes:7").await.unwrap()["text"], "b has notes:7");
+
+    let completed = client.complete_prompt_simple("b__greet", "who", "Ad").await;
+    assert_eq!(completed.expect("a completion"), ["Ad-done"]);
+    let completed = client
+        .complete_resource_simple("memo:{day}/list", "day", "mon")
+        .await;
+    assert_eq!(completed.expect("a completion"), ["mon-done"]);
+}
+
+#[tokio::test]
+async fn reading_a_resource_passes_the_gate() {
+    let upstream = Upstream::start(vec![double("a", &["offers"])]).await;
+    let policies = toml::from_str("[[rules]]\nserver = \"a\"\ndecision = \"deny\"").unwrap();
+    let gateway = Gateway::new(
+        Arc::new(upstream.catalog.clone()),
+        upstream.pool.clone(),
+        Arc::new(Gate::new(policies)),
+        GatewayConfig::default(),
+    );
+    let client = client(&gateway).await;
+    let read = client
+        .read_resource(ReadResourceRequestParams::new("memo:all"))
+        .await;
+    let refused = read.unwrap_err().to_string();
+    assert!(
+        refused.contains("deny") || refused.contains("denied"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

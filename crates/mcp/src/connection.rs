@@ -1,11 +1,13 @@
 //! A connection to a server: the handshake, the list of tools, calls, and closing.
 
 mod listing;
+mod offers;
 mod one_request;
 mod reasons;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
@@ -13,9 +15,8 @@ use reqwest::{Client, StatusCode, redirect};
 use rmcp::handler::client::progress::ProgressDispatcher;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, CustomRequest,
-    ListToolsRequest, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
-    RequestId, ServerResult, SubscriptionFilter,
+    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest,
+    ProgressNotificationParam, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
@@ -25,7 +26,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, ErrorData};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -39,13 +40,15 @@ use crate::process::{Process, Program, StderrTail};
 use crate::sse::SseTransport;
 use crate::watchdog::Watchdog;
 use crate::{Limits, implementation};
-use listing::{Next, Page, Pages};
+use listing::{Kind, Next, Page, Pages};
+use offers::CachedOffers;
 use one_request::AssignsErrors;
 use reasons::{causes, of_handshake};
 use toolscout_base::printable::{excerpt, line};
 use toolscout_gate::tools::Arguments;
 
 pub use listing::ListedTools;
+pub use offers::Offers;
 
 /// Most characters of a server's text in messages of this program.
 const QUOTED_CHARS: usize = 300;
@@ -110,6 +113,12 @@ pub enum CallError {
         server: String,
         /// The tool's id.
         tool: String,
+    },
+    /// No server of this name is configured, and no tool is called.
+    #[error("no MCP server {server:?} is connected here")]
+    NoServer {
+        /// The server's name in the settings.
+        server: String,
     },
     /// The server is down.
     #[error(
@@ -202,6 +211,8 @@ pub struct Connection {
     limits: Limits,
     /// The settings have the key that a login would bring.
     has_key: bool,
+    /// What it offers besides tools, as it was listed last.
+    offers: CachedOffers,
 }
 
 impl Connection {
@@ -264,24 +275,25 @@ impl Connection {
     /// # Errors
     /// [`ListError`] when the first page does not arrive, or the pages do not end.
     pub async fn list_tools(&self) -> Result<ListedTools, ListError> {
-        // A server without the tools capability may answer `tools/list` with an error.
-        let offers_tools = self
-            .peer
-            .peer_info()
-            .is_some_and(|info| info.capabilities.tools.is_some());
-        if !offers_tools {
+        self.list(Kind::Tools).await
+    }
+
+    async fn list(&self, kind: Kind) -> Result<ListedTools, ListError> {
+        // A server without the capability may answer with an error.
+        let info = self.peer.peer_info();
+        if !info.is_some_and(|info| kind.is_offered(&info.capabilities)) {
             return Ok(ListedTools::default());
         }
         let within = self.limits.list;
-        timeout(within, self.all_pages())
+        timeout(within, self.all_pages(kind))
             .await
             .map_err(|_| ListError::Timeout(within))?
     }
 
-    async fn all_pages(&self) -> Result<ListedTools, ListError> {
+    async fn all_pages(&self, kind: Kind) -> Result<ListedTools, ListError> {
         let (mut pages, mut cursor) = (Pages::new(self.limits), None);
         loop {
-            let page = match self.page(cursor).await {
+            let page = match self.page(kind, cursor).await {
                 Ok(page) => page,
                 // A server that refuses its own cursor does so each time. What came is used; after a
                 // lost connection, the list is read again instead.
@@ -299,18 +311,18 @@ impl Connection {
         }
     }
 
-    async fn page(&self, cursor: Option<Value>) -> Result<Page, ListError> {
+    async fn page(&self, kind: Kind, cursor: Option<Value>) -> Result<Page, ListError> {
         let refused = |error: ServiceError| match (self.login_wanted(&error), &error) {
             (Some(reason), _) => ListError::NeedsLogin(reason),
             (None, ServiceError::McpError(_)) => ListError::Refused(self.message(&error)),
             (None, _) => ListError::Failed(self.message(&error)),
         };
-        let answered = self.peer.send_request(request_of_page(cursor)).await;
+        let answered = self.peer.send_request(kind.request(cursor)).await;
         // Back to JSON, so that every tool takes the same way through the parser for files. A page
         // with a tool that the SDK cannot read is a result of unknown type to it.
         let answered = serde_json::to_value(answered.map_err(refused)?);
-        let page = answered.ok().and_then(Page::read);
-        page.ok_or_else(|| ListError::Failed("the answer is not a list of tools".into()))
+        let page = answered.ok().and_then(|answer| Page::read(answer, kind));
+        page.ok_or_else(|| ListError::Failed("the answer is not such a list".into()))
     }
 
     /// Calls a tool by its name on the server.
@@ -773,6 +785,7 @@ impl Opening {
             stderr_tail,
             limits,
             has_key,
+            offers: CachedOffers::default(),
         }
     }
 }
@@ -892,22 +905,6 @@ fn redirected(attempt: redirect::Attempt<'_>) -> redirect::Action {
     }
 }
 
-/// The request for the page at this cursor. The SDK has text for cursors; any other goes back to its
-/// server as it came.
-fn request_of_page(cursor: Option<Value>) -> ClientRequest {
-    let text = match cursor {
-        None => None,
-        Some(Value::String(text)) => Some(text),
-        Some(other) => {
-            let params = json!({ "cursor": other });
-            return ClientRequest::CustomRequest(CustomRequest::new("tools/list", Some(params)));
-        }
-    };
-    let mut params = PaginatedRequestParams::default();
-    params.cursor = text;
-    ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params))
-}
-
 fn send_progress(context: &CallContext, update: ProgressNotificationParam) {
     if let Some(listener) = &context.progress {
         let ProgressNotificationParam {
@@ -961,6 +958,8 @@ impl Drop for CancelOnDrop {
 struct Handler {
     progress: ProgressDispatcher,
     list_changed: Arc<Notify>,
+    /// Incremented when the server says that its prompts or resources have changed.
+    offers_version: Arc<AtomicU64>,
 }
 
 impl ClientHandler for Handler {
@@ -977,6 +976,22 @@ impl ClientHandler for Handler {
         _: NotificationContext<RoleClient>,
     ) -> impl Future<Output = ()> + Send + '_ {
         self.list_changed.notify_one();
+        std::future::ready(())
+    }
+
+    fn on_prompt_list_changed(
+        &self,
+        _: NotificationContext<RoleClient>,
+    ) -> impl Future<Output = ()> + Send + '_ {
+        self.offers_version.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(())
+    }
+
+    fn on_resource_list_changed(
+        &self,
+        _: NotificationContext<RoleClient>,
+    ) -> impl Future<Output = ()> + Send + '_ {
+        self.offers_version.fetch_add(1, Ordering::Relaxed);
         std::future::ready(())
     }
 

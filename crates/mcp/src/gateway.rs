@@ -11,6 +11,7 @@
 
 mod client_texts;
 mod elicitation;
+mod offers;
 mod own_tools;
 mod plan;
 mod resolve;
@@ -25,9 +26,11 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam,
-    ProtocolVersion, ResultType, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
+    ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ResultType, ServerCapabilities, ServerConfig, SubscriptionFilter,
     Tool as McpTool,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
@@ -46,6 +49,7 @@ use crate::connection::{CallContext, Progress};
 use crate::implementation;
 use crate::pool::Pool;
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
+use offers::Links;
 use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
 use servers::Overview;
 use toolscout_base::config::ProfileDetail;
@@ -56,7 +60,9 @@ use toolscout_finder::finder::search::{Found, SearchRequest, off_async_threads, 
 use toolscout_finder::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
 use toolscout_finder::finder::{SearchHistories, SearchTrails, Style, ToolSearch, trail};
 use toolscout_finder::profiles::{ProfiledSearch, ToolProfile};
-use toolscout_gate::gate::{Approvals, Call, CallOutcome, Caller, Definition, Gate, GateContext};
+use toolscout_gate::gate::{
+    Approvals, Call, CallOutcome, Caller, Definition, Directory, Gate, GateContext,
+};
 use toolscout_gate::tools::{AbsentServer, Arguments, CallTimes, ErrorCode, Status, Toolset};
 use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
 use waiting_calls::WaitingCalls;
@@ -74,6 +80,8 @@ const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// Most characters of a client's name and of a request id in the audit log.
 const NAME_CHARS: usize = 100;
+/// Fields of a definition beside those of [`Tool`] that clients get as the server wrote them.
+const FIELDS_FOR_CLIENTS: [&str; 3] = ["annotations", "icons", "_meta"];
 /// The header that names a session.
 const SESSION_ID: &str = "mcp-session-id";
 
@@ -164,6 +172,8 @@ struct GatewayState {
     trails: SearchTrails,
     /// What they found since their last call.
     histories: SearchHistories,
+    /// The servers of resources in results.
+    links: Links,
     /// Texts that the models of clients may write.
     texts: Option<Arc<ClientTexts>>,
 }
@@ -263,6 +273,7 @@ impl Gateway {
                 config,
                 trails: SearchTrails::default(),
                 histories: SearchHistories::default(),
+                links: Links::default(),
                 texts: None,
             }),
         }
@@ -316,6 +327,7 @@ impl Gateway {
                 overview: Overview::default(),
                 trails: SearchTrails::default(),
                 histories: SearchHistories::default(),
+                links: Links::default(),
                 texts: shared.texts.clone(),
             }),
         }
@@ -605,7 +617,10 @@ impl Session {
             return question.into();
         }
         let result = match answer {
-            Some(Ok(result)) => result,
+            Some(Ok(result)) => {
+                shared.links.note(id.server(), &result);
+                result
+            }
             Some(Err(error)) => failed(&error.to_string()),
             None => self.describe_refusal(outcome, &called),
         };
@@ -626,7 +641,7 @@ impl Session {
     async fn pass(
         &self,
         caller: &Caller,
-        directory: &CallDirectory<'_>,
+        directory: &dyn Directory,
         approver: &ElicitationApprover<'_>,
         call: Call,
     ) -> CallOutcome {
@@ -760,7 +775,12 @@ impl Session {
 
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
-        let tools = ServerCapabilities::builder().enable_tools();
+        // Servers that offer prompts or resources may connect later.
+        let tools = ServerCapabilities::builder()
+            .enable_completions()
+            .enable_prompts()
+            .enable_resources()
+            .enable_tools();
         let capabilities = match self.shared.config.style {
             Style::Inject => tools.enable_tool_list_changed().build(),
             Style::Dispatch => tools.build(),
@@ -799,6 +819,55 @@ impl ServerHandler for Session {
                 None => Err(unknown_tool(name)),
             },
         }
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(self.prompts().await))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Ok(self.prompt(request, &context).await?.into())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(self.resources().await))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let templates = self.resource_templates().await;
+        Ok(ListResourceTemplatesResult::with_all_items(templates))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(self.resource(request, &context).await?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.completion(request).await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
@@ -872,7 +941,14 @@ async fn finish_progress(forwarding: Option<JoinHandle<()>>) {
 
 fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
     let plain = Tool {
-        metadata: Arguments::new(),
+        // What the server says to clients. Fields of other formats and ours are not for them, and
+        // `execution` promises tasks, which do not pass.
+        metadata: tool
+            .metadata
+            .iter()
+            .filter(|(field, _)| FIELDS_FOR_CLIENTS.contains(&field.as_str()))
+            .map(|(field, value)| (field.clone(), value.clone()))
+            .collect(),
         tags: Vec::new(),
         // Some clients leave out tools without a title.
         title: tool
@@ -882,7 +958,9 @@ fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
         ..tool.clone()
     };
     let mut value = formats::emit_tool(&plain, name, Emit::Mcp);
-    value["_meta"] = meta_of(&tool.id);
+    for (key, of_id) in meta_of(&tool.id) {
+        value["_meta"][key] = of_id;
+    }
     serde_json::from_value(value).ok()
 }
 
@@ -901,13 +979,8 @@ fn readable(name: &str) -> String {
 /// ones.
 fn with_tool_id(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
     result.result_type = Some(ResultType::COMPLETE);
-    if let Value::Object(fields) = meta_of(id) {
-        result
-            .meta
-            .get_or_insert_with(MetaObject::new)
-            .0
-            .extend(fields);
-    }
+    let meta = result.meta.get_or_insert_with(MetaObject::new);
+    meta.0.extend(meta_of(id));
     result
 }
 
@@ -930,8 +1003,9 @@ fn describe_refusal(outcome: CallOutcome) -> CallToolResult {
     }
 }
 
-fn meta_of(id: &ToolId) -> Value {
-    json!({ "toolscout": { "server": id.server(), "name": id.name() } })
+fn meta_of(id: &ToolId) -> Arguments {
+    let id = json!({ "server": id.server(), "name": id.name() });
+    Arguments::from_iter([("toolscout".to_owned(), id)])
 }
 
 fn failed(message: &str) -> CallToolResult {
@@ -970,6 +1044,27 @@ fn instructions(tools: usize, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_definition_for_clients_has_all_that_its_server_says_to_them() {
+        let mut tool = Tool::new("docs", "open").unwrap();
+        tool.annotations.read_only_hint = Some(true);
+        let said = json!({
+            "annotations": { "title": "Opens a page" },
+            "icons": [{ "src": "https://docs.example/icon.png", "mimeType": "image/png" }],
+            "_meta": { "ui": { "resourceUri": "ui://docs/page" } },
+            "execution": { "taskSupport": "required" },
+            "toolscout_flags": ["odd"],
+        });
+        tool.metadata = said.as_object().cloned().unwrap();
+        let shown = serde_json::to_value(mcp_tool(&tool, "docs__open").unwrap()).unwrap();
+        let annotations = json!({ "readOnlyHint": true, "title": "Opens a page" });
+        assert_eq!(shown["annotations"], annotations);
+        assert_eq!(shown["icons"], said["icons"]);
+        assert_eq!(shown["_meta"]["ui"], said["_meta"]["ui"]);
+        assert_eq!(shown["_meta"]["toolscout"]["server"], "docs");
+        assert!(shown.get("execution").is_none() && shown.get("toolscout_flags").is_none());
+    }
 
     #[test]
     fn instructions_never_claim_that_there_are_no_tools() {

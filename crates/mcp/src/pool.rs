@@ -286,6 +286,34 @@ impl Pool {
         self.shared.servers.contains_key(server)
     }
 
+    /// The names of all servers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.shared.servers.keys().map(String::as_str)
+    }
+
+    /// The servers that are connected now, in the order of their names.
+    pub fn connected(&self) -> Vec<(&str, Arc<Connection>)> {
+        let servers = self.shared.servers.iter();
+        let connected = servers.filter_map(|(name, server)| match &*server.state.borrow() {
+            State::Ready(connection) => Some((name.as_str(), Arc::clone(connection))),
+            State::New | State::Down { .. } => None,
+        });
+        connected.collect()
+    }
+
+    /// The connection to a server. Waits for one that is being made, or that was lost a moment ago.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is none.
+    pub async fn connection(&self, server: &str) -> Result<Arc<Connection>, CallError> {
+        match self.shared.servers.get(server) {
+            Some(server) => server.connection().await,
+            None => Err(CallError::NoServer {
+                server: server.to_owned(),
+            }),
+        }
+    }
+
     /// What calls a tool, where its server is one of these.
     pub fn callable(&self, id: &ToolId, calling: CallContext) -> Option<Arc<dyn Callable>> {
         if !self.has(id.server()) {

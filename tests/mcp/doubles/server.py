@@ -74,6 +74,7 @@ def tools():
         for name, description in [
             ("asks", "Asks the client for a text and its person for an answer."),
             ("lists", "How often its tools were listed."),
+            ("links", "Links to a resource that it does not list."),
             ("raw", "Answers with the result that it is given."),
             ("refuses", "Answers with the error that it is given, and no request's id."),
         ]
@@ -140,6 +141,8 @@ def call(request, params):
         return text(json.dumps(said))
     if name == "lists":
         return text(str(LISTS))
+    if name == "links":
+        return {"content": [{"type": "resource_link", "uri": "notes:7", "name": "note"}]}
     if name == "raw":
         return arguments["result"]
     if name == "refuses":
@@ -150,6 +153,30 @@ def call(request, params):
         resource = {"type": "resource", "resource": {"uri": "r:1", "text": "inside"}}
         return {"content": [{"type": "text", "text": "words"}, image, resource], "structuredContent": {"n": 1}}
     return text(f"{name} was called")
+
+
+PROMPT = {"name": "greet", "title": "Greeting", "arguments": [{"name": "who", "required": True}]}
+RESOURCE = {"uri": "memo:all", "name": "memo", "mimeType": "text/plain", "_meta": {"own": 1}}
+TEMPLATE = {"uriTemplate": "memo:{day}/list", "name": "day"}
+
+
+def offer(method, params):
+    """What a server with prompts and resources answers. SAYS is what its resources begin with."""
+    if method == "prompts/list":
+        return {"prompts": [PROMPT]}
+    if method == "prompts/get":
+        words = {"type": "text", "text": f"Greet {params['arguments']['who']}"}
+        return {"messages": [{"role": "user", "content": words}]}
+    if method == "resources/list":
+        return {"resources": [RESOURCE]}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": [TEMPLATE]}
+    if method == "resources/read":
+        text = os.environ.get("SAYS", "") + params["uri"]
+        return {"contents": [{"uri": params["uri"], "text": text, "_meta": {"own": 2}}]}
+    if method == "completion/complete":
+        return {"completion": {"values": [params["argument"]["value"] + "-done"]}}
+    return None
 
 
 def ask(method, params):
@@ -178,6 +205,8 @@ def answer(message):
         if "mute" in BEHAVIOURS:
             return
         capabilities = {"tools": {"listChanged": True}}
+        if "offers" in BEHAVIOURS:
+            capabilities |= {"prompts": {}, "resources": {}, "completions": {}}
         info = {"name": "double", "version": "1"}
         result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}
     elif method == "tools/list":
@@ -188,6 +217,8 @@ def answer(message):
             return send({"jsonrpc": "2.0", "id": request, "error": {"code": -32602, "message": str(error)}})
     elif method == "tools/call":
         result = call(request, params)
+    elif "offers" in BEHAVIOURS and (offered := offer(method, params)) is not None:
+        result = offered
     else:
         return send({"jsonrpc": "2.0", "id": request, "error": {"code": -32601, "message": "no such method"}})
     if result is not None or params.get("name") == "raw":

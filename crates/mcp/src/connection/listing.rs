@@ -1,9 +1,13 @@
-//! The pages of a server's list of tools, put together.
+//! The pages of a server's lists, put together.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-use serde_json::Value;
+use rmcp::model::{
+    ClientRequest, CustomRequest, ListPromptsRequest, ListResourceTemplatesRequest,
+    ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ServerCapabilities,
+};
+use serde_json::{Value, json};
 
 use super::ListError;
 use crate::Limits;
@@ -21,23 +25,89 @@ pub struct ListedTools {
     pub incomplete: Option<String>,
 }
 
+/// What a server lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Its tools.
+    Tools,
+    /// Its prompts.
+    Prompts,
+    /// Its resources.
+    Resources,
+    /// The templates of its resources.
+    ResourceTemplates,
+}
+
+impl Kind {
+    /// Whether a server with these capabilities has such a list.
+    pub fn is_offered(self, capabilities: &ServerCapabilities) -> bool {
+        match self {
+            Kind::Tools => capabilities.tools.is_some(),
+            Kind::Prompts => capabilities.prompts.is_some(),
+            Kind::Resources | Kind::ResourceTemplates => capabilities.resources.is_some(),
+        }
+    }
+
+    /// The field of a page that has the entries.
+    fn field(self) -> &'static str {
+        match self {
+            Kind::Tools => "tools",
+            Kind::Prompts => "prompts",
+            Kind::Resources => "resources",
+            Kind::ResourceTemplates => "resourceTemplates",
+        }
+    }
+
+    /// The request for the page at this cursor. The SDK has text for cursors; any other goes back to its
+    /// server as it came.
+    pub fn request(self, cursor: Option<Value>) -> ClientRequest {
+        let mut params = PaginatedRequestParams::default();
+        params.cursor = match cursor {
+            None => None,
+            Some(Value::String(text)) => Some(text),
+            Some(other) => {
+                let method = match self {
+                    Kind::Tools => "tools/list",
+                    Kind::Prompts => "prompts/list",
+                    Kind::Resources => "resources/list",
+                    Kind::ResourceTemplates => "resources/templates/list",
+                };
+                let params = json!({ "cursor": other });
+                return ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
+            }
+        };
+        match self {
+            Kind::Tools => ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params)),
+            Kind::Prompts => {
+                ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params))
+            }
+            Kind::Resources => {
+                ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params))
+            }
+            Kind::ResourceTemplates => ClientRequest::ListResourceTemplatesRequest(
+                ListResourceTemplatesRequest::with_param(params),
+            ),
+        }
+    }
+}
+
 /// A page of a list.
 pub struct Page {
-    tools: Vec<Value>,
+    entries: Vec<Value>,
     /// Where the next page begins. Servers write numbers and objects as well as text; each gets back
     /// what it has written.
     next: Option<Value>,
 }
 
 impl Page {
-    /// Reads the result of a request for a page; `None` where it has no list of tools.
-    pub fn read(mut result: Value) -> Option<Self> {
+    /// Reads the result of a request for a page; `None` where it has no such list.
+    pub fn read(mut result: Value, kind: Kind) -> Option<Self> {
         let next = result.get_mut("nextCursor").map(Value::take);
-        let Some(Value::Array(tools)) = result.get_mut("tools").map(Value::take) else {
+        let Some(Value::Array(entries)) = result.get_mut(kind.field()).map(Value::take) else {
             return None;
         };
         Some(Page {
-            tools,
+            entries,
             next: next.filter(|next| !is_end(next)),
         })
     }
@@ -85,8 +155,8 @@ impl Pages {
     /// [`ListError::Endless`] for a list beyond the limits.
     pub fn add(&mut self, page: Page) -> Result<Next, ListError> {
         self.number += 1;
-        let (had_tools, before) = (!page.tools.is_empty(), self.entries.len());
-        for entry in page.tools {
+        let (had_entries, before) = (!page.entries.is_empty(), self.entries.len());
+        for entry in page.entries {
             let text = entry.to_string();
             self.bytes += text.len();
             if self.seen.insert(self.hasher.hash_one(&text)) {
@@ -102,7 +172,7 @@ impl Pages {
         if !self.cursors.insert(next.to_string()) {
             return Ok(Next::Broken(format!("comes back to its page {shown}")));
         }
-        if had_tools && self.entries.len() == before {
+        if had_entries && self.entries.len() == before {
             return Ok(Next::Broken(format!(
                 "repeats its tools on the page before {shown}"
             )));
@@ -155,13 +225,11 @@ pub enum Next {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn add(pages: &mut Pages, names: &[&str], next: Value) -> Next {
         let tools: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
-        let page = Page::read(json!({ "tools": tools, "nextCursor": next })).unwrap();
+        let page = Page::read(json!({ "tools": tools, "nextCursor": next }), Kind::Tools).unwrap();
         pages.add(page).unwrap()
     }
 

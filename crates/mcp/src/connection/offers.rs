@@ -1,0 +1,149 @@
+//! What a server offers besides tools: prompts, resources and templates of resources.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{
+    CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResult, Prompt,
+    ReadResourceRequestParams, ReadResourceResult, Resource, ResourceTemplate,
+};
+use rmcp::service::ServiceError;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
+
+use super::listing::Kind;
+use super::{CallError, Connection};
+
+/// How long lists are used. Servers without sessions send no notifications of changes.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// What a server offers besides tools.
+#[derive(Clone, Debug, Default)]
+pub struct Offers {
+    /// Its prompts.
+    pub prompts: Vec<Prompt>,
+    /// Its resources.
+    pub resources: Vec<Resource>,
+    /// The templates of further resources.
+    pub templates: Vec<ResourceTemplate>,
+}
+
+/// The offers as they were listed last.
+#[derive(Default)]
+pub(super) struct CachedOffers(Mutex<Option<Listed>>);
+
+struct Listed {
+    at: Instant,
+    version: u64,
+    offers: Arc<Offers>,
+}
+
+impl Connection {
+    /// What the server offers, without what it could not list.
+    pub async fn offers(&self) -> Arc<Offers> {
+        let version = self.handler.offers_version.load(Ordering::Relaxed);
+        if let Some(offers) = self.offers.fresh(version) {
+            return offers;
+        }
+        let (prompts, resources, templates) = tokio::join!(
+            self.entries(Kind::Prompts),
+            self.entries(Kind::Resources),
+            self.entries(Kind::ResourceTemplates),
+        );
+        let offers = Arc::new(Offers {
+            prompts,
+            resources,
+            templates,
+        });
+        self.offers.keep(Listed {
+            at: Instant::now(),
+            version,
+            offers: Arc::clone(&offers),
+        });
+        offers
+    }
+
+    /// The entries of a list that can be read.
+    async fn entries<T: DeserializeOwned>(&self, kind: Kind) -> Vec<T> {
+        let listed = match self.list(kind).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                tracing::warn!(server = %self.server, ?kind, %error, "a list cannot be passed on");
+                return Vec::new();
+            }
+        };
+        let mut entries = Vec::with_capacity(listed.entries.len());
+        for entry in listed.entries {
+            match serde_json::from_value(entry) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => {
+                    tracing::warn!(server = %self.server, ?kind, %error, "an entry cannot be read");
+                }
+            }
+        }
+        entries
+    }
+
+    /// A prompt of the server.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn prompt(
+        &self,
+        params: GetPromptRequestParams,
+    ) -> Result<GetPromptResult, CallError> {
+        self.in_time(self.peer.get_prompt(params)).await
+    }
+
+    /// The content of a resource.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn resource(
+        &self,
+        params: ReadResourceRequestParams,
+    ) -> Result<ReadResourceResult, CallError> {
+        self.in_time(self.peer.read_resource(params)).await
+    }
+
+    /// Completes an argument of a prompt or a template.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn completion(
+        &self,
+        params: CompleteRequestParams,
+    ) -> Result<CompleteResult, CallError> {
+        self.in_time(self.peer.complete(params)).await
+    }
+
+    /// Whether the server completes arguments.
+    pub fn completes(&self) -> bool {
+        let info = self.peer.peer_info();
+        info.is_some_and(|info| info.capabilities.completions.is_some())
+    }
+
+    async fn in_time<T>(
+        &self,
+        request: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, CallError> {
+        let limit = self.limits.call.idle;
+        let answered = timeout(limit, request).await;
+        let answered = answered.map_err(|_| CallError::Timeout { limit })?;
+        answered.map_err(|error| self.call_error(&error))
+    }
+}
+
+impl CachedOffers {
+    fn fresh(&self, version: u64) -> Option<Arc<Offers>> {
+        let listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = listed.as_ref()?;
+        let is_fresh = listed.version == version && listed.at.elapsed() < FRESH;
+        is_fresh.then(|| Arc::clone(&listed.offers))
+    }
+
+    fn keep(&self, listed: Listed) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed);
+    }
+}

@@ -1,0 +1,508 @@
+//! Prompts and resources of the servers, as clients list and read them.
+//!
+//! A prompt is called `SERVER__NAME`. A resource keeps its URI, so that links to it hold; if two servers have
+//! the same one, that of the later server gets another. Reading passes the gate under the id
+//! `SERVER/resources_read` or `SERVER/prompts_get`, as a call of a tool that only reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use lru::LruCache;
+use reqwest::Url;
+use rmcp::model::{
+    CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, ErrorData,
+    GetPromptRequestParams, GetPromptResult, MetaObject, Prompt, ReadResourceRequestParams,
+    ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Value, json};
+use toolscout_gate::gate::{Call, CallOutcome, Directory};
+use toolscout_gate::tools::{Arguments, Callable, ToolFailure, Toolset as _};
+use toolscout_index::{Tool, ToolId};
+
+use super::{GatewayState, NAME_CHARS, Session};
+use crate::connection::{CallError, Offers};
+use crate::pool::Pool;
+use toolscout_base::printable::excerpt;
+
+/// Between a server and the name of its prompt, as in the names of tools.
+const SEPARATOR: &str = "__";
+/// The scheme of the URIs that this program makes.
+const OWN_SCHEME: &str = "toolscout";
+/// Resources in results of calls whose servers are remembered.
+const MAX_LINKS: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
+
+/// Which server the resources in the results of its calls belong to.
+pub(super) struct Links(Mutex<LruCache<String, String>>);
+
+impl Default for Links {
+    fn default() -> Self {
+        Links(Mutex::new(LruCache::new(MAX_LINKS)))
+    }
+}
+
+impl Links {
+    /// Notes the resources in a result of a server.
+    pub fn note(&self, server: &str, result: &CallToolResult) {
+        let uris = result.content.iter().filter_map(|block| match block {
+            ContentBlock::ResourceLink(resource) => Some(&resource.uri),
+            ContentBlock::Resource(embedded) => match &embedded.resource {
+                ResourceContents::TextResourceContents { uri, .. }
+                | ResourceContents::BlobResourceContents { uri, .. } => Some(uri),
+                _ => None,
+            },
+            _ => None,
+        });
+        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for uri in uris {
+            links.put(uri.clone(), server.to_owned());
+        }
+    }
+
+    fn server_of(&self, uri: &str) -> Option<String> {
+        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        links.get(uri).cloned()
+    }
+}
+
+/// What a client asks a server for.
+#[derive(Clone, Debug)]
+enum Asked {
+    Prompt(GetPromptRequestParams),
+    Resource(ReadResourceRequestParams),
+}
+
+/// What the server answered.
+enum Given {
+    Prompt(GetPromptResult),
+    Resource(ReadResourceResult),
+}
+
+impl Session {
+    /// The prompts of all servers.
+    pub(super) async fn prompts(&self) -> Vec<Prompt> {
+        let mut prompts = Vec::new();
+        for (server, offers) in self.shared.offers().await {
+            for prompt in &offers.prompts {
+                let mut prompt = prompt.clone();
+                prompt.name = format!("{server}{SEPARATOR}{}", prompt.name);
+                mark(&mut prompt.meta, &server);
+                prompts.push(prompt);
+            }
+        }
+        prompts
+    }
+
+    /// The resources of all servers.
+    pub(super) async fn resources(&self) -> Vec<Resource> {
+        let (mut resources, mut taken) = (Vec::new(), BTreeSet::new());
+        for (server, offers) in self.shared.offers().await {
+            for resource in &offers.resources {
+                let mut resource = resource.clone();
+                if !taken.insert(resource.uri.clone()) {
+                    resource.uri = own_uri(&server, &resource.uri);
+                }
+                mark(&mut resource.meta, &server);
+                resources.push(resource);
+            }
+        }
+        resources
+    }
+
+    /// The templates of further resources.
+    pub(super) async fn resource_templates(&self) -> Vec<ResourceTemplate> {
+        let mut templates = Vec::new();
+        for (server, offers) in self.shared.offers().await {
+            for template in &offers.templates {
+                let mut template = template.clone();
+                mark(&mut template.meta, &server);
+                templates.push(template);
+            }
+        }
+        templates
+    }
+
+    /// A prompt with its arguments.
+    ///
+    /// # Errors
+    /// For an unknown name, if the gate refuses, and those of the server.
+    pub(super) async fn prompt(
+        &self,
+        mut params: GetPromptRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<GetPromptResult, ErrorData> {
+        let (server, name) = self.shared.prompt_of(&params.name)?;
+        params.name = name;
+        match self.ask(&server, Asked::Prompt(params), context).await? {
+            Given::Prompt(prompt) => Ok(prompt),
+            Given::Resource(_) => Err(ErrorData::internal_error("not a prompt", None)),
+        }
+    }
+
+    /// The content of a resource.
+    ///
+    /// # Errors
+    /// For an unknown URI, if the gate refuses, and those of the server.
+    pub(super) async fn resource(
+        &self,
+        mut params: ReadResourceRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResult, ErrorData> {
+        let asked = params.uri.clone();
+        let (server, uri) = self.shared.resource_of(&asked).await?;
+        params.uri.clone_from(&uri);
+        let given = self.ask(&server, Asked::Resource(params), context).await?;
+        let Given::Resource(mut result) = given else {
+            return Err(ErrorData::internal_error("not a resource", None));
+        };
+        // The client gets what it asked for.
+        for content in &mut result.contents {
+            match content {
+                ResourceContents::TextResourceContents { uri: of, .. }
+                | ResourceContents::BlobResourceContents { uri: of, .. }
+                    if *of == uri =>
+                {
+                    of.clone_from(&asked);
+                }
+                _ => {}
+            }
+        }
+        Ok(result)
+    }
+
+    /// Completes an argument of a prompt or of a template.
+    ///
+    /// # Errors
+    /// For an unknown name or template, and those of the server.
+    pub(super) async fn completion(
+        &self,
+        mut params: CompleteRequestParams,
+    ) -> Result<CompleteResult, ErrorData> {
+        let server = match &mut params.r#ref {
+            Reference::Prompt(prompt) => {
+                let (server, name) = self.shared.prompt_of(&prompt.name)?;
+                prompt.name = name;
+                server
+            }
+            Reference::Resource(template) => {
+                let (server, uri) = self.shared.resource_of(&template.uri).await?;
+                template.uri = uri;
+                server
+            }
+            _ => {
+                return Err(ErrorData::invalid_params(
+                    "`ref` is of an unknown type",
+                    None,
+                ));
+            }
+        };
+        let connection = self.shared.pool.connection(&server).await;
+        let connection = connection.map_err(|error| failure(&error))?;
+        if !connection.completes() {
+            return Ok(CompleteResult::default());
+        }
+        let completed = connection.completion(params).await;
+        completed.map_err(|error| failure(&error))
+    }
+
+    /// Asks a server, through the gate.
+    async fn ask(
+        &self,
+        server: &str,
+        asked: Asked,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Given, ErrorData> {
+        let caller = self.caller(context);
+        let tool = Arc::new(asked.as_tool(server)?);
+        let arguments = asked.arguments();
+        let question = Arc::new(Question {
+            pool: self.shared.pool.clone(),
+            server: server.to_owned(),
+            asked,
+            given: Mutex::default(),
+        });
+        let directory = QuestionDirectory {
+            shared: &self.shared,
+            tool: Arc::clone(&tool),
+            question: Arc::clone(&question),
+        };
+        let approver = self.approver(context, &caller, None);
+        let call = Call {
+            id: excerpt(&context.id.to_string(), NAME_CHARS),
+            tool,
+            arguments,
+            is_plan_step: false,
+        };
+        let outcome = self.pass(&caller, &directory, &approver, call).await;
+        drop(directory);
+        match question.given() {
+            Some(Ok(given)) => Ok(given),
+            Some(Err(error)) => Err(failure(&error)),
+            None => Err(ErrorData::invalid_request(refusal(outcome), None)),
+        }
+    }
+}
+
+impl GatewayState {
+    /// What each server offers that a client may know of.
+    async fn offers(&self) -> Vec<(String, Arc<Offers>)> {
+        self.pool.settled(self.config.settle).await;
+        let connected = self.pool.connected().into_iter();
+        let listed = connected.filter(|(server, _)| self.may_know(server)).map(
+            |(server, connection)| async move { (server.to_owned(), connection.offers().await) },
+        );
+        join_all(listed).await
+    }
+
+    /// Whether clients may know of a server.
+    fn may_know(&self, server: &str) -> bool {
+        let profile = self.profile.as_ref();
+        profile.is_none_or(|profile| profile.may_have_server(server))
+    }
+
+    /// The server of a prompt, and its name there.
+    fn prompt_of(&self, name: &str) -> Result<(String, String), ErrorData> {
+        let servers = self.pool.names().filter(|server| self.may_know(server));
+        // The longest name first: a server may be called as another one with an ending.
+        let mut servers: Vec<&str> = servers.collect();
+        servers.sort_by_key(|server| std::cmp::Reverse(server.len()));
+        for server in servers {
+            let rest = name.strip_prefix(server);
+            if let Some(own) = rest.and_then(|rest| rest.strip_prefix(SEPARATOR)) {
+                return Ok((server.to_owned(), own.to_owned()));
+            }
+        }
+        let name = excerpt(name, NAME_CHARS);
+        let message = format!("there is no prompt {name:?}; `prompts/list` names those there are");
+        Err(ErrorData::invalid_params(message, None))
+    }
+
+    /// The server of a resource, and its URI there.
+    async fn resource_of(&self, uri: &str) -> Result<(String, String), ErrorData> {
+        let server = match of_own_uri(uri) {
+            Some((server, uri)) if self.may_know(&server) => return Ok((server, uri)),
+            Some(_) => None,
+            None => {
+                let offers = self.offers().await;
+                let listed = server_with(&offers, |offers| {
+                    offers.resources.iter().any(|resource| resource.uri == uri)
+                });
+                let by_template = || {
+                    server_with(&offers, |offers| {
+                        let templates = offers.templates.iter();
+                        let mut templates = templates.map(|template| &template.uri_template);
+                        templates.any(|template| template == uri || fits_template(uri, template))
+                    })
+                };
+                let linked = || self.links.server_of(uri);
+                listed.or_else(by_template).or_else(linked)
+            }
+        };
+        match server.filter(|server| self.may_know(server)) {
+            Some(server) => Ok((server, uri.to_owned())),
+            None => {
+                let uri = excerpt(uri, NAME_CHARS);
+                let message = format!(
+                    "no connected server has the resource {uri:?}; `resources/list` names those there are"
+                );
+                Err(ErrorData::resource_not_found(message, None))
+            }
+        }
+    }
+}
+
+/// The first server whose offers are so.
+fn server_with(offers: &[(String, Arc<Offers>)], has: impl Fn(&Offers) -> bool) -> Option<String> {
+    let found = offers.iter().find(|(_, offers)| has(offers));
+    found.map(|(server, _)| server.clone())
+}
+
+/// Says which server something is of.
+fn mark(meta: &mut Option<MetaObject>, server: &str) {
+    let meta = meta.get_or_insert_with(MetaObject::new);
+    meta.0
+        .insert("toolscout".into(), json!({ "server": server }));
+}
+
+/// A URI for the resource of a server, if another server has the same.
+fn own_uri(server: &str, uri: &str) -> String {
+    // The base is a URL.
+    let Ok(mut own) = Url::parse(&format!("{OWN_SCHEME}://resource")) else {
+        return uri.to_owned();
+    };
+    own.query_pairs_mut()
+        .append_pair("server", server)
+        .append_pair("uri", uri);
+    own.into()
+}
+
+/// The server and the URI in a URI of [`own_uri`].
+fn of_own_uri(uri: &str) -> Option<(String, String)> {
+    let own = Url::parse(uri)
+        .ok()
+        .filter(|url| url.scheme() == OWN_SCHEME)?;
+    let mut parts: BTreeMap<String, String> = own.query_pairs().into_owned().collect();
+    Some((parts.remove("server")?, parts.remove("uri")?))
+}
+
+/// Whether a URI may be one of a template of RFC 6570: it has the fixed parts in their order.
+fn fits_template(uri: &str, template: &str) -> bool {
+    let mut rest = uri;
+    let mut parts = template.split('{');
+    let first = parts.next().unwrap_or_default();
+    let Some(after) = rest.strip_prefix(first) else {
+        return false;
+    };
+    rest = after;
+    let mut ends_fixed = true;
+    for part in parts {
+        // After the expression.
+        let fixed = part.split_once('}').map_or("", |(_, fixed)| fixed);
+        ends_fixed = !fixed.is_empty();
+        let Some(at) = rest.find(fixed) else {
+            return false;
+        };
+        rest = &rest[at + fixed.len()..];
+    }
+    rest.is_empty() || !ends_fixed
+}
+
+fn failure(error: &CallError) -> ErrorData {
+    match error {
+        CallError::Refused { code, message } => {
+            ErrorData::new(rmcp::model::ErrorCode(*code), message.clone(), None)
+        }
+        other => ErrorData::internal_error(other.to_string(), None),
+    }
+}
+
+fn refusal(outcome: CallOutcome) -> String {
+    let message = outcome.result.error_message;
+    message.unwrap_or_else(|| "it was not asked for, since calls are tried out only".into())
+}
+
+impl Asked {
+    /// The gate's view of it: a tool that only reads.
+    fn as_tool(&self, server: &str) -> Result<Tool, ErrorData> {
+        let (name, description, property) = match self {
+            Asked::Prompt(_) => ("prompts_get", "Reads a prompt", "name"),
+            Asked::Resource(_) => ("resources_read", "Reads a resource", "uri"),
+        };
+        let tool = Tool::new(server, name);
+        let tool = tool.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let mut tool = tool.with_description(description);
+        tool.annotations.read_only_hint = Some(true);
+        let schema = json!({ "type": "object", "required": [property] });
+        if let Value::Object(schema) = schema {
+            tool.input_schema = schema;
+        }
+        Ok(tool)
+    }
+
+    fn arguments(&self) -> Arguments {
+        let arguments = match self {
+            Asked::Prompt(params) => json!({ "name": params.name, "arguments": params.arguments }),
+            Asked::Resource(params) => json!({ "uri": params.uri }),
+        };
+        match arguments {
+            Value::Object(arguments) => arguments,
+            _ => Arguments::new(),
+        }
+    }
+}
+
+/// What a client asks, between the gate and the server. It stores the server's answer.
+struct Question {
+    pool: Pool,
+    server: String,
+    asked: Asked,
+    given: Mutex<Option<Result<Given, CallError>>>,
+}
+
+impl Question {
+    fn given(&self) -> Option<Result<Given, CallError>> {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        given.take()
+    }
+
+    async fn answer(&self) -> Result<Given, CallError> {
+        let connection = self.pool.connection(&self.server).await?;
+        match self.asked.clone() {
+            Asked::Prompt(params) => connection.prompt(params).await.map(Given::Prompt),
+            Asked::Resource(params) => connection.resource(params).await.map(Given::Resource),
+        }
+    }
+}
+
+#[async_trait]
+impl Callable for Question {
+    // The arguments are those of the request: the gate changes none of a tool that has no types.
+    async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
+        let answered = self.answer().await;
+        let outcome = match &answered {
+            Ok(_) => Ok(Value::Null),
+            Err(error) => Err(ToolFailure::new(error.to_string())),
+        };
+        *self.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
+        outcome
+    }
+}
+
+/// The question as a tool, and the tools of preconditions.
+struct QuestionDirectory<'a> {
+    shared: &'a GatewayState,
+    tool: Arc<Tool>,
+    question: Arc<Question>,
+}
+
+impl Directory for QuestionDirectory<'_> {
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        match *id == self.tool.id {
+            true => Some(Arc::clone(&self.tool)),
+            false => self.shared.catalog.tool(id),
+        }
+    }
+
+    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        match *id == self.tool.id {
+            true => Some(Arc::clone(&self.question) as _),
+            false => self.shared.pool.find(id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_of_two_servers_are_told_apart_and_come_back() {
+        let own = own_uri("my files", "file:///a b?c=d&e");
+        assert_eq!(
+            of_own_uri(&own),
+            Some(("my files".to_owned(), "file:///a b?c=d&e".to_owned()))
+        );
+        assert_eq!(of_own_uri("file:///a?server=x&uri=y"), None);
+        assert_eq!(of_own_uri("no uri"), None);
+    }
+
+    #[test]
+    fn templates_are_recognized_by_their_fixed_parts() {
+        for (uri, template, fits) in [
+            ("db://users/7", "db://users/{id}", true),
+            ("db://users/7/posts/9", "db://users/{id}/posts/{post}", true),
+            ("db://users/7/posts", "db://users/{id}/posts", true),
+            ("db://users/7/posts/9", "db://users/{id}/posts", false),
+            ("db://orders/7", "db://users/{id}", false),
+            ("db://users/7", "db://users/{id}/posts/{post}", false),
+            ("file:///a/b", "{+uri}", true),
+            ("a", "a", true),
+            ("ab", "a", false),
+        ] {
+            assert_eq!(fits_template(uri, template), fits, "{uri} {template}");
+        }
+    }
+}
