@@ -1,12 +1,12 @@
 //! The gateway as a client sees it, over a pipe within the process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, GetPromptRequestParams, ProgressNotificationParam,
-    ReadResourceRequestParams,
+    CallToolRequestParams, CallToolResult, ClientConfig, ElicitRequestParams, ElicitResult,
+    ErrorData, GetPromptRequestParams, ProgressNotificationParam, ReadResourceRequestParams,
 };
-use rmcp::service::{NotificationContext, RoleClient, RunningService};
+use rmcp::service::{NotificationContext, RequestContext, RoleClient, RunningService};
 use rmcp::{ClientHandler, ServiceExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -18,6 +18,7 @@ use toolscout::finder::Style;
 use toolscout::finder::toolbox::{Eviction, ToolboxConfig};
 use toolscout::gate::{Gate, Policies};
 use toolscout::mcp::config::Transport;
+use toolscout::mcp::connection::{ModelAnswer, ModelQuestion};
 use toolscout::mcp::{Gateway, GatewayConfig};
 use toolscout_index::memory::Switch;
 
@@ -523,6 +524,72 @@ async fn prompts_and_resources_of_all_servers_pass() {
         .complete_resource_simple("memo:{day}/list", "day", "mon")
         .await;
     assert_eq!(completed.expect("a completion"), ["mon-done"]);
+}
+
+/// A client whose person gives a name and whose model greets.
+#[derive(Clone, Default)]
+struct Answering {
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl ClientHandler for Answering {
+    fn get_info(&self) -> ClientConfig {
+        let mut info = ClientConfig::default();
+        info.capabilities =
+            serde_json::from_value(json!({ "elicitation": {}, "sampling": {} })).unwrap();
+        info
+    }
+
+    async fn create_elicitation(
+        &self,
+        question: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let ElicitRequestParams::FormElicitationParams { message, .. } = question else {
+            return Err(ErrorData::invalid_params("only forms", None));
+        };
+        self.asked.lock().unwrap().push(message);
+        let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
+        Ok(serde_json::from_value(answer).unwrap())
+    }
+
+    async fn create_message(
+        &self,
+        question: ModelQuestion,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ModelAnswer, ErrorData> {
+        assert_eq!(json!(question)["maxTokens"], 10);
+        let words = json!({ "type": "text", "text": "Hello" });
+        let answer = json!({ "role": "assistant", "content": words, "model": "m" });
+        Ok(serde_json::from_value(answer).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_asks_during_a_call_reaches_the_client_of_the_call() {
+    let upstream = Upstream::start(vec![double("a", &["inquires"])]).await;
+    let gateway = gateway(&upstream, GatewayConfig::default());
+    let handler = Answering::default();
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(async move {
+        let (read, write) = tokio::io::split(theirs);
+        gateway.serve(read, write, CancellationToken::new()).await
+    });
+    let client = handler.clone().serve(tokio::io::split(ours)).await.unwrap();
+    let params = CallToolRequestParams::new("call_tool");
+    let params = params.with_arguments(object(json!({ "name": "a/inquires" })));
+    let result = timeout(PATIENCE, client.call_tool(params))
+        .await
+        .unwrap()
+        .unwrap();
+    let said: Value = serde_json::from_str(&words(&result)).unwrap();
+    assert_eq!(
+        said[0],
+        json!({ "action": "accept", "content": { "name": "Ada" } }),
+        "{said}"
+    );
+    assert_eq!(said[1]["content"]["text"], "Hello", "{said}");
+    assert_eq!(*handler.asked.lock().unwrap(), ["\"a\" asks: Who are you?"]);
 }
 
 #[tokio::test]

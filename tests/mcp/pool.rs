@@ -326,15 +326,29 @@ async fn nothing_is_left_of_a_stubborn_server_and_what_it_started() {
 }
 
 #[tokio::test]
-async fn what_a_server_asks_of_the_client_is_declined() {
-    let upstream = Upstream::start(vec![double("a", &["asks"])]).await;
-    let said = text(upstream.call("a/asks", json!({})).await.unwrap());
-    let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(said[0]["code"], -32601, "{said}");
+async fn what_a_server_asks_is_answered_for_nobody() {
+    let upstream = Upstream::start(vec![double("a", &["asks", "inquires"])]).await;
+    let said = async |tool: &str| -> Value {
+        let said = text(upstream.call(tool, json!({})).await.unwrap());
+        serde_json::from_str(&said).unwrap()
+    };
+    let asked = said("a/asks").await;
     assert!(
-        said[1]["code"].is_i64() || said[1]["action"] == "decline",
-        "{said}"
+        asked[0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("no client with a model"),
+        "{asked}"
     );
+    assert!(
+        asked[1]["message"]
+            .as_str()
+            .unwrap()
+            .contains("the secret \"password\""),
+        "{asked}"
+    );
+    let asked = said("a/inquires").await;
+    assert_eq!(asked[0]["action"], "cancel", "{asked}");
 }
 
 #[tokio::test]

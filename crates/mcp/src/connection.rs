@@ -3,6 +3,7 @@
 mod listing;
 mod offers;
 mod one_request;
+mod questions;
 mod reasons;
 
 use std::future::Future;
@@ -15,12 +16,12 @@ use reqwest::{Client, StatusCode, redirect};
 use rmcp::handler::client::progress::ProgressDispatcher;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest,
+    CancelledNotificationParam, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult,
     ProgressNotificationParam, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
-    RoleClient, RunningService, ServiceError, serve_client_with_lifecycle_and_ct,
+    RequestContext, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle_and_ct,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -49,6 +50,8 @@ use toolscout_gate::tools::Arguments;
 
 pub use listing::ListedTools;
 pub use offers::Offers;
+use questions::CallsAtWork;
+pub use questions::{CallingClient, ModelAnswer, ModelQuestion};
 
 /// Most characters of a server's text in messages of this program.
 const QUOTED_CHARS: usize = 300;
@@ -195,6 +198,8 @@ pub struct CallContext {
     pub progress: Option<mpsc::Sender<Progress>>,
     /// Cancels the call; the server is notified.
     pub cancelled: CancellationToken,
+    /// The client that makes the call, if the server may ask it.
+    pub client: Option<Arc<dyn CallingClient>>,
 }
 
 /// A connection to a server.
@@ -341,6 +346,7 @@ impl Connection {
         let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let times = self.limits.call;
+        let _at_work = self.handler.calls.begin(context.client.clone());
         let options = PeerRequestOptions::with_timeout(times.total);
         let sent = self.peer.send_cancellable_request(request, options).await;
         let handle = sent.map_err(|error| self.call_error(&error))?;
@@ -370,7 +376,11 @@ impl Connection {
                     limit = times.idle;
                     silence.as_mut().reset(Instant::now() + limit);
                 }
-                () = &mut silence => return Err(CallError::Timeout { limit }),
+                // A person or a model that is asked may take longer than the server.
+                () = &mut silence => match self.handler.calls.is_asking() {
+                    true => silence.as_mut().reset(Instant::now() + limit),
+                    false => return Err(CallError::Timeout { limit }),
+                },
             }
         };
         // Answered, so there is nothing to cancel.
@@ -693,7 +703,14 @@ impl Opening {
         T: IntoTransport<RoleClient, E, A> + Send,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let (handler, stop) = (Handler::default(), CancellationToken::new());
+        let handler = Handler {
+            progress: ProgressDispatcher::default(),
+            list_changed: Arc::default(),
+            offers_version: Arc::default(),
+            server: Arc::clone(&self.server),
+            calls: Arc::default(),
+        };
+        let stop = CancellationToken::new();
         let stderr_tail = self
             .process
             .as_ref()
@@ -954,12 +971,14 @@ impl Drop for CancelOnDrop {
 }
 
 /// Receives the notifications of a server.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Handler {
     progress: ProgressDispatcher,
     list_changed: Arc<Notify>,
     /// Incremented when the server says that its prompts or resources have changed.
     offers_version: Arc<AtomicU64>,
+    server: Arc<str>,
+    calls: Arc<CallsAtWork>,
 }
 
 impl ClientHandler for Handler {
@@ -995,8 +1014,24 @@ impl ClientHandler for Handler {
         std::future::ready(())
     }
 
+    async fn create_elicitation(
+        &self,
+        question: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        self.calls.elicit(&self.server, question).await
+    }
+
+    async fn create_message(
+        &self,
+        question: ModelQuestion,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ModelAnswer, ErrorData> {
+        self.calls.create_message(question).await
+    }
+
     fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(ClientCapabilities::default(), implementation())
+        ClientConfig::new(questions::capabilities(), implementation())
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 }

@@ -9,6 +9,7 @@
 //! is requested from the client by elicitation. A gateway with a [profile](toolscout_finder::profiles) shows and
 //! calls a part of the catalog.
 
+mod calling_client;
 mod client_texts;
 mod elicitation;
 mod offers;
@@ -48,6 +49,7 @@ use uuid::Uuid;
 use crate::connection::{CallContext, Progress};
 use crate::implementation;
 use crate::pool::Pool;
+use calling_client::WaitingClient;
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
 use offers::Links;
 use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
@@ -589,10 +591,7 @@ impl Session {
         let (called, caller) = (Arc::clone(&tool), self.caller(context));
         let id = called.id.clone();
         let (steps, forwarding) = start_forwarding_progress(context).unzip();
-        let calling = CallContext {
-            progress: steps,
-            cancelled: context.ct.clone(),
-        };
+        let calling = self.call_context(context, &caller, steps);
         let forwarded = Arc::new(UpstreamCall::new(shared.pool.clone(), id.clone(), calling));
         let directory = CallDirectory {
             shared,
@@ -625,6 +624,23 @@ impl Session {
             None => self.describe_refusal(outcome, &called),
         };
         with_tool_id(result, &id).into()
+    }
+
+    /// How a server reaches the client of this request during a call.
+    fn call_context(
+        &self,
+        context: &RequestContext<RoleServer>,
+        caller: &Caller,
+        progress: Option<mpsc::Sender<Progress>>,
+    ) -> CallContext {
+        let session = format!("{} {}", caller.who, caller.conversation);
+        let within = self.shared.gate.policies().approval_timeout_s.duration();
+        let client = WaitingClient::of(context, session, within);
+        CallContext {
+            progress,
+            cancelled: context.ct.clone(),
+            client: client.map(|client| Arc::new(client) as _),
+        }
     }
 
     /// What asks the client of this request about a call.

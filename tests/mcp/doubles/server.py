@@ -73,6 +73,7 @@ def tools():
         tool(name, description)
         for name, description in [
             ("asks", "Asks the client for a text and its person for an answer."),
+            ("inquires", "Asks a person for a name and a model for a greeting."),
             ("lists", "How often its tools were listed."),
             ("links", "Links to a resource that it does not list."),
             ("raw", "Answers with the result that it is given."),
@@ -138,6 +139,12 @@ def call(request, params):
         said = [ask("sampling/createMessage", {"messages": [], "maxTokens": 10})]
         form = {"type": "object", "properties": {"password": {"type": "string"}}}
         said.append(ask("elicitation/create", {"message": "Your password?", "requestedSchema": form}))
+        return text(json.dumps(said))
+    if name == "inquires":
+        form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        said = [ask("elicitation/create", {"message": "Who are you?", "requestedSchema": form})]
+        words = {"role": "user", "content": {"type": "text", "text": "Greet"}}
+        said.append(ask("sampling/createMessage", {"messages": [words], "maxTokens": 10}))
         return text(json.dumps(said))
     if name == "lists":
         return text(str(LISTS))

@@ -14,7 +14,7 @@ use super::elicitation::{asks_by_result, takes_forms};
 use super::resolve::NamedCall;
 use super::upstream_call::CallDirectory;
 use super::{NAME_CHARS, Session, failed, finish_progress, start_forwarding_progress};
-use crate::connection::{CallContext, Progress};
+use crate::connection::Progress;
 use toolscout_base::printable::excerpt;
 use toolscout_gate::gate::{Call, Caller, Decision};
 use toolscout_gate::plan::{
@@ -127,10 +127,7 @@ impl Session {
             Err(result) => return (step.position, id, *result),
         };
         let shared = &*self.shared;
-        let calling = CallContext {
-            progress: None,
-            cancelled: context.ct.clone(),
-        };
+        let calling = self.call_context(context, caller, None);
         let directory = CallDirectory {
             shared,
             called: shared.pool.callable(&step.tool.id, calling),

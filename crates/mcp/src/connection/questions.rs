@@ -1,0 +1,250 @@
+//! What a server asks while it works on a call: a person for a form, or a model for an answer. The client that
+//! makes the call gets the question.
+//!
+//! A question does not say to which call it belongs. So it is passed on only while all calls of the server are of
+//! one client; otherwise the wrong person could be asked.
+#![expect(
+    deprecated,
+    reason = "servers of these versions have no other way to ask a model"
+)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use rmcp::model::{
+    ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ErrorData, FormElicitationCapability,
+    UrlElicitationCapability,
+};
+use toolscout_gate::gate::redact::names_secret;
+
+/// What a server asks the client's model.
+pub type ModelQuestion = CreateMessageRequestParams;
+/// What the model answers.
+pub type ModelAnswer = CreateMessageResult;
+
+/// Questions of one server that may be open at once.
+const MAX_OPEN: usize = 16;
+
+/// What a server may ask. Whether the client of a call supports it is known only when the call is made.
+pub fn capabilities() -> ClientCapabilities {
+    let mut capabilities = ClientCapabilities::builder()
+        .enable_elicitation()
+        .enable_sampling()
+        .build();
+    if let Some(elicitation) = &mut capabilities.elicitation {
+        elicitation.form = Some(FormElicitationCapability::default());
+        elicitation.url = Some(UrlElicitationCapability::default());
+    }
+    capabilities
+}
+
+/// A client that makes a call, and can be asked during it.
+#[async_trait]
+pub trait CallingClient: fmt::Debug + Send + Sync {
+    /// Tells clients apart.
+    fn session(&self) -> &str;
+
+    /// Asks the person at the client. `server` is who asks.
+    ///
+    /// # Errors
+    /// If the client does not support it, or refuses.
+    async fn elicit(
+        &self,
+        server: &str,
+        question: ElicitRequestParams,
+    ) -> Result<ElicitResult, ErrorData>;
+
+    /// Asks the client's model.
+    ///
+    /// # Errors
+    /// If the client does not support it, or refuses.
+    async fn create_message(&self, question: ModelQuestion) -> Result<ModelAnswer, ErrorData>;
+}
+
+/// The calls that a server works on, and the clients that made them.
+#[derive(Debug, Default)]
+pub struct CallsAtWork {
+    calls: Mutex<BTreeMap<usize, Option<Arc<dyn CallingClient>>>>,
+    next: AtomicUsize,
+    open_questions: AtomicUsize,
+}
+
+/// A call at work until it is dropped.
+pub struct CallAtWork {
+    number: usize,
+    calls: Arc<CallsAtWork>,
+}
+
+impl Drop for CallAtWork {
+    fn drop(&mut self) {
+        self.calls.calls().remove(&self.number);
+    }
+}
+
+impl CallsAtWork {
+    /// Notes a call.
+    pub fn begin(self: &Arc<Self>, client: Option<Arc<dyn CallingClient>>) -> CallAtWork {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.calls().insert(number, client);
+        CallAtWork {
+            number,
+            calls: Arc::clone(self),
+        }
+    }
+
+    /// Whether somebody is being asked, so that calls wait for a person or a model.
+    pub fn is_asking(&self) -> bool {
+        self.open_questions.load(Ordering::Relaxed) > 0
+    }
+
+    /// Asks the person at the client whose calls these are. Nobody answers for a person: without one, the
+    /// question is cancelled.
+    ///
+    /// # Errors
+    /// For a form that asks for a secret, and those of the client.
+    pub async fn elicit(
+        &self,
+        server: &str,
+        question: ElicitRequestParams,
+    ) -> Result<ElicitResult, ErrorData> {
+        if let Some(field) = secret_in(&question) {
+            let message = format!(
+                "the form asks for the secret {field:?}, which MCP forbids; ask for it with a URL"
+            );
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        match self.asked_client() {
+            Some((client, _open)) => client.elicit(server, question).await,
+            None => Ok(ElicitResult::new(ElicitationAction::Cancel)),
+        }
+    }
+
+    /// Asks the model of the client whose calls these are.
+    ///
+    /// # Errors
+    /// Without such a client, and those of the client.
+    pub async fn create_message(&self, question: ModelQuestion) -> Result<ModelAnswer, ErrorData> {
+        match self.asked_client() {
+            Some((client, _open)) => client.create_message(question).await,
+            None => {
+                let message = "no client with a model is known to have made this call";
+                Err(ErrorData::invalid_request(message, None))
+            }
+        }
+    }
+
+    /// The client that made all calls at work, and a guard of the question to it.
+    fn asked_client(&self) -> Option<(Arc<dyn CallingClient>, OpenQuestion<'_>)> {
+        let client = {
+            let calls = self.calls();
+            let mut clients = calls.values();
+            let first = clients.next()?.clone()?;
+            let is_same = |other: &Option<Arc<dyn CallingClient>>| {
+                let other = other.as_ref();
+                other.is_some_and(|other| other.session() == first.session())
+            };
+            if !clients.all(is_same) {
+                return None;
+            }
+            first
+        };
+        if self.open_questions.fetch_add(1, Ordering::Relaxed) >= MAX_OPEN {
+            self.open_questions.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some((client, OpenQuestion(&self.open_questions)))
+    }
+
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<usize, Option<Arc<dyn CallingClient>>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct OpenQuestion<'a>(&'a AtomicUsize);
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The field of a form that asks for a secret.
+fn secret_in(question: &ElicitRequestParams) -> Option<&str> {
+    let ElicitRequestParams::FormElicitationParams {
+        requested_schema, ..
+    } = question
+    else {
+        return None;
+    };
+    let mut fields = requested_schema.properties.keys().map(String::as_str);
+    fields.find(|field| names_secret(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::ElicitationSchema;
+
+    #[derive(Debug)]
+    struct Person(&'static str);
+
+    #[async_trait]
+    impl CallingClient for Person {
+        fn session(&self) -> &str {
+            self.0
+        }
+
+        async fn elicit(&self, _: &str, _: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
+            Ok(ElicitResult::new(ElicitationAction::Accept))
+        }
+
+        async fn create_message(&self, _: ModelQuestion) -> Result<ModelAnswer, ErrorData> {
+            Err(ErrorData::internal_error("it has no model", None))
+        }
+    }
+
+    fn form(field: &str) -> ElicitRequestParams {
+        let schema = ElicitationSchema::builder().required_bool(field).build();
+        ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: "Really?".into(),
+            requested_schema: schema.unwrap(),
+        }
+    }
+
+    async fn asked(calls: &CallsAtWork) -> ElicitationAction {
+        calls.elicit("s", form("sure")).await.unwrap().action
+    }
+
+    #[tokio::test]
+    async fn only_the_one_client_of_all_calls_is_asked() {
+        let calls = Arc::new(CallsAtWork::default());
+        assert_eq!(asked(&calls).await, ElicitationAction::Cancel);
+        let of_a = calls.begin(Some(Arc::new(Person("a"))));
+        assert_eq!(asked(&calls).await, ElicitationAction::Accept);
+        let again = calls.begin(Some(Arc::new(Person("a"))));
+        assert_eq!(asked(&calls).await, ElicitationAction::Accept);
+        let of_b = calls.begin(Some(Arc::new(Person("b"))));
+        assert_eq!(asked(&calls).await, ElicitationAction::Cancel);
+        drop((of_a, again));
+        assert_eq!(asked(&calls).await, ElicitationAction::Accept);
+        let of_agent = calls.begin(None);
+        assert_eq!(asked(&calls).await, ElicitationAction::Cancel);
+        drop((of_b, of_agent));
+        assert!(!calls.is_asking());
+    }
+
+    #[tokio::test]
+    async fn no_form_asks_for_a_secret() {
+        let calls = Arc::new(CallsAtWork::default());
+        let _call = calls.begin(Some(Arc::new(Person("a"))));
+        for field in ["password", "apiKey", "access_token"] {
+            let refused = calls.elicit("s", form(field)).await.unwrap_err();
+            assert!(refused.message.contains(field), "{refused}");
+        }
+    }
+}
