@@ -19,6 +19,11 @@ use tokio::sync::mpsc;
 use toolscout::mcp::ServerConfig;
 use toolscout::mcp::config::{HttpProtocol, OAuthSettings, Transport};
 
+/// Where clients look for the protected resource's metadata.
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource/mcp";
+/// Where only a challenge leads.
+const ELSEWHERE: &str = "/elsewhere/metadata";
+
 /// How the two servers behave.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
@@ -40,6 +45,8 @@ pub struct Behaviour {
     pub registers: bool,
     /// Whether the MCP server speaks the old transport.
     pub old: bool,
+    /// Whether only messages are answered with what a login needs, which lies at no usual place.
+    pub messages_only: bool,
 }
 
 /// What a token endpoint answers.
@@ -66,6 +73,7 @@ impl Default for Behaviour {
             silent: false,
             registers: true,
             old: false,
+            messages_only: false,
         }
     }
 }
@@ -116,7 +124,8 @@ impl Authorization {
         let server = Authorization { base, shared };
         let router = Router::new()
             .route("/mcp", post(mcp).get(stream))
-            .route("/.well-known/oauth-protected-resource/mcp", get(resource))
+            .route(WELL_KNOWN, get(well_known))
+            .route(ELSEWHERE, get(resource))
             .route("/.well-known/oauth-authorization-server/as", get(metadata))
             .route("/as/register", post(register))
             .route("/as/authorize", get(authorize))
@@ -213,8 +222,12 @@ impl Authorization {
         if self.behaviour().silent {
             return StatusCode::UNAUTHORIZED.into_response();
         }
+        let (place, scope) = match self.behaviour().messages_only {
+            true => (ELSEWHERE, "tools.read"),
+            false => (WELL_KNOWN, "tools"),
+        };
         let challenge = format!(
-            "Bearer error=\"invalid_token\", resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\"",
+            "Bearer error=\"invalid_token\", scope=\"{scope}\", resource_metadata=\"{}{place}\"",
             self.base
         );
         (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, challenge)]).into_response()
@@ -245,6 +258,13 @@ fn merged(mut document: Value, replaced: &Value) -> Json<Value> {
         document[name] = value.clone();
     }
     Json(document)
+}
+
+async fn well_known(server: State<Authorization>) -> Response {
+    match server.behaviour().messages_only {
+        true => StatusCode::NOT_FOUND.into_response(),
+        false => resource(server).await.into_response(),
+    }
 }
 
 async fn resource(State(server): State<Authorization>) -> Json<Value> {
@@ -345,6 +365,9 @@ async fn revoke(
 }
 
 async fn stream(State(server): State<Authorization>, request: Request) -> Response {
+    if server.behaviour().messages_only {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
     if !server.is_valid(request.headers()) {
         return server.refusal();
     }

@@ -55,6 +55,19 @@ impl Scene {
         login
     }
 
+    /// What the page of a login asks for, if a person names these scopes.
+    async fn asked_scopes(&self, scopes: &[String]) -> String {
+        let config = self.server.config("s");
+        let (url, settings) = remote(&config).expect("a remote server");
+        let file = self.logins().file(url).expect("a file");
+        let page = begin(url, settings, scopes, file).await.expect("a page");
+        let mut asked = page.page().query_pairs();
+        let scope = asked.find(|(name, _)| name == "scope");
+        scope
+            .map(|(_, scope)| scope.into_owned())
+            .unwrap_or_default()
+    }
+
     async fn upstream(&self) -> Upstream {
         let logins = self.logins();
         let servers = vec![self.server.config("s"), double("other", &[])];
@@ -101,6 +114,32 @@ async fn a_server_that_wants_a_login_says_so_and_is_connected_after_it() {
         .await;
         assert_eq!(upstream.echo("s").await, "hello");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_login_only_in_answers_to_messages_gets_one() {
+    let behaviour = Behaviour {
+        messages_only: true,
+        ..Behaviour::default()
+    };
+    let scene = Scene::new(behaviour).await;
+    let asked = scene.asked_scopes(&[]).await;
+    assert_eq!(asked.split(' ').next(), Some("tools.read"), "{asked}");
+    scene.login().await.expect("a login");
+    let upstream = scene.upstream().await;
+    assert_eq!(state(&upstream), ConnectionState::Connected);
+}
+
+#[tokio::test]
+async fn a_login_for_a_further_scope_keeps_those_of_the_login_before() {
+    let scene = Scene::new(Behaviour::default()).await;
+    scene.login().await.expect("a login");
+    let asked = scene.asked_scopes(&["tools.write".to_owned()]).await;
+    let asked: Vec<&str> = asked.split(' ').collect();
+    assert!(
+        asked.contains(&"tools.write") && asked.contains(&"tools"),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]

@@ -57,7 +57,9 @@ pub async fn begin(
     let refused = |error: AuthError| LoginError::refused(url, &error, &[secret]);
     let client = LoginClient::new(url, settings).map_err(|error| refused(error.into()))?;
     let mut manager = client.manager(url).await.map_err(refused)?;
-    let found = manager.resolve_metadata().await.map_err(refused)?;
+    let challenge = client.challenge(url).await;
+    let found = manager.resolve_metadata_from_challenge(challenge.as_deref());
+    let found = found.await.map_err(refused)?;
     // The paths that servers of the first version had are tried too, and are no such paths where
     // registering at them fails.
     let is_guessed = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
@@ -69,6 +71,17 @@ pub async fn begin(
         scopes
     };
     let mut scopes = asked.to_vec();
+    if !scopes.is_empty() {
+        // A server that lacks a scope names that one alone. Without those of the login before, the next
+        // request would lack another one.
+        let before = file.read().ok().flatten();
+        let before = before.iter().flat_map(Login::scopes);
+        let kept: Vec<String> = before
+            .filter(|scope| !scopes.contains(scope))
+            .cloned()
+            .collect();
+        scopes.extend(kept);
+    }
     if scopes.is_empty() {
         scopes = manager.select_initial_scopes(&[]).await;
     } else if offers_offline_access && !scopes.iter().any(|scope| scope == OFFLINE_ACCESS) {

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http;
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use reqwest::{Request, Url};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
+use reqwest::{Request, StatusCode, Url};
+use rmcp::model::ProtocolVersion;
 use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 use rmcp::transport::{AuthError, AuthorizationManager};
+
+use serde_json::json;
 
 use super::public;
 use crate::config::OAuthSettings;
@@ -19,6 +22,8 @@ use toolscout_gate::tools::net::{GuardedClient, PrivateHosts, SystemLookup, body
 
 /// Longest wait for one answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The header that names a session.
+const SESSION_ID: &str = "mcp-session-id";
 /// Most bytes of one answer. Metadata has a few thousand.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -68,6 +73,36 @@ impl LoginClient {
     /// Whether a person or this program may be sent to this URL.
     pub fn allows(&self, url: &Url) -> bool {
         url.scheme() == "https" || (self.plain && url.scheme() == "http")
+    }
+
+    /// What the server says about logins when it refuses a message without a token; `None` if it does not
+    /// refuse one. Many servers answer only messages so, and some only those after the handshake.
+    pub async fn challenge(&self, url: &Url) -> Option<String> {
+        let info = json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") });
+        let version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        let hello = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": info });
+        let mut session = None;
+        for (method, params) in [("initialize", hello), ("tools/list", json!({}))] {
+            let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+            let request = self.client.requests().post(url.clone());
+            let mut request = request
+                .header(CONTENT_TYPE, "application/json")
+                .header(ACCEPT, "application/json, text/event-stream")
+                .body(message.to_string());
+            if let Some(session) = session.take() {
+                request = request.header(SESSION_ID, session);
+            }
+            let answer = self.send(request.build().ok()?).await.ok()?;
+            if answer.status() == StatusCode::UNAUTHORIZED {
+                let challenges = answer.headers().get_all(WWW_AUTHENTICATE);
+                let mut texts = challenges.iter().filter_map(|text| text.to_str().ok());
+                let first = texts.next()?;
+                let better = texts.find(|text| text.contains("resource_metadata"));
+                return Some(better.unwrap_or(first).to_owned());
+            }
+            session = answer.headers().get(SESSION_ID).cloned();
+        }
+        None
     }
 
     /// Makes a token worthless, in the name of the client that it belongs to.
