@@ -29,11 +29,21 @@ use super::world::{PATIENCE, Upstream, double, object};
 struct Ears {
     list_changed: Arc<Notify>,
     progressed: Arc<Notify>,
+    prompts_changed: Arc<Notify>,
+    resources_changed: Arc<Notify>,
 }
 
 impl ClientHandler for Ears {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.list_changed.notify_one();
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.prompts_changed.notify_one();
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.resources_changed.notify_one();
     }
 
     async fn on_progress(&self, _: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
@@ -524,6 +534,19 @@ async fn prompts_and_resources_of_all_servers_pass() {
         .complete_resource_simple("memo:{day}/list", "day", "mon")
         .await;
     assert_eq!(completed.expect("a completion"), ["mon-done"]);
+}
+
+#[tokio::test]
+async fn a_client_is_told_when_prompts_and_resources_change() {
+    let upstream = Upstream::start(vec![double("a", &["offers", "links"])]).await;
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    call(&client, "call_tool", json!({ "name": "a/links" })).await;
+    let ears = client.service();
+    for told in [&ears.prompts_changed, &ears.resources_changed] {
+        timeout(PATIENCE, told.notified())
+            .await
+            .expect("a notification");
+    }
 }
 
 /// A client whose person gives a name and whose model greets.

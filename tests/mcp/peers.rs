@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use toolscout::budget;
+use toolscout::mcp::config::Transport;
 use toolscout::mcp::config::parse_server;
 use toolscout::mcp::login::{LoggedOut, Logins, begin, logout, remote};
 use toolscout::mcp::{CallContext, ServerConfig};
@@ -512,6 +513,46 @@ async fn the_model_of_a_real_client_writes_texts_once_its_person_agrees() {
         assert_eq!(texts.lines().count(), with_texts, "{answer}: {texts}");
         assert_eq!(texts.contains("model of "), with_texts > 0, "{texts}");
     }
+}
+
+#[tokio::test]
+#[ignore = "needs the servers and clients that scripts/mcp_peers.sh installs; .ci/run runs it"]
+async fn what_a_real_server_offers_besides_tools_arrives_as_it_was_sent() {
+    let peers = Peers::installed();
+    let world = World::new();
+    let everything = peers.everything();
+    let Transport::Stdio { command, args, .. } = &everything.transport else {
+        unreachable!("it is a process")
+    };
+    let client = [peers.python(), Peers::script("python_offers.py")];
+    let mut direct = client.to_vec();
+    direct.extend([String::new(), command.clone()]);
+    direct.extend(args.iter().cloned());
+    let direct = reported(&peers, &world, direct).await;
+
+    let servers = world.servers(&[peers.everything()]);
+    let program = env!("CARGO_BIN_EXE_toolscout");
+    let through = [
+        "everything__",
+        program,
+        "mcp",
+        "--mcp",
+        &servers,
+        "--allow",
+        "everything/*",
+    ];
+    let mut words = client.to_vec();
+    words.extend(through.map(str::to_owned));
+    let through = reported(&peers, &world, words).await;
+    for kind in ["prompts", "resources", "templates", "read", "said"] {
+        assert_eq!(through[kind], direct[kind], "{kind}");
+        assert!(!direct[kind].as_array().unwrap().is_empty(), "{kind}");
+    }
+    assert!(through["said"][0].to_string().contains("Ada"), "{through}");
+    assert!(
+        through["said"][1].to_string().contains("sampled"),
+        "{through}"
+    );
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, ErrorData};
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -532,6 +532,8 @@ pub struct Connector {
     /// The logins at servers.
     pub logins: Logins,
     pub(super) watchdog: Arc<Watchdog>,
+    /// Incremented when the prompts or resources of any server may have changed.
+    pub(super) offers_changed: watch::Sender<u64>,
 }
 
 /// An attempt to connect to a server, in one way or another.
@@ -677,6 +679,7 @@ impl<'a> Attempt<'a> {
             lifecycle,
             process,
             has_key: self.has_key,
+            offers_changed: self.connector.offers_changed.clone(),
         }
     }
 }
@@ -695,6 +698,7 @@ struct Opening {
     lifecycle: Lifecycle,
     process: Option<Process>,
     has_key: bool,
+    offers_changed: watch::Sender<u64>,
 }
 
 impl Opening {
@@ -707,6 +711,7 @@ impl Opening {
             progress: ProgressDispatcher::default(),
             list_changed: Arc::default(),
             offers_version: Arc::default(),
+            offers_changed: self.offers_changed.clone(),
             server: Arc::clone(&self.server),
             calls: Arc::default(),
         };
@@ -784,6 +789,15 @@ impl Opening {
             ..
         } = self;
         let peer = running.peer().clone();
+        let offers_any = peer.peer_info().is_some_and(|info| {
+            let offered = [Kind::Prompts, Kind::Resources];
+            offered
+                .iter()
+                .any(|kind| kind.is_offered(&info.capabilities))
+        });
+        if offers_any {
+            handler.offers_have_changed();
+        }
         subscribe_if_needed(&peer, &handler, &stop);
         let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
         let running_connection = Running {
@@ -977,8 +991,17 @@ struct Handler {
     list_changed: Arc<Notify>,
     /// Incremented when the server says that its prompts or resources have changed.
     offers_version: Arc<AtomicU64>,
+    /// The same over all servers.
+    offers_changed: watch::Sender<u64>,
     server: Arc<str>,
     calls: Arc<CallsAtWork>,
+}
+
+impl Handler {
+    fn offers_have_changed(&self) {
+        self.offers_version.fetch_add(1, Ordering::Relaxed);
+        self.offers_changed.send_modify(|version| *version += 1);
+    }
 }
 
 impl ClientHandler for Handler {
@@ -1002,7 +1025,7 @@ impl ClientHandler for Handler {
         &self,
         _: NotificationContext<RoleClient>,
     ) -> impl Future<Output = ()> + Send + '_ {
-        self.offers_version.fetch_add(1, Ordering::Relaxed);
+        self.offers_have_changed();
         std::future::ready(())
     }
 
@@ -1010,7 +1033,7 @@ impl ClientHandler for Handler {
         &self,
         _: NotificationContext<RoleClient>,
     ) -> impl Future<Output = ()> + Send + '_ {
-        self.offers_version.fetch_add(1, Ordering::Relaxed);
+        self.offers_have_changed();
         std::future::ready(())
     }
 
@@ -1102,6 +1125,7 @@ mod tests {
             lifecycle: Lifecycle::Initialize,
             process: None,
             has_key: false,
+            offers_changed: watch::Sender::default(),
         };
         let (reader, writer) = split(client);
         let transport = AsyncRwTransport::new_client(reader, writer);

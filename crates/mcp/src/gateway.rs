@@ -795,7 +795,9 @@ impl ServerHandler for Session {
         let tools = ServerCapabilities::builder()
             .enable_completions()
             .enable_prompts()
+            .enable_prompts_list_changed()
             .enable_resources()
+            .enable_resources_list_changed()
             .enable_tools();
         let capabilities = match self.shared.config.style {
             Style::Inject => tools.enable_tool_list_changed().build(),
@@ -888,6 +890,9 @@ impl ServerHandler for Session {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let shared = Arc::clone(&self.shared);
+        let telling = tell_of_offers(context.peer.clone(), shared.pool.offers_changed());
+        let ended = self.ended.clone();
+        tokio::spawn(async move { ended.run_until_cancelled(telling).await });
         if let Some(texts) = shared.texts.clone() {
             let ended = self.ended.clone();
             tokio::spawn(async move { texts.write(context.peer, &shared, &ended).await });
@@ -898,21 +903,47 @@ impl ServerHandler for Session {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        let everything = SubscriptionFilter::builder().tools_list_changed().build();
+        let everything = SubscriptionFilter::builder()
+            .tools_list_changed()
+            .prompts_list_changed()
+            .resources_list_changed()
+            .build();
         Some(requested.intersection(&everything))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut list_version = self.list_version.subscribe();
+        let mut offers_version = self.shared.pool.offers_changed();
+        let sink = context.sink();
         loop {
-            tokio::select! {
+            let is_told = tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 changed = list_version.changed() => {
-                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
-                        return Ok(());
-                    }
+                    changed.is_ok() && sink.notify_tool_list_changed().await.is_ok()
                 }
+                changed = offers_version.changed() => {
+                    // A client that asked for one kind alone gets no other.
+                    let _ = sink.notify_prompt_list_changed().await;
+                    let _ = sink.notify_resource_list_changed().await;
+                    changed.is_ok()
+                }
+            };
+            if !is_told {
+                return Ok(());
             }
+        }
+    }
+}
+
+/// Tells the client of a session when prompts or resources of servers may have changed.
+async fn tell_of_offers(peer: Peer<RoleServer>, mut changed: watch::Receiver<u64>) {
+    while changed.changed().await.is_ok() {
+        let told = [
+            peer.notify_prompt_list_changed().await,
+            peer.notify_resource_list_changed().await,
+        ];
+        if told.iter().any(Result::is_err) {
+            return;
         }
     }
 }

@@ -286,6 +286,11 @@ impl Pool {
         self.shared.servers.contains_key(server)
     }
 
+    /// Tells when the prompts or resources of any server may have changed.
+    pub fn offers_changed(&self) -> watch::Receiver<u64> {
+        self.shared.connector.offers_changed.subscribe()
+    }
+
     /// The names of all servers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.shared.servers.keys().map(String::as_str)

@@ -149,6 +149,8 @@ def call(request, params):
     if name == "lists":
         return text(str(LISTS))
     if name == "links":
+        notify("notifications/prompts/list_changed")
+        notify("notifications/resources/list_changed")
         return {"content": [{"type": "resource_link", "uri": "notes:7", "name": "note"}]}
     if name == "raw":
         return arguments["result"]
