@@ -6,7 +6,9 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientConfig, ElicitRequestParams, ElicitResult,
     ErrorData, GetPromptRequestParams, ProgressNotificationParam, ReadResourceRequestParams,
 };
-use rmcp::service::{NotificationContext, RequestContext, RoleClient, RunningService};
+use rmcp::service::{
+    NotificationContext, RequestContext, RoleClient, RunningService, ServiceError,
+};
 use rmcp::{ClientHandler, ServiceExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -613,6 +615,29 @@ async fn what_a_server_asks_during_a_call_reaches_the_client_of_the_call() {
     );
     assert_eq!(said[1]["content"]["text"], "Hello", "{said}");
     assert_eq!(*handler.asked.lock().unwrap(), ["\"a\" asks: Who are you?"]);
+}
+
+#[tokio::test]
+async fn what_is_said_besides_a_call_passes_in_both_directions() {
+    let upstream = Upstream::start(vec![double("a", &["told", "page"])]).await;
+    let client = client(&gateway(&upstream, GatewayConfig::default())).await;
+    let asked = async |name: &str| {
+        let params = CallToolRequestParams::new("call_tool");
+        let mut params = params.with_arguments(object(json!({ "name": name })));
+        let meta = json!({ "traceparent": "00-1-2-01", "progressToken": 7 });
+        params.meta = Some(serde_json::from_value(meta).unwrap());
+        timeout(PATIENCE, client.call_tool(params))
+            .await
+            .expect("in time")
+    };
+    let told: Value = serde_json::from_str(&words(&asked("a/told").await.unwrap())).unwrap();
+    assert_eq!(told["traceparent"], "00-1-2-01", "{told}");
+    let Err(ServiceError::McpError(error)) = asked("a/page").await else {
+        panic!("the error of the server")
+    };
+    assert_eq!((error.code.0, &*error.message), (-32042, "visit the page"));
+    let page = &error.data.unwrap()["elicitations"][0]["url"];
+    assert_eq!(page, "https://x.example");
 }
 
 #[tokio::test]

@@ -212,7 +212,8 @@ async fn an_error_that_names_no_request_is_that_of_the_only_one() {
             refused,
             CallError::Refused {
                 code: -32600,
-                message: "cannot read that".into()
+                message: "cannot read that".into(),
+                data: None,
             },
             "{id}"
         );

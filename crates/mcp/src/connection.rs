@@ -17,7 +17,8 @@ use rmcp::handler::client::progress::ProgressDispatcher;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
     CancelledNotificationParam, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult,
-    ProgressNotificationParam, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
+    MetaObject, ProgressNotificationParam, ProtocolVersion, RequestId, RequestMetaObject,
+    ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
@@ -167,6 +168,8 @@ pub enum CallError {
         code: i32,
         /// The server's message.
         message: String,
+        /// What it says besides.
+        data: Option<Value>,
     },
     /// The connection was lost during the call. Whether the call was executed is not known.
     #[error(
@@ -200,6 +203,8 @@ pub struct CallContext {
     pub cancelled: CancellationToken,
     /// The client that makes the call, if the server may ask it.
     pub client: Option<Arc<dyn CallingClient>>,
+    /// What the client tells the server besides the arguments (`_meta`).
+    pub meta: Arguments,
 }
 
 /// A connection to a server.
@@ -343,7 +348,10 @@ impl Connection {
         arguments: Arguments,
         context: &CallContext,
     ) -> Result<CallToolResult, CallError> {
-        let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+        if !context.meta.is_empty() {
+            params.meta = Some(RequestMetaObject(MetaObject(context.meta.clone())));
+        }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let times = self.limits.call;
         let _at_work = self.handler.calls.begin(context.client.clone());
@@ -397,6 +405,7 @@ impl Connection {
                 Err(CallError::Refused {
                     code: -32603,
                     message: message.into(),
+                    data: None,
                 })
             }
             // The call was made, so what can be read of its result is passed on.
@@ -408,9 +417,15 @@ impl Connection {
 
     fn call_error(&self, error: &ServiceError) -> CallError {
         match error {
-            ServiceError::McpError(ErrorData { code, message, .. }) => CallError::Refused {
+            ServiceError::McpError(ErrorData {
+                code,
+                message,
+                data,
+                ..
+            }) => CallError::Refused {
                 code: code.0,
                 message: excerpt(message, QUOTED_CHARS),
+                data: data.clone(),
             },
             ServiceError::Timeout { timeout } => CallError::Timeout { limit: *timeout },
             ServiceError::Cancelled { .. } => CallError::Cancelled,

@@ -31,8 +31,8 @@ use rmcp::model::{
     ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
     PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ResultType, ServerCapabilities, ServerConfig, SubscriptionFilter,
-    Tool as McpTool,
+    ReadResourceResponse, RequestMetaObject, ResultType, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool as McpTool,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ServerHandler, ServiceExt};
@@ -46,7 +46,7 @@ use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId, text};
 use uuid::Uuid;
 
-use crate::connection::{CallContext, Progress};
+use crate::connection::{CallContext, CallError, Progress};
 use crate::implementation;
 use crate::pool::Pool;
 use calling_client::WaitingClient;
@@ -84,6 +84,8 @@ const MAX_MESSAGE_BYTES: usize = 4 << 20;
 const NAME_CHARS: usize = 100;
 /// Fields of a definition beside those of [`Tool`] that clients get as the server wrote them.
 const FIELDS_FOR_CLIENTS: [&str; 3] = ["annotations", "icons", "_meta"];
+/// The code of an error after which a person has to visit a page (URL elicitation).
+const NEEDS_PAGE: i32 = -32042;
 /// The header that names a session.
 const SESSION_ID: &str = "mcp-session-id";
 
@@ -525,14 +527,14 @@ impl Session {
         given: &Arguments,
         reply: Option<Reply>,
         context: &RequestContext<RoleServer>,
-    ) -> CallToolResponse {
+    ) -> Result<CallToolResponse, ErrorData> {
         let call = match resolve::NamedCall::read(given) {
             Ok(call) => call,
-            Err(message) => return failed(&message).into(),
+            Err(message) => return Ok(failed(&message).into()),
         };
         match self.resolve(&call).await {
             Ok(tool) => self.call(tool, call.arguments, reply, context).await,
-            Err(message) => failed(&message).into(),
+            Err(message) => Ok(failed(&message).into()),
         }
     }
 
@@ -570,7 +572,7 @@ impl Session {
         given: Arguments,
         reply: Option<Reply>,
         context: &RequestContext<RoleServer>,
-    ) -> CallToolResponse {
+    ) -> Result<CallToolResponse, ErrorData> {
         let id = tool.id.clone();
         // A tool with an open call is not evicted from the list.
         self.toolbox().open_call(&id);
@@ -586,7 +588,7 @@ impl Session {
         given: Arguments,
         reply: Option<Reply>,
         context: &RequestContext<RoleServer>,
-    ) -> CallToolResponse {
+    ) -> Result<CallToolResponse, ErrorData> {
         let shared = &*self.shared;
         let (called, caller) = (Arc::clone(&tool), self.caller(context));
         let id = called.id.clone();
@@ -613,17 +615,22 @@ impl Session {
         drop(forwarded);
         finish_progress(forwarding).await;
         if let Some(question) = elicitation.question() {
-            return question.into();
+            return Ok(question.into());
         }
         let result = match answer {
             Some(Ok(result)) => {
                 shared.links.note(id.server(), &result);
                 result
             }
+            // The client has to open a page first, which the error names.
+            Some(Err(ref error @ CallError::Refused { code, .. })) if code == NEEDS_PAGE => {
+                return Err(offers::failure(error));
+            }
+            // As a result, so that the model reads it.
             Some(Err(error)) => failed(&error.to_string()),
             None => self.describe_refusal(outcome, &called),
         };
-        with_tool_id(result, &id).into()
+        Ok(with_tool_id(result, &id).into())
     }
 
     /// How a server reaches the client of this request during a call.
@@ -640,6 +647,7 @@ impl Session {
             progress,
             cancelled: context.ct.clone(),
             client: client.map(|client| Arc::new(client) as _),
+            meta: forwarded_meta(&context.meta),
         }
     }
 
@@ -831,9 +839,9 @@ impl ServerHandler for Session {
             DESCRIBE_TOOL => Ok(self.describe(&given).await.into()),
             LIST_TOOLS => Ok(self.list(&given).await.into()),
             RUN_PLAN => Ok(self.run_plan(&given, &context).await.into()),
-            CALL_TOOL => Ok(self.call_by_name(&given, reply, &context).await),
+            CALL_TOOL => self.call_by_name(&given, reply, &context).await,
             name => match self.visible(name).await {
-                Some(tool) => Ok(self.call_injected(tool, given, reply, &context).await),
+                Some(tool) => self.call_injected(tool, given, reply, &context).await,
                 None => Err(unknown_tool(name)),
             },
         }
@@ -946,6 +954,15 @@ async fn tell_of_offers(peer: Peer<RoleServer>, mut changed: watch::Receiver<u64
             return;
         }
     }
+}
+
+/// What a client tells the server of a call: all but what is between the client and this program.
+fn forwarded_meta(meta: &RequestMetaObject) -> Arguments {
+    let is_ours = |key: &str| key == "progressToken" || key.starts_with("io.modelcontextprotocol/");
+    let fields = meta.0.0.iter().filter(|(key, _)| !is_ours(key));
+    fields
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 /// Since protocol 2026-07-28 there are no sessions over HTTP: each request has a new handler.

@@ -75,6 +75,8 @@ def tools():
             ("asks", "Asks the client for a text and its person for an answer."),
             ("inquires", "Asks a person for a name and a model for a greeting."),
             ("lists", "How often its tools were listed."),
+            ("page", "Needs a person to visit a page first."),
+            ("told", "Answers with what it was told besides the arguments."),
             ("links", "Links to a resource that it does not list."),
             ("raw", "Answers with the result that it is given."),
             ("refuses", "Answers with the error that it is given, and no request's id."),
@@ -146,6 +148,13 @@ def call(request, params):
         words = {"role": "user", "content": {"type": "text", "text": "Greet"}}
         said.append(ask("sampling/createMessage", {"messages": [words], "maxTokens": 10}))
         return text(json.dumps(said))
+    if name == "page":
+        pages = {"elicitations": [{"mode": "url", "elicitationId": "1", "url": "https://x.example", "message": "Agree"}]}
+        error = {"code": -32042, "message": "visit the page", "data": pages}
+        send({"jsonrpc": "2.0", "id": request, "error": error})
+        return None
+    if name == "told":
+        return text(json.dumps(params.get("_meta")))
     if name == "lists":
         return text(str(LISTS))
     if name == "links":

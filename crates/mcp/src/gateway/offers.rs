@@ -370,11 +370,14 @@ fn fits_template(uri: &str, template: &str) -> bool {
     rest.is_empty() || !ends_fixed
 }
 
-fn failure(error: &CallError) -> ErrorData {
+/// The error for a client: a server's own as the server sent it.
+pub(super) fn failure(error: &CallError) -> ErrorData {
     match error {
-        CallError::Refused { code, message } => {
-            ErrorData::new(rmcp::model::ErrorCode(*code), message.clone(), None)
-        }
+        CallError::Refused {
+            code,
+            message,
+            data,
+        } => ErrorData::new(rmcp::model::ErrorCode(*code), message.clone(), data.clone()),
         other => ErrorData::internal_error(other.to_string(), None),
     }
 }
