@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use toolscout::mcp::pool::ConnectionState;
 use toolscout::mcp::{CallContext, CallError};
 use toolscout::tools::Toolset;
 use toolscout_index::ToolId;
@@ -305,6 +306,64 @@ async fn the_agent_gets_every_kind_of_content_and_failures_as_messages() {
             .pool
             .find(&ToolId::parse("elsewhere/tool").unwrap())
             .is_none()
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_calls_is_stopped_and_the_next_call_starts_it() {
+    let lifeline = Lifeline::new().await;
+    let port = lifeline.port();
+    let server = double_with("s", &["offers"], &[("LIFELINE", &port)]);
+    let upstream = Upstream::start_with(vec![server], |config| {
+        config.limits.idle_stop = Duration::from_millis(300);
+    })
+    .await;
+    let state = || upstream.pool.statuses()[0].state;
+    for _ in 0..2 {
+        lifeline.begun().await.ended().await;
+        becomes("it is stopped", || state() == ConnectionState::Idle).await;
+        // What it offers is still known, and nothing starts it.
+        assert_eq!(upstream.pool.unavailable("s"), None);
+        assert!(upstream.ids().contains(&"s/echo".to_owned()));
+        let offers = upstream.pool.offers(|_| true).await;
+        assert_eq!(offers[0].1.prompts.len(), 1);
+        assert_eq!(state(), ConnectionState::Idle);
+        assert_eq!(upstream.echo("s").await, "hello");
+    }
+}
+
+#[tokio::test]
+async fn a_server_at_work_is_not_stopped_and_one_may_stay_for_ever() {
+    let mut stays = double("stays", &[]);
+    stays.idle_stop = Some(Duration::ZERO);
+    let upstream = Upstream::start_with(vec![double("works", &[]), stays], |config| {
+        config.limits.idle_stop = Duration::from_millis(300);
+    })
+    .await;
+    let context = CallContext::default();
+    let waiting = upstream.call_in("works/wait", json!({}), &context);
+    let watching = async {
+        // Several times as long as a server without a call is kept.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let states: Vec<ConnectionState> = upstream
+            .pool
+            .statuses()
+            .iter()
+            .map(|status| status.state)
+            .collect();
+        context.cancelled.cancel();
+        states
+    };
+    let (waited, states) = tokio::join!(waiting, watching);
+    assert!(matches!(waited, Err(CallError::Cancelled)), "{waited:?}");
+    assert_eq!(states, [ConnectionState::Connected; 2]);
+    becomes("the other is stopped", || {
+        upstream.pool.statuses()[1].state == ConnectionState::Idle
+    })
+    .await;
+    assert_eq!(
+        upstream.pool.statuses()[0].state,
+        ConnectionState::Connected
     );
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::CstRootNode;
@@ -48,6 +49,8 @@ pub struct ServerConfig {
     pub transport: Transport,
     /// How long its calls may take, where that differs from other servers.
     pub call_times: CallTimeSettings,
+    /// How long its process is kept without a call, where that differs from other servers; zero for ever.
+    pub idle_stop: Option<Duration>,
 }
 
 impl ServerConfig {
@@ -58,6 +61,7 @@ impl ServerConfig {
             given_name: None,
             transport,
             call_times: CallTimeSettings::default(),
+            idle_stop: None,
         }
     }
 
@@ -70,6 +74,7 @@ impl ServerConfig {
     pub fn limits(&self, of_all: Limits) -> Limits {
         Limits {
             call: self.call_times.applied_to(of_all.call),
+            idle_stop: self.idle_stop.unwrap_or(of_all.idle_stop),
             ..of_all
         }
     }
@@ -397,6 +402,7 @@ struct Entry {
     call_timeout_s: Option<Seconds>,
     #[serde(alias = "call_timeout_total")]
     call_timeout_total_s: Option<Seconds>,
+    idle_stop_s: Option<u64>,
 }
 
 /// How a login is made, in a file.
@@ -499,6 +505,7 @@ impl Entry {
                 timeout: self.call_timeout_s,
                 total: self.call_timeout_total_s,
             },
+            idle_stop: self.idle_stop_s.map(Duration::from_secs),
         })
     }
 

@@ -77,6 +77,8 @@ pub struct Limits {
     pub longest_pause: Duration,
     /// How often the tools of a server are listed without a notification of a change.
     pub refresh: Duration,
+    /// How long a server that is a process is kept without a call; zero for ever.
+    pub idle_stop: Duration,
     /// How long a server may take to exit after its input was closed, and again after SIGTERM.
     pub exit_timeout: Duration,
 }
@@ -100,6 +102,7 @@ impl Default for Limits {
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(60),
             refresh: Duration::from_secs(300),
+            idle_stop: Duration::from_secs(600),
             exit_timeout: Duration::from_secs(2),
         }
     }

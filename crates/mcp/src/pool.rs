@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use rmcp::model::CallToolResult;
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +21,9 @@ use utoipa::ToSchema;
 use crate::Limits;
 use crate::changes::{ApprovedBefore, ComparedTools, Flag, OnChange};
 use crate::config::{ServerConfig, Transport};
-use crate::connection::{CallContext, CallError, Connection, Connector, ListError, ListedTools};
+use crate::connection::{
+    CallContext, CallError, Connection, Connector, ListError, ListedTools, Offers,
+};
 use crate::login::{Logins, has_authorization};
 use crate::outcome::Outcome;
 use crate::sink::CatalogSink;
@@ -98,6 +101,12 @@ struct Server {
     /// Notified when a call failed in a way that may mean a lost connection.
     recheck: Notify,
     calls: Semaphore,
+    /// Notified when a call needs the server that was stopped.
+    wanted: Notify,
+    /// When it was last called.
+    last_used: Mutex<Instant>,
+    /// What it offered besides tools when it was stopped.
+    kept_offers: Mutex<Arc<Offers>>,
     /// When the state of the connection began, and what was synced last.
     progress: Mutex<Progress>,
     /// Held while a list is written or a person's decision is, so that neither undoes the other.
@@ -126,6 +135,10 @@ enum State {
         since: Instant,
         needs_login: bool,
     },
+    /// It was stopped since nobody called it. Its tools are those of its last list, and a call starts it.
+    Idle,
+    /// A call starts it again.
+    Waking,
 }
 
 /// How a server is connected.
@@ -140,6 +153,8 @@ pub enum ConnectionState {
     Reconnecting,
     /// It is connected once somebody has logged in: `toolscout mcp login`.
     NeedsLogin,
+    /// Its process was stopped since nobody called it; the next call starts it.
+    Idle,
 }
 
 /// The state of a server, for people.
@@ -296,14 +311,26 @@ impl Pool {
         self.shared.servers.keys().map(String::as_str)
     }
 
-    /// The servers that are connected now, in the order of their names.
-    pub fn connected(&self) -> Vec<(&str, Arc<Connection>)> {
-        let servers = self.shared.servers.iter();
-        let connected = servers.filter_map(|(name, server)| match &*server.state.borrow() {
-            State::Ready(connection) => Some((name.as_str(), Arc::clone(connection))),
-            State::New | State::Down { .. } => None,
-        });
-        connected.collect()
+    /// What each server offers besides tools that is connected, or was stopped since nobody called it.
+    pub async fn offers(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Arc<Offers>)> {
+        let mut asked = Vec::new();
+        for (name, server) in &self.shared.servers {
+            let connection = match &*server.state.borrow() {
+                State::Ready(connection) => Some(Arc::clone(connection)),
+                State::Idle | State::Waking => None,
+                State::New | State::Down { .. } => continue,
+            };
+            if is_wanted(name) {
+                asked.push(async move {
+                    let offers = match connection {
+                        Some(connection) => connection.offers().await,
+                        None => server.kept_offers(),
+                    };
+                    (name.clone(), offers)
+                });
+            }
+        }
+        join_all(asked).await
     }
 
     /// The connection to a server. Waits for one that is being made, or that was lost a moment ago.
@@ -423,6 +450,9 @@ impl Server {
             blocked: Mutex::default(),
             recheck: Notify::new(),
             calls,
+            wanted: Notify::new(),
+            last_used: Mutex::new(Instant::now()),
+            kept_offers: Mutex::default(),
             progress: Mutex::new(Progress {
                 since: SystemTime::now(),
                 synced_at: None,
@@ -438,7 +468,8 @@ impl Server {
     fn connection_state(&self) -> ConnectionState {
         match &*self.state.borrow() {
             State::Ready(_) => ConnectionState::Connected,
-            State::New => ConnectionState::Connecting,
+            State::New | State::Waking => ConnectionState::Connecting,
+            State::Idle => ConnectionState::Idle,
             State::Down {
                 needs_login: true, ..
             } => ConnectionState::NeedsLogin,
@@ -448,7 +479,7 @@ impl Server {
 
     fn unavailable(&self) -> Option<String> {
         match &*self.state.borrow() {
-            State::Ready(_) => None,
+            State::Ready(_) | State::Idle | State::Waking => None,
             State::New => Some("it is still being connected".into()),
             State::Down { reason, .. } => Some(reason.clone()),
         }
@@ -477,6 +508,7 @@ impl Server {
             .await
             .map_err(|_| CallError::Timeout { limit: total })?;
         let called = connection.call(id.name(), arguments, context).await;
+        self.used();
         // Listing the tools again finds out whether the connection is still usable.
         if matches!(
             called,
@@ -491,12 +523,17 @@ impl Server {
 
     /// The connection. Waits for one that is being made, or that was lost a moment ago.
     async fn connection(&self) -> Result<Arc<Connection>, CallError> {
+        self.used();
         let mut state = self.state.subscribe();
         // A server that is down for long fails at once: the wait is for a restart that takes a
         // moment.
+        let is_started = matches!(&*state.borrow(), State::Idle | State::Waking);
+        if is_started {
+            self.wanted.notify_one();
+        }
         let patience = match &*state.borrow() {
             State::Ready(connection) if connection.is_alive() => return Ok(Arc::clone(connection)),
-            State::New => self.limits.connect,
+            State::New | State::Idle | State::Waking => self.limits.connect,
             State::Ready(_) => self.limits.call_patience,
             // A person takes longer than a call can wait.
             State::Down {
@@ -506,7 +543,10 @@ impl Server {
         };
         let is_ready =
             |state: &State| matches!(state, State::Ready(connection) if connection.is_alive());
-        if let Ok(Ok(state)) = timeout(patience, state.wait_for(is_ready)).await
+        // What cannot be started is told at once.
+        let is_decided =
+            |state: &State| is_ready(state) || (is_started && matches!(state, State::Down { .. }));
+        if let Ok(Ok(state)) = timeout(patience, state.wait_for(is_decided)).await
             && let State::Ready(connection) = &*state
         {
             return Ok(Arc::clone(connection));
@@ -520,6 +560,38 @@ impl Server {
             true => CallError::NeedsLogin { server, reason },
             false => CallError::Unavailable { server, reason },
         })
+    }
+
+    fn kept_offers(&self) -> Arc<Offers> {
+        let kept = self
+            .kept_offers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&kept)
+    }
+
+    fn used(&self) {
+        *self
+            .last_used
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// How long it has not been called; zero while it is.
+    fn unused_for(&self) -> Duration {
+        if self.calls.available_permits() < self.limits.calls_at_once {
+            return Duration::ZERO;
+        }
+        let last_used = self
+            .last_used
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last_used.elapsed()
+    }
+
+    /// Whether it is stopped if nobody calls it.
+    fn may_be_idle(&self) -> bool {
+        matches!(self.config.transport, Transport::Stdio { .. }) && !self.limits.idle_stop.is_zero()
     }
 
     fn blocked(&self) -> MutexGuard<'_, BTreeMap<ToolId, String>> {
@@ -539,6 +611,8 @@ struct SyncedList {
 struct End {
     reason: String,
     needs_login: bool,
+    /// It was stopped since nobody called it.
+    is_idle: bool,
 }
 
 impl End {
@@ -546,6 +620,7 @@ impl End {
         End {
             reason,
             needs_login: false,
+            is_idle: false,
         }
     }
 }
@@ -591,16 +666,29 @@ impl ConnectionTask {
             let End {
                 reason,
                 needs_login,
+                is_idle,
             } = match stop.run_until_cancelled(opening).await {
                 None => return,
                 Some(Err(error)) => End {
                     reason: error.to_string(),
                     needs_login: error.needs_login(),
+                    is_idle: false,
                 },
                 Some(Ok(connection)) => self.serve(Arc::new(connection)).await,
             };
             if stop.is_cancelled() {
                 return;
+            }
+            if is_idle {
+                if stop
+                    .run_until_cancelled(self.wanted_again())
+                    .await
+                    .is_none()
+                {
+                    return;
+                }
+                (pause, logged) = (limits.first_pause, String::new());
+                continue;
             }
             // A server that stays down for the same reason is logged once.
             if reason != logged {
@@ -629,6 +717,68 @@ impl ConnectionTask {
             }
             pause = (pause * 2).min(limits.longest_pause);
         }
+    }
+
+    /// Returns once nobody has called the server for so long that its process is stopped.
+    async fn idle(&self) {
+        if !self.server.may_be_idle() {
+            return std::future::pending().await;
+        }
+        let limit = self.server.limits.idle_stop;
+        loop {
+            let unused = self.server.unused_for();
+            if unused >= limit {
+                return;
+            }
+            sleep(limit - unused).await;
+        }
+    }
+
+    /// Keeps what the server offers, before it is stopped. `None` if it was called meanwhile.
+    async fn stop_idle(&self, connection: &Arc<Connection>) -> Option<End> {
+        let server = &self.server;
+        let offers = connection.offers().await;
+        *server
+            .kept_offers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = offers;
+        server.state.send_replace(State::Idle);
+        // A call notes that it uses the server before it looks at the state. So it is seen here, or it
+        // sees that the server is stopped.
+        if server.unused_for() < server.limits.idle_stop {
+            server
+                .state
+                .send_replace(State::Ready(Arc::clone(connection)));
+            return None;
+        }
+        tracing::info!(
+            server = self.name(),
+            idle_s = server.limits.idle_stop.as_secs(),
+            "MCP server is stopped, since nobody calls it; the next call starts it"
+        );
+        server.progress().since = SystemTime::now();
+        Some(End {
+            is_idle: true,
+            ..End::of("nobody calls it".into())
+        })
+    }
+
+    /// Returns once a call needs the server, or somebody has decided about its tools.
+    async fn wanted_again(&self) {
+        let server = &self.server;
+        tokio::select! {
+            () = server.recheck.notified() => {}
+            () = async {
+                // A notification may be left from a call that did not need it.
+                loop {
+                    server.wanted.notified().await;
+                    if server.unused_for() < server.limits.idle_stop {
+                        return;
+                    }
+                }
+            } => {}
+        }
+        server.state.send_replace(State::Waking);
     }
 
     /// Returns once somebody has logged in or out, if that is waited for.
@@ -681,8 +831,8 @@ impl ConnectionTask {
                 Ok(listed) => self.sync_if_changed(listed, &mut synced).await,
                 Err(error) => {
                     return End {
-                        reason: error.to_string(),
                         needs_login: matches!(error, ListError::NeedsLogin(_)),
+                        ..End::of(error.to_string())
                     };
                 }
             }
@@ -701,6 +851,11 @@ impl ConnectionTask {
                 () = changes.next(connection) => {}
                 () = self.server.recheck.notified() => {}
                 () = self.decided_elsewhere(&synced) => {}
+                () = self.idle() => {
+                    if let Some(end) = self.stop_idle(connection).await {
+                        return end;
+                    }
+                }
                 () = sleep(refresh) => {}
             }
             sleep(MIN_REFRESH).await;

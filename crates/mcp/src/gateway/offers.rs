@@ -9,7 +9,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use lru::LruCache;
 use reqwest::Url;
 use rmcp::model::{
@@ -250,11 +249,7 @@ impl GatewayState {
     /// What each server offers that a client may know of.
     async fn offers(&self) -> Vec<(String, Arc<Offers>)> {
         self.pool.settled(self.config.settle).await;
-        let connected = self.pool.connected().into_iter();
-        let listed = connected.filter(|(server, _)| self.may_know(server)).map(
-            |(server, connection)| async move { (server.to_owned(), connection.offers().await) },
-        );
-        join_all(listed).await
+        self.pool.offers(|server| self.may_know(server)).await
     }
 
     /// Whether clients may know of a server.

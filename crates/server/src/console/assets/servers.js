@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { foreign } from "./text.js";
 
-const STATES = { connected: "connected", connecting: "connecting", reconnecting: "reconnecting", needs_login: "needs a login" };
+const STATES = { connected: "connected", connecting: "connecting", reconnecting: "reconnecting", needs_login: "needs a login", idle: "stopped until it is called" };
 /** The states of a server whose tools cannot be called. */
 const AWAY = ["reconnecting", "needs_login"];
 
