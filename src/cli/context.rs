@@ -14,6 +14,7 @@ use super::output::{Printer, print_stderr};
 use super::suggest::did_you_mean;
 use crate::config::{DEFAULT_CATALOG, EmbedderKind, Settings};
 use crate::models::{self, Embedders, Patience, Unavailable};
+use crate::usage::Recorder;
 
 /// The folder of the catalogs, in the data directory.
 const CATALOGS: &str = "catalogs";
@@ -91,6 +92,17 @@ impl Context {
             .settings
             .embedder_of_catalog()
             .unwrap_or_else(|| self.general_embedder.clone());
+    }
+
+    /// Records the use of tools by this process, into the data directory, which must exist.
+    pub fn recorder(&self) -> Recorder {
+        let Settings {
+            data,
+            catalog,
+            usage,
+            ..
+        } = &self.settings;
+        Recorder::start(data, catalog, usage)
     }
 
     /// The directory of the catalogs.

@@ -142,6 +142,26 @@ pub enum ConnectionState {
     NeedsLogin,
 }
 
+impl ConnectionState {
+    /// All of them.
+    pub const ALL: [ConnectionState; 4] = [
+        ConnectionState::Connecting,
+        ConnectionState::Connected,
+        ConnectionState::Reconnecting,
+        ConnectionState::NeedsLogin,
+    ];
+
+    /// The state in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ConnectionState::Connecting => "connecting",
+            ConnectionState::Connected => "connected",
+            ConnectionState::Reconnecting => "reconnecting",
+            ConnectionState::NeedsLogin => "needs_login",
+        }
+    }
+}
+
 /// The state of a server, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
