@@ -1,17 +1,22 @@
 //! `toolscout usage`: which tools searches show and models call, and which tools nobody uses.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde_json::json;
 use toolscout_index::ToolId;
+use toolscout_index::embed::table::StaticTable;
 
 use super::Outcome;
 use super::context::{Context, Legs};
 use crate::clock::{day_of, unix_ms};
 use crate::printable::counted;
+use crate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
 use crate::usage::report::{self, Order, Period, ToolUse, Unused, UsePeriod};
 use crate::usage::{ToolFigures, UsageStore};
 
@@ -50,6 +55,26 @@ enum ReportKind {
         after_help = "Examples:\n  toolscout usage unused\n  toolscout usage unused --since 90d --limit 1000 --json"
     )]
     Unused(UnusedArgs),
+    /// List the requests that no tool served, in groups of one meaning; needs `usage.queries = true`
+    #[command(
+        after_help = "Examples:\n  toolscout usage missed\n  toolscout usage missed --since 7d --export missed.jsonl\n  toolscout usage missed --forget"
+    )]
+    Missed(MissedArgs),
+}
+
+#[derive(clap::Args, Debug)]
+struct MissedArgs {
+    #[command(flatten)]
+    since: Since,
+    /// At most so many groups [default: 20]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Write the first request of every group into a new file, for `toolscout eval judge`
+    #[arg(long, value_name = "FILE", conflicts_with = "limit")]
+    export: Option<PathBuf>,
+    /// Delete these requests, of all times
+    #[arg(long, conflicts_with_all = ["export", "limit", "since"])]
+    forget: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -91,6 +116,7 @@ impl Args {
         match &self.report {
             None => self.used(context)?,
             Some(ReportKind::Unused(args)) => args.run(context)?,
+            Some(ReportKind::Missed(args)) => args.run(context)?,
         }
         Ok(Outcome::Success)
     }
@@ -202,6 +228,116 @@ impl UnusedArgs {
     }
 }
 
+impl MissedArgs {
+    fn run(&self, context: &Context) -> Result<()> {
+        check_catalog(context)?;
+        let catalog = &context.settings.catalog;
+        let store = UsageStore::open_existing(&context.settings.data)?;
+        if self.forget {
+            let forgotten = match store {
+                Some(mut store) => store.forget_missed(catalog)?,
+                None => 0,
+            };
+            return match context.printer.is_json() {
+                true => context.printer.json(&json!({ "forgotten": forgotten })),
+                false => context
+                    .printer
+                    .note(format_args!("{} forgotten", counted(forgotten, "request"))),
+            };
+        }
+        let period = self.since.period();
+        let requests = match &store {
+            Some(store) => store.missed(catalog, period.since)?,
+            None => Vec::new(),
+        };
+        let missed = Missed::of(&requests, &*StaticTable::bundled()?);
+        if !context.settings.usage.stores_queries() {
+            context.warn(QUERIES_ARE_OFF);
+        }
+        match &self.export {
+            Some(file) => export(context, file, &missed),
+            None => self.print(context, &missed),
+        }
+    }
+
+    fn print(&self, context: &Context, missed: &Missed) -> Result<()> {
+        let shown = missed
+            .groups
+            .iter()
+            .take(self.limit.unwrap_or(DEFAULT_ROWS));
+        let shown: Vec<&MissedGroup> = shown.collect();
+        if context.printer.is_json() {
+            return context.printer.json(&json!({
+                "stores_queries": context.settings.usage.stores_queries(),
+                "groups": shown,
+                "total": missed.groups.len(),
+                "requests": missed.requests,
+                "left_out": missed.left_out,
+            }));
+        }
+        let rows = shown.iter().map(|group| {
+            vec![
+                group.times.to_string(),
+                group.none.to_string(),
+                group.possible.to_string(),
+                group.not_called.to_string(),
+                group.nearest.clone().unwrap_or_else(|| "-".to_owned()),
+                group.request.clone(),
+            ]
+        });
+        context.printer.rows(
+            &[
+                "times",
+                "none",
+                "possible",
+                "not called",
+                "nearest",
+                "request",
+            ],
+            rows.collect(),
+        )?;
+        context.printer.note(format_args!(
+            "{} of {} from {}",
+            shown.len(),
+            counted(missed.groups.len(), "group"),
+            counted(missed.requests, "request")
+        ))
+    }
+}
+
+/// Writes the first request of each group as a query without judgements.
+fn export(context: &Context, file: &Path, missed: &Missed) -> Result<()> {
+    let mut lines = String::new();
+    for (index, group) in missed.groups.iter().enumerate() {
+        let id = format!("missed-{}", index + 1);
+        let line = json!({ "id": id, "query": group.request, "source": "missed" });
+        lines += &format!("{line}\n");
+    }
+    // Not over a file that may have judgements.
+    let created = OpenOptions::new().write(true).create_new(true).open(file);
+    created
+        .and_then(|mut created| created.write_all(lines.as_bytes()))
+        .with_context(|| {
+            format!(
+                "--export {}: name a file that can be created",
+                file.display()
+            )
+        })?;
+    context.printer.note(format_args!(
+        "{} written to {}; `toolscout eval judge` judges them",
+        counted(missed.groups.len(), "query"),
+        file.display()
+    ))
+}
+
+/// Fails for a catalog that does not exist: a misspelt one would have no use at all.
+fn check_catalog(context: &Context) -> Result<()> {
+    if !context.has_catalog()? {
+        context.open(Legs::Lexical)?;
+    }
+    Ok(())
+}
+
 /// What is recorded of the catalog of the settings.
 struct Record {
     tools: BTreeMap<String, ToolFigures>,
@@ -210,10 +346,7 @@ struct Record {
 
 impl Record {
     fn read(context: &Context, period: Period) -> Result<Self> {
-        // A misspelt catalog would have no use at all.
-        if !context.has_catalog()? {
-            context.open(Legs::Lexical)?;
-        }
+        check_catalog(context)?;
         let store = UsageStore::open_existing(&context.settings.data)?;
         let tools = match &store {
             Some(store) => store.tools(&context.settings.catalog, period.since)?,

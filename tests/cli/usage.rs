@@ -125,6 +125,73 @@ fn unused_tools_are_listed_with_their_servers() {
 }
 
 #[test]
+fn what_an_agent_missed_is_listed_and_exported_for_judging() {
+    let world = tools();
+    let silent = world.run(&["usage", "missed"]);
+    assert!(
+        silent.stderr.contains("queries = true"),
+        "{}",
+        silent.stderr
+    );
+    let settings = world.file("on.toml", "[usage]\nqueries = true\n");
+    let settings = settings.to_str().unwrap();
+    // Finds a tool and calls none.
+    let script = world.file(
+        "s.jsonl",
+        r#"{"reply":{"calls":[{"name":"tool_search","arguments":{"query":"send an e-mail","limit":1}}]}}
+{"reply":{"text":"Done."}}"#,
+    );
+    let script = format!("script:{}", script.display());
+    let agent = [
+        "agent",
+        "--llm",
+        &script,
+        "--search-from-tools",
+        "0",
+        "mail it",
+    ];
+    world.ok(&[&["--config", settings][..], &agent].concat());
+    let missed = world.json(&["--config", settings, "usage", "missed"]);
+    let group = &missed["groups"][0];
+    assert_eq!(
+        (
+            &group["request"],
+            &group["times"],
+            &group["nearest"],
+            &missed["total"]
+        ),
+        (
+            &json!("send an e-mail"),
+            &json!(1),
+            &json!("mail/send"),
+            &json!(1)
+        ),
+        "{missed}"
+    );
+    let file = world.path("missed.jsonl");
+    let file = file.to_str().unwrap();
+    let export = ["usage", "missed", "--export", file];
+    world.ok(&export);
+    let line = std::fs::read_to_string(file).unwrap();
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        line,
+        json!({ "id": "missed-1", "query": "send an e-mail", "source": "missed" })
+    );
+    world.fails(1, &export, &["--export", "missed.jsonl"]);
+    let out = world.path("judged.jsonl");
+    let judged = world.run_with(
+        &["eval", "judge", file, "--out", out.to_str().unwrap()],
+        b"3\n0\n0\n0\n0\n",
+    );
+    assert_eq!(judged.code, 0, "{}", judged.stderr);
+    let judged = std::fs::read_to_string(out).unwrap();
+    assert!(judged.contains("\"missed-1\""), "{judged}");
+    assert_eq!(world.json(&["usage", "missed", "--forget"])["forgotten"], 1);
+    assert_eq!(world.json(&["usage", "missed"])["requests"], 0);
+}
+
+#[test]
 fn a_deleted_catalog_loses_its_record_and_a_switched_off_one_has_none() {
     let world = tools();
     ask(&world);

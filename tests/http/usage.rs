@@ -19,6 +19,7 @@ use super::upstream::Connected;
 
 const USAGE: &str = "/v1/catalogs/default/usage";
 const UNUSED: &str = "/v1/catalogs/default/usage/unused";
+const MISSED: &str = "/v1/catalogs/default/usage/missed";
 const SEARCH: &str = "/v1/catalogs/default/search";
 
 /// What is recorded of a tool.
@@ -304,7 +305,7 @@ async fn only_admins_read_the_record() {
         let request = server.request(Method::GET, path).bearer_auth(key);
         read(request).await.status.as_u16()
     };
-    for path in [USAGE, UNUSED] {
+    for path in [USAGE, UNUSED, MISSED] {
         assert_eq!(status(&searcher, path).await, 403, "{path}");
         assert_eq!(status(&limited, path).await, 200, "{path}");
     }
@@ -330,6 +331,64 @@ async fn no_text_of_a_request_is_stored() {
         let file = folder.path().join(format!("{FILE_NAME}{end}"));
         let bytes = std::fs::read(file).unwrap_or_default();
         assert!(!bytes.windows(8).any(|part| part == b"zanzibar"), "{end}");
+    }
+}
+
+#[tokio::test]
+async fn missed_requests_are_kept_on_request_in_groups_and_can_be_deleted() {
+    let off = Server::with_tools(&mail_and_shop()).await;
+    search(&off, json!({ "query": "send an e-mail" })).await;
+    let none = off.get(MISSED).await.body;
+    assert_eq!(
+        (&none["stores_queries"], &none["requests"]),
+        (&json!(false), &json!(0))
+    );
+    assert!(none["advice"].as_str().unwrap().contains("queries = true"));
+
+    let server = Server::start_with(|settings| settings.usage.queries = Some(true)).await;
+    let tools = json!(mail_and_shop());
+    server.post("/v1/catalogs/default/tools", &tools).await;
+    for query in [
+        "translate a letter into French",
+        "translate this letter into French",
+        "zygote",
+    ] {
+        search(&server, json!({ "query": query })).await;
+    }
+    let page = server.get(&format!("{MISSED}?limit=1")).await.body;
+    assert_eq!(
+        (&page["requests"], &page["total"]),
+        (&json!(3), &json!(2)),
+        "{page}"
+    );
+    let group = &page["groups"][0];
+    assert_eq!(
+        (&group["times"], &group["texts"]),
+        (&json!(2), &json!(2)),
+        "{page}"
+    );
+    let request = group["request"].as_str().unwrap();
+    assert!(request.starts_with("translate"), "{page}");
+    assert_eq!(
+        (&page["stores_queries"], page.get("advice")),
+        (&json!(true), None)
+    );
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let rest = server.get(&format!("{MISSED}?cursor={cursor}")).await.body;
+    assert_eq!(rest["groups"][0]["request"], "zygote");
+    assert_eq!(rest["groups"][0]["none"], 1, "{rest}");
+    let forgotten = server.delete(MISSED).await.body;
+    assert_eq!(forgotten["forgotten"], 3);
+    let page = server.get(MISSED).await.body;
+    assert_eq!(
+        (&page["requests"], &page["groups"]),
+        (&json!(0), &json!([]))
+    );
+    let folder = server.stop().await;
+    for end in ["", "-wal"] {
+        let file = folder.path().join(format!("{FILE_NAME}{end}"));
+        let bytes = std::fs::read(file).unwrap_or_default();
+        assert!(!bytes.windows(6).any(|part| part == b"zygote"), "{end}");
     }
 }
 

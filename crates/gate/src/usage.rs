@@ -2,11 +2,12 @@
 //!
 //! Whoever answers a search or makes a call hands a small [event](SearchUse) to a [`Recorder`]. A
 //! thread adds events up by tool and day, and writes the sums to a [database](UsageStore) in the data
-//! directory. No event has the arguments or the result of a call in full, and the texts of requests
-//! are dropped.
+//! directory. No event has the arguments or the result of a call in full. The texts of requests are
+//! stored only if the settings say so, and only of requests that no tool served ([`missed`]).
 
 mod event;
 mod figures;
+pub mod missed;
 pub mod report;
 mod store;
 mod writer;
@@ -88,7 +89,7 @@ impl Recorder {
         let dropped = Arc::clone(&recorder.dropped);
         let (catalog, now_ms) = (default_catalog.to_owned(), unix_ms(SystemTime::now()));
         let writer = UsageStore::open(data)
-            .and_then(|store| Writer::new(store, catalog, settings.keep_days(), now_ms, dropped));
+            .map(|store| Writer::new(store, catalog, settings.keep_days(), now_ms, dropped));
         let (queue, messages) = sync_channel(MAX_WAITING);
         let thread = thread::Builder::new().name("usage".into());
         let started = match writer {
@@ -136,6 +137,11 @@ impl Recorder {
         self.queue.is_some()
     }
 
+    /// Whether texts of requests are stored that no tool served.
+    pub fn stores_queries(&self) -> bool {
+        self.stores_queries
+    }
+
     /// The texts of a request, if they are stored.
     pub fn queries<'a>(&self, texts: impl Iterator<Item = &'a str>) -> Vec<String> {
         match self.stores_queries {
@@ -169,6 +175,8 @@ impl Recorder {
         self.counters.calls.of(OutcomeLabels { outcome }).inc();
         let end = call.result.floor_char_boundary(COUNTED_RESULT_BYTES);
         call.result.truncate(end);
+        // It waits in the queue, and the whole may be long.
+        call.result.shrink_to_fit();
         self.send(|at_ms| Message::Call(at_ms, Box::new(call)));
     }
 

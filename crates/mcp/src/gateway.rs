@@ -396,10 +396,7 @@ impl Session {
         };
         // Right after the start, the tools of servers that are still connecting would be missing.
         self.shared.pool.settled(config.settle).await;
-        let (usage, origin) = (
-            self.shared.gate.usage().clone(),
-            self.caller(context).origin(),
-        );
+        let (usage, origin) = (self.shared.gate.usage().clone(), self.origin(context));
         let found = off_async_threads(&self.shared.search, move |search| {
             let found = search.search(&request);
             let sent = Some(detail.format());
@@ -498,7 +495,7 @@ impl Session {
             let loaded = toolbox.tokens_by_tool(&injection.added);
             (injection, loaded)
         };
-        let origin = self.caller(context).origin();
+        let origin = self.origin(context);
         self.shared.gate.usage().loaded(&origin, loaded);
         if !injection.added.is_empty() || !injection.evicted.is_empty() {
             self.list_version.send_modify(|version| *version += 1);
@@ -720,6 +717,15 @@ impl Session {
         }
     }
 
+    /// Who searches, for the record of use. Requests without a session are no conversation.
+    fn origin(&self, context: &RequestContext<RoleServer>) -> Origin {
+        let mut origin = self.caller(context).origin();
+        if !has_session(context) {
+            origin.session = None;
+        }
+        origin
+    }
+
     fn style(&self, context: &RequestContext<RoleServer>) -> Style {
         if has_session(context) {
             self.shared.config.style
@@ -735,7 +741,7 @@ impl Session {
             return visible;
         }
         // A session of one request has not listed its tools.
-        self.tools(&self.caller(context).origin()).await;
+        self.tools(&self.origin(context)).await;
         self.toolbox().find(name).cloned()
     }
 
@@ -791,7 +797,7 @@ impl ServerHandler for Session {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let origin = self.caller(&context).origin();
+        let origin = self.origin(&context);
         Ok(ListToolsResult::with_all_items(self.tools(&origin).await))
     }
 

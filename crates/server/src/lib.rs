@@ -202,6 +202,7 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(usage::overview))
         .routes(routes!(usage::list))
         .routes(routes!(usage::unused))
+        .routes(routes!(usage::missed, usage::forget_missed))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))
         .routes(routes!(service::healthz))

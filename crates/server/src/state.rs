@@ -277,13 +277,23 @@ impl App {
         let sweeping = async {
             loop {
                 tokio::time::sleep(SWEEP).await;
-                if let Err(error) = self.catalogs.sweep().await {
+                if let Err(error) = self.forget_deleted().await {
                     let reason = error.detail.unwrap_or(error.message);
                     tracing::warn!(reason, "copies of deleted catalogs stay for now");
                 }
             }
         };
         self.shutdown.token().run_until_cancelled(sweeping).await;
+    }
+
+    /// Gives up copies of catalogs that other nodes have deleted, and what is recorded of their use here.
+    async fn forget_deleted(&self) -> ApiResult<()> {
+        let deleted = self.catalogs.sweep().await?;
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        let usage = self.usage.clone();
+        blocking(move || deleted.iter().for_each(|name| usage.forget(name))).await
     }
 
     fn is_default_damaged(&self) -> bool {

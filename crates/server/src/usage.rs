@@ -15,11 +15,13 @@ use super::paging;
 use super::registry::OpenCatalog;
 use super::threads::blocking;
 use toolscout_base::clock::{date, day_of, unix_ms};
+use toolscout_gate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
 use toolscout_gate::usage::report::{
     self, DEFAULT_DAYS, Order, Period, ToolUse, Unused, UnusedOfServer, UnusedTool, UsePeriod,
 };
 use toolscout_gate::usage::{CallerDay, CallerFigures, Recorder, UsageError, UsageStore};
 use toolscout_index::ToolId;
+use toolscout_index::embed::table::StaticTable;
 
 /// The longest time of a report.
 const MAX_DAYS: u32 = 3_650;
@@ -121,6 +123,52 @@ pub struct UnusedPage {
     /// The cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
+}
+
+/// Which groups of missed requests to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MissedParams {
+    /// The number of days, of which today (UTC) is the last; 30 by default.
+    #[param(minimum = 1, maximum = 3650)]
+    since_days: Option<u32>,
+    /// Most groups in the page, 100 by default.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// A page of the requests that no tool served, in groups of one meaning.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MissedPage {
+    /// Whether and since when use is recorded.
+    record: UseRecord,
+    /// Whether the server stores the texts of requests that no tool served. If not, the list ends when it
+    /// was switched off.
+    stores_queries: bool,
+    /// What to do to have a list, where the server stores no texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
+    /// The groups, those with most requests first.
+    groups: Vec<MissedGroup>,
+    /// Number of all groups.
+    total: usize,
+    /// Number of requests in that time. The newest 10,000 of a catalog are kept.
+    requests: usize,
+    /// Requests that are in no group, because there are 1,000 groups.
+    left_out: usize,
+    /// The cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// The result of a deletion.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ForgottenRequests {
+    /// Number of deleted requests.
+    forgotten: usize,
 }
 
 /// The use of all catalogs.
@@ -237,6 +285,44 @@ pub async fn unused(
     let reader = Reader::of(&app, params.since_days)?;
     let page = blocking(move || reader.unused(&catalog, params.server.as_deref(), after, limit));
     Ok(Json(page.await?.map_err(ApiError::internal)?))
+}
+
+/// Lists the requests to a catalog that no tool served, in groups of one meaning. Needs an admin key for
+/// the catalog, and a server with the setting `usage.queries`.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/usage/missed", operation_id = "list_missed", tag = "usage",
+    params(("catalog" = String, Path, description = "The catalog's name"), MissedParams),
+    responses((status = 200, body = MissedPage, description = "A page of groups"))
+)]
+pub async fn missed(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    QueryString(params): QueryString<MissedParams>,
+) -> ApiResult<Json<MissedPage>> {
+    let limit = paging::limit(params.limit)?;
+    let after: Option<String> = paging::after(params.cursor.as_deref())?;
+    let reader = Reader::of(&app, params.since_days)?;
+    let page = blocking(move || reader.missed(&catalog.name, after, limit));
+    Ok(Json(page.await??))
+}
+
+/// Deletes the requests to a catalog that no tool served. Needs an admin key for the catalog.
+#[utoipa::path(
+    delete, path = "/v1/catalogs/{catalog}/usage/missed", operation_id = "forget_missed", tag = "usage",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    responses((status = 200, body = ForgottenRequests, description = "The number of deleted requests"))
+)]
+pub async fn forget_missed(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+) -> ApiResult<Json<ForgottenRequests>> {
+    let reader = Reader::of(&app, None)?;
+    let forgotten = blocking(move || match reader.store()? {
+        Some(mut store) => store.forget_missed(&catalog.name),
+        None => Ok(0),
+    });
+    let forgotten = forgotten.await?.map_err(ApiError::internal)?;
+    Ok(Json(ForgottenRequests { forgotten }))
 }
 
 /// Shows the use of all catalogs by day, catalog, profile and key. Needs an admin key for all catalogs.
@@ -358,6 +444,40 @@ impl Reader {
             definition_tokens: unused.definition_tokens,
             tokens_estimated: unused.are_tokens_estimated,
             servers: unused.servers,
+        })
+    }
+
+    fn missed(&self, catalog: &str, after: Option<String>, limit: usize) -> ApiResult<MissedPage> {
+        let store = self.store().map_err(ApiError::internal)?;
+        let requests = match &store {
+            Some(store) => store.missed(catalog, self.period.since),
+            None => Ok(Vec::new()),
+        };
+        let requests = requests.map_err(ApiError::internal)?;
+        let missed = Missed::of(&requests, &*StaticTable::bundled()?);
+        let position = |text: &String| {
+            missed
+                .groups
+                .iter()
+                .position(|group| group.request == *text)
+        };
+        let start = after
+            .and_then(|text| position(&text))
+            .map_or(0, |at| at + 1);
+        let groups = missed.groups.iter().skip(start).take(limit);
+        let groups: Vec<MissedGroup> = groups.cloned().collect();
+        let has_more = start + groups.len() < missed.groups.len();
+        let last = groups.last().filter(|_| has_more);
+        let stores_queries = self.recorder.stores_queries();
+        Ok(MissedPage {
+            record: self.record(store.as_ref()).map_err(ApiError::internal)?,
+            stores_queries,
+            advice: (!stores_queries).then_some(QUERIES_ARE_OFF),
+            next_cursor: last.map(|last| paging::cursor_after(&last.request)),
+            groups,
+            total: missed.groups.len(),
+            requests: missed.requests,
+            left_out: missed.left_out,
         })
     }
 

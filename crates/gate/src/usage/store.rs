@@ -1,7 +1,7 @@
 //! The database of use, in the data directory: a row for each tool and day, and one for each caller
 //! and day.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
@@ -9,6 +9,7 @@ use toolscout_base::telemetry::latencies::Buckets;
 use toolscout_index::database::{self, DatabaseError};
 
 use super::figures::{CallerFigures, CallerKey, Tally, ToolFigures};
+use super::missed::{MissedRequest, Why};
 
 /// The database's file name in the data directory.
 pub const FILE_NAME: &str = "usage-by-tool.db";
@@ -16,11 +17,14 @@ pub const FILE_NAME: &str = "usage-by-tool.db";
 const MAX_TOOL_ROWS: u64 = 3_000_000;
 /// Most rows of callers on one day. Callers beyond it are counted together, as [`OTHERS`].
 const MAX_CALLERS_A_DAY: u64 = 2_000;
+/// Most missed requests of a catalog. New ones replace the oldest.
+const MAX_MISSED: u64 = 10_000;
 /// The name under which callers are counted that have no row of their own.
 pub const OTHERS: &str = "others";
 
 /// The migrations of the database.
-const LAYOUT: &[&str] = &["
+const LAYOUT: &[&str] = &[
+    "
     CREATE TABLE IF NOT EXISTS days (day INTEGER PRIMARY KEY) STRICT;
     CREATE TABLE IF NOT EXISTS tools (
         catalog TEXT NOT NULL,
@@ -54,7 +58,18 @@ const LAYOUT: &[&str] = &["
         calls INTEGER NOT NULL,
         errors INTEGER NOT NULL,
         PRIMARY KEY (catalog, day, profile, who)
-    ) STRICT, WITHOUT ROWID;"];
+    ) STRICT, WITHOUT ROWID;",
+    "
+    CREATE TABLE IF NOT EXISTS missed (
+        id INTEGER PRIMARY KEY,
+        catalog TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        why TEXT NOT NULL,
+        request TEXT NOT NULL,
+        nearest TEXT
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS missed_by_catalog ON missed (catalog, id);",
+];
 
 /// The columns of a tool's figures, in the order in which [`tool_of`] reads them.
 const TOOL_COLUMNS: &str = "searches, first, places, more, injections, calls, successes, errors, latencies, \
@@ -123,16 +138,18 @@ impl UsageStore {
         }
     }
 
-    /// Notes that use is recorded on this day.
+    /// Notes that use is recorded on this day. The first process to do so removes what is too old, which
+    /// may take a second.
     ///
     /// # Errors
     /// [`UsageError`].
-    pub fn record_day(&mut self, day: i64) -> Result<(), UsageError> {
-        self.change(|change| {
-            change
-                .execute("INSERT OR IGNORE INTO days (day) VALUES (?1)", [day])
-                .map(drop)
-        })
+    pub fn begin_day(&mut self, day: i64, keep_days: i64) -> Result<(), UsageError> {
+        let insert = "INSERT OR IGNORE INTO days (day) VALUES (?1)";
+        let inserted = self.change(|change| change.execute(insert, [day]))?;
+        match inserted {
+            0 => Ok(()),
+            _ => self.prune(day - keep_days + 1),
+        }
     }
 
     /// Adds what was used since the last write. Other processes may write to the same rows.
@@ -151,11 +168,73 @@ impl UsageStore {
         })
     }
 
-    /// Removes days before this one, and further ones while there are too many rows.
+    /// Adds requests that no tool served, each with its catalog.
+    ///
+    /// # Errors
+    /// [`UsageError`]; then nothing was added.
+    pub fn write_missed(&mut self, missed: &[(String, MissedRequest)]) -> Result<(), UsageError> {
+        self.change(|change| {
+            let mut insert = change.prepare_cached(
+                "INSERT INTO missed (catalog, at_ms, why, request, nearest) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?;
+            let mut catalogs = BTreeSet::new();
+            for (catalog, request) in missed {
+                let MissedRequest {
+                    at_ms,
+                    why,
+                    text,
+                    nearest,
+                } = request;
+                insert.execute(params![catalog, at_ms, why.as_str(), text, nearest])?;
+                catalogs.insert(catalog);
+            }
+            let mut delete = change.prepare_cached(
+                "DELETE FROM missed WHERE catalog = ?1 AND id <= (
+                     SELECT id FROM missed WHERE catalog = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+            )?;
+            for catalog in catalogs {
+                delete.execute(params![catalog, MAX_MISSED])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The requests of a catalog since this day that no tool served, the oldest first.
     ///
     /// # Errors
     /// [`UsageError`].
-    pub fn prune(&mut self, before: i64) -> Result<(), UsageError> {
+    pub fn missed(&self, catalog: &str, since: i64) -> Result<Vec<MissedRequest>, UsageError> {
+        self.read(|connection| {
+            let mut select = connection.prepare(
+                "SELECT at_ms, why, request, nearest FROM missed WHERE catalog = ?1 AND at_ms >= ?2 ORDER BY id",
+            )?;
+            let rows = select.query_map(params![catalog, first_ms(since)], |row| {
+                let why: String = row.get(1)?;
+                Ok(MissedRequest {
+                    at_ms: row.get(0)?,
+                    why: Why::named(&why).unwrap_or(Why::NoMatch),
+                    text: row.get(2)?,
+                    nearest: row.get(3)?,
+                })
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// Deletes the requests of a catalog that no tool served, from the write-ahead log too. Returns how
+    /// many there were.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn forget_missed(&mut self, catalog: &str) -> Result<usize, UsageError> {
+        let delete = "DELETE FROM missed WHERE catalog = ?1";
+        let forgotten = self.change(|change| change.execute(delete, [catalog]))?;
+        self.truncate_log()?;
+        Ok(forgotten)
+    }
+
+    /// Removes days before this one, and further ones while there are too many rows.
+    fn prune(&mut self, before: i64) -> Result<(), UsageError> {
         let max_rows = self.max_tool_rows;
         self.change(|change| {
             remove_before(change, before)?;
@@ -182,12 +261,17 @@ impl UsageStore {
     /// [`UsageError`].
     pub fn forget(&mut self, catalog: &str) -> Result<(), UsageError> {
         self.change(|change| {
-            for table in ["tools", "callers"] {
+            for table in ["tools", "callers", "missed"] {
                 let delete = format!("DELETE FROM {table} WHERE catalog = ?1");
                 change.execute(&delete, [catalog])?;
             }
             Ok(())
         })?;
+        self.truncate_log()
+    }
+
+    /// While another process reads, a later checkpoint does it.
+    fn truncate_log(&self) -> Result<(), UsageError> {
         let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
         self.read(|connection| connection.query_row(truncate, [], |_| Ok(())))
     }
@@ -285,10 +369,16 @@ impl UsageStore {
     }
 }
 
+/// The first millisecond of a day.
+fn first_ms(day: i64) -> i64 {
+    day.saturating_mul(24 * 3600 * 1000)
+}
+
 fn remove_before(change: &Transaction<'_>, day: i64) -> rusqlite::Result<()> {
     for table in ["days", "tools", "callers"] {
         change.execute(&format!("DELETE FROM {table} WHERE day < ?1"), [day])?;
     }
+    change.execute("DELETE FROM missed WHERE at_ms < ?1", [first_ms(day)])?;
     Ok(())
 }
 
@@ -486,11 +576,13 @@ mod tests {
         for (day, tools) in [(1, ["a", "b"]), (2, ["c", "d"]), (3, ["e", "f"])] {
             store.write(&shown(day, &tools)).unwrap();
         }
-        store.prune(2).unwrap();
+        store.begin_day(3, 2).unwrap();
+        assert_eq!(ids(&store, 0).len(), 6, "the day has begun before");
+        store.begin_day(4, 3).unwrap();
         assert_eq!(ids(&store, 0), ["c", "d", "e", "f"]);
         let recorded = Recorded {
             since: Some(2),
-            days: 2,
+            days: 3,
         };
         assert_eq!(store.recorded(0).unwrap(), recorded);
         store.max_tool_rows = 1;
@@ -527,6 +619,31 @@ mod tests {
             let found = bytes.windows(11).any(|part| part == b"secret_name");
             assert!(!found, "the name is overwritten");
         }
+    }
+
+    #[test]
+    fn missed_requests_are_bounded_by_number_and_age_and_can_be_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = UsageStore::open(folder.path()).unwrap();
+        let request = |number: u64| {
+            let request = MissedRequest {
+                at_ms: first_ms(number as i64 / 6_000),
+                why: Why::Possible,
+                text: format!("request {number}"),
+                nearest: None,
+            };
+            ("c".to_owned(), request)
+        };
+        let requests: Vec<_> = (0..MAX_MISSED + 500).map(request).collect();
+        store.write_missed(&requests).unwrap();
+        let missed = store.missed("c", 0).unwrap();
+        assert_eq!(missed.len() as u64, MAX_MISSED);
+        assert_eq!(missed[0], request(500).1);
+        assert_eq!(store.missed("c", 1).unwrap().len(), 4_500);
+        store.prune(1).unwrap();
+        assert_eq!(store.missed("c", 0).unwrap().len(), 4_500);
+        assert_eq!(store.forget_missed("c").unwrap(), 4_500);
+        assert!(store.missed("c", 0).unwrap().is_empty());
     }
 
     #[test]

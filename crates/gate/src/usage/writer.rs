@@ -4,22 +4,25 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
 use toolscout_base::budget;
-use toolscout_base::clock::day_of;
+use toolscout_base::clock::{day_of, unix_ms};
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId};
 
 use super::event::{CallUse, Origin, SearchUse};
 use super::figures::{CallerFigures, CallerKey, Tally};
+use super::missed::{MissedRequest, OpenSearches};
 use super::store::{UsageError, UsageStore};
 
 /// How often sums are written. What is not written yet is lost if the process is killed.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 /// Rows in memory that are written before that; about 500 bytes each.
 const MAX_ROWS: usize = 20_000;
+/// Missed requests in memory.
+const MAX_MISSED: usize = 5_000;
 /// Definitions whose tokens are remembered.
 const MAX_DEFINITIONS: NonZeroUsize = NonZeroUsize::new(10_000).expect("is not zero");
 
@@ -45,6 +48,10 @@ pub struct Writer {
     keep_days: i64,
     tally: Tally,
     tokens: DefinitionTokens,
+    /// The searches of sessions, where texts of requests are stored.
+    open_searches: OpenSearches,
+    /// Requests that no tool served, not written yet.
+    missed: Vec<(String, MissedRequest)>,
     /// What was not recorded.
     dropped: Arc<AtomicU64>,
     /// Whether the last write failed, so that a full disk is reported once.
@@ -52,50 +59,59 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer to this database. It begins with removing what is too old.
-    ///
-    /// # Errors
-    /// [`UsageError`].
+    /// A writer to this database.
     pub fn new(
-        mut store: UsageStore,
+        store: UsageStore,
         default_catalog: String,
         keep_days: u32,
         now_ms: i64,
         dropped: Arc<AtomicU64>,
-    ) -> Result<Self, UsageError> {
-        let (today, keep_days) = (day_of(now_ms), i64::from(keep_days));
-        store.record_day(today)?;
-        store.prune(today - keep_days + 1)?;
-        Ok(Writer {
+    ) -> Self {
+        Writer {
             store,
             default_catalog,
-            keep_days,
-            tally: Tally::of(today),
+            keep_days: keep_days.into(),
+            tally: Tally::of(day_of(now_ms)),
             tokens: DefinitionTokens::default(),
+            open_searches: OpenSearches::default(),
+            missed: Vec::new(),
             dropped,
             is_failing: false,
-        })
+        }
     }
 
     /// Works until the last sender is gone, and writes what is left.
     pub fn run(mut self, messages: &Receiver<Message>) {
+        let begun = self.store.begin_day(self.tally.day, self.keep_days);
+        self.report(begun);
         let mut written = Instant::now();
         loop {
             let until = (written + WRITE_EVERY).saturating_duration_since(Instant::now());
-            let message = match self.tally.is_empty() {
+            let message = match self.has_nothing_to_do() {
                 true => messages.recv().map_err(RecvTimeoutError::from),
                 false => messages.recv_timeout(until),
             };
             match message {
                 Ok(message) => self.take(message),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.write(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let missed = self.open_searches.end();
+                    self.miss(missed);
+                    return self.write();
+                }
             }
+            let missed = self.open_searches.idle(unix_ms(SystemTime::now()));
+            self.miss(missed);
             if written.elapsed() >= WRITE_EVERY || self.tally.len() >= MAX_ROWS {
                 self.write();
                 written = Instant::now();
             }
         }
+    }
+
+    /// Whether it can wait for the next message, however long that takes.
+    fn has_nothing_to_do(&self) -> bool {
+        self.tally.is_empty() && self.missed.is_empty() && self.open_searches.is_empty()
     }
 
     fn take(&mut self, message: Message) {
@@ -105,6 +121,8 @@ impl Writer {
             Message::Call(at_ms, call) => self.called(at_ms, &call),
             Message::Forget(catalog, done) => {
                 self.tally.forget(&catalog);
+                self.open_searches.forget(&catalog);
+                self.missed.retain(|(of, _)| *of != catalog);
                 let forgotten = self.store.forget(&catalog);
                 self.report(forgotten);
                 // Whoever asked may have left.
@@ -121,6 +139,8 @@ impl Writer {
         self.begin(at_ms);
         let catalog = self.catalog_of(&search.origin);
         self.caller(&search.origin).searched(search.matched);
+        let missed = self.open_searches.searched(at_ms, &catalog, &search);
+        self.miss(missed);
         for (index, tool) in search.hits.iter().enumerate() {
             let figures = self.tally.tool(&catalog, tool);
             figures.searches += 1;
@@ -153,6 +173,7 @@ impl Writer {
 
     fn called(&mut self, at_ms: i64, call: &CallUse) {
         self.begin(at_ms);
+        self.open_searches.called(at_ms, call);
         let caller = self.caller(&call.origin);
         caller.calls += 1;
         caller.errors += u64::from(call.error.is_some());
@@ -170,6 +191,14 @@ impl Writer {
         figures.used_at(at_ms);
     }
 
+    /// Keeps missed requests until they are written, as many as fit.
+    fn miss(&mut self, missed: Vec<(String, MissedRequest)>) {
+        let fitting = MAX_MISSED.saturating_sub(self.missed.len());
+        let lost = missed.len().saturating_sub(fitting) as u64;
+        self.dropped.fetch_add(lost, Ordering::Relaxed);
+        self.missed.extend(missed.into_iter().take(fitting));
+    }
+
     /// A tally is of one day, so that of the day before is written first.
     fn begin(&mut self, at_ms: i64) {
         let day = day_of(at_ms);
@@ -179,8 +208,8 @@ impl Writer {
         self.write();
         if self.tally.is_empty() {
             self.tally.day = day;
-            let pruned = self.store.prune(day - self.keep_days + 1);
-            self.report(pruned);
+            let begun = self.store.begin_day(day, self.keep_days);
+            self.report(begun);
         }
     }
 
@@ -200,6 +229,13 @@ impl Writer {
 
     /// Writes the sums. If that fails they are kept for the next time, unless they are too many.
     fn write(&mut self) {
+        if !self.missed.is_empty() {
+            let written = self.store.write_missed(&self.missed);
+            if written.is_ok() {
+                self.missed.clear();
+            }
+            self.report(written);
+        }
         if self.tally.is_empty() {
             return;
         }
