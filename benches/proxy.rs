@@ -155,6 +155,7 @@ async fn start(data: &TempDir) -> (String, String) {
         profiles: Vec::new(),
         enrich: Default::default(),
         enricher: None,
+        usage: Default::default(),
         agent_scope: toolscout::keys::Scope::Search,
         proxy: Some(ProxyConfig::new(UpstreamConfig::new(format!(
             "{provider}/v1"

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use toolscout_index::{DataDir, Options, database};
 
 use crate::agent::{AgentBuilder, AgentConfig, Agents, ServedAgent};
-use crate::config::EnrichSettings;
+use crate::config::{EnrichSettings, UsageSettings};
 use crate::cpu_pool::CpuPool;
 use crate::feedback::FeedbackStore;
 use crate::finder::ToolSearch;
@@ -39,6 +39,7 @@ use crate::store::{PostgresStore, SharedApprovals, SharedSessions};
 use crate::telemetry::Metrics;
 use crate::tools::Toolset;
 use crate::tools::operation::Operations;
+use crate::usage::Recorder;
 
 /// The database of conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
@@ -75,6 +76,8 @@ pub struct Settings {
     pub proxy: Option<ProxyConfig>,
     /// When the model of `enricher` writes texts of tools.
     pub enrich: EnrichSettings,
+    /// What is recorded of the use of tools.
+    pub usage: UsageSettings,
     /// The model that writes them; without one nobody here does.
     pub enricher: Option<Arc<dyn ChatModel>>,
     /// How much the server accepts and keeps open.
@@ -140,6 +143,7 @@ impl AgentPlans {
         let default = default.build(parts)?;
         let others = self.others.into_iter().map(|mut other| {
             let builder = other.builder.audit(Arc::clone(parts.audit));
+            let builder = builder.usage(parts.gate.usage().clone());
             other.builder = builder.sharing(&default.agent);
             other.build(parts)
         });
@@ -192,11 +196,12 @@ pub fn audit_log(data: &Path) -> Result<Arc<AuditLog>> {
 }
 
 /// The gate of the default agent, and of those who call tools without an agent.
-pub fn gate(agents: Option<&AgentPlans>, audit: &Arc<AuditLog>) -> Arc<Gate> {
+pub fn gate(agents: Option<&AgentPlans>, audit: &Arc<AuditLog>, usage: Recorder) -> Arc<Gate> {
     let policies = agents.map_or_else(Policies::default, |agents| {
         agents.default.config.policies.clone()
     });
-    Arc::new(Gate::new(policies).with_audit(Arc::clone(audit)))
+    let gate = Gate::new(policies).with_audit(Arc::clone(audit));
+    Arc::new(gate.with_usage(usage))
 }
 
 /// Binds the address of a server, unless that would open it without keys to a network.
@@ -224,13 +229,14 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let Settings { data, limits, .. } = settings;
     let shared = settings.store.clone();
     let shared = shared.map(|store| store as Arc<dyn SharedStore>);
-    let metrics = metrics(shared.as_ref());
+    let audit = audit_log(&data)?;
+    let usage = Recorder::start(&data, &settings.default_catalog, &settings.usage);
+    let metrics = metrics(shared.as_ref(), &usage);
     let cpu_pool = cpu_pool(&limits, &metrics);
 
     let enriching = Enriching::new(settings.enricher, settings.enrich, &data, shared.as_ref())?;
     let keys = open_keys(&data, shared.as_ref())?;
     let feedback = open_feedback(&data, shared.as_ref())?;
-    let audit = audit_log(&data)?;
     let endpoint_options = instant_embedders(&settings.catalog_options);
     let embedders = EmbeddersOf::new(settings.catalog_options, settings.embedder_source);
     let (folder, counted) = (DataDir::new(data.clone()), Arc::clone(&metrics));
@@ -238,7 +244,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let catalogs = Arc::new(catalogs);
     let default_search = DefaultSearch::new(cpu_pool.clone());
 
-    let gate = gate(settings.agents.as_ref(), &audit);
+    let gate = gate(settings.agents.as_ref(), &audit, usage.clone());
     let (default, profiles) = (&settings.default_catalog, settings.profiles);
     let profiles = Profiles::new(profiles, default, &catalogs, &gate, &cpu_pool);
     let agent_parts = AgentParts {
@@ -288,6 +294,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         catalogs,
         default_search,
         gate,
+        usage,
         agents,
         client_approvals,
         token_savings,
@@ -297,9 +304,10 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     })
 }
 
-/// The figures of a server, and those of its store.
-fn metrics(store: Option<&Arc<dyn SharedStore>>) -> Arc<Metrics> {
+/// The figures of a server, those of its store, and those of the use of tools.
+fn metrics(store: Option<&Arc<dyn SharedStore>>, usage: &Recorder) -> Arc<Metrics> {
     let mut metrics = Metrics::new();
+    metrics.add(|registry| usage.register(registry));
     if let Some(store) = store {
         metrics.add(|registry| store.figures().register(registry));
     }

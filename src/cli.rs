@@ -53,6 +53,7 @@ mod store;
 mod sync;
 mod tune;
 mod ui;
+mod usage;
 mod words;
 
 use std::ffi::OsString;
@@ -134,6 +135,8 @@ enum Verb {
     Export(export::Args),
     /// Show statistics of a catalog
     Stats(stats::Args),
+    /// Show which tools are found and called, and which nobody uses
+    Usage(usage::Args),
     /// List or delete catalogs
     Catalogs(catalogs::Args),
     /// Serve the HTTP API
@@ -181,6 +184,7 @@ impl Verb {
             | Verb::Agent(_)
             | Verb::Export(_)
             | Verb::Stats(_)
+            | Verb::Usage(_)
             | Verb::Catalogs(_)
             | Verb::Mcp(_)
             | Verb::Memory(_)
@@ -257,6 +261,7 @@ impl Cli {
             Verb::Audit(args) => args.run(&context()?),
             Verb::Export(args) => args.run(&context()?),
             Verb::Stats(args) => args.run(&context()?),
+            Verb::Usage(args) => args.run(&context()?),
             Verb::Catalogs(args) => args.run(&context()?),
             Verb::Serve(args) => args.run(&context()?),
             Verb::Ui(args) => args.run(&context()?),

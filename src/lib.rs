@@ -124,7 +124,7 @@ pub use toolscout_base::{
 pub use toolscout_dropin as proxy;
 pub use toolscout_eval as eval;
 pub use toolscout_finder::{enrich, finder, profiles};
-pub use toolscout_gate::{gate, llm, plan, tools};
+pub use toolscout_gate::{gate, llm, plan, tools, usage};
 pub use toolscout_mcp as mcp;
 pub use toolscout_models as models;
 pub use toolscout_postgres as store;

@@ -36,5 +36,6 @@ mod cli {
     pub mod tty;
     pub mod tune;
     pub mod url;
+    pub mod usage;
     pub mod words;
 }

@@ -36,5 +36,6 @@ mod http {
     pub mod tools;
     pub mod traces;
     pub mod upstream;
+    pub mod usage;
     pub mod words;
 }

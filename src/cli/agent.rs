@@ -139,7 +139,8 @@ impl Args {
         // Opened after the skills were added, which creates the catalog.
         let catalog = self.agent.open(&context)?;
         let audit = assembly::audit_log(&context.settings.data)?;
-        let gate = assembly::gate(Some(&plans), &audit);
+        let usage = context.recorder();
+        let gate = assembly::gate(Some(&plans), &audit, usage.clone());
         let agents = plans.build(&AgentParts {
             data: &context.settings.data,
             store: None,
@@ -200,6 +201,7 @@ impl Args {
             pool.close().await;
             outcome
         });
+        usage.flush();
         // A thread that waits for stdin would block an orderly shutdown.
         runtime.shutdown_background();
         outcome

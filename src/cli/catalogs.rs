@@ -13,6 +13,7 @@ use super::search_options::SearchOptionArgs;
 use crate::config::masked;
 use crate::feedback::FeedbackStore;
 use crate::models::Patience;
+use crate::usage::UsageStore;
 
 /// Lists, configures or deletes catalogs. `toolscout --catalog NAME add …` creates one.
 #[derive(clap::Args, Debug)]
@@ -359,6 +360,9 @@ pub fn delete(context: &Context, name: &str) -> Result<Outcome> {
         FeedbackStore::open(data)?
             .forget(name)
             .context("delete the catalog's feedback")?;
+    }
+    if is_gone && let Some(mut usage) = UsageStore::open_existing(data)? {
+        usage.forget(name)?;
     }
     deleted?;
     if context.printer.is_json() {

@@ -13,6 +13,7 @@ use super::globals::Globals;
 use super::output::{Printer, print_stderr};
 use crate::config::{DEFAULT_CATALOG, EmbedderKind, Settings};
 use crate::models::{self, Embedders, Patience, Unavailable};
+use crate::usage::Recorder;
 use toolscout_index::suggest::did_you_mean;
 
 /// The folder of the catalogs, in the data directory.
@@ -91,6 +92,17 @@ impl Context {
             .settings
             .embedder_of_catalog()
             .unwrap_or_else(|| self.general_embedder.clone());
+    }
+
+    /// Records the use of tools by this process, into the data directory, which must exist.
+    pub fn recorder(&self) -> Recorder {
+        let Settings {
+            data,
+            catalog,
+            usage,
+            ..
+        } = &self.settings;
+        Recorder::start(data, catalog, usage)
     }
 
     /// The directory of the catalogs.

@@ -205,7 +205,10 @@ fn serve(
     let sink = SingleWriterSink::new(context.open_or_create(Legs::All)?);
     // Opened after the catalog, which creates the data directory if it is missing.
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
-    let gate = Gate::new(policies).with_audit(Arc::new(audit));
+    let usage = context.recorder();
+    let gate = Gate::new(policies)
+        .with_audit(Arc::new(audit))
+        .with_usage(usage.clone());
     let settle = config.settle;
     let gate = Arc::new(gate);
     let catalog: Arc<dyn ToolSearch> = Arc::new(sink.clone());
@@ -264,5 +267,6 @@ fn serve(
     });
     // A read of standard input cannot be cancelled. Embedding continues at the next start.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    usage.flush();
     served.map(|()| Outcome::Success)
 }

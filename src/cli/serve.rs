@@ -283,6 +283,7 @@ impl ServerArgs {
             store,
             default_catalog: context.settings.catalog.clone(),
             enricher: self.agent.llm().enricher()?,
+            usage: context.settings.usage,
             enrich,
             catalog_options: general_options(context),
             embedder_source: embedder_source(&context.settings),

@@ -41,6 +41,7 @@ pages! {
     search_runs: "docs/search.md",
     settings_run: "docs/settings.md",
     troubleshooting_runs: "docs/troubleshooting.md",
+    usage_runs: "docs/usage.md",
     words_run: "docs/words.md",
 }
 

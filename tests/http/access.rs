@@ -380,6 +380,7 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
         proxy: None,
         enrich: Default::default(),
         enricher: None,
+        usage: Default::default(),
         agent_scope: Scope::Search,
         agents: None,
     };

@@ -40,7 +40,7 @@ async fn last_message(response: Response) -> Value {
         .unwrap_or_else(|| panic!("no answer in {text}"))
 }
 
-async fn begin(server: &Server) -> String {
+pub async fn begin(server: &Server) -> String {
     let response = post(server, &initialize()).send().await.expect("an answer");
     let session = response.headers()["mcp-session-id"]
         .to_str()
@@ -65,7 +65,7 @@ fn in_session(server: &Server, session: &str, body: &Value) -> RequestBuilder {
         .header("mcp-protocol-version", "2025-06-18")
 }
 
-async fn ask(server: &Server, session: &str, method: &str, params: Value) -> Value {
+pub async fn ask(server: &Server, session: &str, method: &str, params: Value) -> Value {
     last_message(
         in_session(server, session, &request(2, method, params))
             .send()

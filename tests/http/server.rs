@@ -102,6 +102,7 @@ impl Server {
             proxy: None,
             enrich: Default::default(),
             enricher: None,
+            usage: Default::default(),
             agent_scope: Scope::Search,
         };
         change(&mut settings);

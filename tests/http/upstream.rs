@@ -22,8 +22,8 @@ const CALLS: &str = "/v1/catalogs/default/calls";
 const SERVERS: &str = "/v1/catalogs/default/servers";
 
 /// A server whose tools are in a file, and what serves them.
-struct Connected {
-    server: Server,
+pub struct Connected {
+    pub server: Server,
     state: PathBuf,
     _folder: TempDir,
 }
@@ -67,7 +67,7 @@ impl Connected {
         Connected::start_with(on_change, |_| {}).await
     }
 
-    async fn start_with(on_change: OnChange, change: impl FnOnce(&mut Settings)) -> Self {
+    pub async fn start_with(on_change: OnChange, change: impl FnOnce(&mut Settings)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("tools.json");
         let connected = Connected {
@@ -125,7 +125,7 @@ impl Connected {
         self.server.post(CHANGES, &body).await
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> Answer {
+    pub async fn call(&self, tool: &str, arguments: Value) -> Answer {
         let body = json!({ "tool": tool, "arguments": arguments });
         self.server.post(CALLS, &body).await
     }

@@ -498,6 +498,34 @@ impl Served {
     }
 }
 
+#[tokio::test]
+async fn what_a_client_used_is_recorded() {
+    let world = World::new();
+    let state = world.path("tools.json");
+    let mut look = tool("look", "Looks at a picture.");
+    look["annotations"] = json!({ "readOnlyHint": true });
+    replace(&state, &json!([look, tool("wipe", "Wipes a disk.")]));
+    let servers = world.servers(&[double_with("s", &[], &[("STATE", state.to_str().unwrap())])]);
+    let served = Served::start(&world, &["mcp", "--mcp", &servers], Stdio::null()).await;
+    let search = json!({ "query": "look at a picture", "limit": 1 });
+    served.ask("tool_search", search).await;
+    served.ask("call_tool", json!({ "name": "s/look" })).await;
+    served.end().await;
+    let report: Value = serde_json::from_str(&world.ok(&["usage", "--json"]).await).unwrap();
+    let used = &report["tools"][0];
+    let names = ["searches", "first", "calls", "successes", "injections"];
+    let figures: Vec<&Value> = names.iter().map(|name| &used[*name]).collect();
+    assert_eq!(used["tool"], "s/look", "{report}");
+    assert_eq!(
+        figures,
+        [&json!(1), &json!(1), &json!(1), &json!(1), &json!(0)]
+    );
+    assert!(
+        used["definition_tokens"].as_u64() > Some(5),
+        "its line: {used}"
+    );
+}
+
 /// What the program answers as a client's server, and what it says about its settings at the end.
 async fn narrowed(world: &World, args: &[&str], calls: &[&str]) -> (String, Vec<String>, String) {
     let stderr = world.path("stderr");

@@ -32,7 +32,7 @@ use crate::{AgentState, Question, RunningTurn, lock};
 use toolscout_base::clock::millis;
 use toolscout_finder::finder::search::{Found, SearchRequest, off_async_threads, why_not_searched};
 use toolscout_finder::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
-use toolscout_finder::finder::{Style, trail};
+use toolscout_finder::finder::{Style, recorded, trail};
 use toolscout_gate::gate::{
     Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Gate, GateContext, Ledger, Report,
 };
@@ -40,6 +40,7 @@ use toolscout_gate::llm::reply::{Reply, ReplyBuilder, complete};
 use toolscout_gate::llm::think::Piece;
 use toolscout_gate::llm::{ChatRequest, LlmError};
 use toolscout_gate::tools::ToolResult;
+use toolscout_gate::usage::Origin;
 use toolscout_state::session::{
     ConversationId, Figures, PastTurn, SessionError, Sessions, TurnEnd, TurnStatus,
 };
@@ -59,6 +60,7 @@ pub(super) fn start(
 ) -> RunStream {
     let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
     let conversation = running.conversation.clone();
+    let origin = question.caller(&conversation).origin();
     let stop_on_drop = (!question.detached).then(|| running.token.clone().drop_guard());
     let events = EventSender {
         sender,
@@ -66,6 +68,7 @@ pub(super) fn start(
         detached: question.detached,
         record: running.record.clone(),
         gate: running.shared.gate.clone(),
+        origin,
     };
     let tasks = running.shared.tasks.clone();
     tasks.spawn(async move {
@@ -124,14 +127,21 @@ struct EventSender {
     detached: bool,
     /// What is kept of the events.
     record: Arc<Mutex<Record>>,
-    /// Knows which arguments are secrets.
+    /// Knows which arguments are secrets, and records the use of tools.
     gate: Arc<Gate>,
+    /// Who asks.
+    origin: Origin,
 }
 
 impl EventSender {
     /// Sends an event. Stops the run if nobody receives it, unless the run is detached.
     async fn send(&self, event: Event) {
         lock(&self.record).push(&event, self.gate.redaction());
+        if let Event::ToolsInjected { tokens_by_tool, .. } = &event {
+            let loaded = tokens_by_tool.iter();
+            let loaded = loaded.map(|injected| (injected.tool.clone(), injected.tokens));
+            self.gate.usage().loaded(&self.origin, loaded.collect());
+        }
         // A dropped receiver fails at once. The timeout is for one that is kept and not read.
         let sent = timeout(RECEIVER_TIMEOUT, self.sender.send(event)).await;
         if !matches!(sent, Ok(Ok(()))) && !self.detached {
@@ -619,11 +629,14 @@ impl<'a> Turn<'a> {
         }
         let wanted = searches.len();
         let absent = self.shared.absent_servers();
+        let (usage, origin) = (self.shared.gate.usage().clone(), self.caller.origin());
         let found = off_async_threads(self.tools.search(), move |search| {
             let learns = search.learns();
             let searched = |request: SearchRequest| {
                 let mut hits = search.search(&request);
                 hits.note_absent(&request.filter, absent.clone());
+                // The definitions are recorded when they are loaded.
+                recorded::searched(&usage, origin.clone(), &request.queries, &hits, None);
                 let queries = learns.then_some(request.queries);
                 Searched { queries, hits }
             };

@@ -50,6 +50,7 @@ use toolscout_gate::gate::{
 };
 use toolscout_gate::llm::ChatModel;
 use toolscout_gate::tools::{AbsentServer, CallTimes, Callable, Registry, Toolset, UserTool};
+use toolscout_gate::usage::Recorder;
 use toolscout_state::session::{ConversationId, DEFAULT_AGENT, SessionError, Sessions, TurnEvents};
 
 /// Longest question, in bytes.
@@ -247,6 +248,7 @@ impl Question {
             identity: self.identity.clone(),
             conversation: conversation.to_string(),
             classes: profile.and_then(|profile| profile.classes().cloned()),
+            place: profile.map(|profile| profile.place()).unwrap_or_default(),
             ..Caller::default()
         }
     }
@@ -582,6 +584,7 @@ pub struct AgentBuilder {
     sessions: Option<Arc<Sessions>>,
     audit: Option<Arc<AuditLog>>,
     gate: Option<Arc<Gate>>,
+    usage: Recorder,
     board: Option<Arc<dyn ApprovalBoard>>,
     hooks: Hooks,
     config: AgentConfig,
@@ -668,6 +671,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Records searches and calls of this agent, unless its gate is shared: that has a record of its own.
+    pub fn usage(mut self, usage: Recorder) -> Self {
+        self.usage = usage;
+        self
+    }
+
     /// Sets a gate that is shared with others, in place of one with the policies and the audit log of
     /// this agent.
     pub fn gate(mut self, gate: Arc<Gate>) -> Self {
@@ -729,7 +738,7 @@ impl AgentBuilder {
             }),
         };
         let gate = self.gate.unwrap_or_else(|| {
-            let gate = Gate::new(self.config.policies.clone());
+            let gate = Gate::new(self.config.policies.clone()).with_usage(self.usage);
             Arc::new(match self.audit {
                 Some(audit) => gate.with_audit(audit),
                 None => gate,

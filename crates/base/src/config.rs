@@ -10,6 +10,7 @@ mod embedder;
 mod enrich;
 mod profile;
 mod store;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url
 pub use enrich::{EnrichMode, EnrichSettings};
 pub use profile::{ProfileClass, ProfileDetail, ProfileSettings};
 pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSettings};
+pub use usage::UsageSettings;
 
 /// The catalog of runs that name none.
 pub const DEFAULT_CATALOG: &str = "default";
@@ -51,7 +53,7 @@ pub const PATH_VARIABLES: [&str; 6] = [
 ];
 
 /// The other environment variables of the settings.
-pub const VALUE_VARIABLES: [&str; 15] = [
+pub const VALUE_VARIABLES: [&str; 18] = [
     "HF_ENDPOINT",
     "TOOLSCOUT_CATALOG",
     "TOOLSCOUT_EMBEDDER",
@@ -67,6 +69,9 @@ pub const VALUE_VARIABLES: [&str; 15] = [
     "TOOLSCOUT_SEARCH_MIN_CONFIDENCE",
     "TOOLSCOUT_SEARCH_MIN_SCORE",
     "TOOLSCOUT_SEARCH_MODE",
+    "TOOLSCOUT_USAGE_ENABLED",
+    "TOOLSCOUT_USAGE_KEEP_DAYS",
+    "TOOLSCOUT_USAGE_QUERIES",
 ];
 
 /// The environment variables of a node of several, which may have a password and are for nobody
@@ -110,6 +115,8 @@ pub struct Settings {
     pub agent: AgentSettings,
     /// Whether a server lets its model write texts of tools.
     pub enrich: EnrichSettings,
+    /// What is recorded of the use of tools.
+    pub usage: UsageSettings,
     /// The defaults of a search on the command line; they override those of the catalog.
     pub search: SearchOptions,
     /// The limits of fetching a URL.
@@ -180,6 +187,8 @@ pub struct Layer {
     pub agent: AgentSettings,
     /// See [`Settings::enrich`].
     pub enrich: EnrichSettings,
+    /// See [`Settings::usage`].
+    pub usage: UsageSettings,
     /// See [`Settings::search`].
     pub search: SearchOptions,
     /// See [`Settings::fetch`].
@@ -264,6 +273,7 @@ impl Settings {
             bail!("agent.{problem}");
         }
         self.enrich.check()?;
+        self.usage.check()?;
         self.store.check()?;
         if !(1..=3600).contains(&self.fetch.timeout_s) {
             bail!(
@@ -297,6 +307,11 @@ impl Layer {
                 mode: env.parse("TOOLSCOUT_ENRICH")?,
                 tokens_a_day: env.parse("TOOLSCOUT_ENRICH_TOKENS_A_DAY")?,
                 languages: env.list("TOOLSCOUT_ENRICH_LANGUAGES")?,
+            },
+            usage: UsageSettings {
+                enabled: env.parse("TOOLSCOUT_USAGE_ENABLED")?,
+                keep_days: env.parse("TOOLSCOUT_USAGE_KEEP_DAYS")?,
+                queries: env.parse("TOOLSCOUT_USAGE_QUERIES")?,
             },
             search: SearchOptions {
                 k: env.parse("TOOLSCOUT_SEARCH_K")?,
@@ -337,6 +352,7 @@ impl Layer {
             profiles: other.profiles,
             agent: self.agent.or(other.agent),
             enrich: self.enrich.or(other.enrich),
+            usage: self.usage.or(other.usage),
             search: self.search.or(other.search),
             fetch: FetchLayer {
                 timeout_s: fetch.timeout_s.or(other.fetch.timeout_s),
@@ -378,6 +394,7 @@ impl Layer {
             profiles: self.profiles,
             agent: self.agent,
             enrich: self.enrich,
+            usage: self.usage,
             search: self.search,
             fetch: Fetch {
                 timeout_s: self.fetch.timeout_s.unwrap_or(60),

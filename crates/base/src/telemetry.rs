@@ -144,6 +144,8 @@ pub struct Metrics {
     pub tools: Gauge,
     /// Tools that have no vectors yet.
     pub pending_embeddings: Gauge,
+    /// MCP servers that this program was told to connect to, by the state of the connection.
+    pub mcp_servers: Series<StateLabels, Gauge>,
     /// Feedback records stored since the start.
     pub feedback: Counter<u64, AtomicU64>,
     /// Requests to a model.
@@ -210,6 +212,13 @@ pub struct DegradedLabels {
     pub reason: &'static str,
 }
 
+/// What connections are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+pub struct StateLabels {
+    /// The state.
+    pub state: &'static str,
+}
+
 /// What refused work is counted by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub struct ReasonLabels {
@@ -236,6 +245,7 @@ impl Metrics {
             catalogs: Gauge::default(),
             tools: Gauge::default(),
             pending_embeddings: Gauge::default(),
+            mcp_servers: Series::default(),
             feedback: Counter::default(),
             model_requests: Series::default(),
             model_rounds: Counter::default(),
@@ -366,6 +376,11 @@ impl Metrics {
             "pending_embeddings",
             "Tools without vectors yet",
             self.pending_embeddings.clone(),
+        );
+        registry.register(
+            "mcp_servers",
+            "MCP servers, by the state of the connection",
+            self.mcp_servers.clone(),
         );
         registry.register("feedback", "Feedback records stored", self.feedback.clone());
         registry.register(

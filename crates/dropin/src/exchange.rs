@@ -482,6 +482,7 @@ impl Exchange {
             .collect();
         let budget = self.proxy.0.config.tool_budget_tokens;
         let loaded = self.shown.load(&wanted, budget);
+        self.record_loaded(&loaded.added, &hits);
         for name in loaded.added {
             let Some(hit) = hits.iter().find(|hit| hit.name == name) else {
                 continue;
@@ -504,6 +505,22 @@ impl Exchange {
             answer.missing(no_match, str::to_owned);
         }
         Ok(answer)
+    }
+
+    /// Records which tools of the other catalog the model gets to see.
+    fn record_loaded(&self, added: &[String], hits: &[FoundTool]) {
+        let Some(extra) = &self.request.extra else {
+            return;
+        };
+        let added = |hit: &&FoundTool| hit.is_foreign && added.contains(&hit.name);
+        let loaded = hits.iter().filter(added);
+        let loaded = loaded.map(|hit| {
+            (
+                hit.tool.id.clone(),
+                foreign_tokens(self.protocol, &hit.tool),
+            )
+        });
+        extra.usage.loaded(&extra.origin, loaded.collect());
     }
 
     /// A line for each tool after the hits, those of the request first.

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use toolscout_index::query::MAX_K;
 use toolscout_index::{Tool, ToolId};
 
-use toolscout_finder::finder::ToolSearch;
-use toolscout_finder::finder::search::{FoundTool, SearchRequest};
+use toolscout_finder::finder::search::{Found, FoundTool, SearchRequest};
+use toolscout_finder::finder::{ToolSearch, recorded};
+use toolscout_gate::usage::{Origin, Recorder};
 
 /// A catalog, and what calls its tools.
 #[derive(Clone)]
@@ -18,6 +19,10 @@ pub struct ExtraCatalog {
     /// Calls its tools, as far as something is connected that offers them. Of others, only those are
     /// offered that the client has too.
     pub caller: Option<Arc<dyn ToolCaller>>,
+    /// Records its use.
+    pub usage: Recorder,
+    /// Who uses it.
+    pub origin: Origin,
 }
 
 impl ExtraCatalog {
@@ -34,27 +39,35 @@ impl ExtraCatalog {
         request: &SearchRequest,
         is_useful: impl Fn(&Tool) -> bool,
     ) -> (Vec<FoundTool>, Vec<Arc<Tool>>) {
-        let found = |request: &SearchRequest| {
+        let found = self.useful(request, is_useful);
+        // The definitions are recorded when they are loaded.
+        let origin = self.origin.clone();
+        recorded::searched(&self.usage, origin, &request.queries, &found, None);
+        (found.hits, found.more)
+    }
+
+    fn useful(&self, request: &SearchRequest, is_useful: impl Fn(&Tool) -> bool) -> Found {
+        let useful = |request: &SearchRequest| {
             let mut found = self.search.search(request);
             let number = found.hits.len();
             found.hits.retain(|hit| is_useful(&hit.tool));
             found.more.retain(|tool| is_useful(tool));
-            (number, found.hits, found.more)
+            (number, found)
         };
-        let (number, hits, more) = found(request);
-        if hits.len() == number {
-            return (hits, more);
+        let (number, found) = useful(request);
+        if found.hits.len() == number {
+            return found;
         }
         let deeper = SearchRequest {
             limit: Some(MAX_K),
             ..request.clone()
         };
-        let (_, mut hits, after) = found(&deeper);
-        let displaced = hits.split_off(number.min(hits.len()));
+        let (_, mut found) = useful(&deeper);
+        let displaced = found.hits.split_off(number.min(found.hits.len()));
         let displaced = displaced.into_iter().map(|hit| hit.tool);
-        let mut more: Vec<Arc<Tool>> = displaced.chain(after).collect();
-        more.truncate(request.more);
-        (hits, more)
+        found.more.splice(..0, displaced);
+        found.more.truncate(request.more);
+        found
     }
 }
 
@@ -103,6 +116,8 @@ mod tests {
         let catalog = ExtraCatalog {
             search: Arc::new(ListedTools::of(&tools)),
             caller: None,
+            usage: Recorder::default(),
+            origin: Origin::default(),
         };
         let request = SearchRequest {
             queries: vec!["send mail to a person".into()],

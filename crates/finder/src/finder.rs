@@ -7,6 +7,7 @@
 
 pub mod model_names;
 pub mod search;
+pub mod recorded;
 pub mod snapshot;
 pub mod trail;
 pub mod repeats;

@@ -12,6 +12,7 @@ use toolscout_base::config::{ProfileClass, ProfileDetail, ProfileSettings};
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_gate::gate::pattern::Folded;
 use toolscout_gate::gate::{Class, Gate, Pattern, Policies};
+use toolscout_gate::usage::Place;
 
 /// How many times the wanted hits are asked for where tools outside the profile may be among them.
 const UNLISTED_FACTOR: usize = 8;
@@ -78,6 +79,15 @@ impl ToolProfile {
     /// Its catalog, if it names one.
     pub fn catalog(&self) -> Option<&str> {
         self.settings.catalog.as_deref()
+    }
+
+    /// Through what its tools are used, for the record of use.
+    pub fn place(&self) -> Place {
+        Place {
+            catalog: self.settings.catalog.clone(),
+            // One without a name is not of the settings.
+            profile: (!self.name.is_empty()).then(|| self.name.clone()),
+        }
     }
 
     /// Tools that are always in the list of a client, by id.

@@ -51,6 +51,7 @@ use crate::gate::precondition::{OnError, Precondition, SubCall};
 use crate::gate::redact::Redaction;
 use crate::tools::arguments::{self, Checker, Violation};
 use crate::tools::{Arguments, Callable, ErrorCode, Status, ToolResult, execute, operation};
+use crate::usage::{CallUse, Origin, Place, Recorder};
 use toolscout_base::clock::millis;
 use toolscout_base::printable::excerpt;
 
@@ -83,10 +84,23 @@ pub struct Caller {
     pub conversation: String,
     /// The calling program, as it names itself; for the audit log.
     pub client: Option<String>,
+    /// Through which catalog and profile it calls; for the record of use.
+    pub place: Place,
     /// Restricts the caller to read-only tools.
     pub only_reads: bool,
     /// Restricts the caller to tools of these classes.
     pub classes: Option<BTreeSet<Class>>,
+}
+
+impl Caller {
+    /// Who uses tools, for the record of use.
+    pub fn origin(&self) -> Origin {
+        Origin {
+            place: self.place.clone(),
+            who: self.who.clone(),
+            session: Some(self.conversation.clone()),
+        }
+    }
 }
 
 /// Looks up tools, those of preconditions included.
@@ -191,6 +205,7 @@ pub struct Gate {
     policies: Policies,
     redaction: Redaction,
     audit: Option<Arc<AuditLog>>,
+    usage: Recorder,
     checkers: Mutex<LruCache<ToolId, CachedChecker>>,
 }
 
@@ -239,6 +254,7 @@ impl Gate {
             policies,
             redaction,
             audit: None,
+            usage: Recorder::default(),
             checkers: Mutex::new(LruCache::new(MAX_CHECKERS)),
         }
     }
@@ -247,6 +263,17 @@ impl Gate {
     pub fn with_audit(mut self, audit: Arc<AuditLog>) -> Self {
         self.audit = Some(audit);
         self
+    }
+
+    /// Records calls. Who finds tools for calls through this gate records searches there too.
+    pub fn with_usage(mut self, usage: Recorder) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// Records the use of tools.
+    pub fn usage(&self) -> &Recorder {
+        &self.usage
     }
 
     /// The policies it applies.
@@ -398,6 +425,8 @@ impl Gate {
                 warnings: Vec::new(),
                 required_by,
             };
+            self.usage
+                .decided(pending.checked.applied_rule.decision.as_str());
             let result = match self.admit(context, &mut pending).await {
                 Ok(callable) => self.execute_logged(context, &pending, callable).await,
                 Err(NotMade::Refused(refusal)) => self.refuse(context, &pending, refusal),
@@ -658,6 +687,7 @@ impl Gate {
             Ok(begun) => OpenCall {
                 gate: self,
                 begun,
+                caller: context.caller,
                 tool: &pending.call.tool.id,
                 started: Instant::now(),
                 closed: false,
@@ -666,8 +696,9 @@ impl Gate {
         };
         let arguments = pending.checked.arguments.clone();
         let result = execute(callable, arguments, context.call_timeout).await;
+        let result = result.without_secrets();
         open.close(&result);
-        result.without_secrets()
+        result
     }
 
     fn refuse(
@@ -682,10 +713,34 @@ impl Gate {
             call: Box::new(self.call_entry(context.caller, pending, reason)),
             error_code: refusal.code,
         };
-        match self.append(&entry) {
+        let result = match self.append(&entry) {
             Ok(_) => ToolResult::error(refusal.code, refusal.message),
             Err(error) => not_logged(&error),
-        }
+        };
+        self.record_call(context.caller, &pending.call.tool.id, &result, None);
+        result
+    }
+
+    /// Records a call that has ended or was refused. Dry runs are no calls.
+    fn record_call(
+        &self,
+        caller: &Caller,
+        tool: &ToolId,
+        result: &ToolResult,
+        took: Option<Duration>,
+    ) {
+        let text = match self.usage.is_on() {
+            true => result.to_model_text(),
+            false => String::new(),
+        };
+        self.usage.called(CallUse {
+            origin: caller.origin(),
+            tool: tool.clone(),
+            error: result.error_code,
+            took,
+            result_bytes: text.len(),
+            result: text,
+        });
     }
 
     fn dry_run(&self, context: GateContext<'_>, pending: &PendingCall) -> ToolResult {
@@ -780,6 +835,7 @@ impl Gate {
 struct OpenCall<'a> {
     gate: &'a Gate,
     begun: Option<i64>,
+    caller: &'a Caller,
     tool: &'a ToolId,
     started: Instant,
     closed: bool,
@@ -788,19 +844,21 @@ struct OpenCall<'a> {
 impl OpenCall<'_> {
     fn close(mut self, result: &ToolResult) {
         self.closed = true;
-        self.log_end(result.status, result.error_code);
+        self.end(result);
     }
 
-    fn log_end(&self, status: Status, error_code: Option<ErrorCode>) {
+    fn end(&self, result: &ToolResult) {
+        let took = self.started.elapsed();
+        self.gate
+            .record_call(self.caller, self.tool, result, Some(took));
         let Some(begun) = self.begun else { return };
-        let took_ms = millis(self.started.elapsed());
         let entry = Entry::Ended {
             time_ms: now_ms(),
             begun,
             tool: self.tool.to_string(),
-            status,
-            error_code,
-            took_ms,
+            status: result.status,
+            error_code: result.error_code,
+            took_ms: millis(took),
         };
         // The call is made already; the log shows that its end is missing.
         if let Err(error) = self.gate.append(&entry) {
@@ -812,7 +870,7 @@ impl OpenCall<'_> {
 impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
         if !self.closed {
-            self.log_end(Status::Error, Some(ErrorCode::Cancelled));
+            self.end(&ToolResult::error(ErrorCode::Cancelled, ""));
         }
     }
 }

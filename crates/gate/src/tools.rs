@@ -173,6 +173,25 @@ pub enum ErrorCode {
     Skipped,
 }
 
+impl ErrorCode {
+    /// The code in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorCode::UnknownTool => "unknown_tool",
+            ErrorCode::NotCallable => "not_callable",
+            ErrorCode::InvalidArguments => "invalid_arguments",
+            ErrorCode::Failed => "failed",
+            ErrorCode::Timeout => "timeout",
+            ErrorCode::Panicked => "panicked",
+            ErrorCode::Cancelled => "cancelled",
+            ErrorCode::Limit => "limit",
+            ErrorCode::Denied => "denied",
+            ErrorCode::Precondition => "precondition",
+            ErrorCode::Skipped => "skipped",
+        }
+    }
+}
+
 /// The one result of one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {

@@ -60,12 +60,13 @@ use toolscout_finder::finder::meta_tools::{self, FindConfig};
 use toolscout_finder::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use toolscout_finder::finder::search::{Found, SearchRequest, off_async_threads, why_not_searched};
 use toolscout_finder::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
-use toolscout_finder::finder::{SearchHistories, SearchTrails, Style, ToolSearch, trail};
+use toolscout_finder::finder::{SearchHistories, SearchTrails, Style, ToolSearch, recorded, trail};
 use toolscout_finder::profiles::{ProfiledSearch, ToolProfile};
 use toolscout_gate::gate::{
     Approvals, Call, CallOutcome, Caller, Definition, Directory, Gate, GateContext,
 };
 use toolscout_gate::tools::{AbsentServer, Arguments, CallTimes, ErrorCode, Status, Toolset};
+use toolscout_gate::usage::Origin;
 use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
 use waiting_calls::WaitingCalls;
 
@@ -425,9 +426,12 @@ impl Session {
         // Right after the start, the tools of servers that are still connecting would be missing.
         self.shared.pool.settled(config.settle).await;
         let absent = self.shared.absent_servers();
+        let (usage, origin) = (self.shared.gate.usage().clone(), self.origin(context));
         let found = off_async_threads(&self.shared.search, move |search| {
             let mut found = search.search(&request);
             found.note_absent(&request.filter, absent);
+            let sent = Some(detail.format());
+            recorded::searched(&usage, origin, &request.queries, &found, sent);
             (found, search.learns().then_some(request.queries))
         });
         let (mut found, queries) = match found.await {
@@ -441,7 +445,7 @@ impl Session {
         }
         self.shared.histories.note(conversation, &mut found);
         let injection = match self.style(context) {
-            Style::Inject => self.inject(&found, &context.peer).await,
+            Style::Inject => self.inject(&found, context).await,
             Style::Dispatch => None,
         };
         let answer = search_answer::describe(
@@ -508,16 +512,24 @@ impl Session {
     }
 
     /// Adds the found tools to the session's list.
-    async fn inject(&self, found: &Found, peer: &Peer<RoleServer>) -> Option<Injection> {
+    async fn inject(
+        &self,
+        found: &Found,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<Injection> {
         let tools = meta_tools::merged(std::slice::from_ref(found));
-        let injection = {
+        let (injection, loaded) = {
             let mut toolbox = self.toolbox();
             toolbox.begin_turn();
-            toolbox.inject(&tools)
+            let injection = toolbox.inject(&tools);
+            let loaded = toolbox.tokens_by_tool(&injection.added);
+            (injection, loaded)
         };
+        let origin = self.origin(context);
+        self.shared.gate.usage().loaded(&origin, loaded);
         if !injection.added.is_empty() || !injection.evicted.is_empty() {
             self.list_version.send_modify(|version| *version += 1);
-            let _ = peer.notify_tool_list_changed().await;
+            let _ = context.peer.notify_tool_list_changed().await;
         }
         Some(injection)
     }
@@ -751,7 +763,22 @@ impl Session {
                 .profile
                 .as_ref()
                 .and_then(|profile| profile.classes().cloned()),
+            place: self
+                .shared
+                .profile
+                .as_ref()
+                .map(|profile| profile.place())
+                .unwrap_or_default(),
         }
+    }
+
+    /// Who searches, for the record of use. Requests without a session are no conversation.
+    fn origin(&self, context: &RequestContext<RoleServer>) -> Origin {
+        let mut origin = self.caller(context).origin();
+        if !has_session(context) {
+            origin.session = None;
+        }
+        origin
     }
 
     fn style(&self, context: &RequestContext<RoleServer>) -> Style {
@@ -763,18 +790,18 @@ impl Session {
     }
 
     /// The injected or pinned tool with this name, if there is one.
-    async fn visible(&self, name: &str) -> Option<Arc<Tool>> {
+    async fn visible(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<Arc<Tool>> {
         let visible = self.toolbox().find(name).cloned();
         if visible.is_some() || self.shared.config.pins.is_empty() {
             return visible;
         }
         // A session of one request has not listed its tools.
-        self.tools().await;
+        self.tools(&self.origin(context)).await;
         self.toolbox().find(name).cloned()
     }
 
     /// The list of the session.
-    async fn tools(&self) -> Vec<McpTool> {
+    async fn tools(&self, origin: &Origin) -> Vec<McpTool> {
         let shared = Arc::clone(&self.shared);
         let looked = spawn_blocking(move || (shared.overview(), shared.pinned())).await;
         let (overview, pinned) = looked.unwrap_or_else(|error| {
@@ -783,9 +810,17 @@ impl Session {
         });
         let own = own_tools::definitions(&overview);
         let mut toolbox = self.toolbox();
+        let is_new = |tool: &&Arc<Tool>| !toolbox.holds(&tool.id);
+        let new: Vec<ToolId> = pinned
+            .iter()
+            .filter(is_new)
+            .map(|tool| tool.id.clone())
+            .collect();
         for tool in pinned {
             toolbox.pin(tool);
         }
+        let loaded = toolbox.tokens_by_tool(&new);
+        self.shared.gate.usage().loaded(origin, loaded);
         let injected = toolbox
             .specs()
             .filter_map(|spec| mcp_tool(toolbox.find(&spec.name)?, &spec.name));
@@ -822,9 +857,10 @@ impl ServerHandler for Session {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools().await))
+        let origin = self.origin(&context);
+        Ok(ListToolsResult::with_all_items(self.tools(&origin).await))
     }
 
     async fn call_tool(
@@ -840,7 +876,7 @@ impl ServerHandler for Session {
             LIST_TOOLS => Ok(self.list(&given).await.into()),
             RUN_PLAN => Ok(self.run_plan(&given, &context).await.into()),
             CALL_TOOL => self.call_by_name(&given, reply, &context).await,
-            name => match self.visible(name).await {
+            name => match self.visible(name, &context).await {
                 Some(tool) => self.call_injected(tool, given, reply, &context).await,
                 None => Err(unknown_tool(name)),
             },

@@ -157,6 +157,28 @@ pub enum ConnectionState {
     Idle,
 }
 
+impl ConnectionState {
+    /// All of them.
+    pub const ALL: [ConnectionState; 5] = [
+        ConnectionState::Connecting,
+        ConnectionState::Connected,
+        ConnectionState::Reconnecting,
+        ConnectionState::NeedsLogin,
+        ConnectionState::Idle,
+    ];
+
+    /// The state in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ConnectionState::Connecting => "connecting",
+            ConnectionState::Connected => "connected",
+            ConnectionState::Reconnecting => "reconnecting",
+            ConnectionState::NeedsLogin => "needs_login",
+            ConnectionState::Idle => "idle",
+        }
+    }
+}
+
 /// The state of a server, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {

@@ -22,6 +22,7 @@ use super::key_watch::{KeyWatch, RequestKey};
 use super::registry::{OpenCatalog, Registry};
 use super::threads::blocking;
 use toolscout_base::principal::OwnerScope;
+use toolscout_gate::usage::{Origin, Place};
 use toolscout_state::keys::{Catalogs, Key, KeyError, KeyRefusal, KeyStore, Scope, Scopes};
 
 /// How long a request with an unknown key waits to be the next that the store is asked about.
@@ -281,6 +282,15 @@ impl Grant {
         self.key
             .as_ref()
             .map_or_else(|| "http".into(), |key| format!("key:{key}"))
+    }
+
+    /// Who uses the tools of this place, for the record of use.
+    pub fn origin(&self, place: Place) -> Origin {
+        Origin {
+            place,
+            who: self.sender(),
+            session: None,
+        }
     }
 
     /// Passes if the key has this scope.

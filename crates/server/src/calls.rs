@@ -24,6 +24,7 @@ use toolscout_gate::gate::{
     Definition, Directory, Gate, GateContext,
 };
 use toolscout_gate::tools::{Callable, ErrorCode, Status, ToolResult, Toolset};
+use toolscout_gate::usage::Place;
 use toolscout_state::keys::Scope;
 
 /// The route, whose answers may take as long as a call does.
@@ -133,9 +134,14 @@ pub async fn call(
     grant.allows(Scope::Call)?;
     let tool = find_tool(&app.cpu_pool, &catalog, &request.tool).await?;
     let gate = Arc::clone(&app.gate);
+    let place = Place {
+        catalog: Some(catalog.name.clone()),
+        profile: None,
+    };
     let trial = Trial {
         directory: TrialDirectory::of(&app, catalog),
         caller: Caller {
+            place,
             who: grant.sender(),
             identity: request.identity,
             conversation: Uuid::now_v7().to_string(),

@@ -68,6 +68,7 @@ mod keys;
 mod server;
 mod service;
 mod texts;
+mod usage;
 mod words;
 
 pub use descriptors::raise_descriptor_limit;
@@ -198,6 +199,10 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(audit::list))
         .routes(routes!(audit::checked, audit::check))
         .routes(routes!(stats::show))
+        .routes(routes!(usage::overview))
+        .routes(routes!(usage::list))
+        .routes(routes!(usage::unused))
+        .routes(routes!(usage::missed, usage::forget_missed))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))
         .routes(routes!(service::healthz))

@@ -28,6 +28,7 @@ use toolscout_dropin::{
     self, AgentQuestion, AnswerBody, Dialect, ExtraCatalog, Failure, ProviderKey, Proxy,
     ProxyAnswer, ProxyRequest,
 };
+use toolscout_gate::usage::Place;
 use toolscout_state::keys::{self, Scope};
 
 use toolscout_state::session::DEFAULT_AGENT;
@@ -435,9 +436,15 @@ async fn extra_catalog(
     grant.reads(name)?;
     let catalog = app.catalogs.get(name).await?;
     let caller = calls::caller(app, proxy, grant, Arc::clone(&catalog), None)?;
+    let place = Place {
+        catalog: Some(name.to_owned()),
+        profile: None,
+    };
     Ok(Some(ExtraCatalog {
         search: Arc::new(ServedSnapshots::of(catalog, app.cpu_pool.clone())),
         caller,
+        usage: app.usage.clone(),
+        origin: grant.origin(place),
     }))
 }
 
@@ -461,6 +468,8 @@ async fn extra_profile(
     Ok(Some(ExtraCatalog {
         search: open.search,
         caller,
+        usage: app.usage.clone(),
+        origin: grant.origin(open.profile.place()),
     }))
 }
 

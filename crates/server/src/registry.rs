@@ -348,12 +348,13 @@ impl Registry {
     }
 
     /// Closes and deletes copies of catalogs that the store no longer has.
-    pub async fn sweep(&self) -> ApiResult<()> {
+    pub async fn sweep(&self) -> ApiResult<Vec<String>> {
+        let mut deleted = Vec::new();
         let Some(store) = self.opener.store.clone() else {
-            return Ok(());
+            return Ok(deleted);
         };
         let Some(known) = store.known_names() else {
-            return Ok(());
+            return Ok(deleted);
         };
         for catalog in self.all_open() {
             if !catalog.exists() {
@@ -364,27 +365,30 @@ impl Registry {
         let copies = self.listed().await?;
         let unknown = copies.iter().filter(|name| !known.contains_key(*name));
         for name in unknown {
-            self.forget_copy(&store, name).await?;
+            if self.forget_copy(&store, name).await? {
+                deleted.push(name.clone());
+            }
         }
-        Ok(())
+        Ok(deleted)
     }
 
     /// Deletes a copy that nobody has open, if the store does not have its catalog: what is known of
     /// it may be a second old.
-    async fn forget_copy(&self, store: &Arc<dyn SharedStore>, name: &str) -> ApiResult<()> {
+    async fn forget_copy(&self, store: &Arc<dyn SharedStore>, name: &str) -> ApiResult<bool> {
         let locked = self.names.lock(name).await;
         if self.open.find(name).is_some() {
-            return Ok(());
+            return Ok(false);
         }
         let (store, opener) = (Arc::clone(store), Arc::clone(&self.opener));
         let listing = Arc::clone(&self.listing);
         let forgotten = blocking(move || {
             let name = locked.name();
-            if matches!(store.block_on(store.find(name)), Ok(None)) {
+            let is_deleted = matches!(store.block_on(store.find(name)), Ok(None));
+            if is_deleted {
                 opener.forget_copy(name)?;
                 lock(&listing).note_deleted(name);
             }
-            Ok::<_, Error>(())
+            Ok::<_, Error>(is_deleted)
         });
         Ok(forgotten.await??)
     }

@@ -21,6 +21,7 @@ use super::tokens::Source;
 use super::wire::ToolFormat;
 use toolscout_base::budget;
 use toolscout_base::telemetry::traces;
+use toolscout_gate::usage::{Origin, Place, SearchUse};
 use toolscout_state::feedback::{SearchContext, Signer};
 use wire::{
     BudgetReport, DegradedReport, NoMatchReport, SearchAnswer, SearchHit, SearchParams, TookMs,
@@ -54,6 +55,14 @@ pub async fn search(
     let store_is_away = catalog.store_problem().is_some();
     let span = traces::search_span();
     let signer = app.feedback.signer();
+    let place = Place {
+        catalog: Some(catalog.name.clone()),
+        profile: None,
+    };
+    let (origin, queries) = (
+        grant.origin(place),
+        app.usage.queries(prepared.query.texts()),
+    );
     let run = move || {
         let context = SearchContext {
             catalog: [&catalog.name, identity(&searcher)],
@@ -68,6 +77,8 @@ pub async fn search(
         answer.degraded = Some(DegradedReport::store_unreachable(&served));
     }
     app.metrics.search(&results);
+    app.usage
+        .searched(search_use(origin, queries, &results, format));
     if let Some(format) = format {
         let tools = results.hits.iter().map(|hit| hit.tool.shared());
         let shown = answer.budget.as_ref().map(|budget| budget.tokens);
@@ -113,6 +124,28 @@ pub async fn search_default(
     request: Json<SearchRequest>,
 ) -> ApiResult<Json<SearchAnswer>> {
     search(grant, catalog, state, id, request).await
+}
+
+/// What is recorded of a search.
+fn search_use(
+    origin: Origin,
+    queries: Vec<String>,
+    results: &Results,
+    format: Option<ToolFormat>,
+) -> SearchUse {
+    let first = results.hits.first().map(|hit| &hit.id);
+    let suggested = results.no_match.as_ref().map(|none| &none.nearest);
+    let nearest = first.or_else(|| suggested?.first());
+    let tools = || results.hits.iter().map(|hit| hit.tool.shared()).collect();
+    SearchUse {
+        origin,
+        matched: results.matched,
+        nearest: nearest.cloned(),
+        hits: results.hits.iter().map(|hit| hit.id.clone()).collect(),
+        more: Vec::new(),
+        sent: format.map(|format| (format.into(), tools())),
+        queries,
+    }
 }
 
 /// A validated search.

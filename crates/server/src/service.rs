@@ -103,6 +103,7 @@ pub async fn version() -> Json<Version> {
 pub async fn metrics(grant: Grant, State(app): State<App>) -> ApiResult<Response> {
     grant.operates()?;
     app.measure_catalogs();
+    app.measure_servers();
     Ok(([(header::CONTENT_TYPE, PROMETHEUS)], app.metrics.encode()).into_response())
 }
 

@@ -33,11 +33,13 @@ use crate::shutdown::Shutdown;
 use toolscout_agent::{Agent, Agents};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
-use toolscout_base::telemetry::Metrics;
+use toolscout_base::telemetry::{Metrics, StateLabels};
 use toolscout_dropin::Proxy;
 use toolscout_gate::gate::{Approvals, Gate};
 use toolscout_gate::tools::Toolset;
+use toolscout_gate::usage::Recorder;
 use toolscout_mcp::gateway::Ledgers;
+use toolscout_mcp::pool::ConnectionState;
 use toolscout_mcp::{CatalogSink, Pool};
 use toolscout_state::feedback::{FeedbackRecord, FeedbackStore};
 use toolscout_state::keys::{KeyStore, Scope};
@@ -69,6 +71,8 @@ pub struct Parts {
     pub default_search: DefaultSearch,
     /// What every call of a tool passes.
     pub gate: Arc<Gate>,
+    /// Records the use of tools.
+    pub usage: Recorder,
     /// The agents of the `/v1/agent` routes; without any they answer 503.
     pub agents: Option<Agents>,
     /// The scope of keys that may ask them.
@@ -273,13 +277,23 @@ impl App {
         let sweeping = async {
             loop {
                 tokio::time::sleep(SWEEP).await;
-                if let Err(error) = self.catalogs.sweep().await {
+                if let Err(error) = self.forget_deleted().await {
                     let reason = error.detail.unwrap_or(error.message);
                     tracing::warn!(reason, "copies of deleted catalogs stay for now");
                 }
             }
         };
         self.shutdown.token().run_until_cancelled(sweeping).await;
+    }
+
+    /// Gives up copies of catalogs that other nodes have deleted, and what is recorded of their use here.
+    async fn forget_deleted(&self) -> ApiResult<()> {
+        let deleted = self.catalogs.sweep().await?;
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        let usage = self.usage.clone();
+        blocking(move || deleted.iter().for_each(|name| usage.forget(name))).await
     }
 
     fn is_default_damaged(&self) -> bool {
@@ -353,6 +367,10 @@ impl App {
                 );
             }
         }
+        let usage = self.usage.clone();
+        if let Err(error) = blocking(move || usage.flush()).await {
+            tracing::error!(detail = error.detail, "use of tools was not written");
+        }
         if let Err(error) = self.catalogs.close().await {
             tracing::error!(detail = error.detail, "catalogs were not closed");
         }
@@ -402,7 +420,7 @@ impl App {
         }
     }
 
-    /// Deletes a catalog and the feedback on it.
+    /// Deletes a catalog, the feedback on it and the record of its use.
     ///
     /// # Errors
     /// 404 when it does not exist; feedback that an interrupted delete has left is deleted even then.
@@ -413,11 +431,31 @@ impl App {
             Err(error) => error.status == StatusCode::NOT_FOUND,
         };
         if is_gone {
-            let store = self.feedback.clone();
-            let forgotten = blocking(move || store.forget(&name)).await?;
-            forgotten?;
+            let (store, usage) = (self.feedback.clone(), self.usage.clone());
+            let forget = move || {
+                usage.forget(&name);
+                store.forget(&name)
+            };
+            blocking(forget).await??;
         }
         deleted
+    }
+
+    /// Counts the MCP servers by their states.
+    pub(super) fn measure_servers(&self) {
+        let statuses = self.upstream.statuses();
+        if statuses.is_empty() {
+            return;
+        }
+        // A state that no server has any more is 0.
+        for state in ConnectionState::ALL {
+            let servers = statuses.iter().filter(|status| status.state == state);
+            let labels = StateLabels {
+                state: state.as_str(),
+            };
+            let gauge = self.metrics.mcp_servers.of(labels);
+            gauge.set(servers.count() as i64);
+        }
     }
 
     /// Updates the gauges that are computed from the open catalogs and the store.

@@ -28,6 +28,18 @@ pub enum Decision {
     Deny,
 }
 
+impl Decision {
+    /// The decision in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Decision::Allow => "allow",
+            Decision::Ask => "ask",
+            Decision::DryRun => "dry_run",
+            Decision::Deny => "deny",
+        }
+    }
+}
+
 /// The gate's settings, the table `[gate]` of a profile.
 ///
 /// The first of `rules` that matches a call decides; if none matches, the default of the tool's

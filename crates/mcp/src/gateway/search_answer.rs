@@ -39,6 +39,15 @@ impl Detail {
         }
     }
 
+    /// The format of the tools in an answer.
+    pub fn format(self) -> Emit {
+        match self {
+            Detail::Signature => Emit::Signature,
+            // The most compact format with a schema. The names are replaced by names with the server.
+            Detail::Schema => Emit::Anthropic,
+        }
+    }
+
     /// The detail with this name.
     ///
     /// # Errors
@@ -132,7 +141,7 @@ fn signatures(
     max_tokens: usize,
     unavailable: Unavailable<'_>,
 ) -> Map<String, Value> {
-    let fitted = budget::fit(tools, Emit::Signature, max_tokens);
+    let fitted = budget::fit(tools, Detail::Signature.format(), max_tokens);
     let mut answer = Map::from_iter([("tools".to_owned(), fitted.value)]);
     let reasons: Map<String, Value> = tools
         .iter()
@@ -151,8 +160,7 @@ pub fn definitions(
     max_tokens: usize,
     unavailable: Unavailable<'_>,
 ) -> Map<String, Value> {
-    // The most compact format with a schema. The names are replaced by names with the server.
-    let fitted = budget::fit(tools, Emit::Anthropic, max_tokens);
+    let fitted = budget::fit(tools, Detail::Schema.format(), max_tokens);
     let shown = tools
         .iter()
         .filter(|tool| !fitted.omitted.contains(&tool.id));

@@ -217,6 +217,7 @@ fn parts(
         token_savings: TokenSavings::start(),
         profiles: Profiles::default(),
         proxy: None,
+        usage: Default::default(),
         enriching: Enriching::new(None, Default::default(), data, None).unwrap(),
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),

@@ -18,6 +18,7 @@ use toolscout_gate::gate::{
     Answer, ApprovalRequest, Approver, Call, Caller, Directory as _, Gate, GateContext,
 };
 use toolscout_gate::tools::{Arguments, ErrorCode, ToolResult};
+use toolscout_gate::usage::Place;
 use toolscout_mcp::Pool;
 use toolscout_state::keys::Scope;
 
@@ -36,7 +37,15 @@ pub fn caller(
     if !proxy.config().calls_tools {
         return Ok(None);
     }
+    let place = match profile {
+        Some(open) => open.profile.place(),
+        None => Place {
+            catalog: Some(catalog.name.clone()),
+            profile: None,
+        },
+    };
     let caller = Caller {
+        place,
         classes: profile.and_then(|open| open.profile.classes().cloned()),
         who: grant.sender(),
         conversation: Uuid::now_v7().to_string(),

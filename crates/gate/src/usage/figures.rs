@@ -1,0 +1,188 @@
+//! The figures of a tool and of a caller, as they are added up in memory and in the database.
+
+use std::collections::{BTreeMap, HashMap};
+
+use toolscout_base::telemetry::latencies::{BOUNDS_S, Buckets};
+use toolscout_index::{Match, ToolId};
+
+/// The use of a tool, on one day or on several.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolFigures {
+    /// Searches that had it among their hits.
+    pub searches: u64,
+    /// Those of them in which it was the first hit.
+    pub first: u64,
+    /// The sum of its places among the hits, from 1.
+    pub places: u64,
+    /// Searches that named it in a line after the hits.
+    pub more: u64,
+    /// How often it was loaded for a model.
+    pub injections: u64,
+    /// Calls that were made or refused.
+    pub calls: u64,
+    /// Those of them that succeeded.
+    pub successes: u64,
+    /// The others, by the code of their error.
+    pub errors: BTreeMap<String, u64>,
+    /// How long the calls took that reached the tool.
+    pub latency: Buckets,
+    /// Tokens of its definition that were sent.
+    pub definition_tokens: u64,
+    /// Tokens of the results of its calls.
+    pub result_tokens: u64,
+    /// The first use in milliseconds since 1970; 0 without any.
+    pub first_ms: i64,
+    /// The last one.
+    pub last_ms: i64,
+}
+
+impl ToolFigures {
+    /// Adds the figures of another time.
+    pub fn add(&mut self, other: &ToolFigures) {
+        for (sum, more) in [
+            (&mut self.searches, other.searches),
+            (&mut self.first, other.first),
+            (&mut self.places, other.places),
+            (&mut self.more, other.more),
+            (&mut self.injections, other.injections),
+            (&mut self.calls, other.calls),
+            (&mut self.successes, other.successes),
+            (&mut self.definition_tokens, other.definition_tokens),
+            (&mut self.result_tokens, other.result_tokens),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        for (code, count) in &other.errors {
+            *self.errors.entry(code.clone()).or_default() += count;
+        }
+        self.latency.add(&other.latency);
+        if other.first_ms > 0 {
+            self.used_at(other.first_ms);
+            self.used_at(other.last_ms);
+        }
+    }
+
+    /// Notes the time of a use.
+    pub fn used_at(&mut self, at_ms: i64) {
+        if self.first_ms == 0 || at_ms < self.first_ms {
+            self.first_ms = at_ms;
+        }
+        self.last_ms = self.last_ms.max(at_ms);
+    }
+
+    /// Calls that failed or were refused.
+    pub fn failures(&self) -> u64 {
+        self.calls.saturating_sub(self.successes)
+    }
+
+    /// Tokens of its definition and of its results.
+    pub fn tokens(&self) -> u64 {
+        self.definition_tokens.saturating_add(self.result_tokens)
+    }
+
+    /// Whether a search showed it, or it was called.
+    pub fn is_used(&self) -> bool {
+        self.searches + self.more + self.calls > 0
+    }
+
+    /// Counts a call that reached the tool.
+    pub fn took(&mut self, seconds: f64) {
+        let bucket = BOUNDS_S.partition_point(|bound| *bound < seconds);
+        self.latency.counts[bucket] += 1;
+        self.latency.sum_s += seconds;
+    }
+}
+
+/// What a caller did in a catalog, on one day or on several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallerFigures {
+    /// Searches.
+    pub searches: u64,
+    /// Searches whose hits were a good match.
+    pub good: u64,
+    /// Those whose hits were a possible match.
+    pub possible: u64,
+    /// Those without a match.
+    pub none: u64,
+    /// Calls that were made or refused.
+    pub calls: u64,
+    /// Those of them that failed or were refused.
+    pub errors: u64,
+}
+
+impl CallerFigures {
+    /// Counts a search.
+    pub fn searched(&mut self, matched: Match) {
+        self.searches += 1;
+        match matched {
+            Match::Good => self.good += 1,
+            Match::Possible => self.possible += 1,
+            Match::None => self.none += 1,
+        }
+    }
+
+    /// Adds the figures of another time.
+    pub fn add(&mut self, other: &CallerFigures) {
+        self.searches += other.searches;
+        self.good += other.good;
+        self.possible += other.possible;
+        self.none += other.none;
+        self.calls += other.calls;
+        self.errors += other.errors;
+    }
+}
+
+/// Who used a catalog, and through which profile.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallerKey {
+    /// The catalog.
+    pub catalog: String,
+    /// The profile; empty without one.
+    pub profile: String,
+    /// The person or the key.
+    pub who: String,
+}
+
+/// What was used on one day and is not in the database yet.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// The day, counted from 1970.
+    pub day: i64,
+    /// The tools of each catalog.
+    pub tools: HashMap<String, HashMap<ToolId, ToolFigures>>,
+    /// The callers.
+    pub callers: HashMap<CallerKey, CallerFigures>,
+}
+
+impl Tally {
+    /// Nothing yet of this day.
+    pub fn of(day: i64) -> Self {
+        Tally {
+            day,
+            ..Tally::default()
+        }
+    }
+
+    /// The number of rows that it becomes.
+    pub fn len(&self) -> usize {
+        let tools: usize = self.tools.values().map(HashMap::len).sum();
+        tools + self.callers.len()
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The figures of a tool.
+    pub fn tool(&mut self, catalog: &str, tool: &ToolId) -> &mut ToolFigures {
+        let tools = self.tools.entry(catalog.to_owned()).or_default();
+        tools.entry(tool.clone()).or_default()
+    }
+
+    /// Forgets a catalog.
+    pub fn forget(&mut self, catalog: &str) {
+        self.tools.remove(catalog);
+        self.callers.retain(|key, _| key.catalog != catalog);
+    }
+}

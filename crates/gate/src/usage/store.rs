@@ -1,0 +1,672 @@
+//! The database of use, in the data directory: a row for each tool and day, and one for each caller
+//! and day.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
+use toolscout_base::telemetry::latencies::Buckets;
+use toolscout_index::database::{self, DatabaseError};
+
+use super::figures::{CallerFigures, CallerKey, Tally, ToolFigures};
+use super::missed::{MissedRequest, Why};
+
+/// The database's file name in the data directory.
+pub const FILE_NAME: &str = "usage-by-tool.db";
+/// Most rows of tools, about 120 bytes each. Beyond it the oldest days are removed.
+const MAX_TOOL_ROWS: u64 = 3_000_000;
+/// Most rows of callers on one day. Callers beyond it are counted together, as [`OTHERS`].
+const MAX_CALLERS_A_DAY: u64 = 2_000;
+/// Most missed requests of a catalog. New ones replace the oldest.
+const MAX_MISSED: u64 = 10_000;
+/// The name under which callers are counted that have no row of their own.
+pub const OTHERS: &str = "others";
+
+/// The migrations of the database.
+const LAYOUT: &[&str] = &[
+    "
+    CREATE TABLE IF NOT EXISTS days (day INTEGER PRIMARY KEY) STRICT;
+    CREATE TABLE IF NOT EXISTS tools (
+        catalog TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        tool TEXT NOT NULL,
+        searches INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        places INTEGER NOT NULL,
+        more INTEGER NOT NULL,
+        injections INTEGER NOT NULL,
+        calls INTEGER NOT NULL,
+        successes INTEGER NOT NULL,
+        errors TEXT,
+        latencies TEXT,
+        latency_sum_s REAL NOT NULL,
+        definition_tokens INTEGER NOT NULL,
+        result_tokens INTEGER NOT NULL,
+        first_ms INTEGER NOT NULL,
+        last_ms INTEGER NOT NULL,
+        PRIMARY KEY (catalog, day, tool)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS callers (
+        catalog TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        profile TEXT NOT NULL,
+        who TEXT NOT NULL,
+        searches INTEGER NOT NULL,
+        good INTEGER NOT NULL,
+        possible INTEGER NOT NULL,
+        none INTEGER NOT NULL,
+        calls INTEGER NOT NULL,
+        errors INTEGER NOT NULL,
+        PRIMARY KEY (catalog, day, profile, who)
+    ) STRICT, WITHOUT ROWID;",
+    "
+    CREATE TABLE IF NOT EXISTS missed (
+        id INTEGER PRIMARY KEY,
+        catalog TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        why TEXT NOT NULL,
+        request TEXT NOT NULL,
+        nearest TEXT
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS missed_by_catalog ON missed (catalog, id);",
+];
+
+/// The columns of a tool's figures, in the order in which [`tool_of`] reads them.
+const TOOL_COLUMNS: &str = "searches, first, places, more, injections, calls, successes, errors, latencies, \
+     latency_sum_s, definition_tokens, result_tokens, first_ms, last_ms";
+
+/// Why the database cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}; check the file and the space on its disk", path.display())]
+pub struct UsageError {
+    path: PathBuf,
+    source: DatabaseError,
+}
+
+/// What a caller did on one day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerDay {
+    /// The day, counted from 1970.
+    pub day: i64,
+    /// The caller.
+    pub key: CallerKey,
+    /// What it did.
+    pub figures: CallerFigures,
+}
+
+/// The days on which use was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// The first one, counted from 1970.
+    pub since: Option<i64>,
+    /// How many there are.
+    pub days: u64,
+}
+
+/// The use of tools in the database of a data directory. Methods block.
+pub struct UsageStore {
+    path: PathBuf,
+    connection: Connection,
+    max_tool_rows: u64,
+}
+
+impl UsageStore {
+    /// Opens the database; creates it if necessary.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn open(data: &Path) -> Result<Self, UsageError> {
+        let path = data.join(FILE_NAME);
+        match database::open(&path, LAYOUT) {
+            Ok(connection) => Ok(UsageStore {
+                path,
+                connection,
+                max_tool_rows: MAX_TOOL_ROWS,
+            }),
+            Err(source) => Err(UsageError { path, source }),
+        }
+    }
+
+    /// Opens the database if there is one.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn open_existing(data: &Path) -> Result<Option<Self>, UsageError> {
+        match data.join(FILE_NAME).exists() {
+            true => Self::open(data).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Notes that use is recorded on this day. The first process to do so removes what is too old, which
+    /// may take a second.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn begin_day(&mut self, day: i64, keep_days: i64) -> Result<(), UsageError> {
+        let insert = "INSERT OR IGNORE INTO days (day) VALUES (?1)";
+        let inserted = self.change(|change| change.execute(insert, [day]))?;
+        match inserted {
+            0 => Ok(()),
+            _ => self.prune(day - keep_days + 1),
+        }
+    }
+
+    /// Adds what was used since the last write. Other processes may write to the same rows.
+    ///
+    /// # Errors
+    /// [`UsageError`]; then nothing was added.
+    pub fn write(&mut self, tally: &Tally) -> Result<(), UsageError> {
+        self.change(|change| {
+            change.execute("INSERT OR IGNORE INTO days (day) VALUES (?1)", [tally.day])?;
+            for (catalog, tools) in &tally.tools {
+                for (tool, figures) in tools {
+                    add_tool(change, catalog, tally.day, tool.as_str(), figures)?;
+                }
+            }
+            add_callers(change, tally)
+        })
+    }
+
+    /// Adds requests that no tool served, each with its catalog.
+    ///
+    /// # Errors
+    /// [`UsageError`]; then nothing was added.
+    pub fn write_missed(&mut self, missed: &[(String, MissedRequest)]) -> Result<(), UsageError> {
+        self.change(|change| {
+            let mut insert = change.prepare_cached(
+                "INSERT INTO missed (catalog, at_ms, why, request, nearest) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?;
+            let mut catalogs = BTreeSet::new();
+            for (catalog, request) in missed {
+                let MissedRequest {
+                    at_ms,
+                    why,
+                    text,
+                    nearest,
+                } = request;
+                insert.execute(params![catalog, at_ms, why.as_str(), text, nearest])?;
+                catalogs.insert(catalog);
+            }
+            let mut delete = change.prepare_cached(
+                "DELETE FROM missed WHERE catalog = ?1 AND id <= (
+                     SELECT id FROM missed WHERE catalog = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+            )?;
+            for catalog in catalogs {
+                delete.execute(params![catalog, MAX_MISSED])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The requests of a catalog since this day that no tool served, the oldest first.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn missed(&self, catalog: &str, since: i64) -> Result<Vec<MissedRequest>, UsageError> {
+        self.read(|connection| {
+            let mut select = connection.prepare(
+                "SELECT at_ms, why, request, nearest FROM missed WHERE catalog = ?1 AND at_ms >= ?2 ORDER BY id",
+            )?;
+            let rows = select.query_map(params![catalog, first_ms(since)], |row| {
+                let why: String = row.get(1)?;
+                Ok(MissedRequest {
+                    at_ms: row.get(0)?,
+                    why: Why::named(&why).unwrap_or(Why::NoMatch),
+                    text: row.get(2)?,
+                    nearest: row.get(3)?,
+                })
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// Deletes the requests of a catalog that no tool served, from the write-ahead log too. Returns how
+    /// many there were.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn forget_missed(&mut self, catalog: &str) -> Result<usize, UsageError> {
+        let delete = "DELETE FROM missed WHERE catalog = ?1";
+        let forgotten = self.change(|change| change.execute(delete, [catalog]))?;
+        self.truncate_log()?;
+        Ok(forgotten)
+    }
+
+    /// Removes days before this one, and further ones while there are too many rows.
+    fn prune(&mut self, before: i64) -> Result<(), UsageError> {
+        let max_rows = self.max_tool_rows;
+        self.change(|change| {
+            remove_before(change, before)?;
+            let mut first = before;
+            loop {
+                let count =
+                    "SELECT count(*), coalesce(min(day), 0), coalesce(max(day), 0) FROM tools";
+                let (rows, oldest, newest): (u64, i64, i64) =
+                    change
+                        .query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+                // The newest day stays: without it nothing would be recorded at all.
+                if rows <= max_rows || oldest == newest {
+                    return Ok(());
+                }
+                first = first.max(oldest) + 1;
+                remove_before(change, first)?;
+            }
+        })
+    }
+
+    /// Deletes what is known of a catalog, from the write-ahead log too.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn forget(&mut self, catalog: &str) -> Result<(), UsageError> {
+        self.change(|change| {
+            for table in ["tools", "callers", "missed"] {
+                let delete = format!("DELETE FROM {table} WHERE catalog = ?1");
+                change.execute(&delete, [catalog])?;
+            }
+            Ok(())
+        })?;
+        self.truncate_log()
+    }
+
+    /// While another process reads, a later checkpoint does it.
+    fn truncate_log(&self) -> Result<(), UsageError> {
+        let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.read(|connection| connection.query_row(truncate, [], |_| Ok(())))
+    }
+
+    /// The use of the tools of a catalog since this day, by their ids.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn tools(
+        &self,
+        catalog: &str,
+        since: i64,
+    ) -> Result<BTreeMap<String, ToolFigures>, UsageError> {
+        self.read(|connection| {
+            let select =
+                format!("SELECT {TOOL_COLUMNS}, tool FROM tools WHERE catalog = ?1 AND day >= ?2");
+            let mut select = connection.prepare(&select)?;
+            let mut rows = select.query(params![catalog, since])?;
+            let mut tools: BTreeMap<String, ToolFigures> = BTreeMap::new();
+            while let Some(row) = rows.next()? {
+                tools.entry(row.get(14)?).or_default().add(&tool_of(row)?);
+            }
+            Ok(tools)
+        })
+    }
+
+    /// What callers did in all catalogs since this day, by day, catalog, profile and caller.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn callers(&self, since: i64) -> Result<Vec<CallerDay>, UsageError> {
+        self.read(|connection| {
+            let mut select = connection.prepare(
+                "SELECT searches, good, possible, none, calls, errors, day, catalog, profile, who
+                 FROM callers WHERE day >= ?1 ORDER BY day, catalog, profile, who",
+            )?;
+            let rows = select.query_map([since], |row| {
+                Ok(CallerDay {
+                    figures: caller_of(row)?,
+                    day: row.get(6)?,
+                    key: CallerKey {
+                        catalog: row.get(7)?,
+                        profile: row.get(8)?,
+                        who: row.get(9)?,
+                    },
+                })
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// The days since this one on which use was recorded.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn recorded(&self, since: i64) -> Result<Recorded, UsageError> {
+        self.read(|connection| {
+            let select = "SELECT min(day), count(*) FROM days WHERE day >= ?1";
+            connection.query_row(select, [since], |row| {
+                Ok(Recorded {
+                    since: row.get(0)?,
+                    days: row.get(1)?,
+                })
+            })
+        })
+    }
+
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, UsageError> {
+        work(&self.connection).map_err(|error| self.failed(error))
+    }
+
+    fn change<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, UsageError> {
+        let changed = (|| {
+            // Immediate: what is added to is read first, and other processes write too.
+            let immediate = TransactionBehavior::Immediate;
+            let change = self.connection.transaction_with_behavior(immediate)?;
+            let done = work(&change)?;
+            change.commit()?;
+            Ok(done)
+        })();
+        changed.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: rusqlite::Error) -> UsageError {
+        UsageError {
+            path: self.path.clone(),
+            source: error.into(),
+        }
+    }
+}
+
+/// The first millisecond of a day.
+fn first_ms(day: i64) -> i64 {
+    day.saturating_mul(24 * 3600 * 1000)
+}
+
+fn remove_before(change: &Transaction<'_>, day: i64) -> rusqlite::Result<()> {
+    for table in ["days", "tools", "callers"] {
+        change.execute(&format!("DELETE FROM {table} WHERE day < ?1"), [day])?;
+    }
+    change.execute("DELETE FROM missed WHERE at_ms < ?1", [first_ms(day)])?;
+    Ok(())
+}
+
+fn add_tool(
+    change: &Transaction<'_>,
+    catalog: &str,
+    day: i64,
+    tool: &str,
+    new: &ToolFigures,
+) -> rusqlite::Result<()> {
+    let select =
+        format!("SELECT {TOOL_COLUMNS} FROM tools WHERE catalog = ?1 AND day = ?2 AND tool = ?3");
+    let mut select = change.prepare_cached(&select)?;
+    let stored = select.query_row(params![catalog, day, tool], tool_of);
+    let mut sum = stored.optional()?.unwrap_or_default();
+    sum.add(new);
+    let insert = format!(
+        "INSERT OR REPLACE INTO tools (catalog, day, tool, {TOOL_COLUMNS})
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
+    );
+    let errors = (!sum.errors.is_empty()).then(|| text_of(&sum.errors));
+    let latencies = (!sum.latency.is_empty()).then(|| text_of(&sum.latency.counts));
+    change.prepare_cached(&insert)?.execute(params![
+        catalog,
+        day,
+        tool,
+        sum.searches,
+        sum.first,
+        sum.places,
+        sum.more,
+        sum.injections,
+        sum.calls,
+        sum.successes,
+        errors,
+        latencies,
+        sum.latency.sum_s,
+        sum.definition_tokens,
+        sum.result_tokens,
+        sum.first_ms,
+        sum.last_ms,
+    ])?;
+    Ok(())
+}
+
+/// Maps and arrays of numbers always serialise.
+fn text_of(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The figures in the columns of [`TOOL_COLUMNS`]. What is not readable counts as nothing.
+fn tool_of(row: &Row<'_>) -> rusqlite::Result<ToolFigures> {
+    let errors: Option<String> = row.get(7)?;
+    let latencies: Option<String> = row.get(8)?;
+    let counts = latencies.and_then(|text| serde_json::from_str(&text).ok());
+    Ok(ToolFigures {
+        searches: row.get(0)?,
+        first: row.get(1)?,
+        places: row.get(2)?,
+        more: row.get(3)?,
+        injections: row.get(4)?,
+        calls: row.get(5)?,
+        successes: row.get(6)?,
+        errors: errors
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default(),
+        latency: Buckets {
+            counts: counts.unwrap_or_default(),
+            sum_s: row.get(9)?,
+        },
+        definition_tokens: row.get(10)?,
+        result_tokens: row.get(11)?,
+        first_ms: row.get(12)?,
+        last_ms: row.get(13)?,
+    })
+}
+
+fn caller_of(row: &Row<'_>) -> rusqlite::Result<CallerFigures> {
+    Ok(CallerFigures {
+        searches: row.get(0)?,
+        good: row.get(1)?,
+        possible: row.get(2)?,
+        none: row.get(3)?,
+        calls: row.get(4)?,
+        errors: row.get(5)?,
+    })
+}
+
+fn add_callers(change: &Transaction<'_>, tally: &Tally) -> rusqlite::Result<()> {
+    let count = "SELECT count(*) FROM callers WHERE day = ?1";
+    let mut rows: u64 = change.query_row(count, [tally.day], |row| row.get(0))?;
+    for (key, figures) in &tally.callers {
+        let known =
+            "SELECT 1 FROM callers WHERE catalog = ?1 AND day = ?2 AND profile = ?3 AND who = ?4";
+        let known = change.prepare_cached(known)?.exists(params![
+            key.catalog,
+            tally.day,
+            key.profile,
+            key.who
+        ])?;
+        let who = match known || rows < MAX_CALLERS_A_DAY {
+            true => key.who.as_str(),
+            false => OTHERS,
+        };
+        rows += u64::from(!known);
+        add_caller(change, tally.day, key, who, figures)?;
+    }
+    Ok(())
+}
+
+fn add_caller(
+    change: &Transaction<'_>,
+    day: i64,
+    key: &CallerKey,
+    who: &str,
+    new: &CallerFigures,
+) -> rusqlite::Result<()> {
+    let add = "
+        INSERT INTO callers (catalog, day, profile, who, searches, good, possible, none, calls, errors)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+        ON CONFLICT DO UPDATE SET searches = searches + ?5, good = good + ?6, possible = possible + ?7,
+            none = none + ?8, calls = calls + ?9, errors = errors + ?10";
+    let CallerFigures {
+        searches,
+        good,
+        possible,
+        none,
+        calls,
+        errors,
+    } = new;
+    change.prepare_cached(add)?.execute(params![
+        key.catalog,
+        day,
+        key.profile,
+        who,
+        searches,
+        good,
+        possible,
+        none,
+        calls,
+        errors
+    ])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use toolscout_index::{Match, ToolId};
+
+    use super::*;
+
+    fn shown(day: i64, tools: &[&str]) -> Tally {
+        let mut tally = Tally::of(day);
+        for tool in tools {
+            let figures = tally.tool("c", &ToolId::parse(tool).unwrap());
+            figures.searches = 1;
+            figures.used_at(day);
+        }
+        tally
+    }
+
+    fn ids(store: &UsageStore, since: i64) -> Vec<String> {
+        store.tools("c", since).unwrap().into_keys().collect()
+    }
+
+    #[test]
+    fn figures_of_several_writes_and_processes_add_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = UsageStore::open(folder.path()).unwrap();
+        let mut other = UsageStore::open(folder.path()).unwrap();
+        let mut tally = Tally::of(7);
+        let figures = tally.tool("c", &ToolId::parse("s/t").unwrap());
+        (figures.calls, figures.successes) = (3, 1);
+        figures.errors.insert("timeout".to_owned(), 2);
+        figures.took(0.003);
+        (figures.first_ms, figures.last_ms) = (5, 9);
+        let sum = {
+            let mut sum = figures.clone();
+            sum.add(figures);
+            sum
+        };
+        one.write(&tally).unwrap();
+        other.write(&tally).unwrap();
+        assert_eq!(
+            one.tools("c", 7).unwrap(),
+            BTreeMap::from([("s/t".to_owned(), sum)])
+        );
+        assert!(one.tools("c", 8).unwrap().is_empty());
+        assert!(one.tools("other", 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn old_days_are_removed_and_so_are_the_oldest_of_too_many_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = UsageStore::open(folder.path()).unwrap();
+        for (day, tools) in [(1, ["a", "b"]), (2, ["c", "d"]), (3, ["e", "f"])] {
+            store.write(&shown(day, &tools)).unwrap();
+        }
+        store.begin_day(3, 2).unwrap();
+        assert_eq!(ids(&store, 0).len(), 6, "the day has begun before");
+        store.begin_day(4, 3).unwrap();
+        assert_eq!(ids(&store, 0), ["c", "d", "e", "f"]);
+        let recorded = Recorded {
+            since: Some(2),
+            days: 3,
+        };
+        assert_eq!(store.recorded(0).unwrap(), recorded);
+        store.max_tool_rows = 1;
+        store.prune(2).unwrap();
+        assert_eq!(ids(&store, 0), ["e", "f"], "the newest day stays");
+    }
+
+    #[test]
+    fn a_forgotten_catalog_leaves_nothing_and_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = UsageStore::open(folder.path()).unwrap();
+        let mut tally = shown(1, &["secret_name"]);
+        tally.tool("other", &ToolId::parse("t").unwrap()).calls = 1;
+        for catalog in ["c", "other"] {
+            let key = CallerKey {
+                catalog: catalog.to_owned(),
+                profile: String::new(),
+                who: "key:a".to_owned(),
+            };
+            tally.callers.entry(key).or_default().searched(Match::None);
+        }
+        store.write(&tally).unwrap();
+        store.forget("c").unwrap();
+        assert!(ids(&store, 0).is_empty());
+        assert_eq!(store.tools("other", 0).unwrap().len(), 1);
+        let catalogs = store.callers(0).unwrap();
+        let catalogs: Vec<&str> = catalogs
+            .iter()
+            .map(|day| day.key.catalog.as_str())
+            .collect();
+        assert_eq!(catalogs, ["other"]);
+        for file in database::with_logs(&folder.path().join(FILE_NAME)) {
+            let bytes = std::fs::read(file).unwrap_or_default();
+            let found = bytes.windows(11).any(|part| part == b"secret_name");
+            assert!(!found, "the name is overwritten");
+        }
+    }
+
+    #[test]
+    fn missed_requests_are_bounded_by_number_and_age_and_can_be_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = UsageStore::open(folder.path()).unwrap();
+        let request = |number: u64| {
+            let request = MissedRequest {
+                at_ms: first_ms(number as i64 / 6_000),
+                why: Why::Possible,
+                text: format!("request {number}"),
+                nearest: None,
+            };
+            ("c".to_owned(), request)
+        };
+        let requests: Vec<_> = (0..MAX_MISSED + 500).map(request).collect();
+        store.write_missed(&requests).unwrap();
+        let missed = store.missed("c", 0).unwrap();
+        assert_eq!(missed.len() as u64, MAX_MISSED);
+        assert_eq!(missed[0], request(500).1);
+        assert_eq!(store.missed("c", 1).unwrap().len(), 4_500);
+        store.prune(1).unwrap();
+        assert_eq!(store.missed("c", 0).unwrap().len(), 4_500);
+        assert_eq!(store.forget_missed("c").unwrap(), 4_500);
+        assert!(store.missed("c", 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn callers_beyond_the_bound_of_a_day_are_counted_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = UsageStore::open(folder.path()).unwrap();
+        let mut tally = Tally::of(1);
+        let callers = MAX_CALLERS_A_DAY + 5;
+        for number in 0..callers {
+            let key = CallerKey {
+                catalog: "c".to_owned(),
+                profile: String::new(),
+                who: format!("key:{number}"),
+            };
+            tally.callers.entry(key).or_default().searched(Match::Good);
+        }
+        store.write(&tally).unwrap();
+        store.write(&tally).unwrap();
+        let rows = store.callers(0).unwrap();
+        assert_eq!(rows.len() as u64, MAX_CALLERS_A_DAY + 1);
+        let others = rows.iter().find(|row| row.key.who == OTHERS).unwrap();
+        assert_eq!(others.figures.good, 10);
+        let all: u64 = rows.iter().map(|row| row.figures.searches).sum();
+        assert_eq!(all, 2 * callers);
+    }
+}

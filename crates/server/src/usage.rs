@@ -1,0 +1,558 @@
+//! The use of tools: by tool, by caller and day, and the tools that nobody uses.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::access::{Grant, Writing};
+use super::error::{ApiError, ApiResult};
+use super::extract::{Json, QueryString};
+use super::paging;
+use super::registry::OpenCatalog;
+use super::threads::blocking;
+use toolscout_base::clock::{date, day_of, unix_ms};
+use toolscout_gate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
+use toolscout_gate::usage::report::{
+    self, DEFAULT_DAYS, Order, Period, ToolUse, Unused, UnusedOfServer, UnusedTool, UsePeriod,
+};
+use toolscout_gate::usage::{CallerDay, CallerFigures, Recorder, UsageError, UsageStore};
+use toolscout_index::ToolId;
+use toolscout_index::embed::table::StaticTable;
+
+/// The longest time of a report.
+const MAX_DAYS: u32 = 3_650;
+/// Most callers in an overview, those with most searches and calls.
+const MAX_CALLERS: usize = 1_000;
+
+/// Which tools to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct UsageParams {
+    /// The number of days, of which today (UTC) is the last; 30 by default.
+    #[param(minimum = 1, maximum = 3650)]
+    since_days: Option<u32>,
+    /// Only tools of this server.
+    server: Option<String>,
+    /// What comes first; calls by default.
+    #[serde(default)]
+    sort: Order,
+    /// Most tools in the page, 100 by default.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// Which unused tools to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct UnusedParams {
+    /// The number of days, of which today (UTC) is the last; 30 by default.
+    #[param(minimum = 1, maximum = 3650)]
+    since_days: Option<u32>,
+    /// Only tools of this server.
+    server: Option<String>,
+    /// Most tools in the page, 100 by default.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// What an overview is about.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OverviewParams {
+    /// The number of days, of which today (UTC) is the last; 30 by default.
+    #[param(minimum = 1, maximum = 3650)]
+    since_days: Option<u32>,
+}
+
+/// Whether and since when use is recorded.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UseRecord {
+    /// False where the settings switch recording off, or the database cannot be used.
+    enabled: bool,
+    /// The time of the report.
+    #[serde(flatten)]
+    period: UsePeriod,
+    /// Uses since the server was started that were not recorded, because they came too fast.
+    dropped: u64,
+}
+
+/// A page of tools by their use.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UsagePage {
+    /// Whether and since when use is recorded.
+    record: UseRecord,
+    /// The tools that were used, in the order of `sort`. A tool may have been removed since.
+    tools: Vec<ToolUse>,
+    /// Number of all of them.
+    total: usize,
+    /// All of them together.
+    totals: ToolUse,
+    /// The cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// A page of tools that nobody used.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UnusedPage {
+    /// Whether and since when use is recorded: a tool is unused as far as that goes.
+    record: UseRecord,
+    /// The tools that no search showed and nobody called, by their ids.
+    tools: Vec<UnusedTool>,
+    /// Number of all of them.
+    total: usize,
+    /// Number of all tools that were looked at.
+    all_tools: usize,
+    /// Tokens of the definitions of all unused tools.
+    definition_tokens: u64,
+    /// True where there are so many that tokens are estimated by length.
+    tokens_estimated: bool,
+    /// The servers that have unused tools.
+    servers: Vec<UnusedOfServer>,
+    /// The cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// Which groups of missed requests to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MissedParams {
+    /// The number of days, of which today (UTC) is the last; 30 by default.
+    #[param(minimum = 1, maximum = 3650)]
+    since_days: Option<u32>,
+    /// Most groups in the page, 100 by default.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// A page of the requests that no tool served, in groups of one meaning.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MissedPage {
+    /// Whether and since when use is recorded.
+    record: UseRecord,
+    /// Whether the server stores the texts of requests that no tool served. If not, the list ends when it
+    /// was switched off.
+    stores_queries: bool,
+    /// What to do to have a list, where the server stores no texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
+    /// The groups, those with most requests first.
+    groups: Vec<MissedGroup>,
+    /// Number of all groups.
+    total: usize,
+    /// Number of requests in that time. The newest 10,000 of a catalog are kept.
+    requests: usize,
+    /// Requests that are in no group, because there are 1,000 groups.
+    left_out: usize,
+    /// The cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// The result of a deletion.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ForgottenRequests {
+    /// Number of deleted requests.
+    forgotten: usize,
+}
+
+/// The use of all catalogs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UsageOverview {
+    /// Whether and since when use is recorded.
+    record: UseRecord,
+    /// All of them together.
+    totals: UseCounts,
+    /// By day, the newest first. A day without any use is left out.
+    days: Vec<UseOfDay>,
+    /// By catalog, most searches and calls first.
+    catalogs: Vec<UseOfCatalog>,
+    /// By catalog, profile and caller, most searches and calls first; the first 1,000.
+    callers: Vec<UseOfCaller>,
+    /// Number of all callers.
+    total_callers: usize,
+}
+
+/// Searches and calls.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+pub struct UseCounts {
+    /// Searches.
+    searches: u64,
+    /// Searches by how well their hits serve the request: good.
+    good: u64,
+    /// Possible.
+    possible: u64,
+    /// None.
+    none: u64,
+    /// Calls that were made or refused, without dry runs.
+    calls: u64,
+    /// Those of them that failed or were refused.
+    errors: u64,
+}
+
+/// The use on a day.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UseOfDay {
+    /// The day (UTC).
+    day: String,
+    /// What was used.
+    #[serde(flatten)]
+    counts: UseCounts,
+}
+
+/// The use of a catalog.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UseOfCatalog {
+    /// The catalog.
+    catalog: String,
+    /// What was used.
+    #[serde(flatten)]
+    counts: UseCounts,
+}
+
+/// The use by a caller.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UseOfCaller {
+    /// The catalog.
+    catalog: String,
+    /// The profile; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<String>,
+    /// The caller as the audit log names it: `key:ID`, `http` on a server without keys, or a person at
+    /// the terminal; `others` for callers beyond 2,000 on a day.
+    caller: String,
+    /// What was used.
+    #[serde(flatten)]
+    counts: UseCounts,
+}
+
+/// Lists the tools of a catalog by their use. Needs an admin key for the catalog.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/usage", operation_id = "list_usage", tag = "usage",
+    params(("catalog" = String, Path, description = "The catalog's name"), UsageParams),
+    responses((status = 200, body = UsagePage, description = "A page of tools"))
+)]
+pub async fn list(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    QueryString(params): QueryString<UsageParams>,
+) -> ApiResult<Json<UsagePage>> {
+    let limit = paging::limit(params.limit)?;
+    let after: Option<String> = paging::after(params.cursor.as_deref())?;
+    let reader = Reader::of(&app, params.since_days)?;
+    let (server, sort) = (params.server, params.sort);
+    let page = blocking(move || reader.page(&catalog.name, server.as_deref(), sort, after, limit));
+    Ok(Json(page.await?.map_err(ApiError::internal)?))
+}
+
+/// Lists the tools of a catalog that no search showed and nobody called. Needs an admin key for the
+/// catalog.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/usage/unused", operation_id = "list_unused", tag = "usage",
+    params(("catalog" = String, Path, description = "The catalog's name"), UnusedParams),
+    responses((status = 200, body = UnusedPage, description = "A page of tools"))
+)]
+pub async fn unused(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    QueryString(params): QueryString<UnusedParams>,
+) -> ApiResult<Json<UnusedPage>> {
+    let limit = paging::limit(params.limit)?;
+    let after: Option<String> = paging::after(params.cursor.as_deref())?;
+    if catalog.pushed().is_some() {
+        let message = format!(
+            "the tools of the catalog {:?} are looked for in the store, and listing those that nobody uses needs them \
+             here; list those that are used: /v1/catalogs/{}/usage",
+            catalog.name, catalog.name
+        );
+        return Err(ApiError::unprocessable("pushed_down", message));
+    }
+    let reader = Reader::of(&app, params.since_days)?;
+    let page = blocking(move || reader.unused(&catalog, params.server.as_deref(), after, limit));
+    Ok(Json(page.await?.map_err(ApiError::internal)?))
+}
+
+/// Lists the requests to a catalog that no tool served, in groups of one meaning. Needs an admin key for
+/// the catalog, and a server with the setting `usage.queries`.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/usage/missed", operation_id = "list_missed", tag = "usage",
+    params(("catalog" = String, Path, description = "The catalog's name"), MissedParams),
+    responses((status = 200, body = MissedPage, description = "A page of groups"))
+)]
+pub async fn missed(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    QueryString(params): QueryString<MissedParams>,
+) -> ApiResult<Json<MissedPage>> {
+    let limit = paging::limit(params.limit)?;
+    let after: Option<String> = paging::after(params.cursor.as_deref())?;
+    let reader = Reader::of(&app, params.since_days)?;
+    let page = blocking(move || reader.missed(&catalog.name, after, limit));
+    Ok(Json(page.await??))
+}
+
+/// Deletes the requests to a catalog that no tool served. Needs an admin key for the catalog.
+#[utoipa::path(
+    delete, path = "/v1/catalogs/{catalog}/usage/missed", operation_id = "forget_missed", tag = "usage",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    responses((status = 200, body = ForgottenRequests, description = "The number of deleted requests"))
+)]
+pub async fn forget_missed(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+) -> ApiResult<Json<ForgottenRequests>> {
+    let reader = Reader::of(&app, None)?;
+    let forgotten = blocking(move || match reader.store()? {
+        Some(mut store) => store.forget_missed(&catalog.name),
+        None => Ok(0),
+    });
+    let forgotten = forgotten.await?.map_err(ApiError::internal)?;
+    Ok(Json(ForgottenRequests { forgotten }))
+}
+
+/// Shows the use of all catalogs by day, catalog, profile and key. Needs an admin key for all catalogs.
+#[utoipa::path(
+    get, path = "/v1/usage", operation_id = "usage_overview", tag = "usage",
+    params(OverviewParams),
+    responses((status = 200, body = UsageOverview, description = "The use"))
+)]
+pub async fn overview(
+    grant: Grant,
+    State(app): State<App>,
+    QueryString(params): QueryString<OverviewParams>,
+) -> ApiResult<Json<UsageOverview>> {
+    grant.operates()?;
+    let reader = Reader::of(&app, params.since_days)?;
+    let overview = blocking(move || reader.overview()).await?;
+    Ok(Json(overview.map_err(ApiError::internal)?))
+}
+
+/// Reads what is recorded, through a connection of its own. Its methods block.
+struct Reader {
+    recorder: Recorder,
+    data: PathBuf,
+    period: Period,
+}
+
+impl Reader {
+    fn of(app: &App, since_days: Option<u32>) -> ApiResult<Self> {
+        let days = since_days.unwrap_or(DEFAULT_DAYS);
+        if !(1..=MAX_DAYS).contains(&days) {
+            let message = format!("since_days is {days}, it must be from 1 to {MAX_DAYS}");
+            return Err(ApiError::unprocessable("invalid_value", message));
+        }
+        Ok(Reader {
+            recorder: app.usage.clone(),
+            data: app.catalogs.data().to_owned(),
+            period: Period::last(days, day_of(unix_ms(SystemTime::now()))),
+        })
+    }
+
+    /// The database with what was recorded until now; `None` if nothing ever was.
+    fn store(&self) -> Result<Option<UsageStore>, UsageError> {
+        self.recorder.flush();
+        UsageStore::open_existing(&self.data)
+    }
+
+    fn record(&self, store: Option<&UsageStore>) -> Result<UseRecord, UsageError> {
+        Ok(UseRecord {
+            enabled: self.recorder.is_on(),
+            period: self.period.recorded(store)?,
+            dropped: self.recorder.dropped(),
+        })
+    }
+
+    fn page(
+        &self,
+        catalog: &str,
+        server: Option<&str>,
+        sort: Order,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<UsagePage, UsageError> {
+        let store = self.store()?;
+        let mut tools = match &store {
+            Some(store) => store.tools(catalog, self.period.since)?,
+            None => Default::default(),
+        };
+        tools.retain(|tool, _| is_of_server(tool, server));
+        let totals = report::total(tools.values());
+        let tools = report::sorted(tools, sort);
+        let position = |tool: &String| tools.iter().position(|(known, _)| known == tool);
+        let start = after
+            .and_then(|tool| position(&tool))
+            .map_or(0, |at| at + 1);
+        let shown = tools.iter().skip(start).take(limit);
+        let shown: Vec<ToolUse> = shown
+            .map(|(tool, figures)| ToolUse::of(Some(tool.clone()), figures))
+            .collect();
+        let has_more = start + shown.len() < tools.len();
+        let last = shown.last().and_then(|last| last.tool.as_ref());
+        Ok(UsagePage {
+            record: self.record(store.as_ref())?,
+            next_cursor: last.filter(|_| has_more).map(paging::cursor_after),
+            tools: shown,
+            total: tools.len(),
+            totals: ToolUse::of(None, &totals),
+        })
+    }
+
+    fn unused(
+        &self,
+        catalog: &OpenCatalog,
+        server: Option<&str>,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<UnusedPage, UsageError> {
+        let store = self.store()?;
+        let used = match &store {
+            Some(store) => store.tools(&catalog.name, self.period.since)?,
+            None => Default::default(),
+        };
+        let searcher = catalog.searcher();
+        let tools = searcher.tools();
+        let tools = tools.filter(|tool| server.is_none_or(|server| tool.id.server() == server));
+        let unused = Unused::of(tools, &used);
+        let start = after.map_or(0, |after| {
+            unused.tools.partition_point(|tool| tool.tool <= after)
+        });
+        let shown = unused.tools.iter().skip(start).take(limit);
+        let shown: Vec<UnusedTool> = shown.cloned().collect();
+        let has_more = start + shown.len() < unused.tools.len();
+        let last = shown.last().filter(|_| has_more);
+        Ok(UnusedPage {
+            record: self.record(store.as_ref())?,
+            next_cursor: last.map(|last| paging::cursor_after(&last.tool)),
+            tools: shown,
+            total: unused.tools.len(),
+            all_tools: unused.all_tools,
+            definition_tokens: unused.definition_tokens,
+            tokens_estimated: unused.are_tokens_estimated,
+            servers: unused.servers,
+        })
+    }
+
+    fn missed(&self, catalog: &str, after: Option<String>, limit: usize) -> ApiResult<MissedPage> {
+        let store = self.store().map_err(ApiError::internal)?;
+        let requests = match &store {
+            Some(store) => store.missed(catalog, self.period.since),
+            None => Ok(Vec::new()),
+        };
+        let requests = requests.map_err(ApiError::internal)?;
+        let missed = Missed::of(&requests, &*StaticTable::bundled()?);
+        let position = |text: &String| {
+            missed
+                .groups
+                .iter()
+                .position(|group| group.request == *text)
+        };
+        let start = after
+            .and_then(|text| position(&text))
+            .map_or(0, |at| at + 1);
+        let groups = missed.groups.iter().skip(start).take(limit);
+        let groups: Vec<MissedGroup> = groups.cloned().collect();
+        let has_more = start + groups.len() < missed.groups.len();
+        let last = groups.last().filter(|_| has_more);
+        let stores_queries = self.recorder.stores_queries();
+        Ok(MissedPage {
+            record: self.record(store.as_ref()).map_err(ApiError::internal)?,
+            stores_queries,
+            advice: (!stores_queries).then_some(QUERIES_ARE_OFF),
+            next_cursor: last.map(|last| paging::cursor_after(&last.request)),
+            groups,
+            total: missed.groups.len(),
+            requests: missed.requests,
+            left_out: missed.left_out,
+        })
+    }
+
+    fn overview(&self) -> Result<UsageOverview, UsageError> {
+        let store = self.store()?;
+        let rows = match &store {
+            Some(store) => store.callers(self.period.since)?,
+            None => Vec::new(),
+        };
+        let mut totals = CallerFigures::default();
+        rows.iter().for_each(|row| totals.add(&row.figures));
+        let mut days = summed(&rows, |row| row.day);
+        days.sort_by_key(|(day, _)| std::cmp::Reverse(*day));
+        let catalogs = busiest(summed(&rows, |row| row.key.catalog.clone()));
+        let mut callers = busiest(summed(&rows, |row| row.key.clone()));
+        let total_callers = callers.len();
+        callers.truncate(MAX_CALLERS);
+        Ok(UsageOverview {
+            record: self.record(store.as_ref())?,
+            totals: totals.into(),
+            days: days
+                .into_iter()
+                .map(|(day, figures)| UseOfDay {
+                    day: date(day),
+                    counts: figures.into(),
+                })
+                .collect(),
+            catalogs: catalogs
+                .into_iter()
+                .map(|(catalog, figures)| UseOfCatalog {
+                    catalog,
+                    counts: figures.into(),
+                })
+                .collect(),
+            callers: callers
+                .into_iter()
+                .map(|(key, figures)| UseOfCaller {
+                    catalog: key.catalog,
+                    profile: Some(key.profile).filter(|profile| !profile.is_empty()),
+                    caller: key.who,
+                    counts: figures.into(),
+                })
+                .collect(),
+            total_callers,
+        })
+    }
+}
+
+fn is_of_server(tool: &str, server: Option<&str>) -> bool {
+    server.is_none_or(|server| ToolId::parse(tool).is_ok_and(|id| id.server() == server))
+}
+
+/// The figures of all rows with the same key.
+fn summed<K: Ord>(rows: &[CallerDay], key: impl Fn(&CallerDay) -> K) -> Vec<(K, CallerFigures)> {
+    let mut sums = std::collections::BTreeMap::<K, CallerFigures>::new();
+    for row in rows {
+        sums.entry(key(row)).or_default().add(&row.figures);
+    }
+    sums.into_iter().collect()
+}
+
+fn busiest<K>(mut sums: Vec<(K, CallerFigures)>) -> Vec<(K, CallerFigures)> {
+    sums.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.searches + figures.calls));
+    sums
+}
+
+impl From<CallerFigures> for UseCounts {
+    fn from(figures: CallerFigures) -> Self {
+        UseCounts {
+            searches: figures.searches,
+            good: figures.good,
+            possible: figures.possible,
+            none: figures.none,
+            calls: figures.calls,
+            errors: figures.errors,
+        }
+    }
+}
