@@ -47,12 +47,18 @@ fn unknown_names_suggest_similar_ones() {
         &["remove", "--server", "githb"],
         &["did you mean \"github\"?"],
     );
-    for verb in [&["list"][..], &["export"], &["search", "issue"]] {
+    let warning =
+        "warning: no tool of server \"githb\" in catalog \"default\"; did you mean \"github\"?";
+    let no_match = "no match: no tool passes the filter: there is no server \"githb\" (did you mean \"github\"?)";
+    for (verb, said) in [
+        (&["list"][..], warning),
+        (&["export"], warning),
+        (&["search", "issue"], no_match),
+        (&["--json", "search", "issue"], warning),
+    ] {
         let ended = world.run(&[verb, &["--server", "githb"]].concat());
         assert_eq!(ended.code, 0, "{}", ended.stderr);
-        let warning =
-            "warning: no tool of server \"githb\" in catalog \"default\"; did you mean \"github\"?";
-        assert!(ended.stderr.contains(warning), "{}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
     }
     for verb in [
         &["search", "issue"][..],
