@@ -602,7 +602,7 @@ mod tests {
                 profile: String::new(),
                 who: "key:a".to_owned(),
             };
-            tally.callers.entry(key).or_default().searched(Match::None);
+            tally.caller(key).searched(Match::None);
         }
         store.write(&tally).unwrap();
         store.forget("c").unwrap();
@@ -658,7 +658,7 @@ mod tests {
                 profile: String::new(),
                 who: format!("key:{number}"),
             };
-            tally.callers.entry(key).or_default().searched(Match::Good);
+            tally.caller(key).searched(Match::Good);
         }
         store.write(&tally).unwrap();
         store.write(&tally).unwrap();
