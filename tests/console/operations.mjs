@@ -94,7 +94,7 @@ export const operations = {
     const cells = await send.locator("td").allTextContents();
     assert.deepEqual([cells[0], cells[3], cells[4]], ["1", "2", "1"], "searches, calls, errors");
     assert.match(await send.locator("td span").first().getAttribute("title"), /denied: 1/u);
-    await page.getByRole("heading", { name: /of 425 tools unused/u }).waitFor();
+    await page.getByRole("heading", { name: /^\d+ of \d+ tools unused$/u }).waitFor();
     await page.getByText("Nothing was used of").waitFor();
     await page.getByText("queries = true").waitFor();
     await picture(page, "operations-usage");
