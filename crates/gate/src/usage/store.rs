@@ -13,7 +13,7 @@ use super::missed::{MissedRequest, Why};
 
 /// The database's file name in the data directory.
 pub const FILE_NAME: &str = "usage-by-tool.db";
-/// Most rows of tools, about 120 bytes each. Beyond it the oldest days are removed.
+/// Most rows of tools, about 150 bytes each. Beyond it the oldest days are removed.
 const MAX_TOOL_ROWS: u64 = 3_000_000;
 /// Most rows of callers on one day. Callers beyond it are counted together, as [`OTHERS`].
 const MAX_CALLERS_A_DAY: u64 = 2_000;

@@ -23,7 +23,7 @@ class UsageView {
     const given = params.get("catalog");
     Object.assign(this, { root, names, aborter: new AbortController() });
     this.filter = { catalog: names.includes(given) ? given : names[0] ?? "default", days: chosen(DAYS, params.get("days"), "30"), sort: chosen(ORDERS, params.get("sort"), "calls") };
-    this.body = h("div", { class: "usage" });
+    this.body = h("div", { class: "operations-body" });
     const options = names.map((name) => [name, name]);
     replace(root, h("div", { class: "filter" }, this.select("catalog", "Catalog", options), this.select("days", "Time", DAYS), this.select("sort", "Order", ORDERS)), this.body);
   }
