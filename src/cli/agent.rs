@@ -201,7 +201,7 @@ impl Args {
             pool.close().await;
             outcome
         });
-        usage.flush();
+        usage.end();
         // A thread that waits for stdin would block an orderly shutdown.
         runtime.shutdown_background();
         outcome

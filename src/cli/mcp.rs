@@ -267,6 +267,6 @@ fn serve(
     });
     // A read of standard input cannot be cancelled. Embedding continues at the next start.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    usage.flush();
+    usage.end();
     served.map(|()| Outcome::Success)
 }

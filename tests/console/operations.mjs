@@ -85,6 +85,26 @@ export const operations = {
     await again.end();
   },
 
+  async "the use of tools shows which are found and called, and which nobody uses"({ browser }) {
+    const server = await afterCalls();
+    const page = await open(browser, server, { hash: "#/operations?view=usage" });
+    const used = page.getByRole("group", { name: "Tools by their use" });
+    const send = used.locator("tr", { has: page.getByRole("rowheader", { name: "gmail/send_email" }) });
+    await send.waitFor();
+    const cells = await send.locator("td").allTextContents();
+    assert.deepEqual([cells[0], cells[3], cells[4]], ["1", "2", "1"], "searches, calls, errors");
+    assert.match(await send.locator("td span").first().getAttribute("title"), /denied: 1/u);
+    await page.getByRole("heading", { name: /^\d+ of \d+ tools unused$/u }).waitFor();
+    await page.getByText("Nothing was used of").waitFor();
+    await page.getByText("queries = true").waitFor();
+    await picture(page, "operations-usage");
+    await page.getByLabel("Order").selectOption("errors");
+    await send.waitFor();
+    assert.match(page.url(), /view=usage&catalog=\w+&days=30&sort=errors/u);
+    await close(page);
+    await server.end();
+  },
+
   async "calls are in the audit log, which is filtered and verified"({ browser }) {
     const server = await afterCalls();
     const page = await open(browser, server, { hash: "#/operations?view=audit" });

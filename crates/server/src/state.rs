@@ -368,7 +368,7 @@ impl App {
             }
         }
         let usage = self.usage.clone();
-        if let Err(error) = blocking(move || usage.flush()).await {
+        if let Err(error) = blocking(move || usage.end()).await {
             tracing::error!(detail = error.detail, "use of tools was not written");
         }
         if let Err(error) = self.catalogs.close().await {

@@ -152,6 +152,8 @@ pub struct Tally {
     pub tools: HashMap<String, HashMap<ToolId, ToolFigures>>,
     /// The callers.
     pub callers: HashMap<CallerKey, CallerFigures>,
+    /// The number of tools and callers.
+    rows: usize,
 }
 
 impl Tally {
@@ -165,8 +167,7 @@ impl Tally {
 
     /// The number of rows that it becomes.
     pub fn len(&self) -> usize {
-        let tools: usize = self.tools.values().map(HashMap::len).sum();
-        tools + self.callers.len()
+        self.rows
     }
 
     /// Whether there is nothing to write.
@@ -177,12 +178,21 @@ impl Tally {
     /// The figures of a tool.
     pub fn tool(&mut self, catalog: &str, tool: &ToolId) -> &mut ToolFigures {
         let tools = self.tools.entry(catalog.to_owned()).or_default();
+        self.rows += usize::from(!tools.contains_key(tool));
         tools.entry(tool.clone()).or_default()
+    }
+
+    /// The figures of a caller.
+    pub fn caller(&mut self, key: CallerKey) -> &mut CallerFigures {
+        self.rows += usize::from(!self.callers.contains_key(&key));
+        self.callers.entry(key).or_default()
     }
 
     /// Forgets a catalog.
     pub fn forget(&mut self, catalog: &str) {
         self.tools.remove(catalog);
         self.callers.retain(|key, _| key.catalog != catalog);
+        let tools: usize = self.tools.values().map(HashMap::len).sum();
+        self.rows = tools + self.callers.len();
     }
 }

@@ -13,7 +13,7 @@ use super::missed::{MissedRequest, Why};
 
 /// The database's file name in the data directory.
 pub const FILE_NAME: &str = "usage-by-tool.db";
-/// Most rows of tools, about 120 bytes each. Beyond it the oldest days are removed.
+/// Most rows of tools, about 150 bytes each. Beyond it the oldest days are removed.
 const MAX_TOOL_ROWS: u64 = 3_000_000;
 /// Most rows of callers on one day. Callers beyond it are counted together, as [`OTHERS`].
 const MAX_CALLERS_A_DAY: u64 = 2_000;
@@ -602,7 +602,7 @@ mod tests {
                 profile: String::new(),
                 who: "key:a".to_owned(),
             };
-            tally.callers.entry(key).or_default().searched(Match::None);
+            tally.caller(key).searched(Match::None);
         }
         store.write(&tally).unwrap();
         store.forget("c").unwrap();
@@ -658,7 +658,7 @@ mod tests {
                 profile: String::new(),
                 who: format!("key:{number}"),
             };
-            tally.callers.entry(key).or_default().searched(Match::Good);
+            tally.caller(key).searched(Match::Good);
         }
         store.write(&tally).unwrap();
         store.write(&tally).unwrap();

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
@@ -15,6 +15,7 @@ use toolscout_index::{Tool, ToolId};
 use super::event::{CallUse, Origin, SearchUse};
 use super::figures::{CallerFigures, CallerKey, Tally};
 use super::missed::{MissedRequest, OpenSearches};
+use super::queue::Receiver;
 use super::store::{UsageError, UsageStore};
 
 /// How often sums are written. What is not written yet is lost if the process is killed.
@@ -38,6 +39,8 @@ pub enum Message {
     Forget(String, SyncSender<()>),
     /// What was sent so far is to be written now.
     Flush(SyncSender<()>),
+    /// The program ends, and with it every session.
+    End(SyncSender<()>),
 }
 
 /// Adds up and writes.
@@ -87,22 +90,19 @@ impl Writer {
         let mut written = Instant::now();
         loop {
             let until = (written + WRITE_EVERY).saturating_duration_since(Instant::now());
-            let message = match self.has_nothing_to_do() {
-                true => messages.recv().map_err(RecvTimeoutError::from),
-                false => messages.recv_timeout(until),
+            let patience = (!self.has_nothing_to_do()).then_some(until);
+            let Some(taken) = messages.take(patience) else {
+                return self.end();
             };
-            match message {
-                Ok(message) => self.take(message),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    let missed = self.open_searches.end();
-                    self.miss(missed);
-                    return self.write();
+            for message in taken {
+                self.take(message);
+                if self.tally.len() >= MAX_ROWS {
+                    self.write();
                 }
             }
             let missed = self.open_searches.idle(unix_ms(SystemTime::now()));
             self.miss(missed);
-            if written.elapsed() >= WRITE_EVERY || self.tally.len() >= MAX_ROWS {
+            if written.elapsed() >= WRITE_EVERY {
                 self.write();
                 written = Instant::now();
             }
@@ -132,7 +132,17 @@ impl Writer {
                 self.write();
                 let _ = done.send(());
             }
+            Message::End(done) => {
+                self.end();
+                let _ = done.send(());
+            }
         }
+    }
+
+    fn end(&mut self) {
+        let missed = self.open_searches.end();
+        self.miss(missed);
+        self.write();
     }
 
     fn searched(&mut self, at_ms: i64, search: SearchUse) {
@@ -224,7 +234,7 @@ impl Writer {
             profile: origin.place.profile.clone().unwrap_or_default(),
             who: origin.who.clone(),
         };
-        self.tally.callers.entry(key).or_default()
+        self.tally.caller(key)
     }
 
     /// Writes the sums. If that fails they are kept for the next time, unless they are too many.

@@ -64,7 +64,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 48] = [
+static FILES: [Asset; 49] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
@@ -113,6 +113,7 @@ static FILES: [Asset; 48] = [
     asset!("toolbox.js", JAVASCRIPT),
     asset!("try.js", JAVASCRIPT),
     asset!("turn.js", JAVASCRIPT),
+    asset!("usage.js", JAVASCRIPT),
 ];
 
 /// The page.

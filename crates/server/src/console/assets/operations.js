@@ -6,9 +6,11 @@ import { h, replace } from "./dom.js";
 import { figures } from "./figures.js";
 import { keys } from "./keys.js";
 import { address } from "./place.js";
+import { usage } from "./usage.js";
 
 const VIEWS = {
   figures: { title: "Figures", open: figures },
+  usage: { title: "Use of tools", open: usage },
   approvals: { title: "Approvals", open: approvals },
   audit: { title: "Audit log", open: audit },
   keys: { title: "Keys", open: keys },
