@@ -252,7 +252,9 @@ class CompanionsAnswer(TypedDict):
     companions: list[CompanionTool]
 
 
-ConnectionState: TypeAlias = Literal["connecting", "connected", "reconnecting", "needs_login"]
+ConnectionState: TypeAlias = Literal[
+    "connecting", "connected", "reconnecting", "needs_login", "idle"
+]
 
 
 class ConversationSummary(TypedDict):
@@ -491,6 +493,10 @@ class Forgotten(TypedDict):
     forgotten: int
 
 
+class ForgottenRequests(TypedDict):
+    forgotten: int
+
+
 class ForgottenTexts(TypedDict):
     forgotten: int
     generation: int
@@ -570,6 +576,18 @@ class MemoryPage(TypedDict):
 
 class MemorySwitch(TypedDict):
     enabled: bool
+
+
+class MissedGroup(TypedDict):
+    examples: list[str]
+    last_ms: int
+    nearest: NotRequired[str | None]
+    none: int
+    not_called: int
+    possible: int
+    request: str
+    texts: int
+    times: int
 
 
 class NewJudgement(TypedDict):
@@ -870,6 +888,24 @@ class ToolTexts(TypedDict):
     texts: list[str]
 
 
+class ToolUse(TypedDict):
+    calls: int
+    definition_tokens: int
+    errors: dict[str, int]
+    first: int
+    first_used_ms: NotRequired[int | None]
+    injections: int
+    last_used_ms: NotRequired[int | None]
+    mean_place: NotRequired[float | None]
+    more: int
+    p50_ms: NotRequired[float | None]
+    p95_ms: NotRequired[float | None]
+    result_tokens: int
+    searches: int
+    successes: int
+    tool: NotRequired[str | None]
+
+
 class ToolWarning(TypedDict):
     reason: str
     tool: str
@@ -894,6 +930,52 @@ class TurnFigures(TypedDict):
 TurnStatus: TypeAlias = Literal[
     "running", "answered", "stopped", "expired", "failed", "interrupted"
 ]
+
+
+class UnusedOfServer(TypedDict):
+    definition_tokens: int
+    server: str
+    tools: int
+    unused: int
+
+
+class UnusedTool(TypedDict):
+    definition_tokens: int
+    tool: str
+
+
+class UseCounts(TypedDict):
+    calls: int
+    errors: int
+    good: int
+    none: int
+    possible: int
+    searches: int
+
+
+class UseOfCaller(UseCounts):
+    caller: str
+    catalog: str
+    profile: NotRequired[str | None]
+
+
+class UseOfCatalog(UseCounts):
+    catalog: str
+
+
+class UseOfDay(UseCounts):
+    day: str
+
+
+class UsePeriod(TypedDict):
+    recorded_days: int
+    recorded_since: NotRequired[str | None]
+    since: str
+
+
+class UseRecord(UsePeriod):
+    dropped: int
+    enabled: bool
 
 
 Verdict: TypeAlias = Literal["accept", "block"]
@@ -1180,6 +1262,17 @@ class KeyRequest(TypedDict):
     scopes: list[KeyScope]
 
 
+class MissedPage(TypedDict):
+    advice: NotRequired[str | None]
+    groups: list[MissedGroup]
+    left_out: int
+    next_cursor: NotRequired[str | None]
+    record: UseRecord
+    requests: int
+    stores_queries: bool
+    total: int
+
+
 PlannedStep = TypedDict(
     "PlannedStep",
     {
@@ -1355,11 +1448,39 @@ class Turn(TypedDict):
     status: TurnStatus
 
 
+class UnusedPage(TypedDict):
+    all_tools: int
+    definition_tokens: int
+    next_cursor: NotRequired[str | None]
+    record: UseRecord
+    servers: list[UnusedOfServer]
+    tokens_estimated: bool
+    tools: list[UnusedTool]
+    total: int
+
+
 class UpsertAnswer(TypedDict):
     generation: int
     items: list[ItemResult]
     result: ChangeCounts
     warnings: NotRequired[list[ToolWarning]]
+
+
+class UsageOverview(TypedDict):
+    callers: list[UseOfCaller]
+    catalogs: list[UseOfCatalog]
+    days: list[UseOfDay]
+    record: UseRecord
+    total_callers: int
+    totals: UseCounts
+
+
+class UsagePage(TypedDict):
+    next_cursor: NotRequired[str | None]
+    record: UseRecord
+    tools: list[ToolUse]
+    total: int
+    totals: ToolUse
 
 
 class AgentEvent8(TypedDict):

@@ -900,7 +900,7 @@ export interface components {
          * @description How a server is connected.
          * @enum {string}
          */
-        ConnectionState: "connecting" | "connected" | "reconnecting" | "needs_login";
+        ConnectionState: "connecting" | "connected" | "reconnecting" | "needs_login" | "idle";
         /** @description A stored conversation. */
         Conversation: {
             /** @description The agent that answers in it. */
@@ -1898,6 +1898,11 @@ export interface components {
             /** @description Number of deleted entries. */
             forgotten: number;
         };
+        /** @description The result of a deletion. */
+        ForgottenRequests: {
+            /** @description Number of deleted requests. */
+            forgotten: number;
+        };
         /** @description The result of deleting texts. */
         ForgottenTexts: {
             /** @description Number of tools that had texts. */
@@ -2107,6 +2112,64 @@ export interface components {
         MemorySwitch: {
             /** @description True stores feedback in the memory and uses the memory in searches. */
             enabled: boolean;
+        };
+        /** @description Requests of one meaning. */
+        MissedGroup: {
+            /** @description Some of the other texts, at most 5. */
+            examples: string[];
+            /**
+             * Format: int64
+             * @description When the last one was, in milliseconds since 1970.
+             */
+            last_ms: number;
+            /** @description The tool that was nearest most often; absent if there never was one. */
+            nearest?: string | null;
+            /**
+             * Format: int64
+             * @description Those of them for which there was probably no tool.
+             */
+            none: number;
+            /**
+             * Format: int64
+             * @description Those with a good match, where none of the tools that were shown was called.
+             */
+            not_called: number;
+            /**
+             * Format: int64
+             * @description Those with a possible match; where calls are known, without a call.
+             */
+            possible: number;
+            /** @description The text that was requested most often. */
+            request: string;
+            /** @description Number of different texts. */
+            texts: number;
+            /**
+             * Format: int64
+             * @description Number of requests.
+             */
+            times: number;
+        };
+        /** @description A page of the requests that no tool served, in groups of one meaning. */
+        MissedPage: {
+            /** @description What to do to have a list, where the server stores no texts. */
+            advice?: string | null;
+            /** @description The groups, those with most requests first. */
+            groups: components["schemas"]["MissedGroup"][];
+            /** @description Requests that are in no group, because there are 1,000 groups. */
+            left_out: number;
+            /** @description The cursor of the next page; absent on the last one. */
+            next_cursor?: string | null;
+            /** @description Whether and since when use is recorded. */
+            record: components["schemas"]["UseRecord"];
+            /** @description Number of requests in that time. The newest 10,000 of a catalog are kept. */
+            requests: number;
+            /**
+             * @description Whether the server stores the texts of requests that no tool served. If not, the list ends when it
+             *     was switched off.
+             */
+            stores_queries: boolean;
+            /** @description Number of all groups. */
+            total: number;
         };
         /** @description A judgement of a query. It takes the place of the judge's earlier one. */
         NewJudgement: {
@@ -3131,6 +3194,81 @@ export interface components {
              */
             texts: string[];
         };
+        /** @description The use of a tool, or of several together. */
+        ToolUse: {
+            /**
+             * Format: int64
+             * @description Calls that were made or refused, without dry runs.
+             */
+            calls: number;
+            /**
+             * Format: int64
+             * @description Tokens of its definition that were sent to models, about.
+             */
+            definition_tokens: number;
+            /** @description The others by the code of their error, as in the audit log. */
+            errors: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @description Searches in which it was the first hit.
+             */
+            first: number;
+            /**
+             * Format: int64
+             * @description The first use in that time, in milliseconds since 1970; null without any.
+             */
+            first_used_ms?: number | null;
+            /**
+             * Format: int64
+             * @description How often it was loaded for a model: into the list of an agent, an MCP client or a model's request.
+             */
+            injections: number;
+            /**
+             * Format: int64
+             * @description The last use.
+             */
+            last_used_ms?: number | null;
+            /**
+             * Format: double
+             * @description Its mean place among the hits, from 1; null without a search.
+             */
+            mean_place?: number | null;
+            /**
+             * Format: int64
+             * @description Searches that named it in a line after the hits.
+             */
+            more: number;
+            /**
+             * Format: double
+             * @description Half of the calls that reached it took no longer, in milliseconds; estimated within the buckets of
+             *     a histogram, and null without a call.
+             */
+            p50_ms?: number | null;
+            /**
+             * Format: double
+             * @description 95 of 100 took no longer.
+             */
+            p95_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Tokens of the results of its calls, about.
+             */
+            result_tokens: number;
+            /**
+             * Format: int64
+             * @description Searches that had it among their hits. A total counts a search once for each of its hits.
+             */
+            searches: number;
+            /**
+             * Format: int64
+             * @description Those of them that succeeded.
+             */
+            successes: number;
+            /** @description The tool's id; absent in a total. */
+            tool?: string | null;
+        };
         /** @description What of a valid tool is left out or will not work. */
         ToolWarning: {
             /** @description What it is, and why. */
@@ -3242,6 +3380,49 @@ export interface components {
          * @enum {string}
          */
         TurnStatus: "running" | "answered" | "stopped" | "expired" | "failed" | "interrupted";
+        /** @description The unused tools of a server. */
+        UnusedOfServer: {
+            /**
+             * Format: int64
+             * @description Tokens of their definitions.
+             */
+            definition_tokens: number;
+            /** @description The server; empty for tools without one. */
+            server: string;
+            /** @description Number of its tools. */
+            tools: number;
+            /** @description Number of those that nobody used. If it is `tools`, nothing of the server was used. */
+            unused: number;
+        };
+        /** @description A page of tools that nobody used. */
+        UnusedPage: {
+            /** @description Number of all tools that were looked at. */
+            all_tools: number;
+            /**
+             * Format: int64
+             * @description Tokens of the definitions of all unused tools.
+             */
+            definition_tokens: number;
+            /** @description The cursor of the next page; absent on the last one. */
+            next_cursor?: string | null;
+            /** @description Whether and since when use is recorded: a tool is unused as far as that goes. */
+            record: components["schemas"]["UseRecord"];
+            /** @description The servers that have unused tools. */
+            servers: components["schemas"]["UnusedOfServer"][];
+            /** @description True where there are so many that tokens are estimated by length. */
+            tokens_estimated: boolean;
+            /** @description The tools that no search showed and nobody called, by their ids. */
+            tools: components["schemas"]["UnusedTool"][];
+            /** @description Number of all of them. */
+            total: number;
+        };
+        /** @description A tool that no search showed and nobody called. */
+        UnusedTool: {
+            /** @description Tokens of its definition. */
+            definition_tokens: number;
+            /** @description The tool's id. */
+            tool: string;
+        };
         /** @description The result of a bulk upsert. */
         UpsertAnswer: {
             /**
@@ -3255,6 +3436,111 @@ export interface components {
             result: components["schemas"]["ChangeCounts"];
             /** @description What of the valid tools is left out or will not work. */
             warnings?: components["schemas"]["ToolWarning"][];
+        };
+        /** @description The use of all catalogs. */
+        UsageOverview: {
+            /** @description By catalog, profile and caller, most searches and calls first; the first 1,000. */
+            callers: components["schemas"]["UseOfCaller"][];
+            /** @description By catalog, most searches and calls first. */
+            catalogs: components["schemas"]["UseOfCatalog"][];
+            /** @description By day, the newest first. A day without any use is left out. */
+            days: components["schemas"]["UseOfDay"][];
+            /** @description Whether and since when use is recorded. */
+            record: components["schemas"]["UseRecord"];
+            /** @description Number of all callers. */
+            total_callers: number;
+            /** @description All of them together. */
+            totals: components["schemas"]["UseCounts"];
+        };
+        /** @description A page of tools by their use. */
+        UsagePage: {
+            /** @description The cursor of the next page; absent on the last one. */
+            next_cursor?: string | null;
+            /** @description Whether and since when use is recorded. */
+            record: components["schemas"]["UseRecord"];
+            /** @description The tools that were used, in the order of `sort`. A tool may have been removed since. */
+            tools: components["schemas"]["ToolUse"][];
+            /** @description Number of all of them. */
+            total: number;
+            /** @description All of them together. */
+            totals: components["schemas"]["ToolUse"];
+        };
+        /** @description Searches and calls. */
+        UseCounts: {
+            /**
+             * Format: int64
+             * @description Calls that were made or refused, without dry runs.
+             */
+            calls: number;
+            /**
+             * Format: int64
+             * @description Those of them that failed or were refused.
+             */
+            errors: number;
+            /**
+             * Format: int64
+             * @description Searches by how well their hits serve the request: good.
+             */
+            good: number;
+            /**
+             * Format: int64
+             * @description None.
+             */
+            none: number;
+            /**
+             * Format: int64
+             * @description Possible.
+             */
+            possible: number;
+            /**
+             * Format: int64
+             * @description Searches.
+             */
+            searches: number;
+        };
+        /** @description The use by a caller. */
+        UseOfCaller: components["schemas"]["UseCounts"] & {
+            /**
+             * @description The caller as the audit log names it: `key:ID`, `http` on a server without keys, or a person at
+             *     the terminal; `others` for callers beyond 2,000 on a day.
+             */
+            caller: string;
+            /** @description The catalog. */
+            catalog: string;
+            /** @description The profile; absent without one. */
+            profile?: string | null;
+        };
+        /** @description The use of a catalog. */
+        UseOfCatalog: components["schemas"]["UseCounts"] & {
+            /** @description The catalog. */
+            catalog: string;
+        };
+        /** @description The use on a day. */
+        UseOfDay: components["schemas"]["UseCounts"] & {
+            /** @description The day (UTC). */
+            day: string;
+        };
+        /** @description The time that a report is about. */
+        UsePeriod: {
+            /**
+             * Format: int64
+             * @description The number of days since then on which use was recorded. A server that was off records nothing.
+             */
+            recorded_days: number;
+            /** @description The first day since then on which use was recorded; null if it never was. */
+            recorded_since?: string | null;
+            /** @description The first day (UTC). */
+            since: string;
+        };
+        /** @description Whether and since when use is recorded. */
+        UseRecord: components["schemas"]["UsePeriod"] & {
+            /**
+             * Format: int64
+             * @description Uses since the server was started that were not recorded, because they came too fast.
+             */
+            dropped: number;
+            /** @description False where the settings switch recording off, or the database cannot be used. */
+            enabled: boolean;
         };
         /**
          * @description A decision about a tool.
