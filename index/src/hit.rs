@@ -537,6 +537,15 @@ pub enum NoMatchReason {
 }
 
 impl NoMatchReason {
+    /// Whether it says something about the request and nothing about the tools: there was nothing to look
+    /// for, or nothing to look at.
+    pub fn is_of_request(&self) -> bool {
+        matches!(
+            self,
+            NoMatchReason::EmptyCatalog | NoMatchReason::Filter { .. } | NoMatchReason::NoContent
+        )
+    }
+
     /// Names the reason for programs.
     pub fn code(&self) -> &'static str {
         match self {
@@ -652,7 +661,7 @@ impl Match {
     pub fn advice(self, better_hidden: usize) -> &'static str {
         match self {
             _ if better_hidden > 0 => {
-                "Tools that fit better are outside what this search may find: search without its filter, or \
+                "Tools that fit better are outside what this search may find: leave out its filter, if it has one, or \
                  say what is out of reach."
             }
             Match::Good => "One of these tools very likely does this.",

@@ -524,35 +524,47 @@ async fn what_a_real_server_offers_besides_tools_arrives_as_it_was_sent() {
     let Transport::Stdio { command, args, .. } = &everything.transport else {
         unreachable!("it is a process")
     };
-    let client = [peers.python(), Peers::script("python_offers.py")];
-    let mut direct = client.to_vec();
-    direct.extend([String::new(), command.clone()]);
-    direct.extend(args.iter().cloned());
-    let direct = reported(&peers, &world, direct).await;
-
     let servers = world.servers(&[peers.everything()]);
     let program = env!("CARGO_BIN_EXE_toolscout");
-    let through = [
-        "everything__",
-        program,
-        "mcp",
-        "--mcp",
-        &servers,
-        "--allow",
-        "everything/*",
-    ];
-    let mut words = client.to_vec();
-    words.extend(through.map(str::to_owned));
-    let through = reported(&peers, &world, words).await;
-    for kind in ["prompts", "resources", "templates", "read", "said"] {
-        assert_eq!(through[kind], direct[kind], "{kind}");
-        assert!(!direct[kind].as_array().unwrap().is_empty(), "{kind}");
+    for mode in ["legacy", "auto"] {
+        let client = [
+            peers.python(),
+            Peers::script("python_offers.py"),
+            mode.to_owned(),
+        ];
+        let mut direct = client.to_vec();
+        direct.extend([String::new(), command.clone()]);
+        direct.extend(args.iter().cloned());
+        let direct = reported(&peers, &world, direct).await;
+        let gateway = [
+            "everything__",
+            program,
+            "mcp",
+            "--mcp",
+            &servers,
+            "--allow",
+            "everything/*",
+        ];
+        let mut through = client.to_vec();
+        through.extend(gateway.map(str::to_owned));
+        let through = reported(&peers, &world, through).await;
+        for kind in ["prompts", "resources", "templates", "read", "said"] {
+            assert_eq!(through[kind], direct[kind], "{mode}: {kind}");
+            let is_asked = mode == "legacy" || kind != "said";
+            assert_eq!(
+                direct[kind].as_array().unwrap().is_empty(),
+                !is_asked,
+                "{kind}"
+            );
+        }
+        if mode == "legacy" {
+            assert!(through["said"][0].to_string().contains("Ada"), "{through}");
+            assert!(
+                through["said"][1].to_string().contains("sampled"),
+                "{through}"
+            );
+        }
     }
-    assert!(through["said"][0].to_string().contains("Ada"), "{through}");
-    assert!(
-        through["said"][1].to_string().contains("sampled"),
-        "{through}"
-    );
 }
 
 #[tokio::test]

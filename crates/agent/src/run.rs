@@ -417,7 +417,7 @@ impl Run {
             let result = match action {
                 Action::Search(request) => {
                     let mut found = search_results.next().unwrap_or_default();
-                    self.history.note(&mut found);
+                    self.history.note(&request.queries, &mut found);
                     events.push(search_event(&call.id, &request, &found));
                     self.figures.searches += 1;
                     let style = self.config.style;

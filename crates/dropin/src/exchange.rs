@@ -462,13 +462,13 @@ impl Exchange {
             extra,
             extra_more,
             queries,
-        } = self.searched(request).await?;
+        } = self.searched(request.clone()).await?;
         if let Some(queries) = queries {
             let foreign = extra.iter().filter(|hit| hit.is_foreign);
             let hits = foreign.map(|hit| (&hit.tool.id, hit.query));
             self.trail.searched(&queries, hits);
         }
-        self.history.note(&mut own);
+        self.history.note(&request.queries, &mut own);
         let mut hits: Vec<FoundTool> = own.hits.iter().map(FoundTool::of_request).collect();
         // What one catalog lacks, the other may have: a verdict on the request's own tools alone would
         // say too little.

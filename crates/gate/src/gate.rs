@@ -55,6 +55,8 @@ use crate::usage::{CallUse, Origin, Place, Recorder};
 use toolscout_base::clock::millis;
 use toolscout_base::printable::excerpt;
 
+/// The field of the metadata of what passes as a tool and is none: its calls are no use of a tool.
+pub const NO_TOOL: &str = "toolscout_no_tool";
 /// Compiled schemas in the cache; a conversation uses some dozens of tools.
 const MAX_CHECKERS: NonZeroUsize = NonZeroUsize::new(512).expect("is not zero");
 /// Characters of a check's result that a refusal quotes.
@@ -688,7 +690,7 @@ impl Gate {
                 gate: self,
                 begun,
                 caller: context.caller,
-                tool: &pending.call.tool.id,
+                tool: &pending.call.tool,
                 started: Instant::now(),
                 closed: false,
             },
@@ -717,7 +719,7 @@ impl Gate {
             Ok(_) => ToolResult::error(refusal.code, refusal.message),
             Err(error) => not_logged(&error),
         };
-        self.record_call(context.caller, &pending.call.tool.id, &result, None);
+        self.record_call(context.caller, &pending.call.tool, &result, None);
         result
     }
 
@@ -725,17 +727,20 @@ impl Gate {
     fn record_call(
         &self,
         caller: &Caller,
-        tool: &ToolId,
+        tool: &Tool,
         result: &ToolResult,
         took: Option<Duration>,
     ) {
+        if tool.metadata.contains_key(NO_TOOL) {
+            return;
+        }
         let text = match self.usage.is_on() {
             true => result.to_model_text(),
             false => String::new(),
         };
         self.usage.called(CallUse {
             origin: caller.origin(),
-            tool: tool.clone(),
+            tool: tool.id.clone(),
             error: result.error_code,
             took,
             result_bytes: text.len(),
@@ -836,7 +841,7 @@ struct OpenCall<'a> {
     gate: &'a Gate,
     begun: Option<i64>,
     caller: &'a Caller,
-    tool: &'a ToolId,
+    tool: &'a Tool,
     started: Instant,
     closed: bool,
 }
@@ -855,7 +860,7 @@ impl OpenCall<'_> {
         let entry = Entry::Ended {
             time_ms: now_ms(),
             begun,
-            tool: self.tool.to_string(),
+            tool: self.tool.id.to_string(),
             status: result.status,
             error_code: result.error_code,
             took_ms: millis(took),

@@ -49,7 +49,7 @@ use uuid::Uuid;
 use crate::connection::{CallContext, CallError, Progress};
 use crate::implementation;
 use crate::pool::Pool;
-use calling_client::WaitingClient;
+use calling_client::{Questions, WaitingClient};
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
 use offers::Links;
 use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
@@ -432,18 +432,24 @@ impl Session {
             found.note_absent(&request.filter, absent);
             let sent = Some(detail.format());
             recorded::searched(&usage, origin, &request.queries, &found, sent);
-            (found, search.learns().then_some(request.queries))
+            (found, search.learns(), request.queries)
         });
-        let (mut found, queries) = match found.await {
+        let (mut found, learns, queries) = match found.await {
             Ok(searched) => searched,
             Err(error) => return failed(why_not_searched(&error)),
         };
         let (who, conversation) = self.conversation(context);
         let conversation = (who.as_str(), conversation.as_str());
-        if let Some(queries) = queries {
+        if learns {
             self.shared.trails.found(conversation, &queries, &found);
         }
-        self.shared.histories.note(conversation, &mut found);
+        // Without sessions, the clients of a key are one conversation: each has seen its own answers only.
+        if has_session(context) {
+            self.shared
+                .histories
+                .note(conversation, &queries, &mut found);
+        }
+        let is_short = found.repeats > 0 && !given.contains_key("detail");
         let injection = match self.style(context) {
             Style::Inject => self.inject(&found, context).await,
             Style::Dispatch => None,
@@ -451,7 +457,7 @@ impl Session {
         let answer = search_answer::describe(
             &found,
             injection.as_ref(),
-            detail,
+            if is_short { Detail::Names } else { detail },
             config.answer_tokens,
             config.find.more,
             &|id| self.shared.unavailable(id),
@@ -488,6 +494,7 @@ impl Session {
     async fn list(&self, given: &Arguments) -> CallToolResult {
         let text = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
         let (server, after) = (text("server"), text("after"));
+        let wanted = server.clone();
         self.shared.pool.settled(self.shared.config.settle).await;
         let shared = Arc::clone(&self.shared);
         let listed = spawn_blocking(move || {
@@ -503,7 +510,16 @@ impl Session {
         });
         match listed.await {
             Ok(Ok(answer)) => CallToolResult::success(vec![ContentBlock::text(answer.to_string())]),
-            Ok(Err(message)) => failed(&message),
+            Ok(Err(message)) => {
+                let absent = self.shared.absent_servers();
+                let known = absent
+                    .iter()
+                    .find(|absent| Some(&absent.server) == wanted.as_ref());
+                match known {
+                    Some(absent) => failed(&format!("its tools are not known: {absent}")),
+                    None => failed(&message),
+                }
+            }
             Err(error) => {
                 tracing::error!(%error, "listing tools panicked");
                 failed("the tools cannot be listed")
@@ -605,7 +621,7 @@ impl Session {
         let (called, caller) = (Arc::clone(&tool), self.caller(context));
         let id = called.id.clone();
         let (steps, forwarding) = start_forwarding_progress(context).unzip();
-        let calling = self.call_context(context, &caller, steps);
+        let (calling, questions) = self.call_context(context, &caller, steps);
         let forwarded = Arc::new(UpstreamCall::new(shared.pool.clone(), id.clone(), calling));
         let directory = CallDirectory {
             shared,
@@ -619,7 +635,8 @@ impl Session {
             arguments: given,
             is_plan_step: false,
         };
-        let outcome = self.pass(&caller, &directory, &elicitation, call).await;
+        let passing = self.pass(&caller, &directory, &elicitation, call);
+        let outcome = questions.while_running(passing).await;
         self.teach(context, &id, &outcome).await;
         let answer = forwarded.answer();
         // They hold the sender of the progress, which ends the forwarding task.
@@ -651,16 +668,17 @@ impl Session {
         context: &RequestContext<RoleServer>,
         caller: &Caller,
         progress: Option<mpsc::Sender<Progress>>,
-    ) -> CallContext {
+    ) -> (CallContext, Questions) {
         let session = format!("{} {}", caller.who, caller.conversation);
         let within = self.shared.gate.policies().approval_timeout_s.duration();
-        let client = WaitingClient::of(context, session, within);
-        CallContext {
+        let (client, questions) = WaitingClient::of(context, session, within);
+        let calling = CallContext {
             progress,
             cancelled: context.ct.clone(),
             client: client.map(|client| Arc::new(client) as _),
             meta: forwarded_meta(&context.meta),
-        }
+        };
+        (calling, questions)
     }
 
     /// What asks the client of this request about a call.

@@ -890,6 +890,8 @@ impl ConnectionTask {
                 return false;
             }
             tracing::info!(server = self.name(), "MCP server is connected");
+            // Starting it took time in which nobody could call it.
+            self.server.used();
             self.server.progress().since = SystemTime::now();
             *state = State::Ready(Arc::clone(connection));
             true

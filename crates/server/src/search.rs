@@ -137,6 +137,12 @@ fn search_use(
     let suggested = results.no_match.as_ref().map(|none| &none.nearest);
     let nearest = first.or_else(|| suggested?.first());
     let tools = || results.hits.iter().map(|hit| hit.tool.shared()).collect();
+    let none = results.no_match.as_ref();
+    let says_nothing = none.is_some_and(|none| none.reason.is_of_request());
+    let queries = match says_nothing {
+        true => Vec::new(),
+        false => queries,
+    };
     SearchUse {
         origin,
         matched: results.matched,

@@ -1,8 +1,8 @@
 """Uses what a server offers besides tools, with the Python SDK, and prints what came as one line of JSON.
 
-    python_offers.py PREFIX COMMAND [ARGUMENT ...]
+    python_offers.py MODE PREFIX COMMAND [ARGUMENT ...]
 
-PREFIX is what the names of prompts begin with, empty for the server itself. With one, tools are called through
+MODE is `legacy` or `auto`, where servers of the newest protocol are asked nothing during a call. PREFIX is what the names of prompts begin with, empty for the server itself. With one, tools are called through
 `call_tool`. The person gives a name and a colour, and the model answers "sampled".
 """
 
@@ -33,10 +33,10 @@ def plain(model):
     return {name: value for name, value in fields.items() if name != "_meta" or meta}
 
 
-async def main(prefix, command, *arguments):
+async def main(mode, prefix, command, *arguments):
     env = {name: value for name, value in os.environ.items() if name.startswith("TOOLSCOUT_") or name == "PATH"}
     server = stdio_client(StdioServerParameters(command=command, args=list(arguments), env=env))
-    async with Client(server, mode="legacy", sampling_callback=sample, elicitation_callback=elicit) as client:
+    async with Client(server, mode=mode, sampling_callback=sample, elicitation_callback=elicit) as client:
         report = {"prompts": [], "resources": [], "templates": [], "read": [], "said": []}
         for prompt in (await client.list_prompts()).prompts:
             fields = plain(prompt)
@@ -57,7 +57,7 @@ async def main(prefix, command, *arguments):
             read = await client.read_resource(template.uri_template.replace("{resourceId}", "1"))
             # The text has the time.
             report["read"].append([content.uri for content in read.contents])
-        for tool, given in ASKS.items():
+        for tool, given in ASKS.items() if mode == "legacy" else ():
             if prefix:
                 server_name = prefix.removesuffix("__")
                 tool, given = "call_tool", {"name": f"{server_name}/{tool}", "arguments": given}

@@ -28,6 +28,8 @@ pub fn searched(
         let tools = found.hits.iter().map(|hit| hit.tool.clone());
         (format, tools.collect())
     });
+    let texts = queries.iter().map(String::as_str);
+    let texts = texts.filter(|_| !found.is_of_request);
     usage.searched(SearchUse {
         origin,
         matched,
@@ -35,6 +37,6 @@ pub fn searched(
         hits,
         more,
         sent,
-        queries: usage.queries(queries.iter().map(String::as_str)),
+        queries: usage.queries(texts),
     });
 }

@@ -1,7 +1,7 @@
 //! Searches of a conversation that find the same tools again, so that a model that searches in circles is
 //! told.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
@@ -15,6 +15,9 @@ use super::trail::key;
 const MAX_ANSWERS: usize = 16;
 /// Tools of an answer that are compared.
 const MAX_TOOLS: usize = 16;
+/// Words of queries that are compared, and the fewest characters of one.
+const MAX_WORDS: usize = 64;
+const MIN_WORD_CHARS: usize = 4;
 /// Answers are the same if they share this part of the shorter one.
 const SHARED_PART: f64 = 0.8;
 /// Conversations that are remembered, those used last.
@@ -23,19 +26,29 @@ const MAX_CONVERSATIONS: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();
 /// The answers to the searches of one conversation since its last call of a tool.
 #[derive(Clone, Debug, Default)]
 pub struct SearchHistory {
-    /// The tools of each, best first. The newest last.
-    answers: VecDeque<Vec<ToolId>>,
+    /// The newest last.
+    answers: VecDeque<Answer>,
+}
+
+/// What a search found.
+#[derive(Clone, Debug)]
+struct Answer {
+    /// The hits, best first; without hits, the tools that are named as nearest.
+    tools: Vec<ToolId>,
+    has_hits: bool,
+    /// The longer words of the queries.
+    words: BTreeSet<String>,
 }
 
 impl SearchHistory {
     /// Notes what a search found, and sets its [`Found::repeats`].
-    pub fn note(&mut self, found: &mut Found) {
-        if found.matched.is_none() {
-            // Tools were selected by name.
+    pub fn note(&mut self, queries: &[String], found: &mut Found) {
+        // Tools were selected by name, or nothing was asked that a tool could answer.
+        if found.matched.is_none() || found.is_of_request {
             return;
         }
-        let answer = tools_of(found);
-        let same = self.answers.iter().filter(|other| is_same(other, &answer));
+        let answer = Answer::of(queries, found);
+        let same = self.answers.iter().filter(|other| other.is_same(&answer));
         found.repeats = same.count();
         self.answers.push_back(answer);
         if self.answers.len() > MAX_ANSWERS {
@@ -49,24 +62,38 @@ impl SearchHistory {
     }
 }
 
-/// The tools of an answer; if it has none, those that it names.
-fn tools_of(found: &Found) -> Vec<ToolId> {
-    let mut ids: Vec<&ToolId> = found.hits.iter().map(|hit| &hit.tool.id).collect();
-    if ids.is_empty() {
-        let nearest = found.no_match.iter().flat_map(|reason| &reason.nearest);
-        ids.extend(found.more.iter().map(|tool| &tool.id).chain(nearest));
+impl Answer {
+    fn of(queries: &[String], found: &Found) -> Self {
+        let mut tools: Vec<&ToolId> = found.hits.iter().map(|hit| &hit.tool.id).collect();
+        let has_hits = !tools.is_empty();
+        if !has_hits {
+            let nearest = found.no_match.iter().flat_map(|reason| &reason.nearest);
+            tools.extend(found.more.iter().map(|tool| &tool.id).chain(nearest));
+        }
+        let words = queries.iter().flat_map(|query| query.split_whitespace());
+        let words = words.filter(|word| word.chars().count() >= MIN_WORD_CHARS);
+        Answer {
+            tools: tools.into_iter().take(MAX_TOOLS).cloned().collect(),
+            has_hits,
+            words: words.map(str::to_lowercase).take(MAX_WORDS).collect(),
+        }
     }
-    ids.into_iter().take(MAX_TOOLS).cloned().collect()
-}
 
-/// Whether two answers have the same first tool and mostly the same others.
-fn is_same(one: &[ToolId], other: &[ToolId]) -> bool {
-    if one.first() != other.first() {
-        return false;
+    /// Whether two answers have the same first tool, and either the same second or mostly the same others.
+    /// Without hits, several needs may have the same nearest tools: then the queries share a word besides.
+    fn is_same(&self, other: &Answer) -> bool {
+        let (one, two) = (&self.tools, &other.tools);
+        if self.has_hits != other.has_hits || one.first() != two.first() {
+            return false;
+        }
+        if !self.has_hits {
+            return !self.words.is_disjoint(&other.words);
+        }
+        let shared = one.iter().filter(|id| two.contains(id)).count();
+        let shorter = one.len().min(two.len());
+        let has_same_second = shorter > 1 && one[1] == two[1];
+        has_same_second || shared as f64 >= SHARED_PART * shorter as f64
     }
-    let shared = one.iter().filter(|id| other.contains(id)).count();
-    let shorter = one.len().min(other.len());
-    shared as f64 >= SHARED_PART * shorter as f64
 }
 
 /// The histories of many conversations.
@@ -80,10 +107,10 @@ impl Default for SearchHistories {
 
 impl SearchHistories {
     /// Notes what a search in a conversation of this caller found.
-    pub fn note(&self, (who, conversation): (&str, &str), found: &mut Found) {
+    pub fn note(&self, (who, conversation): (&str, &str), queries: &[String], found: &mut Found) {
         let mut histories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let history = histories.get_or_insert_mut(key(who, conversation), SearchHistory::default);
-        history.note(found);
+        history.note(queries, found);
     }
 
     /// A tool was called in a conversation of this caller.
@@ -103,40 +130,55 @@ mod tests {
     fn searched(history: &mut SearchHistory, hits: &[&str]) -> usize {
         let mut answer = found(hits);
         answer.matched = Some(Match::Possible);
-        history.note(&mut answer);
+        history.note(&["some words".to_owned()], &mut answer);
         answer.repeats
     }
 
     #[test]
     fn the_same_tools_again_are_counted_until_one_is_called() {
         let mut history = SearchHistory::default();
-        assert_eq!(searched(&mut history, &["mail/send", "chat/post"]), 0);
-        assert_eq!(searched(&mut history, &["chat/post", "mail/send"]), 0);
-        assert_eq!(searched(&mut history, &["mail/send", "files/read"]), 0);
-        assert_eq!(searched(&mut history, &["mail/send", "chat/post"]), 1);
-        assert_eq!(searched(&mut history, &["mail/send"]), 3);
+        let (send, post) = ("mail/send", "chat/post");
+        assert_eq!(searched(&mut history, &[send, post, "a/b", "a/c"]), 0);
+        assert_eq!(searched(&mut history, &[post, send, "a/b", "a/c"]), 0);
+        assert_eq!(searched(&mut history, &[send, "files/read", "x/y"]), 0);
+        // The first two are those of the first search.
+        assert_eq!(searched(&mut history, &[send, post, "x/z", "x/w"]), 1);
+        assert_eq!(searched(&mut history, &[send]), 3);
         history.called();
-        assert_eq!(searched(&mut history, &["mail/send"]), 0);
+        assert_eq!(searched(&mut history, &[send]), 0);
     }
 
     #[test]
-    fn answers_without_hits_are_compared_by_what_they_name() {
+    fn answers_without_hits_are_the_same_for_like_queries_alone() {
         let mut history = SearchHistory::default();
-        let mut nothing = |named: &str| {
+        let mut nothing = |query: &str, named: &str| {
             let mut found = Found::nothing("no tool is near enough");
             found.more = vec![tool(named, "")];
-            history.note(&mut found);
+            history.note(&[query.to_owned()], &mut found);
             found.repeats
         };
-        assert_eq!(
-            [nothing("a/x"), nothing("a/x"), nothing("a/y")],
-            [0, 1, 0],
-            "the named tools tell answers apart"
-        );
+        assert_eq!(nothing("book a flight", "a/x"), 0);
+        assert_eq!(nothing("weather tomorrow", "a/x"), 0);
+        assert_eq!(nothing("a flight to Rome", "a/x"), 1);
+        assert_eq!(nothing("a flight to Oslo", "a/y"), 0);
+
         let mut selected = found(&["a/x"]);
-        selected.matched = None;
-        history.note(&mut selected);
-        assert_eq!(selected.repeats, 0);
+        history.note(&["flight".to_owned()], &mut selected);
+        let mut mistyped = Found::nothing("no tool passes the filter");
+        mistyped.is_of_request = true;
+        for _ in 0..3 {
+            history.note(&["flight".to_owned()], &mut mistyped);
+        }
+        assert_eq!((selected.repeats, mistyped.repeats), (0, 0));
+    }
+
+    #[test]
+    fn what_was_named_as_nearest_was_not_found() {
+        let mut history = SearchHistory::default();
+        let mut nothing = Found::nothing("no tool is near enough");
+        nothing.more = vec![tool("mail/send", "")];
+        history.note(&["some words".to_owned()], &mut nothing);
+        assert_eq!(searched(&mut history, &["mail/send"]), 0);
     }
 
     #[test]
@@ -145,7 +187,7 @@ mod tests {
         let repeats = |who: &str, conversation: &str| {
             let mut answer = found(&["mail/send"]);
             answer.matched = Some(Match::Good);
-            histories.note((who, conversation), &mut answer);
+            histories.note((who, conversation), &[], &mut answer);
             answer.repeats
         };
         assert_eq!([repeats("a", "1"), repeats("a", "1")], [0, 1]);

@@ -142,6 +142,8 @@ pub struct Found {
     pub unmatched: Vec<String>,
     /// The number of tools that fit better than the hits, and that the filter leaves out.
     pub better_hidden: usize,
+    /// Whether the answer says nothing about the tools: no tool passes the filter, or nothing was asked.
+    pub is_of_request: bool,
     /// How many searches before it found the same tools, since a tool was called.
     pub repeats: usize,
     /// Servers whose tools may be missing here, or cannot be called.

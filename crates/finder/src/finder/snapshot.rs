@@ -185,6 +185,8 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
                 found.matched = Some(results.matched);
                 found.unmatched = results.unmatched;
                 found.better_hidden = results.better_hidden;
+                let of_request = |none: &toolscout_index::NoMatch| none.reason.is_of_request();
+                found.is_of_request = results.no_match.as_ref().is_some_and(of_request);
                 reasons.extend(results.no_match.map(NoMatch::from));
                 if results.matched == Match::None {
                     reasons.extend(nearest_of(hits.collect(), request.more, &mut found.more));

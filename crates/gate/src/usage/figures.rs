@@ -80,9 +80,10 @@ impl ToolFigures {
         self.definition_tokens.saturating_add(self.result_tokens)
     }
 
-    /// Whether a search showed it, or it was called.
+    /// Whether a search found it, or it was called. A line after the hits is no use: in a small catalog
+    /// every search names nearly every tool.
     pub fn is_used(&self) -> bool {
-        self.searches + self.more + self.calls > 0
+        self.searches + self.calls > 0
     }
 
     /// Counts a call that reached the tool.

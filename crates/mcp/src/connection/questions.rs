@@ -119,7 +119,13 @@ impl CallsAtWork {
         }
         match self.asked_client() {
             Some((client, _open)) => client.elicit(server, question).await,
-            None => Ok(ElicitResult::new(ElicitationAction::Cancel)),
+            None => {
+                tracing::warn!(
+                    server,
+                    "a question was cancelled: its call is of no client that can be asked, or other calls are open"
+                );
+                Ok(ElicitResult::new(ElicitationAction::Cancel))
+            }
         }
     }
 

@@ -2,11 +2,15 @@
 #![expect(deprecated, reason = "clients of these versions have no other way")]
 
 use std::fmt;
+use std::pin::pin;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData};
 use rmcp::service::{Peer, RequestContext, RoleServer, ServiceError};
+use tokio::sync::{mpsc, oneshot};
 
 use super::elicitation::{asks_by_result, takes_forms};
 use crate::connection::{CallingClient, ModelAnswer, ModelQuestion};
@@ -15,16 +19,36 @@ use toolscout_base::printable::excerpt;
 /// Most characters of a server's message to the person.
 const MESSAGE_CHARS: usize = 4_000;
 
+/// Questions that wait for the task of the call.
+const MAX_WAITING: usize = 16;
+
 /// A client that can be asked while it waits for the result of its call.
+///
+/// The question is asked by the task that handles the call: the SDK sends a request from there on the stream
+/// of the call, and from elsewhere on a stream that the client need not have.
 pub struct WaitingClient {
-    peer: Peer<RoleServer>,
     session: String,
-    /// How long a person may take.
-    within: Duration,
     takes_forms: bool,
     takes_urls: bool,
     has_model: bool,
+    questions: mpsc::Sender<Question>,
 }
+
+/// The questions to a client during its call, in the task of the call.
+pub struct Questions {
+    peer: Peer<RoleServer>,
+    /// How long a person may take.
+    within: Duration,
+    waiting: Option<mpsc::Receiver<Question>>,
+}
+
+/// A question, and where its answer goes.
+enum Question {
+    OfPerson(ElicitRequestParams, Reply<ElicitResult>),
+    OfModel(Box<ModelQuestion>, Reply<ModelAnswer>),
+}
+
+type Reply<T> = oneshot::Sender<Result<T, ErrorData>>;
 
 impl fmt::Debug for WaitingClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,25 +59,84 @@ impl fmt::Debug for WaitingClient {
 }
 
 impl WaitingClient {
-    /// The client of a request. `None` for one that takes no requests while it waits.
+    /// The client of a request, and the questions to it. There is no client if it takes no requests while it
+    /// waits.
     pub fn of(
         context: &RequestContext<RoleServer>,
         session: String,
         within: Duration,
-    ) -> Option<Self> {
-        if asks_by_result(context) {
-            return None;
-        }
-        let capabilities = context.client_capabilities()?;
-        let elicitation = capabilities.elicitation.as_ref();
-        Some(WaitingClient {
+    ) -> (Option<Self>, Questions) {
+        let mut questions = Questions {
             peer: context.peer.clone(),
-            session,
             within,
+            waiting: None,
+        };
+        let Some(capabilities) = context
+            .client_capabilities()
+            .filter(|_| !asks_by_result(context))
+        else {
+            return (None, questions);
+        };
+        let (sender, waiting) = mpsc::channel(MAX_WAITING);
+        questions.waiting = Some(waiting);
+        let elicitation = capabilities.elicitation.as_ref();
+        let client = WaitingClient {
+            session,
             takes_forms: takes_forms(context),
             takes_urls: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
             has_model: capabilities.sampling.is_some(),
-        })
+            questions: sender,
+        };
+        (Some(client), questions)
+    }
+
+    async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, ErrorData> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || ErrorData::internal_error("the call has ended", None);
+        let sent = self.questions.send(question(reply)).await;
+        sent.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+impl Questions {
+    /// Asks the client what comes while this work runs, and returns its result.
+    pub async fn while_running<T>(mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut open = FuturesUnordered::new();
+        loop {
+            let next = async {
+                match &mut self.waiting {
+                    Some(waiting) => waiting.recv().await,
+                    None => None,
+                }
+            };
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                Some(()) = open.next() => {}
+                Some(question) = next => {
+                    open.push(question.ask(self.peer.clone(), self.within));
+                }
+                // No further question: the work and the open ones go on.
+                else => return work.await,
+            }
+        }
+    }
+}
+
+impl Question {
+    /// Asks the client. Who waits for the answer may have left.
+    async fn ask(self, peer: Peer<RoleServer>, within: Duration) {
+        match self {
+            Question::OfPerson(question, reply) => {
+                let asked = peer.create_elicitation_with_timeout(question, Some(within));
+                let _ = reply.send(asked.await.map_err(failure));
+            }
+            Question::OfModel(question, reply) => {
+                let _ = reply.send(peer.create_message(*question).await.map_err(failure));
+            }
+        }
     }
 }
 
@@ -77,14 +160,15 @@ impl CallingClient for WaitingClient {
         };
         if !is_taken {
             // Nobody was asked, so nobody has declined.
+            tracing::warn!(
+                server,
+                "a question was cancelled: the client takes none of its kind"
+            );
             return Ok(ElicitResult::new(ElicitationAction::Cancel));
         }
         // The person must know that it is not this program that asks.
         *message = format!("{server:?} asks: {}", excerpt(message, MESSAGE_CHARS));
-        let asking = self
-            .peer
-            .create_elicitation_with_timeout(question, Some(self.within));
-        asking.await.map_err(failure)
+        self.ask(|reply| Question::OfPerson(question, reply)).await
     }
 
     async fn create_message(&self, question: ModelQuestion) -> Result<ModelAnswer, ErrorData> {
@@ -92,7 +176,8 @@ impl CallingClient for WaitingClient {
             let message = "the client of this call offers no model (sampling)";
             return Err(ErrorData::invalid_request(message, None));
         }
-        self.peer.create_message(question).await.map_err(failure)
+        let question = Box::new(question);
+        self.ask(|reply| Question::OfModel(question, reply)).await
     }
 }
 

@@ -14,11 +14,11 @@ use reqwest::Url;
 use rmcp::model::{
     CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, ErrorData,
     GetPromptRequestParams, GetPromptResult, MetaObject, Prompt, ReadResourceRequestParams,
-    ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
+    ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate, ResultType,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
-use toolscout_gate::gate::{Call, CallOutcome, Directory};
+use toolscout_gate::gate::{Call, CallOutcome, Directory, NO_TOOL};
 use toolscout_gate::tools::{Arguments, Callable, ToolFailure, Toolset as _};
 use toolscout_index::{Tool, ToolId};
 
@@ -136,7 +136,10 @@ impl Session {
         let (server, name) = self.shared.prompt_of(&params.name)?;
         params.name = name;
         match self.ask(&server, Asked::Prompt(params), context).await? {
-            Given::Prompt(prompt) => Ok(prompt),
+            Given::Prompt(mut prompt) => {
+                prompt.result_type = Some(ResultType::COMPLETE);
+                Ok(prompt)
+            }
             Given::Resource(_) => Err(ErrorData::internal_error("not a prompt", None)),
         }
     }
@@ -157,6 +160,8 @@ impl Session {
         let Given::Resource(mut result) = given else {
             return Err(ErrorData::internal_error("not a resource", None));
         };
+        // The newest protocol requires it; the SDK removes it for older ones.
+        result.result_type = Some(ResultType::COMPLETE);
         // The client gets what it asked for.
         for content in &mut result.contents {
             match content {
@@ -204,7 +209,9 @@ impl Session {
             return Ok(CompleteResult::default());
         }
         let completed = connection.completion(params).await;
-        completed.map_err(|error| failure(&error))
+        let mut completed = completed.map_err(|error| failure(&error))?;
+        completed.result_type = Some(ResultType::COMPLETE);
+        Ok(completed)
     }
 
     /// Asks a server, through the gate.
@@ -293,7 +300,7 @@ impl GatewayState {
                     })
                 };
                 let linked = || self.links.server_of(uri);
-                listed.or_else(by_template).or_else(linked)
+                listed.or_else(linked).or_else(by_template)
             }
         };
         match server.filter(|server| self.may_know(server)) {
@@ -393,6 +400,7 @@ impl Asked {
         let tool = tool.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let mut tool = tool.with_description(description);
         tool.annotations.read_only_hint = Some(true);
+        tool.metadata.insert(NO_TOOL.into(), true.into());
         let schema = json!({ "type": "object", "required": [property] });
         if let Value::Object(schema) = schema {
             tool.input_schema = schema;

@@ -127,7 +127,7 @@ impl Session {
             Err(result) => return (step.position, id, *result),
         };
         let shared = &*self.shared;
-        let calling = self.call_context(context, caller, None);
+        let (calling, questions) = self.call_context(context, caller, None);
         let directory = CallDirectory {
             shared,
             called: shared.pool.callable(&step.tool.id, calling),
@@ -141,7 +141,8 @@ impl Session {
             is_plan_step: true,
         };
         let tool = directory.id.clone();
-        let outcome = self.pass(caller, &directory, &approver, call).await;
+        let passing = self.pass(caller, &directory, &approver, call);
+        let outcome = questions.while_running(passing).await;
         self.teach(context, &tool, &outcome).await;
         (step.position, id, outcome.result)
     }

@@ -25,10 +25,12 @@ pub enum Detail {
     Signature,
     /// Its description and schema.
     Schema,
+    /// Its name alone, if the client has seen more of it. No search asks for it.
+    Names,
 }
 
 impl Detail {
-    /// Both.
+    /// Those that a search can ask for.
     pub const ALL: [Detail; 2] = [Detail::Signature, Detail::Schema];
 
     /// Its name as an argument and a flag.
@@ -36,6 +38,7 @@ impl Detail {
         match self {
             Detail::Signature => "signature",
             Detail::Schema => "schema",
+            Detail::Names => "names",
         }
     }
 
@@ -45,6 +48,7 @@ impl Detail {
             Detail::Signature => Emit::Signature,
             // The most compact format with a schema. The names are replaced by names with the server.
             Detail::Schema => Emit::Anthropic,
+            Detail::Names => Emit::Names,
         }
     }
 
@@ -90,8 +94,7 @@ pub fn describe(
     let tools = meta_tools::merged(std::slice::from_ref(found));
     let mut answer = found.verdict();
     answer.extend(match detail {
-        // The client has the definitions of the search before.
-        _ if found.repeats > 0 => names(&tools),
+        Detail::Names => names(&tools),
         Detail::Signature => signatures(&tools, max_tokens, unavailable),
         Detail::Schema => definitions(&tools, max_tokens, unavailable),
     });
@@ -334,7 +337,7 @@ mod tests {
         let answer = describe(
             &again,
             None,
-            Detail::Schema,
+            Detail::Names,
             1000,
             MoreTools::default(),
             &|_| None,
@@ -351,7 +354,7 @@ mod tests {
         let third = describe(
             &again,
             None,
-            Detail::Schema,
+            Detail::Names,
             1000,
             MoreTools::default(),
             &|_| None,
