@@ -44,7 +44,7 @@ pub struct Questions {
 
 /// A question, and where its answer goes.
 enum Question {
-    OfPerson(ElicitRequestParams, Reply<ElicitResult>),
+    OfPerson(Box<ElicitRequestParams>, Reply<ElicitResult>),
     OfModel(Box<ModelQuestion>, Reply<ModelAnswer>),
 }
 
@@ -130,7 +130,7 @@ impl Question {
     async fn ask(self, peer: Peer<RoleServer>, within: Duration) {
         match self {
             Question::OfPerson(question, reply) => {
-                let asked = peer.create_elicitation_with_timeout(question, Some(within));
+                let asked = peer.create_elicitation_with_timeout(*question, Some(within));
                 let _ = reply.send(asked.await.map_err(failure));
             }
             Question::OfModel(question, reply) => {
@@ -168,6 +168,7 @@ impl CallingClient for WaitingClient {
         }
         // The person must know that it is not this program that asks.
         *message = format!("{server:?} asks: {}", excerpt(message, MESSAGE_CHARS));
+        let question = Box::new(question);
         self.ask(|reply| Question::OfPerson(question, reply)).await
     }
 
