@@ -291,7 +291,7 @@ mod tests {
         let b = &tools["s/b"];
         assert_eq!((b.searches, b.first, b.places), (2, 1, 3));
         let c = &tools["s/c"];
-        assert_eq!((c.searches, c.more, c.is_used()), (0, 1, true));
+        assert_eq!((c.searches, c.more, c.is_used()), (0, 1, false));
         let callers = store.callers(0).unwrap();
         let of = |who: &str| callers.iter().find(|row| row.key.who == who).unwrap();
         let figures = of("key:a").figures;
