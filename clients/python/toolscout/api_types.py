@@ -967,6 +967,9 @@ class UseOfDay(UseCounts):
     day: str
 
 
+UseOrder: TypeAlias = Literal["calls", "searches", "errors", "tokens"]
+
+
 class UsePeriod(TypedDict):
     recorded_days: int
     recorded_since: NotRequired[str | None]

@@ -3520,6 +3520,11 @@ export interface components {
             /** @description The day (UTC). */
             day: string;
         };
+        /**
+         * @description What tools are ordered by, most first.
+         * @enum {string}
+         */
+        UseOrder: "calls" | "searches" | "errors" | "tokens";
         /** @description The time that a report is about. */
         UsePeriod: {
             /**

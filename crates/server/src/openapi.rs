@@ -10,6 +10,8 @@ use utoipa::openapi::security::{
 use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, ResponseBuilder};
 
 use super::companions;
+use toolscout_gate::usage::report::Order;
+
 use super::error::ErrorBody;
 use toolscout_agent::Event;
 
@@ -17,7 +19,7 @@ use toolscout_agent::Event;
 #[openapi(
     info(title = "toolscout", description = "Tool search for agents."),
     // Schemas that no handler names as its body.
-    components(schemas(ErrorBody, Event))
+    components(schemas(ErrorBody, Event, Order))
 )]
 struct Base;
 
