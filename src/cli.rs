@@ -34,6 +34,7 @@ mod embed;
 mod enrich;
 mod eval;
 mod export;
+mod improve;
 mod keys;
 mod list;
 mod man;
@@ -159,6 +160,8 @@ enum Verb {
     Doctor(doctor::Args),
     /// Measure retrieval on your own tools and queries
     Eval(eval::Args),
+    /// Propose aliases, synonyms, texts and pins, and make those that judged queries gain from
+    Improve(improve::Args),
     /// Search for better settings on a judged set
     Tune(tune::Args),
     /// Print shell completions
@@ -189,6 +192,7 @@ impl Verb {
             | Verb::Mcp(_)
             | Verb::Memory(_)
             | Verb::Words(_)
+            | Verb::Improve(_)
             | Verb::Review(_) => true,
             // Those of the store too.
             Verb::Enrich(_)
@@ -273,6 +277,7 @@ impl Cli {
             Verb::Store(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
             Verb::Eval(args) => args.run(&context()?),
+            Verb::Improve(args) => args.run(&context()?),
             Verb::Tune(args) => args.run(&context()?),
             Verb::Completions(args) => args.run(),
             Verb::Man(args) => args.run(),

@@ -210,7 +210,11 @@ impl DataDir {
         }
     }
 
-    fn catalog_dir(&self, name: &str) -> Result<PathBuf> {
+    /// The folder of a catalog of this name, whether or not it exists.
+    ///
+    /// # Errors
+    /// [`Error::InvalidCatalogName`].
+    pub fn catalog_dir(&self, name: &str) -> Result<PathBuf> {
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !starts_well || name.len() > MAX_CATALOG_NAME_BYTES || !name.chars().all(legal) {

@@ -10,11 +10,12 @@ mod offered;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use serde_json::json;
-use toolscout_index::{MAX_ENRICHMENT_TEXTS, Searcher, ToolId};
+use toolscout_index::{Enrichment, MAX_ENRICHMENT_TEXTS, Searcher, Tool, ToolId};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -28,7 +29,7 @@ use crate::enrich::wanted::Wanted;
 use crate::enrich::{self, Batch, DEFAULT_BATCH, Tokens};
 use crate::printable::{self, counted};
 use held::HeldFile;
-use keep::embed_pending;
+use keep::{embed_pending, store};
 pub use offer::offer;
 use toolscout_index::suggest::did_you_mean;
 
@@ -165,7 +166,7 @@ impl Args {
         if self.dry_run {
             return plan.print(context);
         }
-        if plan.tools > 0 && !self.is_confirmed(&plan)? {
+        if plan.tools > 0 && !is_confirmed(&plan.announcement(&self.llm), self.yes)? {
             print_stderr("nothing was sent");
             return Ok(Outcome::Failure);
         }
@@ -173,14 +174,19 @@ impl Args {
         let mut held_file = HeldFile::create(held_file)?;
         let interrupt = Interrupt::listen()?;
         if self.yes && plan.tools > 0 {
-            print_stderr(self.announcement(&plan));
+            print_stderr(plan.announcement(&self.llm));
         }
         let start = Instant::now();
         let mut run = self
             .llm
             .run(plan.batches, self.parallel.into(), Some(searcher))?;
         let prices = self.prices();
-        let ended = asking::ask(&mut run, &place, &interrupt, &prices, &mut held_file);
+        let ended = asking::ask(&mut run, &interrupt, &prices, &mut |run, written| {
+            let mut others = Vec::new();
+            let stored = store(&place, &interrupt, written, &mut others)?;
+            run.stored(stored, others);
+            held_file.write(&place.catalog().searcher(), &run.held)
+        });
         let embedded = embed_pending(context, &place, &interrupt)?;
         let searcher = place.catalog().searcher();
         let left = enrich::ids_without_texts(&searcher, &self.server).count();
@@ -216,13 +222,10 @@ impl Args {
         context.warn_of_unknown_servers(searcher, &self.server);
         let mut tools = enrich::missing(searcher, &self.server);
         tools.truncate(self.limit.map_or(usize::MAX, |limit| limit as usize));
-        let batches = enrich::batches(&tools, self.batch.into(), &wanted);
-        let tokens = enrich::estimate(&batches);
+        let plan = Plan::of(tools, self.batch.into(), &wanted);
         Ok(Plan {
-            tools: tools.len(),
-            price: self.prices().of(tokens),
-            tokens,
-            batches,
+            price: self.prices().of(plan.tokens),
+            ..plan
         })
     }
 
@@ -231,28 +234,6 @@ impl Args {
             input: self.price_in,
             output: self.price_out,
         }
-    }
-
-    /// True with `--yes`, or once the person at the terminal agrees.
-    fn is_confirmed(&self, plan: &Plan) -> Result<bool> {
-        let question = self.announcement(plan);
-        if self.yes {
-            return Ok(true);
-        }
-        if !io::stdin().is_terminal() {
-            return Err(UsageError(format!("{question}; add --yes to confirm")).into());
-        }
-        write!(io::stderr(), "{question}. Go on? [y/N] ")?;
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
-        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
-    }
-
-    fn announcement(&self, plan: &Plan) -> String {
-        format!(
-            "this sends {plan} to {}",
-            printable::line(self.llm.base_url().unwrap_or(self.llm.named()))
-        )
     }
 
     fn ask(&self, context: &Context, file: &Path) -> Result<Outcome> {
@@ -341,6 +322,55 @@ impl Args {
     }
 }
 
+/// What a model writes for all tools without texts, so many in a request. Nothing is stored, and texts that
+/// speak of another server's tool are left out.
+pub fn texts_of_model(
+    llm: &LlmArgs,
+    searcher: &Arc<Searcher>,
+    is_agreed: bool,
+) -> Result<Vec<(Arc<Tool>, Enrichment)>> {
+    let wanted = Wanted::new(None, &[]).map_err(UsageError)?;
+    let plan = Plan::of(enrich::missing(searcher, &[]), DEFAULT_BATCH, &wanted);
+    if plan.tools == 0 {
+        bail!("every tool has texts already, so the model of --llm has nothing to write");
+    }
+    llm.check()?;
+    if !is_confirmed(&plan.announcement(llm), is_agreed)? {
+        bail!("nothing was sent");
+    }
+    let interrupt = Interrupt::listen()?;
+    let mut run = llm.run(plan.batches, PARALLEL, Some(Arc::clone(searcher)))?;
+    let mut texts = Vec::new();
+    asking::ask(
+        &mut run,
+        &interrupt,
+        &Prices::default(),
+        &mut |run, written| {
+            run.stored(written.len(), Vec::new());
+            texts.extend(written);
+            Ok(())
+        },
+    )?;
+    if interrupt.is_raised() {
+        bail!("ended by Ctrl-C, and nothing was changed");
+    }
+    Ok(texts)
+}
+
+/// True if agreed beforehand, or once the person at the terminal agrees.
+fn is_confirmed(question: &str, is_agreed: bool) -> Result<bool> {
+    if is_agreed {
+        return Ok(true);
+    }
+    if !io::stdin().is_terminal() {
+        return Err(UsageError(format!("{question}; add --yes to confirm")).into());
+    }
+    write!(io::stderr(), "{question}. Go on? [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
 /// The id of a tool that the catalog has.
 fn known(searcher: &Searcher, id: &str) -> Result<ToolId> {
     let id = ToolId::parse(id)?;
@@ -354,6 +384,7 @@ fn known(searcher: &Searcher, id: &str) -> Result<ToolId> {
 }
 
 /// Prices of a million tokens, where they are given.
+#[derive(Default)]
 struct Prices {
     input: Option<f64>,
     output: Option<f64>,
@@ -377,6 +408,24 @@ struct Plan {
 }
 
 impl Plan {
+    /// Asks about these tools, so many in a request.
+    fn of(tools: Vec<Arc<Tool>>, batch: usize, wanted: &Wanted) -> Self {
+        let batches = enrich::batches(&tools, batch, wanted);
+        Plan {
+            tools: tools.len(),
+            tokens: enrich::estimate(&batches),
+            batches,
+            price: None,
+        }
+    }
+
+    fn announcement(&self, llm: &LlmArgs) -> String {
+        format!(
+            "this sends {self} to {}",
+            printable::line(llm.base_url().unwrap_or(llm.named()))
+        )
+    }
+
     fn print(&self, context: &Context) -> Result<Outcome> {
         if context.printer.is_json() {
             let json = json!({

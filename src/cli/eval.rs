@@ -537,7 +537,7 @@ pub(super) fn workspace(context: &Context, index_dir: Option<&Path>, arms: &[Arm
     )
 }
 
-fn index_dir(context: &Context, index_dir: Option<&Path>) -> PathBuf {
+pub(super) fn index_dir(context: &Context, index_dir: Option<&Path>) -> PathBuf {
     index_dir.map_or_else(|| context.settings.cache.join("eval"), Path::to_owned)
 }
 

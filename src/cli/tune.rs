@@ -202,7 +202,7 @@ impl Args {
 }
 
 /// Settings that remember the queries of a set, since the catalog is tuned to them.
-fn tuned_on(set: &EvalSet, mut settings: Settings) -> Settings {
+pub(super) fn tuned_on(set: &EvalSet, mut settings: Settings) -> Settings {
     let queries = set.queries.iter().map(|query| query.text.as_str());
     settings.tuned_on.add(queries);
     settings

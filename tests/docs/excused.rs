@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 46] = [
+const LIST: [Excused; 47] = [
     excused(
         "toolscout eval generate --by model",
         Instead::Help,
@@ -123,6 +123,11 @@ const LIST: [Excused; 46] = [
         "toolscout mcp logout",
         Instead::Help,
         "needs a server that wants a login",
+    ),
+    excused(
+        "toolscout improve",
+        Instead::Help,
+        "needs requests that were recorded",
     ),
     excused(
         "toolscout tune",

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 43] = [
+const VERBS: [&str; 44] = [
     "add",
     "sync",
     "embed",
@@ -45,6 +45,7 @@ const VERBS: [&str; 43] = [
     "eval judge",
     "eval diff",
     "tune",
+    "improve",
     "enrich",
     "completions",
     "man",

@@ -3,7 +3,7 @@
 //! [`evaluate`] runs a [`Plan`] on one [`EvalSet`]: every arm over one index in one process, then
 //! abstention, build cost, latency and tokens. Its [`Evaluation`] is printed ([`table`]), written
 //! ([`report`], [`trec`], [`html`]) and compared with earlier ones ([`baseline`]). [`agent`]
-//! simulates conversations without a model. [`tune`] finds better settings. Modules are listed in
+//! simulates conversations without a model. [`tune`] finds better settings, and [`improve`] better words. Modules are listed in
 //! the order of the data flow.
 
 pub mod error;
@@ -46,6 +46,7 @@ pub mod html;
 pub mod table;
 pub mod tune;
 pub mod adapt;
+pub mod improve;
 
 use std::path::PathBuf;
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use toolscout_index::memory::Switch;
 use toolscout_index::{
     Catalog, DataDir, EmbedProgress, Embedder, Enrichment, Options, Ranker, Tool, ToolId, Writer,
 };
@@ -232,6 +233,23 @@ impl Workspace {
         let from = self.open(&name)?.path().to_owned();
         copy_folder(&from, &from.with_file_name(&copy))?;
         self.temporary(copy)
+    }
+
+    /// A temporary copy of a catalog in use, without its usage memory: what was called for a request must
+    /// not answer it.
+    ///
+    /// # Errors
+    /// Errors of the engine, among them `Locked`; [`EvalError::Io`].
+    pub fn copy_in_use(&self, catalog: &Catalog) -> Result<TemporaryCatalog> {
+        let name = format!("in-use-{}", std::process::id());
+        self.discard(&name)?;
+        // Nobody writes while its files are copied.
+        let writer = catalog.writer()?;
+        copy_folder(catalog.path(), &self.data.catalog_dir(&name)?)?;
+        drop(writer);
+        let copy = self.temporary(name)?;
+        copy.catalog.memory().set_switch(Switch::Off)?;
+        Ok(copy)
     }
 
     /// A temporary catalog of these tools, and the cost of building it.

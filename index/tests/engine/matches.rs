@@ -108,7 +108,10 @@ fn a_tool_that_the_filter_leaves_out_makes_no_match_good() {
         let elsewhere = asked(&["home", "bank"], query);
         assert_ne!(elsewhere.matched, Match::Good, "{query}");
         assert!(elsewhere.better_hidden > 0, "{query}");
-        assert!(elsewhere.advice().contains("leave out its filter"), "{query}");
+        assert!(
+            elsewhere.advice().contains("leave out its filter"),
+            "{query}"
+        );
     }
 }
 

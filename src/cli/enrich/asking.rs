@@ -1,14 +1,15 @@
 //! Asks a model with a progress bar, and stores what can be used of each answer as it comes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::json;
 use tokio::runtime::Builder;
+use toolscout_index::{Enrichment, Tool};
 
 use super::Prices;
-use super::held::HeldFile;
-use super::keep::{note_unembedded, store, warn_of_each};
+use super::keep::{note_unembedded, warn_of_each};
 use crate::cli::context::Context;
 use crate::cli::embed::Embedded;
 use crate::cli::interrupt::Interrupt;
@@ -17,13 +18,15 @@ use crate::cli::store::Place;
 use crate::enrich::run::{Run, Step};
 use crate::printable::counted;
 
-/// Goes through a run until its end, or until Ctrl-C.
+/// What becomes of the texts of an answer.
+pub type Keep<'a> = dyn FnMut(&mut Run, Vec<(Arc<Tool>, Enrichment)>) -> Result<()> + 'a;
+
+/// Goes through a run until its end, or until Ctrl-C, and gives the texts of each answer to `keep`.
 pub fn ask(
     run: &mut Run,
-    place: &Place,
     interrupt: &Interrupt,
     prices: &Prices,
-    held_file: &mut HeldFile,
+    keep: &mut Keep<'_>,
 ) -> Result<()> {
     let runtime = Builder::new_multi_thread()
         // One keeps the order of requests; their work is waiting.
@@ -39,10 +42,7 @@ pub fn ask(
             bar.set_message("waiting, the provider limits requests");
             continue;
         };
-        let mut others = Vec::new();
-        let stored = store(place, interrupt, written, &mut others)?;
-        run.stored(stored, others);
-        held_file.write(&place.catalog().searcher(), &run.held)?;
+        keep(run, written)?;
         bar.inc(tools as u64);
         bar.set_message(match prices.of(run.tokens) {
             Some(price) => format!("enriching, price so far {price:.4}"),

@@ -1,0 +1,420 @@
+//! `toolscout improve`: proposes changes of a catalog, and makes those that judged queries gain from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+use serde_json::json;
+use toolscout_index::{Catalog, Enrichment, MAX_ENRICHMENT_TEXTS, Mode, Searcher, Tool, ToolId};
+
+use super::Outcome;
+use super::context::{Context, Legs};
+use super::embed;
+use super::enrich::texts_of_model;
+use super::eval::{Bar, index_dir};
+use super::interrupt::Interrupt;
+use super::llm::LlmArgs;
+use super::output::print_stderr;
+use super::tune::tuned_on;
+use crate::clock::{date, day_of, unix_ms};
+use crate::config::EmbedderKind;
+use crate::enrich::exchange::Answers;
+use crate::enrich::held::Review;
+use crate::eval::dataset::Load;
+use crate::eval::improve::journal::{Journal, Line, What, without};
+use crate::eval::improve::{Change, Content, Decision, Entry, Improved, Trials, improve};
+use crate::eval::{Arm, EvalSet, Progress, Workspace, arms};
+use crate::models::Patience;
+use crate::printable::counted;
+use crate::regular_file;
+
+/// Lines of a diff that are printed; `--json` has all.
+const MAX_LINES: usize = 50;
+
+/// Proposes changes of a catalog: texts of when to use a tool, synonyms, aliases, pins, factors and
+/// companions. A change is made only if judged queries find better by more than chance, and every query that
+/// has one of its tools among its first five hits keeps one. Without --apply it only prints what it would
+/// change.
+///
+/// Nothing is sent anywhere without --llm.
+#[derive(clap::Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  toolscout improve --queries judged.jsonl\n  toolscout eval from-usage --out judged.jsonl\n  toolscout improve --queries judged.jsonl --texts texts.jsonl --apply\n  toolscout improve log\n  toolscout improve revert 2"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Judged queries for the catalog: lines {"id","query","relevant":[tool ids]}, as `eval from-usage`, `eval
+    /// judge` and `eval generate` write them
+    #[arg(long, value_name = "FILE", required = true)]
+    queries: Option<PathBuf>,
+    /// Propose these texts, which `enrich --export` or an answer to `enrich --ask` has, too
+    #[arg(long, value_name = "FILE")]
+    texts: Option<PathBuf>,
+    #[command(flatten)]
+    llm: LlmArgs,
+    /// Do not ask before sending definitions to the model of --llm
+    #[arg(long)]
+    yes: bool,
+    /// Seed of the split of the queries
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// Make the accepted changes
+    #[arg(long)]
+    apply: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the changes that were made, with their figures
+    #[command(after_help = "Examples:\n  toolscout improve log\n  toolscout improve log --json")]
+    Log,
+    /// Take a change back
+    #[command(
+        after_help = "Examples:\n  toolscout improve revert 1\n  toolscout --catalog work improve revert 2"
+    )]
+    Revert {
+        /// Its number in `improve log`
+        id: u64,
+    },
+}
+
+impl Args {
+    /// Measures and prints the proposals, and makes the accepted ones with --apply.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        context.set_patience(Patience::of_measuring());
+        match self.action {
+            Some(Action::Log) => log(context),
+            Some(Action::Revert { id }) => revert(context, id),
+            None => self.improve(context),
+        }
+    }
+
+    fn improve(&self, context: &Context) -> Result<Outcome> {
+        let catalog = context.open(Legs::All)?;
+        let searcher = catalog.searcher();
+        if searcher.followed().is_some() {
+            bail!(
+                "the catalog {} is a copy of one in a shared store, and `improve` changes only catalogs of a data \
+                 directory; `toolscout store export` makes one of it to measure with",
+                context.settings.catalog
+            );
+        }
+        let set = self.judged(context, &searcher)?;
+        let texts = self.written(context, &searcher)?;
+        let embedders = context.embedders().to_vec();
+        let workspace = Workspace::new(index_dir(context, None), embedders);
+        let copy = workspace.copy_in_use(&catalog)?;
+        let trials = Trials {
+            copy: &copy,
+            set: &set,
+            arm: arm_in_use(context),
+            texts,
+            seed: self.seed,
+        };
+        let progress = Bar::new();
+        progress.begin(&set.name);
+        let improved = improve(&trials, &|kind| progress.stage(kind.as_str(), 0))?;
+        progress.bar.finish_and_clear();
+        drop(copy);
+        let made = match self.apply {
+            true => make(context, &catalog, &improved, &set)?,
+            false => Vec::new(),
+        };
+        if context.printer.is_json() {
+            let mut json = serde_json::to_value(&improved)?;
+            json["applied"] = json!(made);
+            context.printer.json(&json)?;
+        } else {
+            print(context, &improved)?;
+            note(context, &improved, &made)?;
+        }
+        Ok(match self.apply && made.is_empty() {
+            true => Outcome::Failure,
+            false => Outcome::Success,
+        })
+    }
+
+    /// The catalog's tools with the judged queries.
+    fn judged(&self, context: &Context, searcher: &Searcher) -> Result<EvalSet> {
+        let name = &context.settings.catalog;
+        let tools = searcher.tools().map(|tool| Tool::clone(&tool)).collect();
+        let file = self.queries.as_deref();
+        let set = EvalSet::over_catalog(name, tools, file, Vec::new(), &Load::default())?;
+        for line in set.left_out.lines() {
+            print_stderr(format_args!("{name}: {line}"));
+        }
+        Ok(set)
+    }
+
+    /// The texts of --texts and of the model of --llm.
+    fn written(
+        &self,
+        context: &Context,
+        searcher: &Arc<Searcher>,
+    ) -> Result<Vec<(ToolId, Enrichment)>> {
+        let mut texts = Vec::new();
+        if let Some(file) = &self.texts {
+            texts.extend(texts_of_file(context, searcher, file)?);
+        }
+        if self.llm.is_chosen() {
+            let written = texts_of_model(&self.llm, searcher, self.yes)?.into_iter();
+            texts.extend(written.map(|(tool, written)| (tool.id.clone(), written)));
+        }
+        Ok(texts)
+    }
+}
+
+/// Makes the accepted changes, one after the other. Returns their numbers.
+fn make(
+    context: &Context,
+    catalog: &Catalog,
+    improved: &Improved,
+    set: &EvalSet,
+) -> Result<Vec<u64>> {
+    let mut journal = Journal::open(catalog.path())?;
+    let interrupt = Interrupt::listen()?;
+    let mut made = Vec::new();
+    for change in improved.accepted() {
+        let what = What::Applied {
+            queries: improved.queries,
+            change: change.clone(),
+        };
+        let with = |content: &Content| content.with(&change.entries);
+        let generation = write(context, catalog, &interrupt, Some(set), with)?;
+        made.push(journal.append(unix_ms(SystemTime::now()), generation, what)?);
+    }
+    Ok(made)
+}
+
+fn note(context: &Context, improved: &Improved, made: &[u64]) -> Result<()> {
+    let accepted = improved.accepted().count();
+    let next = match (accepted, made) {
+        (0, _) => "no change was accepted, so nothing is to be made".to_owned(),
+        (_, []) => "nothing was changed; --apply makes the accepted changes".to_owned(),
+        (_, made) => {
+            let ids: Vec<String> = made.iter().map(u64::to_string).collect();
+            format!(
+                "made as {}; `toolscout improve revert ID` takes one back",
+                ids.join(", ")
+            )
+        }
+    };
+    context.printer.note(format_args!(
+        "{} {:.4} -> {:.4} on the {} that taught the changes; others gain less. {next}",
+        improved.metric,
+        improved.before,
+        improved.after,
+        counted(improved.queries, "query")
+    ))
+}
+
+/// Searches as the catalog is set.
+fn arm_in_use(context: &Context) -> Arm {
+    let mut arm = Arm::as_set(arms::IN_USE);
+    arm.limits.options = context.settings.search;
+    if context.settings.embedder == EmbedderKind::None {
+        arm.limits.options.mode = Some(Mode::Lexical);
+    }
+    arm
+}
+
+fn texts_of_file(
+    context: &Context,
+    searcher: &Searcher,
+    file: &Path,
+) -> Result<Vec<(ToolId, Enrichment)>> {
+    let bytes = regular_file::read(file).with_context(|| format!("read {}", file.display()))?;
+    let answers = Answers::read(&String::from_utf8_lossy(&bytes));
+    if answers.is_empty() {
+        let problem = answers.problem.as_deref();
+        bail!(
+            "{} has no texts of tools: {}",
+            file.display(),
+            problem.unwrap_or("`toolscout enrich --ask FILE` writes questions for them")
+        );
+    }
+    let review = Review::of(false, searcher);
+    let matched = answers.matched(searcher, "assistant", MAX_ENRICHMENT_TEXTS, review);
+    for (count, why) in [
+        (
+            matched.unknown.len(),
+            "tools that the catalog does not have",
+        ),
+        (
+            matched.stale.len(),
+            "tools with another definition, or answers without `definition`",
+        ),
+        (matched.refused.len(), "answers that cannot be used"),
+        (
+            matched.held.len(),
+            "texts that speak of another server's tool",
+        ),
+    ] {
+        if count > 0 {
+            context.warn(format_args!(
+                "{}: {count} left out: {why}; `toolscout enrich --import FILE` names them",
+                file.display()
+            ));
+        }
+    }
+    if matched.usable.is_empty() {
+        bail!("no text of {} can be used", file.display());
+    }
+    let usable = matched.usable.into_iter();
+    Ok(usable
+        .map(|(tool, texts)| (tool.id.clone(), texts))
+        .collect())
+}
+
+/// Writes what `change` makes of a catalog's present content, embeds it, and returns the generation. Figures
+/// on the queries of `taught_by` are in-sample from then on.
+fn write(
+    context: &Context,
+    catalog: &Catalog,
+    interrupt: &Interrupt,
+    taught_by: Option<&EvalSet>,
+    change: impl FnOnce(&Content) -> Content,
+) -> Result<u64> {
+    let mut writer = catalog.writer()?;
+    // After the lock, so that nothing comes between.
+    let searcher = catalog.refresh()?;
+    let before = Content::of(&searcher);
+    change(&before).write(&before, &mut writer, &searcher)?;
+    if let Some(set) = taught_by {
+        let settings = tuned_on(set, writer.settings()?);
+        writer.set_settings(&settings)?;
+    }
+    let generation = writer.commit()?;
+    let embedded = embed::soon(catalog, writer, interrupt)?;
+    if embedded.problem.is_some() {
+        embedded.print(context)?;
+    }
+    Ok(generation)
+}
+
+fn log(context: &Context) -> Result<Outcome> {
+    let catalog = context.open(Legs::Lexical)?;
+    let journal = Journal::open(catalog.path())?;
+    if context.printer.is_json() {
+        context.printer.json(&journal.lines())?;
+        return Ok(Outcome::Success);
+    }
+    let rows = journal.lines().iter().map(|line| row(&journal, line));
+    context.printer.rows(
+        &[
+            "id",
+            "day",
+            "generation",
+            "change",
+            "entries",
+            "queries",
+            "before",
+            "after",
+            "p",
+        ],
+        rows.collect(),
+    )?;
+    Ok(Outcome::Success)
+}
+
+fn row(journal: &Journal, line: &Line) -> Vec<String> {
+    let mut row = vec![
+        line.id.to_string(),
+        date(day_of(line.at_ms)),
+        line.generation.to_string(),
+    ];
+    match &line.what {
+        What::Applied { queries, change } => {
+            let reverted = if journal.is_reverted(line.id) {
+                " (reverted)"
+            } else {
+                ""
+            };
+            row.push(format!("{}{reverted}", change.kind.as_str()));
+            row.extend([change.entries.len(), *queries].map(|count| count.to_string()));
+            row.extend([change.before, change.after].map(|mean| format!("{mean:.4}")));
+            row.push(format!("{:.4}", change.p));
+        }
+        What::Reverted(id) => {
+            row.push(format!("revert of {id}"));
+            row.extend(std::iter::repeat_n("-".to_owned(), 5));
+        }
+    }
+    row
+}
+
+fn revert(context: &Context, id: u64) -> Result<Outcome> {
+    let catalog = context.open(Legs::All)?;
+    let mut journal = Journal::open(catalog.path())?;
+    let Some(entries) = journal.applied(id).map(<[Entry]>::to_vec) else {
+        bail!("no change {id} is in the catalog; `toolscout improve log` lists them");
+    };
+    let interrupt = Interrupt::listen()?;
+    let mut removed = 0;
+    let generation = write(context, &catalog, &interrupt, None, |content| {
+        let (content, count) = without(&entries, content);
+        removed = count;
+        content
+    })?;
+    journal.append(unix_ms(SystemTime::now()), generation, What::Reverted(id))?;
+    let rest = match entries.len() - removed {
+        0 => String::new(),
+        changed => format!("; {changed} were changed since and stay"),
+    };
+    context.printer.text(format_args!(
+        "took back {} of change {id}{rest}",
+        counted(removed, "entry")
+    ))?;
+    Ok(Outcome::Success)
+}
+
+fn print(context: &Context, improved: &Improved) -> Result<()> {
+    let rows = improved.changes.iter().map(|change| {
+        let [low, high] = change.gain_ci95;
+        let entries = match change.entries.len() {
+            made if made < change.proposed => format!("{made} of {}", change.proposed),
+            all => all.to_string(),
+        };
+        let is_measured = change.decision != Decision::NothingProposed;
+        let measured = |text: String| if is_measured { text } else { "-".to_owned() };
+        vec![
+            change.kind.as_str().to_owned(),
+            change.decision.as_str().to_owned(),
+            measured(entries),
+            measured(format!("{:.4}", change.before)),
+            measured(format!("{:.4}", change.after)),
+            measured(format!("{low:+.4} to {high:+.4}")),
+            measured(format!("{:.4}", change.p)),
+        ]
+    });
+    context.printer.rows(
+        &[
+            "change",
+            "decision",
+            "entries",
+            "before",
+            "after",
+            "gain (95%)",
+            "p",
+        ],
+        rows.collect(),
+    )?;
+    let lines: Vec<&Entry> = improved
+        .accepted()
+        .flat_map(|change: &Change| &change.entries)
+        .collect();
+    for line in lines.iter().take(MAX_LINES) {
+        context.printer.note(line)?;
+    }
+    if lines.len() > MAX_LINES {
+        context.printer.note(format_args!(
+            "and {} more; --json has all",
+            counted(lines.len() - MAX_LINES, "entry")
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! `toolscout improve`.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+use toolscout::enrich::DEFAULT_BATCH;
+
+use super::run::World;
+
+/// Names that say nothing, and what people call the tools.
+const TOOLS: [(&str, &str); 12] = [
+    ("qx1", "weather forecast for a city"),
+    ("qx2", "book a flight"),
+    ("qx3", "translate a sentence"),
+    ("qx4", "play some music"),
+    ("qx5", "order a pizza"),
+    ("qx6", "transfer money to a friend"),
+    ("qx7", "resize a picture"),
+    ("qx8", "find a doctor nearby"),
+    ("qx9", "reserve a table at a restaurant"),
+    ("qy1", "open the garage door"),
+    ("qy2", "renew my passport"),
+    ("qy3", "water the garden"),
+];
+
+/// A catalog of tools that only texts tell apart.
+fn world() -> World {
+    let tools: Vec<Value> = TOOLS
+        .iter()
+        .map(|(name, _)| json!({"server": "s", "name": name, "description": "Runs a job."}))
+        .collect();
+    World::with_tools(&tools)
+}
+
+/// Two queries for each tool.
+fn queries(world: &World) -> PathBuf {
+    let mut lines = String::new();
+    for (name, meaning) in TOOLS {
+        for (number, text) in [format!("please {meaning}"), format!("{meaning} today")]
+            .iter()
+            .enumerate()
+        {
+            let id = format!("{name}-{number}");
+            lines += &format!(
+                "{}\n",
+                json!({"id": id, "query": text, "relevant": [format!("s/{name}")]})
+            );
+        }
+    }
+    world.file("judged.jsonl", &lines)
+}
+
+/// An answer to `enrich --ask` that says what each tool does.
+fn texts(world: &World) -> PathBuf {
+    let questions = world.ok(&["enrich", "--ask", "-"]);
+    let mut lines = String::new();
+    for question in questions.lines().filter(|line| line.starts_with('{')) {
+        let question: Value = serde_json::from_str(question).unwrap();
+        let name = question["id"].as_str().unwrap().trim_start_matches("s/");
+        if let Some((_, meaning)) = TOOLS.iter().find(|(tool, _)| *tool == name) {
+            let answer = json!({"id": question["id"], "definition": question["definition"], "texts": [meaning]});
+            lines += &format!("{answer}\n");
+        }
+    }
+    world.file("texts.jsonl", &lines)
+}
+
+fn first(world: &World, query: &str) -> Value {
+    world.json(&["search", "--embedder", "table", query])["hits"][0]["id"].clone()
+}
+
+#[test]
+fn a_change_is_shown_made_listed_and_taken_back() {
+    let world = world();
+    let (queries, texts) = (queries(&world), texts(&world));
+    let [queries, texts] = [&queries, &texts].map(|path| path.to_str().unwrap());
+    let improve = [
+        "improve",
+        "--embedder",
+        "table",
+        "--queries",
+        queries,
+        "--texts",
+        texts,
+    ];
+    let before = world.json(&["stats"])["generation"].clone();
+
+    let shown = world.run(&improve);
+    assert!(
+        shown.stdout.contains("texts\taccepted\t12\t"),
+        "{}",
+        shown.stdout
+    );
+    assert!(
+        shown.stderr.contains("+ text of s/qx7: resize a picture"),
+        "{}",
+        shown.stderr
+    );
+    assert!(shown.stderr.contains("--apply makes"), "{}", shown.stderr);
+    assert_eq!(
+        world.json(&["stats"])["generation"],
+        before,
+        "a dry run changes nothing"
+    );
+    assert!(world.ok(&["improve", "log"]).is_empty());
+
+    let made = world.json(&[&improve[..], &["--apply"]].concat());
+    assert_eq!(made["applied"], json!([1]), "{made}");
+    let change = &made["changes"][0];
+    assert!(
+        change["after"].as_f64() > change["before"].as_f64() && change["p"].as_f64() < Some(0.05),
+        "{change}"
+    );
+    assert_eq!(first(&world, "make this picture smaller"), "s/qx7");
+    let log = world.json(&["improve", "log"]);
+    assert_eq!(
+        log[0]["applied"]["change"]["entries"]
+            .as_array()
+            .unwrap()
+            .len(),
+        12,
+        "{log}"
+    );
+    assert_eq!(log[0]["generation"], world.json(&["stats"])["generation"]);
+
+    // The same again has nothing new to propose.
+    let again = world.run(&[&improve[..], &["--apply"]].concat());
+    assert_eq!(again.code, 1, "{}", again.stdout);
+
+    // What a person has changed since stays.
+    world.ok(&["enrich", "--forget", "s/qx1"]);
+    let reverted = world.ok(&["improve", "revert", "1"]);
+    assert!(
+        reverted.contains("11 entries of change 1; 1 were changed since"),
+        "{reverted}"
+    );
+    world.fails(1, &["improve", "revert", "1"], &["`toolscout improve log`"]);
+    world.fails(1, &["enrich", "--show", "s/qx7"], &["nothing was written"]);
+    assert!(world.ok(&["improve", "log"]).contains("texts (reverted)"));
+}
+
+#[test]
+fn what_the_queries_do_not_gain_from_is_refused() {
+    let tools: Vec<Value> = TOOLS
+        .iter()
+        .map(|(name, meaning)| json!({"server": "s", "name": name, "description": meaning}))
+        .collect();
+    let world = World::with_tools(&tools);
+    let queries = queries(&world);
+    let queries = queries.to_str().unwrap();
+    // Every text is that of another tool.
+    let texts = world.ok(&["enrich", "--ask", "-"]);
+    let lines: Vec<Value> = texts
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter(|question: &Value| question["id"].as_str().unwrap().starts_with("s/"))
+        .collect();
+    let mut wrong = String::new();
+    for (question, (_, meaning)) in lines.iter().zip(TOOLS.iter().cycle().skip(5)) {
+        let answer =
+            json!({"id": question["id"], "definition": question["definition"], "texts": [meaning]});
+        wrong += &format!("{answer}\n");
+    }
+    let wrong = world.file("wrong.jsonl", &wrong);
+    let args = [
+        "improve",
+        "--embedder",
+        "table",
+        "--queries",
+        queries,
+        "--texts",
+        wrong.to_str().unwrap(),
+        "--apply",
+    ];
+    let refused = world.run(&args);
+    assert_eq!(refused.code, 1, "{}", refused.stdout);
+    assert!(
+        refused.stdout.contains("texts\tno gain"),
+        "{}",
+        refused.stdout
+    );
+    assert!(world.ok(&["improve", "log"]).is_empty());
+}
+
+#[test]
+fn requests_that_come_again_teach_the_catalog() {
+    let world = world();
+    let mut lines = String::new();
+    for (tool, (name, meaning)) in TOOLS.iter().enumerate() {
+        for time in 0..4 {
+            let id = format!("{tool}-{time}");
+            let line = json!({"id": id, "query": meaning, "relevant": [format!("s/{name}")]});
+            lines += &format!("{line}\n");
+        }
+    }
+    let queries = world.file("repeated.jsonl", lines);
+    let args = [
+        "improve",
+        "--embedder",
+        "table",
+        "--queries",
+        queries.to_str().unwrap(),
+        "--apply",
+    ];
+    let improved = world.json(&args);
+    assert!(
+        !improved["applied"].as_array().unwrap().is_empty(),
+        "{improved}"
+    );
+    assert!(improved["after"].as_f64() > Some(0.99), "{improved}");
+    for (name, meaning) in TOOLS {
+        assert_eq!(first(&world, meaning), format!("s/{name}"));
+    }
+}
+
+#[test]
+fn too_few_queries_and_wrong_files_are_named() {
+    let world = world();
+    let few = world.file(
+        "few.jsonl",
+        "{\"id\": \"1\", \"query\": \"fly\", \"relevant\": [\"s/qx2\"]}\n",
+    );
+    let few = few.to_str().unwrap();
+    let args = |queries, more: &[&'static str]| [&["improve", "--queries", queries], more].concat();
+    world.fails(
+        2,
+        &args(few, &[]),
+        &["it has 1 judged query", "at least 20"],
+    );
+    let judged = queries(&world);
+    let judged = judged.to_str().unwrap();
+    world.fails(
+        1,
+        &args(judged, &["--texts", "none.jsonl"]),
+        &["none.jsonl"],
+    );
+    world.fails(
+        1,
+        &["improve", "--queries", judged, "--texts", few],
+        &["no text of", "few.jsonl"],
+    );
+    world.fails(1, &args("missing.jsonl", &[]), &["missing.jsonl"]);
+}
+
+#[test]
+fn a_model_of_the_owners_choice_writes_the_texts() {
+    let world = world();
+    let queries = queries(&world);
+    let queries = queries.to_str().unwrap();
+    let turns: Vec<String> = TOOLS
+        .chunks(DEFAULT_BATCH)
+        .map(|batch| {
+            let texts = (1..).zip(batch);
+            let texts: Map<String, Value> = texts
+                .map(|(number, (_, meaning))| (format!("{number}"), json!([meaning])))
+                .collect();
+            json!({"reply": {"text": json!(texts).to_string()}}).to_string()
+        })
+        .collect();
+    let script = world.file("script.jsonl", turns.join("\n"));
+    let script = format!("script:{}", script.display());
+    let args = [
+        "improve",
+        "--embedder",
+        "table",
+        "--queries",
+        queries,
+        "--llm",
+        &script,
+    ];
+    world.fails(
+        2,
+        &args,
+        &["this sends the definitions of 12 tools", "--yes"],
+    );
+    let improved = world.json(&[&args[..], &["--yes"]].concat());
+    assert_eq!(improved["changes"][0]["kind"], "texts", "{improved}");
+    assert_eq!(improved["changes"][0]["decision"], "accepted", "{improved}");
+}
