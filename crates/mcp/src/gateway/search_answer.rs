@@ -181,8 +181,8 @@ pub fn definitions(
     answer
 }
 
-/// The tools with all that a client may want to know of them: as [`definitions`], with title, hints and the
-/// schema of the result as far as there is room.
+/// The tools with all that a client may want to know of them: as [`definitions`], with title, hints, examples
+/// of arguments and the schema of the result as far as there is room.
 pub fn whole_definitions(
     tools: &[Arc<Tool>],
     max_tokens: usize,
@@ -227,6 +227,9 @@ fn further_fields(tool: &Tool) -> Vec<(&'static str, Value)> {
         .is_some_and(|hints| !hints.is_empty())
     {
         fields.push(("annotations", annotations));
+    }
+    if let Some(examples) = tool.metadata.get("input_examples") {
+        fields.push(("input_examples", examples.clone()));
     }
     if let Some(schema) = tool.shown_output_schema() {
         fields.push(("output_schema", schema.into()));
@@ -310,6 +313,9 @@ mod tests {
             .with_description("Does it.");
         good.title = Some("Good".into());
         good.annotations.read_only_hint = Some(true);
+        let examples = json!([{ "month": "2026-11" }]);
+        good.metadata
+            .insert("input_examples".into(), examples.clone());
         let schema = json!({ "type": "object", "properties": { "total": { "type": "integer" } } });
         good.output_schema = schema.as_object().cloned();
         let plain = Tool::new("crm", "plain").unwrap();
@@ -318,6 +324,7 @@ mod tests {
         let whole = described(1000);
         assert_eq!(whole[0]["title"], "Good");
         assert_eq!(whole[0]["annotations"], json!({ "readOnlyHint": true }));
+        assert_eq!(whole[0]["input_examples"], examples);
         assert_eq!(
             whole[0]["output_schema"]["properties"],
             schema["properties"]
