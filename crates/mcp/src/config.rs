@@ -257,8 +257,8 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
     let mut taken: BTreeSet<String> = entries.keys().cloned().collect();
     let mut servers = Vec::new();
     for (given, value) in entries {
-        let entry = serde_json::from_value(value).map_err(|error| EntryError(error.to_string()));
-        if entry.as_ref().is_ok_and(|entry: &Entry| entry.disabled) {
+        let entry = read_entry(value);
+        if entry.as_ref().is_ok_and(|entry| entry.disabled) {
             continue;
         }
         let completed = entry.and_then(|entry| entry.complete(&given, environment));
@@ -273,6 +273,17 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
         servers.push(server);
     }
     Ok(servers)
+}
+
+/// An entry, or what is wrong with which of its fields.
+fn read_entry(value: Value) -> Result<Entry, EntryError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        EntryError(match path.as_str() {
+            "." => error.inner().to_string(),
+            field => format!("`{field}`: {}", error.inner()),
+        })
+    })
 }
 
 /// A name like this one that can be the server of a tool.
@@ -930,7 +941,12 @@ mod tests {
                 "both a `command` and a `url`",
             ),
             (r#"{"command": " "}"#, "`command` is empty"),
-            (r#"{"command": 3}"#, "invalid type: integer"),
+            (r#"{"command": 3}"#, "`command`: invalid type: integer"),
+            (
+                r#"{"command": "a", "idle_stop_s": "soon"}"#,
+                "`idle_stop_s`: invalid type: string",
+            ),
+            (r#"{"command": "a", "env": {"A": []}}"#, "`env.A`: "),
             (r#"{"command": "${OPEN"}"#, "without `}`"),
             (r#"{"url": "ftp://a/b"}"#, "must be http or https"),
             (r#"{"url": "nope"}"#, "its `url` is invalid"),
