@@ -156,6 +156,7 @@ async fn start(data: &TempDir) -> (String, String) {
         enrich: Default::default(),
         enricher: None,
         usage: Default::default(),
+        shadow: None,
         agent_scope: toolscout::keys::Scope::Search,
         proxy: Some(ProxyConfig::new(UpstreamConfig::new(format!(
             "{provider}/v1"

@@ -25,7 +25,7 @@ use crate::finder::ToolSearch;
 use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::http::{
     self, COPIES, DefaultSearch, EmbedderSource, EmbeddersOf, Enriching, Exposure, Limits,
-    McpServices, Parts, Profiles, Registry, TokenSavings,
+    McpServices, Parts, Profiles, Registry, ShadowedCatalog, TokenSavings,
 };
 use crate::keys::{KeyError, KeyStore, Scope};
 use crate::llm::ChatModel;
@@ -33,6 +33,7 @@ use crate::mcp::{Gateway, GatewayConfig, Pool};
 use crate::profiles::ToolProfile;
 use crate::proxy::{self, Proxy, ProxyConfig};
 use crate::session::Sessions;
+use crate::shadow::{self, Plan};
 use crate::shared::SharedStore;
 use crate::shutdown::Shutdown;
 use crate::store::{PostgresStore, SharedApprovals, SharedSessions};
@@ -78,6 +79,8 @@ pub struct Settings {
     pub enrich: EnrichSettings,
     /// What is recorded of the use of tools.
     pub usage: UsageSettings,
+    /// What is compared on live searches, if anything.
+    pub shadow: Option<Plan>,
     /// The model that writes them; without one nobody here does.
     pub enricher: Option<Arc<dyn ChatModel>>,
     /// How much the server accepts and keeps open.
@@ -242,6 +245,14 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let (folder, counted) = (DataDir::new(data.clone()), Arc::clone(&metrics));
     let catalogs = Registry::new(folder, embedders, &limits, counted, shared.clone());
     let catalogs = Arc::new(catalogs);
+    shadow::discard_all_but(&data, settings.shadow.as_ref());
+    let shadow = settings.shadow.map(|plan| {
+        let name = plan.identity().catalog.clone();
+        let shadowed = ShadowedCatalog::new(&catalogs, &name, &cpu_pool);
+        let started = shadow::start(&data, &settings.default_catalog, plan, Box::new(shadowed));
+        started.context("start the shadow of the settings")
+    });
+    let usage = usage.with_shadow(shadow.transpose()?);
     let default_search = DefaultSearch::new(cpu_pool.clone());
 
     let gate = gate(settings.agents.as_ref(), &audit, usage.clone());

@@ -123,7 +123,7 @@ pub use toolscout_base::{
 };
 pub use toolscout_dropin as proxy;
 pub use toolscout_eval as eval;
-pub use toolscout_finder::{enrich, finder, profiles};
+pub use toolscout_finder::{enrich, finder, profiles, shadow};
 pub use toolscout_gate::{gate, llm, plan, tools, usage};
 pub use toolscout_mcp as mcp;
 pub use toolscout_models as models;

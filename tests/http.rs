@@ -29,6 +29,7 @@ mod http {
     pub mod profiles;
     pub mod search;
     pub mod service;
+    pub mod shadow;
     pub mod stats;
     pub mod stream;
     pub mod tasks;

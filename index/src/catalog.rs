@@ -446,7 +446,8 @@ impl Catalog {
         self.reload_with(Some(options))
     }
 
-    fn options(&self) -> Options {
+    /// How it was opened, or what [`Catalog::set_options`] has set since.
+    pub fn options(&self) -> Options {
         let options = self.shared.options.read();
         options.unwrap_or_else(PoisonError::into_inner).clone()
     }

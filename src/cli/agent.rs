@@ -139,7 +139,7 @@ impl Args {
         // Opened after the skills were added, which creates the catalog.
         let catalog = self.agent.open(&context)?;
         let audit = assembly::audit_log(&context.settings.data)?;
-        let usage = context.recorder();
+        let usage = context.recorder(&catalog)?;
         let gate = assembly::gate(Some(&plans), &audit, usage.clone());
         let agents = plans.build(&AgentParts {
             data: &context.settings.data,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use toolscout_index::{Catalog, DataDir, Embedder, Error, Options, Searcher, database};
 
 use super::exit::describe;
@@ -13,6 +13,7 @@ use super::globals::Globals;
 use super::output::{Printer, print_stderr};
 use crate::config::{DEFAULT_CATALOG, EmbedderKind, Settings};
 use crate::models::{self, Embedders, Patience, Unavailable};
+use crate::shadow::{self, Plan};
 use crate::usage::Recorder;
 use toolscout_index::suggest::did_you_mean;
 
@@ -94,15 +95,35 @@ impl Context {
             .unwrap_or_else(|| self.general_embedder.clone());
     }
 
-    /// Records the use of tools by this process, into the data directory, which must exist.
-    pub fn recorder(&self) -> Recorder {
+    /// Records the use of tools of this catalog, which is that of the settings, into the data directory,
+    /// which must exist. If the settings have a shadow of it, its answers are compared.
+    pub fn recorder(&self, searched: &Catalog) -> Result<Recorder> {
         let Settings {
             data,
             catalog,
             usage,
             ..
         } = &self.settings;
-        Recorder::start(data, catalog, usage)
+        let plan = self.shadow()?;
+        let plan = plan.filter(|plan| plan.identity().catalog == *catalog);
+        let start = |plan| shadow::start(data, catalog, plan, Box::new(searched.clone()));
+        let shadow = plan.map(start).transpose();
+        Ok(Recorder::start(data, catalog, usage)
+            .with_shadow(shadow.context("start the shadow of the settings")?))
+    }
+
+    /// The shadow of the settings, if they have one.
+    pub fn shadow(&self) -> Result<Option<Plan>> {
+        let Some(shadow) = &self.settings.shadow else {
+            return Ok(None);
+        };
+        let kind = shadow.embedder.clone().unwrap_or_default();
+        let settings = self.settings.clone();
+        let load = move || models::embedders_of(&kind, &settings, Patience::of_server()).options();
+        let Settings {
+            catalog, embedders, ..
+        } = &self.settings;
+        Plan::new(shadow, catalog, embedders, Box::new(load)).map(Some)
     }
 
     /// The directory of the catalogs.

@@ -202,10 +202,11 @@ fn serve(
     context.check_catalog()?;
     context.set_patience(Patience::of_server());
     let pool = Pool::new(servers);
-    let sink = SingleWriterSink::new(context.open_or_create(Legs::All)?);
+    let catalog = context.open_or_create(Legs::All)?;
+    let sink = SingleWriterSink::new(catalog.clone());
     // Opened after the catalog, which creates the data directory if it is missing.
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
-    let usage = context.recorder();
+    let usage = context.recorder(&catalog)?;
     let gate = Gate::new(policies)
         .with_audit(Arc::new(audit))
         .with_usage(usage.clone());

@@ -284,6 +284,7 @@ impl ServerArgs {
             default_catalog: context.settings.catalog.clone(),
             enricher: self.agent.llm().enricher()?,
             usage: context.settings.usage,
+            shadow: context.shadow()?,
             enrich,
             catalog_options: general_options(context),
             embedder_source: embedder_source(&context.settings),

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use serde_json::json;
 use toolscout_index::ToolId;
@@ -18,6 +18,7 @@ use crate::clock::{day_of, unix_ms};
 use crate::printable::counted;
 use crate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
 use crate::usage::report::{self, Order, Period, ToolUse, Unused, UsePeriod};
+use crate::usage::shadow::report::{ComparedFigure, Estimate, ShadowReport};
 use crate::usage::{ToolFigures, UsageStore};
 
 /// Rows that are printed where nothing else is asked for.
@@ -60,6 +61,17 @@ enum ReportKind {
         after_help = "Examples:\n  toolscout usage missed\n  toolscout usage missed --since 7d --export missed.jsonl\n  toolscout usage missed --forget"
     )]
     Missed(MissedArgs),
+    /// Say what the embedders, ranker, words or settings of the table [shadow] would change
+    #[command(
+        after_help = "Examples:\n  toolscout usage shadow\n  toolscout usage shadow --since 7d --json"
+    )]
+    Shadow(ShadowArgs),
+}
+
+#[derive(clap::Args, Debug)]
+struct ShadowArgs {
+    #[command(flatten)]
+    since: Since,
 }
 
 #[derive(clap::Args, Debug)]
@@ -117,6 +129,7 @@ impl Args {
             None => self.used(context)?,
             Some(ReportKind::Unused(args)) => args.run(context)?,
             Some(ReportKind::Missed(args)) => args.run(context)?,
+            Some(ReportKind::Shadow(args)) => args.run(context)?,
         }
         Ok(Outcome::Success)
     }
@@ -303,6 +316,69 @@ impl MissedArgs {
             counted(missed.requests, "request")
         ))
     }
+}
+
+impl ShadowArgs {
+    fn run(&self, context: &Context) -> Result<()> {
+        let Some(plan) = context.shadow()? else {
+            bail!(
+                "the settings have no shadow; write a table [shadow] into the configuration file, as in `[shadow]` \
+                 and `embedder = \"none\"`, and start the server again"
+            );
+        };
+        let identity = plan.identity();
+        let store = UsageStore::open_existing(&context.settings.data)?;
+        let since = self.since.period().since;
+        let days = match &store {
+            Some(store) => store.shadow(&identity.catalog, &identity.id, since)?,
+            None => Vec::new(),
+        };
+        let report = ShadowReport::of(identity, &days);
+        if context.printer.is_json() {
+            return context.printer.json(&report);
+        }
+        context.printer.rows(
+            &["figure", "live", "shadow", "difference"],
+            rows_of(&report),
+        )?;
+        context.printer.note(format_args!(
+            "{} in catalog {:?}: {}",
+            report.differences.join(", "),
+            identity.catalog,
+            report.summary
+        ))
+    }
+}
+
+fn rows_of(report: &ShadowReport) -> Vec<Vec<String>> {
+    let none = || "-".to_owned();
+    let estimate = |estimate: Estimate| format!("{} ± {}", estimate.mean, estimate.plus_minus);
+    let compared = |name: &str, figure: Option<ComparedFigure>| match figure {
+        Some(figure) => vec![
+            name.to_owned(),
+            figure.live.to_string(),
+            figure.shadow.to_string(),
+            estimate(figure.gain),
+        ],
+        None => vec![name.to_owned(), none(), none(), none()],
+    };
+    let both = |name: &str, value: String| vec![name.to_owned(), none(), none(), value];
+    let overlap = report.overlap_at_5.map_or_else(none, estimate);
+    let same_first = report
+        .same_first_hit
+        .map_or_else(none, |share| share.to_string());
+    vec![
+        compared("called tool first", report.first_place),
+        compared("reciprocal place of called tool", report.reciprocal_place),
+        both(
+            "called tool absent from the shadow",
+            report.absent.to_string(),
+        ),
+        both("overlap@5", overlap),
+        both("same first hit", same_first),
+        both("calls", report.calls.to_string()),
+        both("searches", report.searches.to_string()),
+    ]
 }
 
 /// Writes the first request of each group as a query without judgements.

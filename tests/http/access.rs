@@ -381,6 +381,7 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
         enrich: Default::default(),
         enricher: None,
         usage: Default::default(),
+        shadow: None,
         agent_scope: Scope::Search,
         agents: None,
     };

@@ -103,6 +103,7 @@ impl Server {
             enrich: Default::default(),
             enricher: None,
             usage: Default::default(),
+            shadow: None,
             agent_scope: Scope::Search,
         };
         change(&mut settings);

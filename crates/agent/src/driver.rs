@@ -636,7 +636,7 @@ impl<'a> Turn<'a> {
                 let mut hits = search.search(&request);
                 hits.note_absent(&request.filter, absent.clone());
                 // The definitions are recorded when they are loaded.
-                recorded::searched(&usage, origin.clone(), &request.queries, &hits, None);
+                recorded::searched(&usage, origin.clone(), &request, &hits, None);
                 let queries = learns.then_some(request.queries);
                 Searched { queries, hits }
             };

@@ -9,6 +9,7 @@ mod agent;
 mod embedder;
 mod enrich;
 mod profile;
+mod shadow;
 mod store;
 mod usage;
 
@@ -33,6 +34,7 @@ pub use agent::{
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
 pub use enrich::{EnrichMode, EnrichSettings};
 pub use profile::{ProfileClass, ProfileDetail, ProfileSettings};
+pub use shadow::{RankerChange, SettingsChange, ShadowChanges, ShadowSettings, changed};
 pub use store::{DEFAULT_SCHEMA, StoreAddress, StoreReads, StoreServer, StoreSettings};
 pub use usage::UsageSettings;
 
@@ -117,6 +119,9 @@ pub struct Settings {
     pub enrich: EnrichSettings,
     /// What is recorded of the use of tools.
     pub usage: UsageSettings,
+    /// What is compared on live searches, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<ShadowSettings>,
     /// The defaults of a search on the command line; they override those of the catalog.
     pub search: SearchOptions,
     /// The limits of fetching a URL.
@@ -189,6 +194,8 @@ pub struct Layer {
     pub enrich: EnrichSettings,
     /// See [`Settings::usage`].
     pub usage: UsageSettings,
+    /// See [`Settings::shadow`].
+    pub shadow: Option<ShadowSettings>,
     /// See [`Settings::search`].
     pub search: SearchOptions,
     /// See [`Settings::fetch`].
@@ -274,6 +281,14 @@ impl Settings {
         }
         self.enrich.check()?;
         self.usage.check()?;
+        if let Some(shadow) = &self.shadow {
+            shadow.check(&self.embedders)?;
+            if !self.usage.is_enabled() {
+                bail!(
+                    "shadow needs usage.enabled, which is false; set it to true, or remove the table [shadow]"
+                );
+            }
+        }
         self.store.check()?;
         if !(1..=3600).contains(&self.fetch.timeout_s) {
             bail!(
@@ -313,6 +328,7 @@ impl Layer {
                 keep_days: env.parse("TOOLSCOUT_USAGE_KEEP_DAYS")?,
                 queries: env.parse("TOOLSCOUT_USAGE_QUERIES")?,
             },
+            shadow: None,
             search: SearchOptions {
                 k: env.parse("TOOLSCOUT_SEARCH_K")?,
                 mode: env.parse("TOOLSCOUT_SEARCH_MODE")?,
@@ -353,6 +369,7 @@ impl Layer {
             agent: self.agent.or(other.agent),
             enrich: self.enrich.or(other.enrich),
             usage: self.usage.or(other.usage),
+            shadow: self.shadow.or(other.shadow),
             search: self.search.or(other.search),
             fetch: FetchLayer {
                 timeout_s: fetch.timeout_s.or(other.fetch.timeout_s),
@@ -395,6 +412,7 @@ impl Layer {
             agent: self.agent,
             enrich: self.enrich,
             usage: self.usage,
+            shadow: self.shadow,
             search: self.search,
             fetch: Fetch {
                 timeout_s: self.fetch.timeout_s.unwrap_or(60),

@@ -40,6 +40,11 @@ impl CpuPool {
         self.size.saturating_sub(self.threads.available_permits())
     }
 
+    /// Whether a thread is free, so that nothing waits.
+    pub fn has_free_thread(&self) -> bool {
+        self.threads.available_permits() > 0
+    }
+
     /// Runs CPU work on a thread of the pool.
     ///
     /// # Errors

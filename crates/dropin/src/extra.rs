@@ -42,7 +42,7 @@ impl ExtraCatalog {
         let found = self.useful(request, is_useful);
         // The definitions are recorded when they are loaded.
         let origin = self.origin.clone();
-        recorded::searched(&self.usage, origin, &request.queries, &found, None);
+        recorded::searched(&self.usage, origin, request, &found, None);
         (found.hits, found.more)
     }
 
@@ -67,6 +67,8 @@ impl ExtraCatalog {
         let displaced = displaced.into_iter().map(|hit| hit.tool);
         found.more.splice(..0, displaced);
         found.more.truncate(request.more);
+        // A second answer would have the tools that were left out.
+        found.answered = None;
         found
     }
 }

@@ -3,3 +3,4 @@
 pub mod finder;
 pub mod profiles;
 pub mod enrich;
+pub mod shadow;

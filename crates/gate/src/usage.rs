@@ -5,11 +5,13 @@
 //! directory. No event has the arguments or the result of a call in full. The texts of requests are
 //! stored only if the settings say so, and only of requests that no tool served ([`missed`]).
 
+mod compared;
 mod event;
 mod figures;
 pub mod missed;
 mod queue;
 pub mod report;
+pub mod shadow;
 mod store;
 mod writer;
 
@@ -29,10 +31,12 @@ use toolscout_base::telemetry::series::Series;
 use toolscout_index::ToolId;
 
 use queue::{Sender, bounded};
+use shadow::{ComparedSearch, Shadow};
 use writer::{Message, Writer};
 
 pub use event::{CallUse, Origin, Place, SearchUse};
 pub use figures::{CallerFigures, CallerKey, ToolFigures};
+pub use queue::Receiver;
 pub use store::{CallerDay, FILE_NAME, OTHERS, Recorded, UsageError, UsageStore};
 
 /// Events that wait for the thread; more are dropped and counted.
@@ -54,6 +58,7 @@ pub struct Recorder {
     stores_queries: bool,
     dropped: Arc<AtomicU64>,
     counters: UsageCounters,
+    shadow: Option<Shadow>,
 }
 
 /// Counters for Prometheus. No label names a tool, a catalog or a key.
@@ -110,6 +115,37 @@ impl Recorder {
                 tracing::error!(error, "use of tools is not recorded");
                 recorder
             }
+        }
+    }
+
+    /// Also hands searches and calls to this shadow.
+    pub fn with_shadow(self, shadow: Option<Shadow>) -> Self {
+        Recorder { shadow, ..self }
+    }
+
+    /// The shadow of a catalog, if there is one.
+    pub fn shadow(&self) -> Option<&Shadow> {
+        self.shadow.as_ref()
+    }
+
+    /// Whether a search at this place is to be [handed over](Recorder::compare) for a second answer.
+    pub fn is_compared(&self, place: &Place) -> bool {
+        self.shadow
+            .as_ref()
+            .is_some_and(|shadow| shadow.draws(place))
+    }
+
+    /// Hands over a search for a second answer.
+    pub fn compare(&self, search: ComparedSearch) {
+        if let Some(shadow) = &self.shadow {
+            shadow.searched(unix_ms(SystemTime::now()), search);
+        }
+    }
+
+    /// Notes which tool a client used for the answer to a request.
+    pub fn used(&self, place: &Place, request: &str, tool: &ToolId) {
+        if let Some(shadow) = &self.shadow {
+            shadow.used(unix_ms(SystemTime::now()), place, request, tool);
         }
     }
 
@@ -175,6 +211,9 @@ impl Recorder {
     pub fn called(&self, mut call: CallUse) {
         let outcome = call.error.map_or("ok", |code| code.as_str());
         self.counters.calls.of(OutcomeLabels { outcome }).inc();
+        if let Some(shadow) = &self.shadow {
+            shadow.called(unix_ms(SystemTime::now()), &call);
+        }
         let end = call.result.floor_char_boundary(COUNTED_RESULT_BYTES);
         call.result.truncate(end);
         // It waits in the queue, and the whole may be long.
@@ -192,6 +231,9 @@ impl Recorder {
 
     /// Deletes what is recorded of a catalog, which was deleted. Blocks.
     pub fn forget(&self, catalog: &str) {
+        if let Some(shadow) = &self.shadow {
+            shadow.forget(catalog);
+        }
         self.wait_for(|done| Message::Forget(catalog.to_owned(), done));
     }
 
@@ -203,6 +245,9 @@ impl Recorder {
     /// Writes what was recorded, at the end of the program: searches of sessions that wait for a call are
     /// missed. Blocks.
     pub fn end(&self) {
+        if let Some(shadow) = &self.shadow {
+            shadow.end();
+        }
         self.wait_for(Message::End);
     }
 

@@ -431,7 +431,7 @@ impl Session {
             let mut found = search.search(&request);
             found.note_absent(&request.filter, absent);
             let sent = Some(detail.format());
-            recorded::searched(&usage, origin, &request.queries, &found, sent);
+            recorded::searched(&usage, origin, &request, &found, sent);
             (found, search.learns(), request.queries)
         });
         let (mut found, learns, queries) = match found.await {

@@ -18,6 +18,7 @@ use super::error::{ApiError, ApiResult};
 use super::extract::Json;
 use super::registry::OpenCatalog;
 use super::tools::find_tool;
+use toolscout_gate::usage::Place;
 use toolscout_state::feedback::{
     FeedbackRecord, MAX_TOKEN_BYTES, Outcome, SearchContext, Signer, VerifiedAnswer,
 };
@@ -83,6 +84,13 @@ pub async fn record(
     }
     let tool = find_tool(&app.cpu_pool, &catalog, &request.tool).await?;
     let request_id = verified?;
+    if request.outcome != Outcome::NotHelpful {
+        let place = Place {
+            catalog: Some(catalog.name.clone()),
+            profile: None,
+        };
+        app.usage.used(&place, &request_id, &tool.id);
+    }
     let record = request.into_record(request_id);
     let source = grant.memory_source();
     let remembered = app

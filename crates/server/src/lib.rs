@@ -77,7 +77,7 @@ pub use enrich::Enriching;
 pub use limits::Limits;
 pub use mcp::McpServices;
 pub use profiles::Profiles;
-pub use registry::{COPIES, DefaultSearch, Registry};
+pub use registry::{COPIES, DefaultSearch, Registry, ShadowedCatalog};
 pub use server::{bind, serve};
 pub use state::{App, AppState, Exposure, Parts};
 pub use tokens::TokenSavings;
@@ -203,6 +203,7 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(usage::list))
         .routes(routes!(usage::unused))
         .routes(routes!(usage::missed, usage::forget_missed))
+        .routes(routes!(usage::shadow))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))
         .routes(routes!(service::healthz))

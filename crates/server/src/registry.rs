@@ -3,6 +3,7 @@
 mod default;
 mod name_locks;
 mod open;
+mod original;
 mod pushed;
 mod shared;
 
@@ -23,6 +24,7 @@ use toolscout_index::{
 pub use self::default::{DefaultSearch, ServedSearch};
 use self::name_locks::{NameGuard, NameLocks};
 use self::open::{CountedBytes, Evicted, OpenCatalogs};
+pub use self::original::ShadowedCatalog;
 pub use self::pushed::{Pushed, ServedSnapshots};
 
 use super::Limits;

@@ -21,6 +21,7 @@ use super::tokens::Source;
 use super::wire::ToolFormat;
 use toolscout_base::budget;
 use toolscout_base::telemetry::traces;
+use toolscout_gate::usage::shadow::{ComparedSearch, Shown};
 use toolscout_gate::usage::{Origin, Place, SearchUse};
 use toolscout_state::feedback::{SearchContext, Signer};
 use wire::{
@@ -59,6 +60,8 @@ pub async fn search(
         catalog: Some(catalog.name.clone()),
         profile: None,
     };
+    let drawn = app.usage.is_compared(&place);
+    let drawn = drawn.then(|| (prepared.query.clone(), request_id.clone()));
     let (origin, queries) = (
         grant.origin(place),
         app.usage.queries(prepared.query.texts()),
@@ -77,6 +80,9 @@ pub async fn search(
         answer.degraded = Some(DegradedReport::store_unreachable(&served));
     }
     app.metrics.search(&results);
+    if let Some(drawn) = drawn {
+        app.usage.compare(compared(origin.clone(), drawn, &results));
+    }
     app.usage
         .searched(search_use(origin, queries, &results, format));
     if let Some(format) = format {
@@ -151,6 +157,24 @@ fn search_use(
         more: Vec::new(),
         sent: format.map(|format| (format.into(), tools())),
         queries,
+    }
+}
+
+/// What is handed over for a second answer, of a query with the id of its request.
+fn compared(
+    origin: Origin,
+    (query, request): (Query, String),
+    results: &Results,
+) -> ComparedSearch {
+    let shown = |results: &Results| Shown {
+        hits: results.hits.iter().map(|hit| hit.id.clone()).collect(),
+        more: Vec::new(),
+    };
+    ComparedSearch {
+        origin,
+        request: Some(request),
+        shown: shown(results),
+        repeat: Box::new(move |second| Some(shown(&second.answer(query)?))),
     }
 }
 

@@ -14,11 +14,13 @@ use super::extract::{Json, QueryString};
 use super::paging;
 use super::registry::OpenCatalog;
 use super::threads::blocking;
-use toolscout_base::clock::{date, day_of, unix_ms};
+use toolscout_base::clock::{date, day_of, millis, unix_ms};
 use toolscout_gate::usage::missed::{Missed, MissedGroup, QUERIES_ARE_OFF};
 use toolscout_gate::usage::report::{
     self, DEFAULT_DAYS, Order, Period, ToolUse, Unused, UnusedOfServer, UnusedTool, UsePeriod,
 };
+use toolscout_gate::usage::shadow::report::ShadowReport;
+use toolscout_gate::usage::shadow::{Shadow, State as ShadowState};
 use toolscout_gate::usage::{CallerDay, CallerFigures, Recorder, UsageError, UsageStore};
 use toolscout_index::ToolId;
 use toolscout_index::embed::table::StaticTable;
@@ -63,6 +65,16 @@ pub struct UnusedParams {
     limit: Option<usize>,
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
+}
+
+/// What figures of second answers are about.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ShadowParams {
+    /// The number of days, of which today (UTC) is the last; 30 by default.
+    #[param(minimum = 1, maximum = 3650)]
+    since_days: Option<u32>,
 }
 
 /// What an overview is about.
@@ -169,6 +181,37 @@ pub struct MissedPage {
 pub struct ForgottenRequests {
     /// Number of deleted requests.
     forgotten: usize,
+}
+
+/// What switching to the shadow of a catalog would change.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ShadowAnswer {
+    /// Whether and since when use is recorded.
+    record: UseRecord,
+    /// How far the shadow is.
+    now: ShadowNow,
+    /// What is known.
+    #[serde(flatten)]
+    report: ShadowReport,
+}
+
+/// How far a shadow is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ShadowNow {
+    /// `waiting` for the catalog to be opened, `making` or updating it, `ready`, or `failed`.
+    #[schema(pattern = "^(waiting|making|ready|failed)$")]
+    state: &'static str,
+    /// Why it failed; it is tried again after some seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    /// The generation of the catalog that it has; null until it was made.
+    generation: Option<u64>,
+    /// Searches that wait for a second answer, at most 256.
+    waiting: u64,
+    /// Searches and calls since the start that were not compared, because they came too fast.
+    dropped: u64,
+    /// CPU time that it took since the start, in milliseconds.
+    cpu_ms: u64,
 }
 
 /// The use of all catalogs.
@@ -325,6 +368,32 @@ pub async fn forget_missed(
     Ok(Json(ForgottenRequests { forgotten }))
 }
 
+/// Shows what switching to the shadow of a catalog would change, by second answers to live searches. Needs
+/// an admin key for the catalog, and a server with the table `shadow` in its settings.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/usage/shadow", operation_id = "show_shadow", tag = "usage",
+    params(("catalog" = String, Path, description = "The catalog's name"), ShadowParams),
+    responses((status = 200, body = ShadowAnswer, description = "The figures"))
+)]
+pub async fn shadow(
+    Writing(catalog): Writing,
+    State(app): State<App>,
+    QueryString(params): QueryString<ShadowParams>,
+) -> ApiResult<Json<ShadowAnswer>> {
+    let reader = Reader::of(&app, params.since_days)?;
+    let shadow = app.usage.shadow().cloned();
+    let is_of_it = |shadow: &Shadow| shadow.identity().catalog == catalog.name;
+    let Some(shadow) = shadow.filter(is_of_it) else {
+        let message = format!(
+            "no shadow of the catalog {:?}; the table [shadow] of the server's settings describes one",
+            catalog.name
+        );
+        return Err(ApiError::not_found("no_shadow", message));
+    };
+    let answer = blocking(move || reader.shadow(&shadow)).await?;
+    Ok(Json(answer.map_err(ApiError::internal)?))
+}
+
 /// Shows the use of all catalogs by day, catalog, profile and key. Needs an admin key for all catalogs.
 #[utoipa::path(
     get, path = "/v1/usage", operation_id = "usage_overview", tag = "usage",
@@ -374,6 +443,19 @@ impl Reader {
             enabled: self.recorder.is_on(),
             period: self.period.recorded(store)?,
             dropped: self.recorder.dropped(),
+        })
+    }
+
+    fn shadow(&self, shadow: &Shadow) -> Result<ShadowAnswer, UsageError> {
+        let store = self.store()?;
+        // Before the figures: what has stopped waiting is among them.
+        let now = ShadowNow::of(shadow);
+        let today = day_of(unix_ms(SystemTime::now()));
+        let days = shadow.figures(store.as_ref(), self.period.since, today)?;
+        Ok(ShadowAnswer {
+            record: self.record(store.as_ref())?,
+            report: ShadowReport::of(shadow.identity(), &days),
+            now,
         })
     }
 
@@ -528,6 +610,23 @@ impl Reader {
 
 fn is_of_server(tool: &str, server: Option<&str>) -> bool {
     server.is_none_or(|server| ToolId::parse(tool).is_ok_and(|id| id.server() == server))
+}
+
+impl ShadowNow {
+    fn of(shadow: &Shadow) -> Self {
+        let state = shadow.state();
+        ShadowNow {
+            state: state.as_str(),
+            generation: shadow.generation(),
+            waiting: shadow.waiting(),
+            dropped: shadow.dropped(),
+            cpu_ms: millis(shadow.cpu()),
+            problem: match state {
+                ShadowState::Failed(reason) => Some(reason),
+                ShadowState::Waiting | ShadowState::Making | ShadowState::Ready => None,
+            },
+        }
+    }
 }
 
 /// The figures of all rows with the same key.

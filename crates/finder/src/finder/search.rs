@@ -9,7 +9,7 @@ use toolscout_base::cpu_pool::{CpuPool, PoolError};
 use toolscout_gate::tools::AbsentServer;
 use toolscout_index::Version;
 use toolscout_index::memory::Source;
-use toolscout_index::{CompanionOf, Filter, Match, Tool, ToolId};
+use toolscout_index::{CompanionOf, Filter, Match, Query, Tool, ToolId};
 
 use crate::finder::model_names;
 
@@ -148,6 +148,8 @@ pub struct Found {
     pub repeats: usize,
     /// Servers whose tools may be missing here, or cannot be called.
     pub absent_servers: Vec<AbsentServer>,
+    /// The query that the catalog answered, if all of its hits are here.
+    pub answered: Option<Query>,
 }
 
 impl Found {

@@ -11,6 +11,7 @@ use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::printable::excerpt;
+use toolscout_gate::usage::shadow::{SecondSearch, Shown};
 
 /// Similar names suggested for an unknown name.
 const MAX_NEAREST: usize = 5;
@@ -197,9 +198,29 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
             }
             Err(problem) => reasons.push(not_searched(problem)),
         }
+        found.answered = Some(query);
     }
     found.no_match = joined(reasons);
     found
+}
+
+/// What a model would be shown of a query that was answered before. `lines` is as in
+/// [`SearchRequest::more`].
+pub fn repeated(query: Query, lines: usize, second: &SecondSearch<'_>) -> Option<Shown> {
+    let results = second.answer(query)?;
+    let hits: Vec<ToolId> = results.hits.iter().map(|hit| hit.id.clone()).collect();
+    if results.matched == Match::None {
+        let nearest = hits.into_iter().take(NEAREST_SHOWN.min(lines));
+        return Some(Shown {
+            hits: Vec::new(),
+            more: nearest.collect(),
+        });
+    }
+    let more = results.near.iter().map(|near| near.id.clone());
+    Some(Shown {
+        hits,
+        more: more.collect(),
+    })
 }
 
 /// Hits that most probably do not serve the request are not loaded. The first of them are named, with a

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, Transaction
 use toolscout_base::telemetry::latencies::Buckets;
 use toolscout_index::database::{self, DatabaseError};
 
+use super::compared::ShadowFigures;
 use super::figures::{CallerFigures, CallerKey, Tally, ToolFigures};
 use super::missed::{MissedRequest, Why};
 
@@ -69,11 +70,34 @@ const LAYOUT: &[&str] = &[
         nearest TEXT
     ) STRICT;
     CREATE INDEX IF NOT EXISTS missed_by_catalog ON missed (catalog, id);",
+    "
+    CREATE TABLE IF NOT EXISTS shadow (
+        catalog TEXT NOT NULL,
+        shadow TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        searches INTEGER NOT NULL,
+        overlap REAL NOT NULL,
+        overlap_squares REAL NOT NULL,
+        same_first INTEGER NOT NULL,
+        calls INTEGER NOT NULL,
+        absent INTEGER NOT NULL,
+        live_first INTEGER NOT NULL,
+        second_first INTEGER NOT NULL,
+        first_moved INTEGER NOT NULL,
+        live_reciprocal REAL NOT NULL,
+        second_reciprocal REAL NOT NULL,
+        reciprocal_squares REAL NOT NULL,
+        PRIMARY KEY (catalog, shadow, day)
+    ) STRICT, WITHOUT ROWID;",
 ];
 
 /// The columns of a tool's figures, in the order in which [`tool_of`] reads them.
 const TOOL_COLUMNS: &str = "searches, first, places, more, injections, calls, successes, errors, latencies, \
      latency_sum_s, definition_tokens, result_tokens, first_ms, last_ms";
+
+/// The columns of figures of second answers, in the order in which [`shadow_of`] reads them.
+const SHADOW_COLUMNS: &str = "searches, overlap, overlap_squares, same_first, calls, absent, live_first, second_first, \
+     first_moved, live_reciprocal, second_reciprocal, reciprocal_squares";
 
 /// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -233,6 +257,75 @@ impl UsageStore {
         Ok(forgotten)
     }
 
+    /// Adds figures of second answers by this shadow of a catalog.
+    ///
+    /// # Errors
+    /// [`UsageError`]; then nothing was added.
+    pub fn write_shadow(
+        &mut self,
+        catalog: &str,
+        shadow: &str,
+        day: i64,
+        new: &ShadowFigures,
+    ) -> Result<(), UsageError> {
+        self.change(|change| {
+            let select = format!(
+                "SELECT {SHADOW_COLUMNS} FROM shadow WHERE catalog = ?1 AND shadow = ?2 AND day = ?3"
+            );
+            let stored = change.query_row(&select, params![catalog, shadow, day], shadow_of);
+            let mut sum = stored.optional()?.unwrap_or_default();
+            sum.add(new);
+            let insert = format!(
+                "INSERT OR REPLACE INTO shadow (catalog, shadow, day, {SHADOW_COLUMNS})
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
+            );
+            change.execute(
+                &insert,
+                params![
+                    catalog,
+                    shadow,
+                    day,
+                    sum.searches,
+                    sum.overlap,
+                    sum.overlap_squares,
+                    sum.same_first,
+                    sum.calls,
+                    sum.absent,
+                    sum.live_first,
+                    sum.second_first,
+                    sum.first_moved,
+                    sum.live_reciprocal,
+                    sum.second_reciprocal,
+                    sum.reciprocal_squares,
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// The figures of second answers by this shadow of a catalog since this day, the oldest first.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub fn shadow(
+        &self,
+        catalog: &str,
+        shadow: &str,
+        since: i64,
+    ) -> Result<Vec<(i64, ShadowFigures)>, UsageError> {
+        self.read(|connection| {
+            let select = format!(
+                "SELECT {SHADOW_COLUMNS}, day FROM shadow
+                 WHERE catalog = ?1 AND shadow = ?2 AND day >= ?3 ORDER BY day"
+            );
+            let mut select = connection.prepare(&select)?;
+            let rows = select.query_map(params![catalog, shadow, since], |row| {
+                Ok((row.get(12)?, shadow_of(row)?))
+            })?;
+            rows.collect()
+        })
+    }
+
     /// Removes days before this one, and further ones while there are too many rows.
     fn prune(&mut self, before: i64) -> Result<(), UsageError> {
         let max_rows = self.max_tool_rows;
@@ -261,7 +354,7 @@ impl UsageStore {
     /// [`UsageError`].
     pub fn forget(&mut self, catalog: &str) -> Result<(), UsageError> {
         self.change(|change| {
-            for table in ["tools", "callers", "missed"] {
+            for table in ["tools", "callers", "missed", "shadow"] {
                 let delete = format!("DELETE FROM {table} WHERE catalog = ?1");
                 change.execute(&delete, [catalog])?;
             }
@@ -375,7 +468,7 @@ fn first_ms(day: i64) -> i64 {
 }
 
 fn remove_before(change: &Transaction<'_>, day: i64) -> rusqlite::Result<()> {
-    for table in ["days", "tools", "callers"] {
+    for table in ["days", "tools", "callers", "shadow"] {
         change.execute(&format!("DELETE FROM {table} WHERE day < ?1"), [day])?;
     }
     change.execute("DELETE FROM missed WHERE at_ms < ?1", [first_ms(day)])?;
@@ -463,6 +556,23 @@ fn caller_of(row: &Row<'_>) -> rusqlite::Result<CallerFigures> {
         none: row.get(3)?,
         calls: row.get(4)?,
         errors: row.get(5)?,
+    })
+}
+
+fn shadow_of(row: &Row<'_>) -> rusqlite::Result<ShadowFigures> {
+    Ok(ShadowFigures {
+        searches: row.get(0)?,
+        overlap: row.get(1)?,
+        overlap_squares: row.get(2)?,
+        same_first: row.get(3)?,
+        calls: row.get(4)?,
+        absent: row.get(5)?,
+        live_first: row.get(6)?,
+        second_first: row.get(7)?,
+        first_moved: row.get(8)?,
+        live_reciprocal: row.get(9)?,
+        second_reciprocal: row.get(10)?,
+        reciprocal_squares: row.get(11)?,
     })
 }
 
