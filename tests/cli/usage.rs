@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::run::World;
+use super::run::{World, text};
 
 fn tools() -> World {
     World::with_tools(&[
@@ -212,5 +212,82 @@ fn a_deleted_catalog_loses_its_record_and_a_switched_off_one_has_none() {
         1,
         &["--config", bad, "usage"],
         &["usage.keep_days is 0", "1 to 3650"],
+    );
+}
+
+#[test]
+fn a_shadow_is_reported_and_one_that_cannot_be_is_refused_with_its_place() {
+    let world = tools();
+    world.fails(
+        1,
+        &["usage", "shadow"],
+        &["the settings have no shadow", "[shadow]"],
+    );
+    for (toml, expected) in [
+        (
+            "[shadow]",
+            "shadow changes nothing; give it one of embedder",
+        ),
+        (
+            "[shadow]\nshare = 2\nembedder = 'none'",
+            "shadow.share is 2, it must be from 0 to 1",
+        ),
+        ("[shadow]\nembedder = 'gpt'", "unknown embedder \"gpt\""),
+        ("[shadow]\nembeder = 'none'", "unknown field `embeder`"),
+        (
+            "[shadow]\nsettings = { kk = 3 }",
+            "\"kk\" is no setting of a catalog",
+        ),
+        (
+            "[usage]\nenabled = false\n[shadow]\nembedder = 'none'",
+            "shadow needs usage.enabled",
+        ),
+    ] {
+        let file = world.file("bad.toml", toml);
+        world.fails(1, &["--config", text(&file), "list"], &[expected]);
+    }
+    for (toml, expected) in [
+        (
+            "[shadow]\nwords = 'nowhere.json'",
+            "shadow.words, nowhere.json",
+        ),
+        ("[shadow]\nranker = 'nowhere.json'", "shadow.ranker"),
+        (
+            "[shadow]\nsettings = 'nowhere.json'",
+            "shadow.settings, nowhere.json",
+        ),
+    ] {
+        let file = world.file("bad.toml", toml);
+        for command in [
+            &["usage", "shadow"][..],
+            &["serve", "--listen", "127.0.0.1:0"],
+        ] {
+            let args = [&["--config", text(&file)], command].concat();
+            world.fails(1, &args, &[expected]);
+        }
+    }
+    let file = world.file("good.toml", "[shadow]\nembedder = 'none'\nranker = 'none'");
+    let config = ["--config", text(&file), "usage", "shadow"];
+    let report = world.json(&config);
+    assert_eq!(
+        (&report["differences"], &report["share"], &report["verdict"]),
+        (
+            &json!(["embedder none", "ranker none"]),
+            &json!(0.1),
+            &json!("too_little")
+        )
+    );
+    let plain = world.run(&config);
+    assert!(
+        plain.stdout.contains("called tool first"),
+        "{}",
+        plain.stdout
+    );
+    assert!(
+        plain
+            .stderr
+            .contains("too little is known: it takes 20 calls"),
+        "{}",
+        plain.stderr
     );
 }

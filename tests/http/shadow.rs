@@ -107,7 +107,7 @@ async fn words_that_put_called_tools_first_are_reported_to_gain() {
         let found = ask(server, &session, "tools/call", found).await.to_string();
         let (wipe, read) = (found.find("s/wipe"), found.find("s/read"));
         assert!(wipe.is_some() && wipe < read, "{found}");
-        let call = json!({ "tool": "s/read", "arguments": { "count": number } });
+        let call = json!({ "name": "s/read", "arguments": { "count": number } });
         let call = json!({ "name": "call_tool", "arguments": call });
         let called = ask(server, &session, "tools/call", call).await;
         assert!(called.to_string().contains("read was called"), "{called}");
