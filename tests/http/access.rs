@@ -14,7 +14,7 @@ use super::server::{Answer, Server, key_in, read, tool};
 use super::shared_store::Shared;
 
 /// Every route that names a catalog, with what it needs.
-const ROUTES: [(&str, &str, &str); 29] = [
+const ROUTES: [(&str, &str, &str); 30] = [
     ("POST", "/v1/catalogs/{c}/search", r#"{"query":"secret"}"#),
     ("GET", "/v1/catalogs/{c}/search?q=secret", ""),
     ("GET", "/v1/catalogs/{c}", ""),
@@ -54,6 +54,7 @@ const ROUTES: [(&str, &str, &str); 29] = [
         r#"{"judge":"a","judgements":[]}"#,
     ),
     ("DELETE", "/v1/catalogs/{c}/judgings/none", ""),
+    ("GET", "/v1/catalogs/{c}/usage/shadow", ""),
     ("PUT", "/v1/catalogs/{c}/settings", "{}"),
     (
         "POST",

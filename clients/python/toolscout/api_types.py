@@ -758,6 +758,31 @@ class ServerSentEvent(TypedDict):
     id: NotRequired[str | None]
 
 
+class ShadowDay(TypedDict):
+    calls: int
+    day: str
+    live_first: int
+    searches: int
+    shadow_first: int
+
+
+class ShadowEstimate(TypedDict):
+    mean: float
+    plus_minus: float
+
+
+class ShadowNow(TypedDict):
+    cpu_ms: int
+    dropped: int
+    generation: NotRequired[int | None]
+    problem: NotRequired[str | None]
+    state: str
+    waiting: int
+
+
+ShadowVerdict: TypeAlias = Literal["gains", "loses", "chance", "too_little"]
+
+
 class StageLatency(TypedDict):
     p50: float
     p95: float
@@ -1402,6 +1427,28 @@ class ServerStats(TypedDict):
     version: str
 
 
+class ShadowComparedFigure(TypedDict):
+    gain: ShadowEstimate
+    live: float
+    shadow: float
+
+
+class ShadowReport(TypedDict):
+    absent: int
+    calls: int
+    days: list[ShadowDay]
+    differences: list[str]
+    first_place: NotRequired[ShadowComparedFigure | None]
+    overlap_at_5: NotRequired[ShadowEstimate | None]
+    reciprocal_place: NotRequired[ShadowComparedFigure | None]
+    same_first_hit: NotRequired[float | None]
+    searches: int
+    shadow: str
+    share: float
+    summary: str
+    verdict: ShadowVerdict
+
+
 class SyncAnswer(TypedDict):
     added: list[str]
     changed: list[str]
@@ -1660,6 +1707,11 @@ class EvaluationReportFile(TypedDict):
 class OpenApproval(ApprovalRequest):
     expires_in_ms: int
     id: str
+
+
+class ShadowAnswer(ShadowReport):
+    now: ShadowNow
+    record: UseRecord
 
 
 class WaitingApproval(OpenApproval):

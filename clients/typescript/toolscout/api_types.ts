@@ -2849,6 +2849,139 @@ export interface components {
             /** @description The version of the program. */
             version: string;
         };
+        /** @description What switching to the shadow of a catalog would change. */
+        ShadowAnswer: components["schemas"]["ShadowReport"] & {
+            /** @description How far the shadow is. */
+            now: components["schemas"]["ShadowNow"];
+            /** @description Whether and since when use is recorded. */
+            record: components["schemas"]["UseRecord"];
+        };
+        /** @description A figure of called tools in both answers. */
+        ShadowComparedFigure: {
+            /** @description What switching gains, with the interval of the differences of pairs. */
+            gain: components["schemas"]["ShadowEstimate"];
+            /**
+             * Format: double
+             * @description Its mean in live answers.
+             */
+            live: number;
+            /**
+             * Format: double
+             * @description Its mean in second answers.
+             */
+            shadow: number;
+        };
+        /** @description The figures of one day. */
+        ShadowDay: {
+            /**
+             * Format: int64
+             * @description Those of them after which a tool was called that they had shown.
+             */
+            calls: number;
+            /** @description The day (UTC). */
+            day: string;
+            /**
+             * Format: int64
+             * @description Those whose tool the live answer had first.
+             */
+            live_first: number;
+            /**
+             * Format: int64
+             * @description Searches that got a second answer.
+             */
+            searches: number;
+            /**
+             * Format: int64
+             * @description Those whose tool the second answer has first.
+             */
+            shadow_first: number;
+        };
+        /** @description A mean with its 95% interval. */
+        ShadowEstimate: {
+            /**
+             * Format: double
+             * @description The mean.
+             */
+            mean: number;
+            /**
+             * Format: double
+             * @description Half of its 95% interval.
+             */
+            plus_minus: number;
+        };
+        /** @description How far a shadow is. */
+        ShadowNow: {
+            /**
+             * Format: int64
+             * @description CPU time that it took since the start, in milliseconds.
+             */
+            cpu_ms: number;
+            /**
+             * Format: int64
+             * @description Searches and calls since the start that were not compared, because they came too fast.
+             */
+            dropped: number;
+            /**
+             * Format: int64
+             * @description The generation of the catalog that it has; null until it was made.
+             */
+            generation?: number | null;
+            /** @description Why it failed; it is tried again after some seconds. */
+            problem?: string | null;
+            /** @description `waiting` for the catalog to be opened, `making` or updating it, `ready`, or `failed`. */
+            state: string;
+            /**
+             * Format: int64
+             * @description Searches that wait for a second answer, at most 1,280.
+             */
+            waiting: number;
+        };
+        /** @description What switching to a shadow would change. */
+        ShadowReport: {
+            /**
+             * Format: int64
+             * @description Those of them whose tool the second answer does not show.
+             */
+            absent: number;
+            /**
+             * Format: int64
+             * @description Searches after which a tool was called that they had shown.
+             */
+            calls: number;
+            /** @description By day, the newest first. */
+            days: components["schemas"]["ShadowDay"][];
+            /** @description What differs. */
+            differences: string[];
+            first_place?: components["schemas"]["ShadowComparedFigure"] | null;
+            overlap_at_5?: components["schemas"]["ShadowEstimate"] | null;
+            reciprocal_place?: components["schemas"]["ShadowComparedFigure"] | null;
+            /**
+             * Format: double
+             * @description The share of the searches with the same first hit in both answers; null without a search.
+             */
+            same_first_hit?: number | null;
+            /**
+             * Format: int64
+             * @description Searches that got a second answer.
+             */
+            searches: number;
+            /** @description The hash of all that differs: another one begins anew. */
+            shadow: string;
+            /**
+             * Format: double
+             * @description The share of the searches that get a second answer.
+             */
+            share: number;
+            /** @description The same in a sentence. */
+            summary: string;
+            /** @description What the figures say. */
+            verdict: components["schemas"]["ShadowVerdict"];
+        };
+        /**
+         * @description What the figures say about switching.
+         * @enum {string}
+         */
+        ShadowVerdict: "gains" | "loses" | "chance" | "too_little";
         /** @description Percentiles of a stage, in milliseconds. */
         StageLatency: {
             /**

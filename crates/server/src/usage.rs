@@ -206,7 +206,7 @@ pub struct ShadowNow {
     problem: Option<String>,
     /// The generation of the catalog that it has; null until it was made.
     generation: Option<u64>,
-    /// Searches that wait for a second answer, at most 256.
+    /// Searches that wait for a second answer, at most 1,280.
     waiting: u64,
     /// Searches and calls since the start that were not compared, because they came too fast.
     dropped: u64,

@@ -103,6 +103,7 @@ impl Worker {
                 if !self.comparisons.searched(at_ms, *search) {
                     self.shadow.drop_one();
                 }
+                self.shadow.taken(self.comparisons.waiting());
             }
             Event::Called(at_ms, call) => {
                 let figures = self.comparisons.called(at_ms, &call.0, &call.1);

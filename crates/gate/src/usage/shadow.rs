@@ -152,6 +152,8 @@ struct Shared {
     is_ready: AtomicBool,
     state: Mutex<State>,
     unwritten: Mutex<ShadowFigures>,
+    /// Searches in the queue, and those that the thread has taken.
+    queued: AtomicU64,
     waiting: AtomicU64,
     dropped: AtomicU64,
     cpu_us: AtomicU64,
@@ -184,6 +186,7 @@ impl Shadow {
             is_ready: AtomicBool::new(false),
             state: Mutex::default(),
             unwritten: Mutex::default(),
+            queued: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             cpu_us: AtomicU64::new(0),
@@ -218,7 +221,10 @@ impl Shadow {
 
     /// Hands over a search that was drawn.
     pub fn searched(&self, at_ms: i64, search: ComparedSearch) {
+        // Counted first, since the thread may take it at once.
+        self.0.queued.fetch_add(1, Ordering::Relaxed);
         if !self.0.queue.try_send(Event::Searched(at_ms, search.into())) {
+            self.0.queued.fetch_sub(1, Ordering::Relaxed);
             self.drop_one();
         }
     }
@@ -281,14 +287,22 @@ impl Shadow {
         *lock(&self.0.generation)
     }
 
-    /// Says how many searches wait for a second answer.
+    /// Says that the thread has taken a search from the queue, and how many wait there now.
+    pub fn taken(&self, waiting: usize) {
+        // In this order, so that a search that waits is always counted.
+        self.set_waiting(waiting);
+        self.0.queued.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Says how many searches that the thread has taken wait for a second answer.
     pub fn set_waiting(&self, searches: usize) {
-        self.0.waiting.store(searches as u64, Ordering::Relaxed);
+        self.0.waiting.store(searches as u64, Ordering::Release);
     }
 
     /// How many searches wait for a second answer.
     pub fn waiting(&self) -> u64 {
-        self.0.waiting.load(Ordering::Relaxed)
+        let queued = self.0.queued.load(Ordering::Acquire);
+        queued + self.0.waiting.load(Ordering::Acquire)
     }
 
     /// Adds CPU time of the thread.
@@ -464,6 +478,7 @@ mod tests {
             shadow.searched(1, search());
         }
         assert_eq!(shadow.dropped(), 3);
+        assert_eq!(shadow.waiting(), MAX_EVENTS as u64);
         let taken = events.take(Some(Duration::ZERO)).unwrap();
         assert_eq!(taken.len(), MAX_EVENTS);
     }
