@@ -227,7 +227,7 @@ fn grouped(text: &str) -> String {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let mut grouped = String::with_capacity(text.len() + digits / 3);
     for (index, c) in text.chars().enumerate() {
-        if index > 0 && index < digits && (digits - index) % 3 == 0 {
+        if index > 0 && index < digits && (digits - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(c);
