@@ -132,10 +132,10 @@ impl Copy {
         !is_in_use || self.remembered.is_some_and(is_recent)
     }
 
-    /// Which generation of the original it has.
+    /// Which generation of the original it has, as answers of the original name it.
     pub fn generation(&self) -> Option<u64> {
         let searcher = self.searcher();
-        Some(searcher.followed()?.generation)
+        Some(searcher.followed()?.mark)
     }
 }
 
@@ -162,7 +162,8 @@ fn version(searcher: &Searcher) -> Followed {
     Followed {
         source: version.identity.clone(),
         generation: version.generation,
-        mark: 0,
+        // Of a copy of the store's catalog, its own commits are counted apart from those of the store.
+        mark: searcher.generation(),
     }
 }
 
