@@ -32,7 +32,7 @@ impl Estimate {
         let mean = sum / n;
         let variance = (squares - n * mean * mean).max(0.0) / (n - 1.0).max(1.0);
         // Without a difference among n values, up to 3 in n may differ (the rule of three).
-        let plus_minus = (HALF_WIDTH * (variance / n).sqrt()).max(3.0 / n);
+        let plus_minus = (HALF_WIDTH * (variance / n).sqrt()).max((3.0 / n).min(1.0));
         Some(Estimate {
             mean: rounded(mean),
             plus_minus: rounded(plus_minus),
