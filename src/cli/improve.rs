@@ -1,5 +1,6 @@
 //! `toolscout improve`: proposes changes of a catalog, and makes those that judged queries gain from.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -24,7 +25,7 @@ use crate::enrich::exchange::Answers;
 use crate::enrich::held::Review;
 use crate::eval::dataset::Load;
 use crate::eval::improve::journal::{Journal, Line, What, without};
-use crate::eval::improve::{Change, Content, Decision, Entry, Improved, Trials, improve};
+use crate::eval::improve::{Change, Content, Decision, Entry, Improved, Kind, Trials, improve};
 use crate::eval::{Arm, EvalSet, Progress, Workspace, arms};
 use crate::models::Patience;
 use crate::printable::counted;
@@ -38,7 +39,7 @@ const MAX_LINES: usize = 50;
 /// has one of its tools among its first five hits keeps one. Without --apply it only prints what it would
 /// change.
 ///
-/// Nothing is sent anywhere without --llm.
+/// Nothing is sent anywhere without --llm or --model.
 #[derive(clap::Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -59,9 +60,6 @@ pub struct Args {
     /// Do not ask before sending definitions to the model of --llm
     #[arg(long)]
     yes: bool,
-    /// Seed of the split of the queries
-    #[arg(long, default_value_t = 42)]
-    seed: u64,
     /// Make the accepted changes
     #[arg(long)]
     apply: bool,
@@ -70,8 +68,13 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List the changes that were made, with their figures
-    #[command(after_help = "Examples:\n  toolscout improve log\n  toolscout improve log --json")]
-    Log,
+    #[command(
+        after_help = "Examples:\n  toolscout improve log\n  toolscout improve log 2\n  toolscout improve log --json"
+    )]
+    Log {
+        /// Print the entries of this change
+        id: Option<u64>,
+    },
     /// Take a change back
     #[command(
         after_help = "Examples:\n  toolscout improve revert 1\n  toolscout --catalog work improve revert 2"
@@ -87,7 +90,7 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         context.set_patience(Patience::of_measuring());
         match self.action {
-            Some(Action::Log) => log(context),
+            Some(Action::Log { id }) => log(context, id),
             Some(Action::Revert { id }) => revert(context, id),
             None => self.improve(context),
         }
@@ -113,11 +116,15 @@ impl Args {
             set: &set,
             arm: arm_in_use(context),
             texts,
-            seed: self.seed,
         };
         let progress = Bar::new();
         progress.begin(&set.name);
-        let improved = improve(&trials, &|kind| progress.stage(kind.as_str(), 0))?;
+        let tried = Cell::new(0);
+        let improved = improve(&trials, &|kind| {
+            progress.stage(kind.as_str(), Kind::ALL.len());
+            progress.done(tried.get());
+            tried.set(tried.get() + 1);
+        })?;
         progress.bar.finish_and_clear();
         drop(copy);
         let made = match self.apply {
@@ -142,8 +149,16 @@ impl Args {
     fn judged(&self, context: &Context, searcher: &Searcher) -> Result<EvalSet> {
         let name = &context.settings.catalog;
         let tools = searcher.tools().map(|tool| Tool::clone(&tool)).collect();
-        let file = self.queries.as_deref();
-        let set = EvalSet::over_catalog(name, tools, file, Vec::new(), &Load::default())?;
+        let queries = self.queries.as_deref().map(|path| match path.is_dir() {
+            true => path.join("queries.jsonl"),
+            false => path.to_owned(),
+        });
+        // What was recorded may be of tools that are gone.
+        let load = Load {
+            skip_unknown: true,
+            ..Load::default()
+        };
+        let set = EvalSet::over_catalog(name, tools, queries.as_deref(), Vec::new(), &load)?;
         for line in set.left_out.lines() {
             print_stderr(format_args!("{name}: {line}"));
         }
@@ -193,22 +208,23 @@ fn make(
 fn note(context: &Context, improved: &Improved, made: &[u64]) -> Result<()> {
     let accepted = improved.accepted().count();
     let next = match (accepted, made) {
-        (0, _) => "no change was accepted, so nothing is to be made".to_owned(),
+        (0, _) => "no change was accepted; --json has the proposals".to_owned(),
         (_, []) => "nothing was changed; --apply makes the accepted changes".to_owned(),
         (_, made) => {
             let ids: Vec<String> = made.iter().map(u64::to_string).collect();
             format!(
-                "made as {}; `toolscout improve revert ID` takes one back",
+                "made: {}; `toolscout improve revert ID` takes one back",
                 ids.join(", ")
             )
         }
     };
+    context.printer.note(next)?;
     context.printer.note(format_args!(
-        "{} {:.4} -> {:.4} on the {} that taught the changes; others gain less. {next}",
+        "{} on the {} that taught the changes: {:.4} -> {:.4}; on others expect the figures of the table",
         improved.metric,
+        counted(improved.queries, "request"),
         improved.before,
         improved.after,
-        counted(improved.queries, "query")
     ))
 }
 
@@ -244,11 +260,12 @@ fn texts_of_file(
             matched.unknown.len(),
             "tools that the catalog does not have",
         ),
+        (matched.stale.len(), "tools with another definition"),
         (
-            matched.stale.len(),
-            "tools with another definition, or answers without `definition`",
+            matched.refused.len(),
+            "answers without `definition`, or that cannot be used",
         ),
-        (matched.refused.len(), "answers that cannot be used"),
+        (matched.kept.len(), "tools that have texts already"),
         (
             matched.held.len(),
             "texts that speak of another server's tool",
@@ -296,9 +313,23 @@ fn write(
     Ok(generation)
 }
 
-fn log(context: &Context) -> Result<Outcome> {
+fn log(context: &Context, id: Option<u64>) -> Result<Outcome> {
     let catalog = context.open(Legs::Lexical)?;
     let journal = Journal::open(catalog.path())?;
+    if let Some(id) = id {
+        let line = journal.lines().iter().find(|line| line.id == id);
+        let Some(What::Applied { change, .. }) = line.map(|line| &line.what) else {
+            bail!("{id} is no change; `toolscout improve log` lists them");
+        };
+        return match context.printer.is_json() {
+            true => context.printer.json(change),
+            false => change
+                .entries
+                .iter()
+                .try_for_each(|entry| context.printer.text(entry)),
+        }
+        .map(|()| Outcome::Success);
+    }
     if context.printer.is_json() {
         context.printer.json(&journal.lines())?;
         return Ok(Outcome::Success);
@@ -351,7 +382,13 @@ fn revert(context: &Context, id: u64) -> Result<Outcome> {
     let catalog = context.open(Legs::All)?;
     let mut journal = Journal::open(catalog.path())?;
     let Some(entries) = journal.applied(id).map(<[Entry]>::to_vec) else {
-        bail!("no change {id} is in the catalog; `toolscout improve log` lists them");
+        let known = journal.lines().iter().any(|line| line.id == id);
+        let why = match (known, journal.is_reverted(id)) {
+            (_, true) => "was taken back already",
+            (true, _) => "is a revert; `toolscout improve --apply` makes changes again",
+            (false, _) => "is no change of this catalog",
+        };
+        bail!("{id} {why}; see `toolscout improve log`");
     };
     let interrupt = Interrupt::listen()?;
     let mut removed = 0;
@@ -363,7 +400,7 @@ fn revert(context: &Context, id: u64) -> Result<Outcome> {
     journal.append(unix_ms(SystemTime::now()), generation, What::Reverted(id))?;
     let rest = match entries.len() - removed {
         0 => String::new(),
-        changed => format!("; {changed} were changed since and stay"),
+        gone => format!("; {gone} were gone or changed already"),
     };
     context.printer.text(format_args!(
         "took back {} of change {id}{rest}",
@@ -408,7 +445,7 @@ fn print(context: &Context, improved: &Improved) -> Result<()> {
         .flat_map(|change: &Change| &change.entries)
         .collect();
     for line in lines.iter().take(MAX_LINES) {
-        context.printer.note(line)?;
+        context.printer.text(line)?;
     }
     if lines.len() > MAX_LINES {
         context.printer.note(format_args!(

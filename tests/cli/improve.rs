@@ -92,7 +92,7 @@ fn a_change_is_shown_made_listed_and_taken_back() {
         shown.stdout
     );
     assert!(
-        shown.stderr.contains("+ text of s/qx7: resize a picture"),
+        shown.stdout.contains("+ text of s/qx7: resize a picture"),
         "{}",
         shown.stderr
     );
@@ -131,10 +131,10 @@ fn a_change_is_shown_made_listed_and_taken_back() {
     world.ok(&["enrich", "--forget", "s/qx1"]);
     let reverted = world.ok(&["improve", "revert", "1"]);
     assert!(
-        reverted.contains("11 entries of change 1; 1 were changed since"),
+        reverted.contains("11 entries of change 1; 1 were gone or changed already"),
         "{reverted}"
     );
-    world.fails(1, &["improve", "revert", "1"], &["`toolscout improve log`"]);
+    world.fails(1, &["improve", "revert", "1"], &["was taken back already"]);
     world.fails(1, &["enrich", "--show", "s/qx7"], &["nothing was written"]);
     assert!(world.ok(&["improve", "log"]).contains("texts (reverted)"));
 }
@@ -188,9 +188,13 @@ fn requests_that_come_again_teach_the_catalog() {
     let world = world();
     let mut lines = String::new();
     for (tool, (name, meaning)) in TOOLS.iter().enumerate() {
-        for time in 0..4 {
+        for (time, text) in [format!("please {meaning}"), format!("{meaning} today")]
+            .iter()
+            .enumerate()
+        {
             let id = format!("{tool}-{time}");
-            let line = json!({"id": id, "query": meaning, "relevant": [format!("s/{name}")]});
+            let line =
+                json!({"id": id, "query": text, "times": 3, "relevant": [format!("s/{name}")]});
             lines += &format!("{line}\n");
         }
     }
@@ -226,7 +230,7 @@ fn too_few_queries_and_wrong_files_are_named() {
     world.fails(
         2,
         &args(few, &[]),
-        &["it has 1 judged query", "at least 20"],
+        &["it has 1 judged request", "at least 20"],
     );
     let judged = queries(&world);
     let judged = judged.to_str().unwrap();

@@ -54,6 +54,8 @@ pub struct EvalQuery {
     pub id: String,
     /// The text of the query.
     pub text: String,
+    /// How often it was asked: the field `times` of its line, or 1.
+    pub times: u64,
     /// Where query and judgement came from, if the set says so.
     pub source: Option<String>,
     /// The relevant tools, ascending, distinct. None if all judged tools have lower grades than
@@ -192,6 +194,7 @@ impl EvalSet {
                 queries.queries.push(RawQuery {
                     id: format!("called-{}", number + 1),
                     text,
+                    times: 1,
                     source: None,
                     judged: relevant.into_iter().map(|id| (id, 1.0)).collect(),
                     groups: Vec::new(),
@@ -417,6 +420,7 @@ struct RawSet {
 struct RawQuery {
     id: String,
     text: String,
+    times: u64,
     /// Where it came from, if its file says so.
     source: Option<String>,
     /// Tools with their grades.
@@ -462,6 +466,7 @@ pub(crate) mod testing {
         let query = |(id, text, relevant): &(&str, &str, &[&str])| RawQuery {
             id: (*id).into(),
             text: (*text).into(),
+            times: 1,
             source: None,
             judged: relevant.iter().map(|id| ((*id).into(), 1.0)).collect(),
             groups: Vec::new(),

@@ -2,7 +2,7 @@
 //!
 //! A change is all entries of one kind: texts, synonyms, aliases, pins, factors, companions. What is
 //! learned from queries is measured on queries that it was not learned from: the queries are split into
-//! [`FOLDS`] parts, and each part is asked with what the others taught. A change is accepted if the gain
+//! [`FOLDS`] parts, equal texts in one, and each part is asked with what the others taught. A change is accepted if the gain
 //! is more than chance, and if every query that has one of its tools among its first five hits keeps one.
 //! Entries that would cost a query that are left out of the change. Each change is tried on top of those that were accepted.
 
@@ -10,6 +10,8 @@ mod entry;
 pub mod journal;
 mod lesson;
 mod trial;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use toolscout_base::printable::counted;
@@ -39,6 +41,8 @@ const TARGET: Metric = Metric::new(Measure::Ndcg, DEPTH);
 const KEPT: Metric = Metric::new(Measure::Success, FIRST);
 /// The first hits, which a model sees with their definitions.
 const FIRST: usize = 5;
+/// The seed of the parts and of the tests. It cannot be chosen: with enough of them any gain is significant.
+const SEED: u64 = 42;
 /// How often entries are left out and the rest is measured again.
 const ROUNDS: usize = 20;
 
@@ -63,7 +67,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 7] = [
+    /// Every kind, in the order in which they are tried.
+    pub const ALL: [Kind; 7] = [
         Kind::Texts,
         Kind::Requests,
         Kind::Synonyms,
@@ -73,9 +78,10 @@ impl Kind {
         Kind::Companions,
     ];
 
-    /// Whether its entries come from the queries that measure it.
+    /// Whether its entries are learned from queries and change others than these. A pin changes only the
+    /// request that it was learned from: that this comes again is what it is for.
     fn is_learned(self) -> bool {
-        !matches!(self, Kind::Texts | Kind::Companions)
+        !matches!(self, Kind::Texts | Kind::Pins | Kind::Companions)
     }
 
     /// Its name.
@@ -150,10 +156,8 @@ pub struct Change {
 pub struct Improved {
     /// The name of the catalog.
     pub catalog: String,
-    /// Number of queries.
+    /// Number of different queries.
     pub queries: usize,
-    /// The seed of the parts and of the tests.
-    pub seed: u64,
     /// The metric.
     pub metric: String,
     /// Its mean before.
@@ -182,8 +186,6 @@ pub struct Trials<'a> {
     pub arm: Arm,
     /// Texts that a model wrote.
     pub texts: Vec<(ToolId, Enrichment)>,
-    /// The seed of the parts and of the tests.
-    pub seed: u64,
 }
 
 /// Proposes changes and measures them. Calls `on_kind` before each kind.
@@ -191,9 +193,9 @@ pub struct Trials<'a> {
 /// # Errors
 /// [`EvalError::Option`] for too few queries; errors of the engine.
 pub fn improve(trials: &Trials<'_>, on_kind: &dyn Fn(Kind)) -> Result<Improved> {
-    let queries = trials.set.queries.len();
+    let queries = distinct(&numbered_requests(trials.set));
     if queries < FEWEST_QUERIES {
-        let has = counted(queries, "judged query");
+        let has = counted(queries, "judged request");
         let reason = format!(
             "it has {has}; at least {FEWEST_QUERIES} are needed to tell a gain from chance"
         );
@@ -201,7 +203,7 @@ pub fn improve(trials: &Trials<'_>, on_kind: &dyn Fn(Kind)) -> Result<Improved> 
         return Err(EvalError::option("--queries", path, reason));
     }
     let mut search = Search::new(trials)?;
-    let before = mean(&search.values(&search.all(), &search.before));
+    let before = search.mean_of_all(&search.before);
     let mut changes = Vec::new();
     for kind in Kind::ALL {
         if kind == Kind::Texts && trials.texts.is_empty() {
@@ -213,10 +215,9 @@ pub fn improve(trials: &Trials<'_>, on_kind: &dyn Fn(Kind)) -> Result<Improved> 
     Ok(Improved {
         catalog: trials.set.name.clone(),
         queries,
-        seed: trials.seed,
         metric: TARGET.to_string(),
         before,
-        after: mean(&search.values(&search.all(), &search.before)),
+        after: search.mean_of_all(&search.before),
         changes,
     })
 }
@@ -230,7 +231,9 @@ struct Search<'a> {
     content: Content,
     /// The hits of all queries with it.
     before: Vec<Vec<ToolIndex>>,
-    /// The part of each query.
+    /// The number of each query's text: equal texts are one request.
+    requests: Vec<usize>,
+    /// The part of each request.
     folds: Vec<usize>,
 }
 
@@ -241,11 +244,12 @@ impl<'a> Search<'a> {
         let count = trials.set.queries.len();
         let all: Vec<usize> = (0..count).collect();
         let before = trial.rankings(&content, &all)?;
-        let mut order = all;
-        Random::new(trials.seed, "folds").shuffle(&mut order);
-        let mut folds = vec![0; count];
-        for (place, query) in order.into_iter().enumerate() {
-            folds[query] = place % FOLDS;
+        let requests = numbered_requests(trials.set);
+        let mut order: Vec<usize> = (0..distinct(&requests)).collect();
+        Random::new(SEED, "folds").shuffle(&mut order);
+        let mut folds = vec![0; order.len()];
+        for (place, request) in order.into_iter().enumerate() {
+            folds[request] = place % FOLDS;
         }
         Ok(Search {
             trials,
@@ -253,8 +257,23 @@ impl<'a> Search<'a> {
             teacher: Teacher::new(trials.set),
             content,
             before,
+            requests,
             folds,
         })
+    }
+
+    /// The mean of each request over the queries with its text, so that a repeated one counts once.
+    fn by_request(&self, values: &[f64]) -> Vec<f64> {
+        let mut sums = vec![(0.0, 0.0); self.folds.len()];
+        for (value, &request) in values.iter().zip(&self.requests) {
+            sums[request].0 += value;
+            sums[request].1 += 1.0;
+        }
+        sums.into_iter().map(|(sum, count)| sum / count).collect()
+    }
+
+    fn mean_of_all(&self, rankings: &[Vec<ToolIndex>]) -> f64 {
+        mean(&self.by_request(&self.values(&self.all(), rankings)))
     }
 
     fn all(&self) -> Vec<usize> {
@@ -266,13 +285,14 @@ impl<'a> Search<'a> {
         let all = self.all();
         let entries = self.proposals(kind, &all)?;
         let before = self.values(&all, &self.before);
+        let mean_before = mean(&self.by_request(&before));
         let mut change = Change {
             kind,
             decision: Decision::NothingProposed,
             proposed: entries.len(),
             entries: entries.clone(),
-            before: mean(&before),
-            after: mean(&before),
+            before: mean_before,
+            after: mean_before,
             gain_ci95: [0.0, 0.0],
             p: 1.0,
             lost: 0,
@@ -281,7 +301,8 @@ impl<'a> Search<'a> {
             return Ok(change);
         }
         let after = self.untaught_values(kind, &entries)?;
-        let gain = paired(&after, &before, self.trials.seed);
+        let (after, before) = (self.by_request(&after), self.by_request(&before));
+        let gain = paired(&after, &before, SEED);
         change.after = mean(&after);
         change.gain_ci95 = gain.interval;
         change.p = (gain.p * Kind::ALL.len() as f64).min(1.0);
@@ -296,7 +317,7 @@ impl<'a> Search<'a> {
     /// Leaves out entries that cost a query a hit, until none does, and takes the others over.
     fn keep(&mut self, change: &mut Change, mut entries: Vec<Entry>) -> Result<Decision> {
         let all = self.all();
-        let before = mean(&self.values(&all, &self.before));
+        let before = self.mean_of_all(&self.before);
         for round in 0..ROUNDS {
             let content = self.content.with(&entries);
             let after = self.trial.rankings(&content, &all)?;
@@ -305,7 +326,7 @@ impl<'a> Search<'a> {
                 change.lost = losers.len();
             }
             if losers.is_empty() {
-                if entries.is_empty() || mean(&self.values(&all, &after)) <= before {
+                if entries.is_empty() || self.mean_of_all(&after) <= before {
                     return Ok(Decision::NoGain);
                 }
                 change.entries = entries;
@@ -376,8 +397,9 @@ impl<'a> Search<'a> {
         }
         let mut values = vec![0.0; all.len()];
         for fold in 0..FOLDS {
-            let (asked, taught): (Vec<usize>, Vec<usize>) =
-                all.iter().partition(|&&query| self.folds[query] == fold);
+            let (asked, taught): (Vec<usize>, Vec<usize>) = all
+                .iter()
+                .partition(|&&query| self.folds[self.requests[query]] == fold);
             let entries = self.proposals(kind, &taught)?;
             let content = self.content.with(&entries);
             let rankings = self.trial.rankings(&content, &asked)?;
@@ -440,14 +462,38 @@ impl<'a> Search<'a> {
         queries.iter().filter(has).copied().collect()
     }
 
+    /// These queries, each text once.
+    fn lessons(&self, queries: &[usize]) -> Vec<Lesson<'_>> {
+        let mut by_request: BTreeMap<usize, Lesson<'_>> = BTreeMap::new();
+        for &query in queries {
+            let ranking = &self.before[query];
+            let query_of = &self.trials.set.queries[query];
+            let lesson = Lesson {
+                query: query_of,
+                ranking,
+                times: 0,
+                is_agreed: true,
+            };
+            let lesson = by_request.entry(self.requests[query]).or_insert(lesson);
+            lesson.times += query_of.times;
+            lesson.is_agreed &= lesson.query.relevant == query_of.relevant;
+        }
+        by_request.into_values().collect()
+    }
+
     /// What these queries teach of one kind.
     fn taught(&self, kind: Kind, queries: &[usize]) -> Vec<Entry> {
-        let lesson = |&query: &usize| Lesson {
-            query: &self.trials.set.queries[query],
-            ranking: &self.before[query],
-        };
-        let lessons: Vec<Lesson<'_>> = queries.iter().map(lesson).collect();
+        let lessons = self.lessons(queries);
+        let is_dense = !self
+            .trials
+            .copy
+            .catalog
+            .searcher()
+            .embedder_ids()
+            .is_empty();
         match kind {
+            // Only dense search reads texts.
+            Kind::Texts | Kind::Requests if !is_dense => Vec::new(),
             Kind::Texts => self.written(),
             Kind::Requests => self.teacher.requests(&lessons),
             Kind::Synonyms => self.teacher.synonyms(&lessons),
@@ -463,9 +509,13 @@ impl<'a> Search<'a> {
     }
 
     fn written(&self) -> Vec<Entry> {
+        let queries = self.trials.set.queries.iter();
+        let requests: HashSet<String> = queries.map(|query| words_of(&query.text)).collect();
         let mut entries = Vec::new();
         for (tool, enrichment) in &self.trials.texts {
-            for text in enrichment.texts() {
+            // A text that is a judged query says nothing about others.
+            let is_query = |text: &&String| requests.contains(&words_of(text));
+            for text in enrichment.texts().iter().filter(|text| !is_query(text)) {
                 entries.push(Entry::Text {
                     tool: tool.to_string(),
                     text: text.clone(),
@@ -491,6 +541,29 @@ impl<'a> Search<'a> {
         let scores = Scores::of_hits(&[metric], hits.iter().map(Vec::as_slice).zip(judgements));
         scores.column(metric).to_vec()
     }
+}
+
+/// A text without regard to capitals and punctuation.
+fn words_of(text: &str) -> String {
+    text::words(text).join(" ")
+}
+
+/// A number for each query, from 0; equal texts have the same.
+fn numbered_requests(set: &EvalSet) -> Vec<usize> {
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    let mut number = |text: &str| {
+        let next = numbers.len();
+        *numbers.entry(words_of(text)).or_insert(next)
+    };
+    set.queries
+        .iter()
+        .map(|query| number(&query.text))
+        .collect()
+}
+
+/// How many requests these are.
+fn distinct(requests: &[usize]) -> usize {
+    requests.iter().max().map_or(0, |last| last + 1)
 }
 
 /// The hits whose definitions a model sees.

@@ -21,6 +21,9 @@ pub struct JudgedLine {
     pub query: String,
     /// The grade of each judged tool.
     pub relevant: BTreeMap<String, f64>,
+    /// How often it was asked, if that was more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
     /// Where the query came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -53,6 +56,7 @@ pub fn lines(
                 id: format!("{prefix}-{}", place + 1),
                 query,
                 relevant: BTreeMap::new(),
+                times: None,
                 source: Some(source.to_owned()),
                 judge: None,
             });

@@ -221,6 +221,7 @@ mod tests {
 
     fn line(id: &str, grades: &[(&str, f64)]) -> JudgedLine {
         JudgedLine {
+            times: None,
             id: id.into(),
             query: id.into(),
             relevant: grades

@@ -159,6 +159,7 @@ impl JudgeArgs {
             progress.pairs += relevant.len();
             progress.ungraded += tools.len() - relevant.len();
             self.add(&JudgedLine {
+                times: None,
                 id: query.id.clone(),
                 query: query.text.clone(),
                 relevant,

@@ -243,9 +243,14 @@ impl FromUsageArgs {
         let called = entries
             .into_iter()
             .filter(|entry| entry.times >= self.times);
-        let called: Vec<(String, String)> = called
-            .map(|entry| (entry.query, entry.tool.to_string()))
-            .collect();
+        let mut times: HashMap<String, u64> = HashMap::new();
+        let mut pairs = Vec::new();
+        for entry in called {
+            let most = times.entry(entry.query.clone()).or_default();
+            *most = entry.times.max(*most);
+            pairs.push((entry.query, entry.tool.to_string()));
+        }
+        let called = pairs;
         let local = FeedbackStore::open(&context.settings.data)?;
         let reported = match &place {
             Place::Shared(copy) => copy.feedback(local).called(catalog)?,
@@ -265,10 +270,13 @@ impl FromUsageArgs {
             }
         }
         let [called, reported] = kept;
-        let made = joined(
+        let mut made = joined(
             lines("call", called, CALLS),
             lines("feedback", reported, FEEDBACK),
         );
+        for line in &mut made {
+            line.times = times.get(&line.query).copied().filter(|times| *times > 1);
+        }
         if made.is_empty() {
             bail!(
                 "nothing is recorded of the catalog {catalog}; switch its memory on with `toolscout memory on`, or send feedback"

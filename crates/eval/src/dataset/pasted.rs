@@ -57,6 +57,7 @@ impl PastedQuery {
         let irrelevant = self.irrelevant.iter().map(|id| (id.clone(), 0.0));
         let ids = |group: &Vec<usize>| group.iter().map(|tool| relevant[*tool].clone()).collect();
         RawQuery {
+            times: 1,
             id: self.id.clone(),
             text: self.text.clone(),
             source: self.source.clone(),
@@ -144,6 +145,7 @@ fn read_object(number: usize, line: &str) -> Result<Line> {
         judgement => judgement,
     };
     let raw = RawQuery {
+        times: 1,
         judged_in: place(number),
         ..raw
     };
@@ -167,6 +169,7 @@ fn read_plain(number: usize, line: &str) -> Result<Line> {
         Judgement::Listed
     };
     let raw = RawQuery {
+        times: 1,
         id: text.to_owned(),
         text: text.to_owned(),
         source: None,

@@ -188,6 +188,7 @@ pub(super) fn read_query(
     Ok(RawQuery {
         order: order_of(value, &judged),
         source: text_of(value, &["source"]),
+        times: value.get("times").and_then(Value::as_u64).unwrap_or(1),
         id,
         text,
         judged,

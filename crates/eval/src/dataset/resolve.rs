@@ -206,6 +206,7 @@ impl<'a> Resolver<'a> {
         EvalQuery {
             id: query.id,
             text: query.text,
+            times: query.times,
             source: query.source,
             relevant,
             groups: needs

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use toolscout_base::printable;
 use toolscout_index::owner_words::{MAX_NAMES, Matching, Pin, Synonyms};
 use toolscout_index::{
-    Enrichment, MAX_ENRICHMENT_TEXTS, OwnerWords, SearchOptions, Searcher, ToolId, Writer,
+    Enrichment, MAX_ENRICHMENT_TEXTS, OwnerWords, SearchOptions, Searcher, ToolId, Writer, text,
 };
 
 use crate::error::Result;
@@ -157,9 +157,11 @@ impl Entry {
                 fits
             }
             Entry::Pin { query, tool } => {
-                let key = named(query);
-                let is_new = !words.pins.contains_key(&key);
-                words.pins.entry(key).or_insert_with(|| pin(query, tool));
+                // The owner may have said something else about the request.
+                let is_new = !words.pins.values().any(|pin| is_about(pin, query));
+                if is_new {
+                    words.pins.insert(named(query), pin(query, tool));
+                }
                 is_new
             }
             Entry::Boost { tool, factor } => {
@@ -245,6 +247,15 @@ impl fmt::Display for Entry {
 
 fn named(key: &str) -> String {
     format!("{NAME_PREFIX}{key}")
+}
+
+/// Whether a pin is for these words.
+fn is_about(pin: &Pin, query: &str) -> bool {
+    let (words, query) = (text::words(&pin.query), text::words(query));
+    match pin.matching {
+        Matching::Exact => words == query,
+        Matching::Contains => query.windows(words.len().max(1)).any(|part| *part == words),
+    }
 }
 
 fn pin(query: &str, tool: &str) -> Pin {
@@ -363,8 +374,11 @@ mod tests {
         let mut content = Content::default();
         content.words.boosts.tools.insert("mail/send".into(), 2.0);
         content.search.companions = Some(true);
+        let mut own = pin("page", "pager/call");
+        own.matching = Matching::Contains;
+        content.words.pins.insert("own".into(), own);
         let before = content.clone();
-        for entry in &every_kind()[5..] {
+        for entry in &every_kind()[4..] {
             assert!(!entry.add_to(&mut content), "{entry}");
             assert!(!entry.remove_from(&mut content), "{entry}");
         }

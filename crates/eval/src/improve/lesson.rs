@@ -23,10 +23,12 @@ const LEAST_TOOLS_OF_SYNONYM: usize = 2;
 const LEAST_ASSOCIATION: f64 = 18.0;
 /// Queries of a tool that have to have an alias in common.
 const LEAST_QUERIES_OF_ALIAS: usize = 2;
+/// The least share of the queries with the word that are for the tool.
+const LEAST_SHARE_OF_ALIAS: f64 = 0.8;
 /// Most aliases of a tool from one run.
 const MOST_ALIASES: usize = 2;
 /// How often a request has to come to be worth a pin.
-const LEAST_REPEATS: usize = 2;
+const LEAST_REPEATS: u64 = 2;
 /// Queries in which a tool that nobody needs stands before one that is needed.
 const LEAST_QUERIES_OF_BOOST: usize = 3;
 /// The factor for such a tool.
@@ -34,11 +36,17 @@ const LOWER: f32 = 0.8;
 /// Hits that are looked at for it.
 const FIRST: usize = 5;
 
-/// A query with its hits before any change.
+/// A request with its hits before any change.
 #[derive(Clone, Copy)]
 pub struct Lesson<'a> {
+    /// The first query with its text.
     pub query: &'a EvalQuery,
+    /// The hits of the request.
     pub ranking: &'a [ToolIndex],
+    /// How often it was asked.
+    pub times: u64,
+    /// Whether all queries with its text have the same relevant tools.
+    pub is_agreed: bool,
 }
 
 impl Lesson<'_> {
@@ -195,7 +203,9 @@ impl<'a> Teacher<'a> {
             for (term, (word, count)) in terms {
                 let of_tool = queries_of[&tool];
                 let association = association(count, everywhere[&term], of_tool, lessons.len());
-                if count >= LEAST_QUERIES_OF_ALIAS && association >= LEAST_ASSOCIATION {
+                let is_of_tool = count as f64 >= LEAST_SHARE_OF_ALIAS * everywhere[&term] as f64;
+                if count >= LEAST_QUERIES_OF_ALIAS && is_of_tool && association >= LEAST_ASSOCIATION
+                {
                     common.push((count, word));
                 }
             }
@@ -212,21 +222,15 @@ impl<'a> Teacher<'a> {
 
     /// Requests that came several times, always for the same tools, and do not find one first.
     pub fn pins(&self, lessons: &[Lesson<'_>]) -> Vec<Entry> {
-        let mut by_request: BTreeMap<String, Vec<&Lesson<'_>>> = BTreeMap::new();
-        for lesson in lessons {
-            let words = text::words(&lesson.query.text).join(" ");
-            if !words.is_empty() && words.chars().count() <= MAX_NAME_CHARS {
-                by_request.entry(words).or_default().push(lesson);
-            }
-        }
         let mut entries = Vec::new();
-        for (query, same) in by_request {
-            let relevant = &same[0].query.relevant;
-            let is_agreed = same.iter().all(|lesson| lesson.query.relevant == *relevant);
-            let [tool] = relevant.as_slice() else {
+        for lesson in lessons {
+            let query = text::words(&lesson.query.text).join(" ");
+            let fits = !query.is_empty() && query.chars().count() <= MAX_NAME_CHARS;
+            let [tool] = lesson.query.relevant.as_slice() else {
                 continue;
             };
-            if same.len() >= LEAST_REPEATS && is_agreed && !same[0].is_served() {
+            let is_repeated = lesson.times >= LEAST_REPEATS && lesson.is_agreed;
+            if fits && is_repeated && !lesson.is_served() {
                 entries.push(Entry::Pin {
                     query,
                     tool: self.id(*tool),
@@ -317,7 +321,12 @@ mod tests {
             .queries
             .iter()
             .zip(rankings)
-            .map(|(query, ranking)| Lesson { query, ranking })
+            .map(|(query, ranking)| Lesson {
+                query,
+                ranking,
+                times: query.times,
+                is_agreed: true,
+            })
             .collect();
         let entries = kind(&Teacher::new(set), &lessons);
         entries.iter().map(ToString::to_string).collect()
@@ -401,27 +410,33 @@ mod tests {
 
     #[test]
     fn a_request_that_comes_again_is_pinned_if_all_mean_the_same() {
-        let tools = [("page", "x"), ("post", "x")];
-        let same = set(
-            &tools,
+        let mut set = set(
+            &[("page", "x"), ("post", "x")],
             &[
-                ("1", "Wake them", &["page"]),
-                ("2", "wake them!", &["page"]),
+                ("1", "Wake them!", &["page"]),
+                ("2", "tell them", &["post"]),
             ],
         );
+        assert!(
+            taught(&set, &[&[1], &[0]], Teacher::pins).is_empty(),
+            "once"
+        );
+        set.queries[0].times = 2;
         assert_eq!(
-            taught(&same, &[&[1], &[1]], Teacher::pins),
+            taught(&set, &[&[1], &[0]], Teacher::pins),
             ["+ pin page for: wake them"]
         );
         assert!(
-            taught(&same, &[&[0], &[0]], Teacher::pins).is_empty(),
+            taught(&set, &[&[0], &[0]], Teacher::pins).is_empty(),
             "found first"
         );
-        let other = set(
-            &tools,
-            &[("1", "wake them", &["page"]), ("2", "wake them", &["post"])],
-        );
-        assert!(taught(&other, &[&[1], &[1]], Teacher::pins).is_empty());
+        let other = Lesson {
+            query: &set.queries[0],
+            ranking: &[1],
+            times: 2,
+            is_agreed: false,
+        };
+        assert!(Teacher::new(&set).pins(&[other]).is_empty());
     }
 
     #[test]

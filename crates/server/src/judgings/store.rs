@@ -136,6 +136,7 @@ impl Judged {
             };
             let grades = judgement.grades.iter();
             lines.push(JudgedLine {
+                times: None,
                 id: query.id.clone(),
                 query: query.query.clone(),
                 relevant: grades
