@@ -61,7 +61,7 @@ enum ReportKind {
         after_help = "Examples:\n  toolscout usage missed\n  toolscout usage missed --since 7d --export missed.jsonl\n  toolscout usage missed --forget"
     )]
     Missed(MissedArgs),
-    /// Say what the embedders, ranker, words or settings of the table [shadow] would change
+    /// Say what the embedders, ranker, words or settings of the table `[shadow]` would change
     #[command(
         after_help = "Examples:\n  toolscout usage shadow\n  toolscout usage shadow --since 7d --json"
     )]

@@ -2,7 +2,7 @@
 //!
 //! A change is all entries of one kind: texts, synonyms, aliases, pins, factors, companions. What is
 //! learned from queries is measured on queries that it was not learned from: the queries are split into
-//! [`FOLDS`] parts, equal texts in one, and each part is asked with what the others taught. A change is accepted if the gain
+//! five parts, equal texts in one, and each part is asked with what the others taught. A change is accepted if the gain
 //! is more than chance, and if every query that has one of its tools among its first five hits keeps one.
 //! Entries that would cost a query that are left out of the change. Each change is tried on top of those that were accepted.
 
