@@ -17,7 +17,10 @@ export const shell = {
     await page.keyboard.press("Tab");
     await page.evaluate(() => document.activeElement.blur());
     await page.keyboard.press("/");
+    // Hits of a part of the query would be replaced, and the focus with them.
+    const answered = page.waitForResponse((response) => (response.request().postData() ?? "").includes('"create an issue"'));
     await page.keyboard.type("create an issue");
+    await answered;
     await page.locator(".hit").first().waitFor();
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("ArrowDown");
