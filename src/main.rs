@@ -5,6 +5,6 @@ use std::process::ExitCode;
 use toolscout::{allocator, cli};
 
 fn main() -> ExitCode {
-    allocator::map_large_allocations();
+    allocator::keep_less_memory();
     ExitCode::from(cli::main(std::env::args_os(), None))
 }
