@@ -14,6 +14,13 @@ pub const TEMPLATE_VERSION: u32 = 2;
 const MAX_ENUM_VALUES: usize = 20;
 /// Levels of nested parameters whose enum values are read.
 const MAX_ENUM_DEPTH: usize = 3;
+/// Fields read per result: those of large results would outweigh all other text.
+const MAX_RESULT_NAMES: usize = 12;
+/// Levels of a result whose fields are read. A third one found less.
+const MAX_RESULT_DEPTH: usize = 2;
+/// Texts read of a tool's examples, and bytes of each.
+const MAX_EXAMPLE_TEXTS: usize = 20;
+const MAX_EXAMPLE_BYTES: usize = 100;
 
 /// The searched fields of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,11 +41,15 @@ pub enum Field {
     EnumValues,
     /// Tags.
     Tags,
+    /// Names of the result's fields, the outermost first.
+    ResultNames,
+    /// Texts in the examples of arguments.
+    Examples,
 }
 
 impl Field {
     /// Every field, in the order of [`Weights`].
-    pub const ALL: [Field; 8] = [
+    pub const ALL: [Field; 10] = [
         Field::Name,
         Field::Server,
         Field::Title,
@@ -47,6 +58,8 @@ impl Field {
         Field::ParameterDescriptions,
         Field::EnumValues,
         Field::Tags,
+        Field::ResultNames,
+        Field::Examples,
     ];
 
     /// The field's name in explanations and settings.
@@ -60,6 +73,8 @@ impl Field {
             Field::ParameterDescriptions => "parameter_descriptions",
             Field::EnumValues => "enum_values",
             Field::Tags => "tags",
+            Field::ResultNames => "result_names",
+            Field::Examples => "examples",
         }
     }
 }
@@ -87,6 +102,10 @@ pub struct Weights {
     pub enum_values: f32,
     /// Weight of the tags.
     pub tags: f32,
+    /// Weight of the names of the result's fields.
+    pub result_names: f32,
+    /// Weight of the examples of arguments.
+    pub examples: f32,
 }
 
 impl Default for Weights {
@@ -103,6 +122,9 @@ impl Default for Weights {
             parameter_descriptions: 0.4,
             enum_values: 0.4,
             tags: 0.5,
+            // Names of results are worth .8 points of words alone, over twelve real catalogs.
+            result_names: 0.4,
+            examples: 0.4,
         }
     }
 }
@@ -119,6 +141,8 @@ impl Weights {
             Field::ParameterDescriptions => self.parameter_descriptions,
             Field::EnumValues => self.enum_values,
             Field::Tags => self.tags,
+            Field::ResultNames => self.result_names,
+            Field::Examples => self.examples,
         }
     }
 }
@@ -141,6 +165,8 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
         }
         Field::EnumValues => enum_values(&tool.input_schema).join(" "),
         Field::Tags => tool.tags.join(" "),
+        Field::ResultNames => joined(result_names(tool)),
+        Field::Examples => joined(example_texts(tool)),
     }
 }
 
@@ -232,6 +258,51 @@ fn enum_values(schema: &Map<String, Value>) -> Vec<String> {
     values
 }
 
+/// The names of the result's fields, level by level, each once.
+fn result_names(tool: &Tool) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut level: Vec<&Map<String, Value>> = tool.output_schema.iter().collect();
+    for _ in 0..MAX_RESULT_DEPTH {
+        let mut below = Vec::new();
+        for schema in level {
+            for (name, field) in properties(schema) {
+                if names.len() == MAX_RESULT_NAMES {
+                    return names;
+                }
+                if !names.contains(&name.as_str()) {
+                    names.push(name);
+                }
+                below.extend(field.as_object());
+            }
+            below.extend(schema.get("items").and_then(Value::as_object));
+        }
+        level = below;
+    }
+    names
+}
+
+/// The texts in a tool's examples of arguments, as Anthropic's `input_examples` has them.
+fn example_texts(tool: &Tool) -> Vec<&str> {
+    let mut texts = Vec::new();
+    let mut level: Vec<&Value> = tool.metadata.get("input_examples").into_iter().collect();
+    while !level.is_empty() {
+        let mut below = Vec::new();
+        for value in level {
+            match value {
+                Value::String(_) if texts.len() == MAX_EXAMPLE_TEXTS => return texts,
+                Value::String(text) => {
+                    texts.push(&text[..text.floor_char_boundary(MAX_EXAMPLE_BYTES)]);
+                }
+                Value::Array(values) => below.extend(values),
+                Value::Object(fields) => below.extend(fields.values()),
+                _ => {}
+            }
+        }
+        level = below;
+    }
+    texts
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -245,6 +316,13 @@ mod tests {
                 "placeName": {"type": "string", "description": "A town."},
                 "options": {"type": "object", "properties": {"unit": {"enum": ["metric", "imperial", 3]}}},
             }},
+            "outputSchema": {"type": "object", "properties": {
+                "days": {"type": "object", "properties": {"high": {"properties": {"unit": {}}}}},
+                "station": {"properties": {"name": {}, "days": {}}},
+            }},
+            "metadata": {"input_examples": [
+                {"placeName": "Oslo", "options": {"unit": "metric"}, "hours": 3}, {"placeName": "Bergen"},
+            ]},
         }))
         .unwrap()
     }
@@ -259,6 +337,8 @@ mod tests {
         assert_eq!(text(Field::ParameterDescriptions), "A town.");
         assert_eq!(text(Field::EnumValues), "metric imperial 3");
         assert_eq!(text(Field::Tags), "outdoor");
+        assert_eq!(text(Field::ResultNames), "days station high name");
+        assert_eq!(text(Field::Examples), "Oslo Bergen metric");
     }
 
     #[test]

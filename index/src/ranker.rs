@@ -326,9 +326,11 @@ pub(crate) fn leg_name(id: &str) -> &str {
 /// The part of a field that the ranker reads.
 fn head(tool: &Tool, field: Field) -> String {
     let max_bytes = match field {
-        Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => {
-            MAX_PARAMETERS_BYTES
-        }
+        Field::ParameterNames
+        | Field::ParameterDescriptions
+        | Field::EnumValues
+        | Field::ResultNames
+        | Field::Examples => MAX_PARAMETERS_BYTES,
         Field::Name | Field::Server | Field::Title | Field::Description | Field::Tags => {
             MAX_OWN_TEXT_BYTES
         }
