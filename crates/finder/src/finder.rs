@@ -7,6 +7,7 @@
 
 pub mod model_names;
 pub mod search;
+mod needs;
 pub mod recorded;
 pub mod snapshot;
 pub mod trail;

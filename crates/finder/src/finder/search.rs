@@ -140,6 +140,8 @@ pub struct Found {
     pub matched: Option<Match>,
     /// The words of the queries that no hit has anything to do with.
     pub unmatched: Vec<String>,
+    /// Tools with the required arguments that their queries do not name, a line each.
+    pub needs: Vec<String>,
     /// The number of tools that fit better than the hits, and that the filter leaves out.
     pub better_hidden: usize,
     /// Whether the answer says nothing about the tools: no tool passes the filter, or nothing was asked.
@@ -175,6 +177,9 @@ impl Found {
         }
         if !self.unmatched.is_empty() {
             verdict.insert("unmatched".into(), self.unmatched.clone().into());
+        }
+        if !self.needs.is_empty() {
+            verdict.insert("needs".into(), self.needs.clone().into());
         }
         if self.better_hidden > 0 {
             let tools = match self.better_hidden {

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use toolscout_index::Version;
 use toolscout_index::{Catalog, Match, Query, SearchOptions, Searcher, Tool, ToolId};
 
-use crate::finder::model_names;
 use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch, UsedTool};
+use crate::finder::{model_names, needs};
 use toolscout_base::clock::unix_ms;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_base::printable::excerpt;
@@ -193,6 +193,7 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
                     reasons.extend(nearest_of(hits.collect(), request.more, &mut found.more));
                 } else {
                     found.hits.extend(hits);
+                    found.needs = needs::of_hits(&found.hits, &request.queries);
                     found.more = results.near.iter().map(|near| near.tool.shared()).collect();
                 }
             }
@@ -376,6 +377,34 @@ mod tests {
         let no_match = nearest_of(hits(5), 0, &mut more).unwrap();
         assert_eq!((no_match.nearest.len(), more.len()), (3, 0));
         assert!(nearest_of(Vec::new(), 11, &mut more).is_none());
+    }
+
+    #[test]
+    fn a_search_says_what_its_tools_need() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = catalog(directory.path());
+        let mut send = Tool::new("mail", "send").unwrap();
+        send.description = "Send mail to a person".into();
+        let schema = serde_json::json!({
+            "type": "object",
+            "properties": { "to": { "type": "string", "format": "email" } },
+            "required": ["to"],
+        });
+        send.input_schema = schema.as_object().unwrap().clone();
+        let mut writer = catalog.writer().unwrap();
+        writer.upsert(&[send]).unwrap();
+        writer.commit().unwrap();
+        let needs = |query: &str| {
+            let request = SearchRequest {
+                queries: vec![query.into()],
+                ..SearchRequest::default()
+            };
+            let mut verdict = ToolSearch::search(&catalog, &request).verdict();
+            verdict.shift_remove("needs").map(|lines| lines.to_string())
+        };
+        let line = r#"["send: an email address (to)"]"#;
+        assert_eq!(needs("send mail to Ann").as_deref(), Some(line));
+        assert_eq!(needs("send mail to ann@example.com"), None);
     }
 
     #[test]

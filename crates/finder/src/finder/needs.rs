@@ -1,0 +1,454 @@
+//! Arguments that a found tool requires and that the search does not name, such as a date. Only kinds of
+//! values are looked for whose presence a text shows in every language.
+
+use serde_json::{Map, Value};
+use toolscout_index::{Tool, text};
+
+use super::search::FoundTool;
+
+/// Hits that are looked at, the best ones.
+const MAX_HITS: usize = 3;
+/// Kinds that are named of one tool.
+const MAX_NEEDS: usize = 3;
+/// Digits of the shortest telephone number.
+const MIN_PHONE_DIGITS: usize = 5;
+
+/// A kind of argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Date,
+    Email,
+    Url,
+    Phone,
+    Coordinates,
+}
+
+impl Kind {
+    /// What a parameter holds, by the format of its schema, or else by the last word of its name.
+    fn of(name: &str, schema: &Map<String, Value>) -> Option<Kind> {
+        if schema.contains_key("enum") || schema.contains_key("default") {
+            return None;
+        }
+        let format = schema.get("format").and_then(Value::as_str);
+        match format {
+            Some("date" | "date-time" | "time") => return Some(Kind::Date),
+            Some("email" | "idn-email") => return Some(Kind::Email),
+            Some("uri" | "url" | "iri") => return Some(Kind::Url),
+            Some("phone") => return Some(Kind::Phone),
+            _ => {}
+        }
+        match schema.get("type").and_then(Value::as_str) {
+            Some("string" | "number") | None => {}
+            _ => return None,
+        }
+        let spaced = text::spaced(name).to_lowercase();
+        match spaced.split_whitespace().next_back()? {
+            "date" | "datetime" => Some(Kind::Date),
+            "email" => Some(Kind::Email),
+            "url" | "uri" => Some(Kind::Url),
+            "phone" => Some(Kind::Phone),
+            "latitude" | "longitude" | "lat" | "lon" | "lng" => Some(Kind::Coordinates),
+            _ => None,
+        }
+    }
+
+    fn with_article(self) -> &'static str {
+        match self {
+            Kind::Date => "a date or time",
+            Kind::Email => "an email address",
+            Kind::Url => "a URL",
+            Kind::Phone => "a telephone number",
+            Kind::Coordinates => "coordinates",
+        }
+    }
+
+    /// Whether a text may have such a value.
+    fn is_in(self, text: &str) -> bool {
+        match self {
+            Kind::Date => text.contains(char::is_numeric) || has_word_of_time(text),
+            Kind::Email => text.contains('@'),
+            Kind::Url => text.contains("://") || text.split_whitespace().any(has_inner_dot),
+            Kind::Phone => text.chars().filter(|c| c.is_numeric()).count() >= MIN_PHONE_DIGITS,
+            Kind::Coordinates => text.contains(char::is_numeric),
+        }
+    }
+}
+
+/// Characters of the longest words that are compared whole. Longer ones are compared as beginnings, since
+/// words are inflected.
+const MAX_WHOLE_CHARS: usize = 4;
+
+/// Words for days, months and times, in the languages that are searched.
+const OF_TIME: &[&str] = &[
+    // English
+    "today",
+    "tonight",
+    "tomorrow",
+    "yesterday",
+    "now",
+    "noon",
+    "midnight",
+    "morning",
+    "evening",
+    "afternoon",
+    "weekend",
+    "week",
+    "month",
+    "year",
+    "day",
+    "hour",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+    "latest",
+    "current",
+    "recent",
+    "next",
+    "last",
+    // German
+    "heute",
+    "morgen",
+    "gestern",
+    "jetzt",
+    "mittag",
+    "abend",
+    "woche",
+    "monat",
+    "jahr",
+    "tag",
+    "stunde",
+    "montag",
+    "dienstag",
+    "mittwoch",
+    "donnerstag",
+    "freitag",
+    "samstag",
+    "sonntag",
+    "januar",
+    "februar",
+    "märz",
+    "mai",
+    "juni",
+    "juli",
+    "oktober",
+    "dezember",
+    // French
+    "aujourd",
+    "demain",
+    "hier",
+    "maintenant",
+    "midi",
+    "soir",
+    "matin",
+    "semaine",
+    "mois",
+    "année",
+    "jour",
+    "heure",
+    "lundi",
+    "mardi",
+    "mercredi",
+    "jeudi",
+    "vendredi",
+    "samedi",
+    "dimanche",
+    "janvier",
+    "février",
+    "mars",
+    "avril",
+    "juin",
+    "juillet",
+    "août",
+    "septembre",
+    "octobre",
+    "novembre",
+    "décembre",
+    // Spanish, Portuguese and Italian
+    "hoy",
+    "mañana",
+    "ayer",
+    "ahora",
+    "noche",
+    "semana",
+    "mes",
+    "año",
+    "día",
+    "hora",
+    "lunes",
+    "martes",
+    "miércoles",
+    "jueves",
+    "viernes",
+    "sábado",
+    "domingo",
+    "enero",
+    "febrero",
+    "marzo",
+    "abril",
+    "mayo",
+    "junio",
+    "julio",
+    "agosto",
+    "septiembre",
+    "octubre",
+    "noviembre",
+    "diciembre",
+    "hoje",
+    "amanhã",
+    "ontem",
+    "agora",
+    "noite",
+    "mês",
+    "ano",
+    "dia",
+    "segunda",
+    "terça",
+    "quarta",
+    "quinta",
+    "sexta",
+    "janeiro",
+    "fevereiro",
+    "março",
+    "maio",
+    "junho",
+    "julho",
+    "setembro",
+    "outubro",
+    "novembro",
+    "dezembro",
+    "oggi",
+    "domani",
+    "ieri",
+    "adesso",
+    "sera",
+    "settimana",
+    "mese",
+    "anno",
+    "giorno",
+    "ora",
+    "lunedì",
+    "martedì",
+    "mercoledì",
+    "giovedì",
+    "venerdì",
+    "sabato",
+    "domenica",
+    "gennaio",
+    "febbraio",
+    "aprile",
+    "maggio",
+    "giugno",
+    "luglio",
+    "settembre",
+    "ottobre",
+    "dicembre",
+    // Russian
+    "сегодня",
+    "завтра",
+    "вчера",
+    "сейчас",
+    "утром",
+    "вечер",
+    "недел",
+    "месяц",
+    "год",
+    "года",
+    "день",
+    "дня",
+    "час",
+    "понедельник",
+    "вторник",
+    "среду",
+    "четверг",
+    "пятниц",
+    "суббот",
+    "воскресень",
+    "январ",
+    "феврал",
+    "март",
+    "апрел",
+    "мая",
+    "июн",
+    "июл",
+    "август",
+    "сентябр",
+    "октябр",
+    "ноябр",
+    "декабр",
+];
+
+/// The same in languages whose words are not apart, where they are found anywhere.
+const OF_TIME_ANYWHERE: &[&str] = &[
+    "今", "明", "昨", "天", "日", "周", "週", "星期", "月", "年", "点", "時", "时", "早上", "晚上",
+    "오늘", "내일", "어제", "지금", "요일", "주말", "아침", "저녁",
+];
+
+fn has_word_of_time(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let is_of_time = |word: &str| {
+        OF_TIME.iter().any(|known| match known.chars().count() {
+            0..=MAX_WHOLE_CHARS => word == *known,
+            _ => word.starts_with(known),
+        })
+    };
+    text.split(|c: char| !c.is_alphabetic()).any(is_of_time)
+        || OF_TIME_ANYWHERE.iter().any(|known| text.contains(known))
+}
+
+/// As in `example.com`.
+fn has_inner_dot(word: &str) -> bool {
+    let between_letters = |(before, after): (&str, &str)| {
+        before.ends_with(char::is_alphanumeric) && after.starts_with(char::is_alphabetic)
+    };
+    word.split_once('.').is_some_and(between_letters)
+}
+
+/// A line for each of the best hits that requires what its query does not name.
+pub(super) fn of_hits(hits: &[FoundTool], queries: &[String]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for hit in hits.iter().take(MAX_HITS) {
+        // A selected tool was not asked for by what it should do.
+        let Some(query) = hit.query.and_then(|query| queries.get(query)) else {
+            continue;
+        };
+        let needs = of_tool(&hit.tool, query);
+        if !needs.is_empty() {
+            lines.push(format!("{}: {}", hit.tool.id.name(), needs.join(", ")));
+        }
+    }
+    lines
+}
+
+/// What the tool requires and the query does not name, each kind with its first parameter.
+fn of_tool(tool: &Tool, query: &str) -> Vec<String> {
+    let schema = &tool.input_schema;
+    let required = schema.get("required").and_then(Value::as_array);
+    let mut kinds = Vec::new();
+    let mut needs = Vec::new();
+    for name in required.into_iter().flatten().filter_map(Value::as_str) {
+        let parameter = schema.get("properties").and_then(|all| all.get(name));
+        let Some(kind) = parameter
+            .and_then(Value::as_object)
+            .and_then(|p| Kind::of(name, p))
+        else {
+            continue;
+        };
+        if !kinds.contains(&kind) && !kind.is_in(query) && needs.len() < MAX_NEEDS {
+            kinds.push(kind);
+            needs.push(format!("{} ({name})", kind.with_article()));
+        }
+    }
+    needs
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn needs(properties: Value, query: &str) -> Vec<String> {
+        let names: Vec<&String> = properties.as_object().unwrap().keys().collect();
+        let schema = json!({ "type": "object", "properties": properties, "required": names });
+        let mut tool = Tool::new("s", "t").unwrap();
+        tool.input_schema = schema.as_object().unwrap().clone();
+        of_tool(&tool, query)
+    }
+
+    #[test]
+    fn what_is_required_and_not_named_is_said() {
+        let date = json!({ "departure_date": { "type": "string" }, "city": { "type": "string" } });
+        let lacking = ["a date or time (departure_date)"];
+        for query in [
+            "book a flight to Rome",
+            "einen Flug nach Rom buchen",
+            "забронировать рейс",
+        ] {
+            assert_eq!(needs(date.clone(), query), lacking, "{query}");
+        }
+        for query in [
+            "book a flight to Rome tomorrow",
+            "book a flight on 3/4",
+            "ein Flug am Montag",
+            "рейс в субботу",
+            "明天的航班",
+            "내일 항공편",
+            "un vuelo el martes",
+        ] {
+            assert_eq!(needs(date.clone(), query), [""; 0], "{query}");
+        }
+    }
+
+    #[test]
+    fn each_kind_is_known_by_its_format_or_its_name() {
+        let rows = [
+            (
+                json!({ "to": { "type": "string", "format": "email" } }),
+                "mail Ann",
+                "mail ann@example.com",
+            ),
+            (
+                json!({ "userEmail": { "type": "string" } }),
+                "mail Ann",
+                "mail ann@example.com",
+            ),
+            (json!({ "url": {} }), "read the page", "read example.com/a"),
+            (
+                json!({ "to_phone": { "type": "string" } }),
+                "call Ann 2 times",
+                "call +49 123 456",
+            ),
+            (
+                json!({ "lat": { "type": "number" }, "lon": { "type": "number" } }),
+                "rain in Rome",
+                "rain at 41.9, 12.5",
+            ),
+            (
+                json!({ "when": { "type": "string", "format": "date-time" } }),
+                "remind me",
+                "remind me at noon",
+            ),
+        ];
+        for (properties, without, with) in rows {
+            assert_eq!(
+                needs(properties.clone(), without).len(),
+                1,
+                "{without}: {properties}"
+            );
+            assert_eq!(
+                needs(properties.clone(), with),
+                [""; 0],
+                "{with}: {properties}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_has_a_default_a_choice_or_another_type() {
+        let rows = [
+            json!({ "date": { "type": "string", "default": "today" } }),
+            json!({ "date": { "enum": ["a", "b"] } }),
+            json!({ "date": { "type": "boolean" } }),
+            json!({ "update": { "type": "string" } }),
+        ];
+        for properties in rows {
+            assert_eq!(needs(properties.clone(), "do it"), [""; 0], "{properties}");
+        }
+    }
+}
