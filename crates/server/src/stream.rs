@@ -32,11 +32,37 @@ pub const MAX_STREAMS: usize = 16;
 const MAX_LINE_BYTES: usize = 4 << 20;
 /// Most lines of one request. All their results, about 100 bytes each, may wait for the client.
 const MAX_LINES: usize = 100_000;
-/// Tools in one commit.
-const MAX_BATCH: usize = 500;
+/// Bytes of lines in one commit.
+const MAX_BATCH_BYTES: usize = 16 << 20;
 /// After a pause of this length the batch is committed as it is, for clients that wait for a result
 /// before they send the next line.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Tools in the first commit of a large load, and in each of the later ones at most. Other changes are
+/// written between two commits. A commit costs what the catalog is large, so later ones have more tools.
+const FIRST_STEP: usize = 500;
+const LARGEST_STEP: usize = 8_000;
+
+/// The number of tools in the next commit of a large load.
+#[derive(Clone, Copy, Debug)]
+pub struct Step(usize);
+
+impl Step {
+    /// The first one.
+    pub fn first() -> Self {
+        Step(FIRST_STEP)
+    }
+
+    /// The number of tools.
+    pub fn tools(self) -> usize {
+        self.0
+    }
+
+    /// The one after it.
+    pub fn next(self) -> Self {
+        Step((2 * self.0).min(LARGEST_STEP))
+    }
+}
 
 /// The last line of an answer.
 #[derive(Debug, Serialize)]
@@ -106,6 +132,8 @@ impl Streams {
             counts: ChangeCounts::default(),
             line: 0,
             batch: Vec::new(),
+            batch_bytes: 0,
+            step: Step::first(),
             _permit: permit,
         };
         self.running.spawn(load.run(body));
@@ -134,6 +162,10 @@ struct StreamedLoad {
     line: usize,
     /// Tools to commit next, with their line numbers.
     batch: Vec<(usize, Tool)>,
+    /// The bytes of their lines.
+    batch_bytes: usize,
+    /// The number of tools with which they are committed.
+    step: Step,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -206,7 +238,12 @@ impl StreamedLoad {
             return Ok(());
         }
         self.parse(line);
-        if self.batch.len() >= MAX_BATCH {
+        self.batch_bytes += line.len();
+        let is_full = self.batch.len() >= self.step.tools();
+        if is_full {
+            self.step = self.step.next();
+        }
+        if is_full || self.batch_bytes >= MAX_BATCH_BYTES {
             self.commit().await
         } else {
             Ok(())
@@ -242,6 +279,7 @@ impl StreamedLoad {
 
     /// Commits the batch and sends the result of each of its lines.
     async fn commit(&mut self) -> Result<(), ApiError> {
+        self.batch_bytes = 0;
         if self.batch.is_empty() {
             return Ok(());
         }
@@ -284,5 +322,17 @@ impl StreamedLoad {
             self.line + 1
         );
         ApiError::unprocessable("line_too_long", message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_grow_to_the_largest() {
+        let steps = std::iter::successors(Some(Step::first()), |step| Some(step.next()));
+        let sizes: Vec<usize> = steps.map(Step::tools).take(6).collect();
+        assert_eq!(sizes, [500, 1_000, 2_000, 4_000, 8_000, 8_000]);
     }
 }

@@ -10,6 +10,7 @@ use toolscout_index::{Changes, Tool, ToolId};
 use super::super::error::ApiResult;
 use super::super::extract::Json;
 use super::super::registry::OpenCatalog;
+use super::super::stream::Step;
 use super::super::tasks::{MAX_LISTED_FAILURES, Task, Tasks};
 use super::super::wire::{ChangeCounts, ItemResult, ItemStatus, ToolWarning, failed_item};
 use super::UpsertAnswer;
@@ -17,9 +18,6 @@ use toolscout_state::catalog_writer::{Change, Written};
 
 /// A body with more tools than this becomes a task.
 const MAX_TOOLS_IN_REQUEST: usize = 1000;
-/// Tools in one commit of a task. Other changes are written between two commits.
-const TASK_STEP: usize = 500;
-
 /// Writes the valid tools and answers with the outcome of each item, or with a task.
 ///
 /// # Errors
@@ -79,16 +77,25 @@ async fn start_upsert(
     Ok(tasks.accepted(&task).await)
 }
 
-async fn upsert_in_steps(task: &Task, catalog: &OpenCatalog, tools: Vec<Tool>) -> ApiResult<()> {
-    for step in tools.chunks(TASK_STEP) {
+async fn upsert_in_steps(
+    task: &Task,
+    catalog: &OpenCatalog,
+    mut tools: Vec<Tool>,
+) -> ApiResult<()> {
+    let mut step = Step::first();
+    while !tools.is_empty() {
         if task.is_cancelled() {
             return Ok(());
         }
-        let written = catalog.writer.write(Change::Upsert(step.to_vec())).await?;
+        let rest = tools.split_off(step.tools().min(tools.len()));
+        let count = tools.len();
+        let written = catalog.writer.write(Change::Upsert(tools)).await?;
         task.update(|body| {
-            body.done += step.len();
+            body.done += count;
             body.result.add(&written.changes);
         });
+        tools = rest;
+        step = step.next();
     }
     Ok(())
 }
