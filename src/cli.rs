@@ -47,6 +47,7 @@ mod review;
 mod search;
 mod search_options;
 mod serve;
+mod server_lock;
 mod show;
 mod skill;
 mod stats;

@@ -14,6 +14,7 @@ use super::agent::{AgentArgs, style};
 use super::context::{Context, Legs};
 use super::exit::{UsageError, error_message};
 use super::proxy::ProxyArgs;
+use super::server_lock::ServerLock;
 use super::size::bytes;
 use super::store::{self, StoreArgs};
 use crate::assembly::{self, Settings};
@@ -218,13 +219,14 @@ impl ServerArgs {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let is_node = store.store.is_some();
-        let _claim = is_node
-            .then(|| store::claim(&context.settings.data))
-            .transpose()?;
+        let mut lock = ServerLock::take(&context.settings.data)?;
         let store = store::open(&store, runtime.handle())?;
         let settings = self.settings(admission, context, store)?;
-        let served = runtime.block_on(serve(address, settings, context, listening));
+        let served = runtime.block_on(serve(address, settings, context, |address| {
+            lock.listens_at(address)?;
+            listening(address);
+            Ok(())
+        }));
         // Changes are written by now. Whatever else still computes does not keep the process.
         runtime.shutdown_timeout(LAST_WORK);
         served?;
@@ -367,7 +369,7 @@ async fn serve(
     address: SocketAddr,
     settings: Settings,
     context: &Context,
-    listening: impl FnOnce(SocketAddr),
+    listening: impl FnOnce(SocketAddr) -> Result<()>,
 ) -> Result<()> {
     // Before the address is printed: whoever reads it may send a signal at once.
     let shutdown = Shutdown::on_signals()?;
@@ -378,7 +380,7 @@ async fn serve(
     context
         .printer
         .text(format_args!("listening on http://{address}"))?;
-    listening(address);
+    listening(address)?;
     assembly::serve(listener, settings, shutdown).await
 }
 

@@ -3,15 +3,12 @@
 mod copy;
 mod transfer;
 
-use std::fs::{File, TryLockError};
-use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use tokio::runtime::{Builder, Handle};
-use toolscout_index::database;
 
 use super::Outcome;
 use super::context::Context;
@@ -172,36 +169,6 @@ pub fn open(settings: &StoreSettings, runtime: &Handle) -> Result<Option<Arc<Pos
         Err(error) => return Err(error.into()),
     }
     Ok(Some(store))
-}
-
-/// Makes this process the only node with this data directory, until the file is closed: two of them
-/// would write to the same copies.
-pub fn claim(data: &Path) -> Result<File> {
-    let path = data.join("node.lock");
-    let open = || {
-        database::create_private_dir(data)?;
-        database::make_private(&path)?;
-        File::options().read(true).write(true).open(&path)
-    };
-    let mut file = open().with_context(|| format!("open {}", path.display()))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            let _ = file.take(20).read_to_string(&mut holder);
-            bail!(
-                "{} is the data directory of another node, process {}; give each node one of its own with --data",
-                data.display(),
-                holder.trim()
-            );
-        }
-        Err(TryLockError::Error(error)) => {
-            return Err(error).with_context(|| format!("lock {}", path.display()));
-        }
-    }
-    file.set_len(0)?;
-    write!(file, "{}", std::process::id())?;
-    Ok(file)
 }
 
 /// Runs work with the store on a runtime of its own.
@@ -380,37 +347,4 @@ fn print_nodes(context: &Context, status: &StoreStatus) -> Result<()> {
         &["node", "version", "seen, s ago", "generations behind"],
         rows,
     )
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    #[test]
-    fn the_folder_and_the_lock_of_a_node_are_its_owners_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        let (new, nested, old) = (
-            folder.path().join("new"),
-            folder.path().join("a/b"),
-            folder.path().join("old"),
-        );
-        std::fs::create_dir(&old).unwrap();
-        std::fs::write(old.join("node.lock"), "1").unwrap();
-        std::fs::set_permissions(
-            old.join("node.lock"),
-            std::fs::Permissions::from_mode(0o666),
-        )
-        .unwrap();
-        for data in [&new, &nested, &old] {
-            let held = claim(data).unwrap();
-            assert_eq!(mode(&data.join("node.lock")), 0o600, "{}", data.display());
-            assert!(data == &old || mode(data) == 0o700, "{}", data.display());
-            let refused = claim(data).unwrap_err().to_string();
-            assert!(refused.contains("another node"), "{refused}");
-            drop(held);
-        }
-    }
 }

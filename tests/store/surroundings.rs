@@ -87,7 +87,7 @@ fn two_nodes_have_two_data_directories() {
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success(), "{said}");
     assert!(
-        said.contains("the data directory of another node"),
+        said.contains("the data directory of another server"),
         "{said}"
     );
     node.kill();
