@@ -26,7 +26,7 @@ use super::exit::UsageError;
 use super::llm::LlmArgs;
 use super::more_tools::{self, MoreToolArgs};
 use super::output::{Printer, print_stderr};
-use super::policy::{PolicyArgs, warn_of_mistakes};
+use super::policy::{PolicyArgs, warn_of_mistakes, warn_of_unknown_names};
 use super::upstream::{CallTimeArgs, McpArgs};
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
@@ -51,6 +51,7 @@ use approve::{Answered, Questions};
 use commands::{Command, HELP, STOP, allow_in_profile};
 use settings::SettingArgs;
 use stdin::{Input, PROMPT};
+use toolscout_finder::unknown_names::unknown_names;
 use view::{Stream, View};
 
 /// The questions typed at the terminal, in the data directory.
@@ -168,6 +169,8 @@ impl Args {
         let outcome = runtime.block_on(async {
             pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
             pool.settled(MCP_START_TIMEOUT).await;
+            let pins = &agent.config().pins;
+            warn_of_unknown_names(&unknown_names(&catalog, gate.policies(), pins));
             if let Some(tools) = &tools {
                 warn_of_mistakes(&tools.profile, &catalog.searcher(), gate.policies());
             }

@@ -21,7 +21,7 @@ use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::more_tools::{self, MoreToolArgs};
 use super::output::print_stderr;
-use super::policy::{PolicyArgs, warn_of_mistakes};
+use super::policy::{PolicyArgs, warn_of_mistakes, warn_of_unknown_names};
 use super::upstream::{CallTimeArgs, McpArgs};
 use crate::agent::profile::Profile;
 use crate::enrich::wanted::Wanted;
@@ -231,6 +231,7 @@ fn serve(
         }),
         None => gateway,
     };
+    let whole = gateway.clone();
     let profile = profile.map(Arc::new);
     let gateway = match &profile {
         Some(profile) => gateway.with_profile(Arc::clone(profile), None),
@@ -251,16 +252,17 @@ fn serve(
     let served = runtime.block_on(async {
         let shutdown = Shutdown::on_signals()?;
         pool.start(Arc::new(sink.clone()));
-        if let Some(profile) = profile {
-            let pool = pool.clone();
-            tokio::spawn(async move {
-                pool.settled(settle).await;
-                let looking = spawn_blocking(move || {
-                    warn_of_mistakes(&profile, &sink.searcher(), gate.policies())
-                });
-                let _ = looking.await;
+        let connecting = pool.clone();
+        tokio::spawn(async move {
+            connecting.settled(settle).await;
+            let looking = spawn_blocking(move || {
+                warn_of_unknown_names(&whole.unknown_names(&[]));
+                if let Some(profile) = profile {
+                    warn_of_mistakes(&profile, &sink.searcher(), gate.policies());
+                }
             });
-        }
+            let _ = looking.await;
+        });
         let (stdin, stdout) = stdio_pipes();
         let served = gateway.serve(stdin, stdout, shutdown.token()).await;
         pool.close().await;

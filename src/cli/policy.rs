@@ -126,3 +126,10 @@ pub fn warn_of_mistakes(profile: &ToolProfile, searcher: &Searcher, policies: &P
         print_stderr(format_args!("warning: {problem}"));
     }
 }
+
+/// Prints what rules for calls and pins name and a catalog does not have.
+pub fn warn_of_unknown_names(lines: &[String]) {
+    for line in lines {
+        print_stderr(format_args!("warning: {line}"));
+    }
+}

@@ -219,9 +219,10 @@ impl ServerArgs {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let mut lock = ServerLock::take(&context.settings.data)?;
         let store = store::open(&store, runtime.handle())?;
         let settings = self.settings(admission, context, store)?;
+        // Last, so that a wrong flag is told first.
+        let mut lock = ServerLock::take(&context.settings.data)?;
         let served = runtime.block_on(serve(address, settings, context, |address| {
             lock.listens_at(address)?;
             listening(address);

@@ -140,6 +140,13 @@ impl Args {
         tools.retain(|tool, _| is_of_server(tool, self.server.as_deref()));
         let totals = ToolUse::of(None, &report::total(tools.values()));
         let count = tools.len();
+        if count == 0
+            && let Some(server) = &self.server
+        {
+            context.warn(format_args!(
+                "no use of a tool of server {server:?} is recorded; `toolscout usage` lists those that were used"
+            ));
+        }
         let sorted = report::sorted(tools, self.sort.unwrap_or_default());
         let shown = sorted.iter().take(self.limit.unwrap_or(DEFAULT_ROWS));
         let shown: Vec<ToolUse> = shown

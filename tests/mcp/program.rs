@@ -600,6 +600,15 @@ async fn flags_and_profiles_narrow_what_a_client_sees_and_calls() {
         said.contains("profiles.team.servers has \"gone\""),
         "{said}"
     );
+    assert!(!said.contains("--allow"), "every tool fits *: {said}");
+    let mistyped = ["--deny", "s/wpie", "--pin", "s/lok"];
+    let (.., said) = run(&mistyped, &["s/look"]).await;
+    for warning in [
+        "warning: --deny s/wpie fits no tool of the catalog",
+        "warning: pin \"s/lok\": no tool is called \"s/lok\"; pin another one, such as s/look",
+    ] {
+        assert!(said.contains(warning), "{said}");
+    }
     let (listed, ..) = run(&["--profile", "team", "--read-only"], &[]).await;
     assert!(
         listed.contains("look") && !listed.contains("wipe"),

@@ -2,5 +2,6 @@
 
 pub mod finder;
 pub mod profiles;
+pub mod unknown_names;
 pub mod enrich;
 pub mod shadow;

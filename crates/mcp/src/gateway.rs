@@ -62,6 +62,7 @@ use toolscout_finder::finder::search::{Found, SearchRequest, off_async_threads, 
 use toolscout_finder::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
 use toolscout_finder::finder::{SearchHistories, SearchTrails, Style, ToolSearch, recorded, trail};
 use toolscout_finder::profiles::{ProfiledSearch, ToolProfile};
+use toolscout_finder::unknown_names::unknown_names;
 use toolscout_gate::gate::{
     Approvals, Call, CallOutcome, Caller, Definition, Directory, Gate, GateContext,
 };
@@ -288,6 +289,16 @@ impl Gateway {
     pub async fn settled(&self) {
         let shared = &self.shared;
         shared.pool.settled(shared.config.settle).await;
+    }
+
+    /// What its rules for calls, its pins and those of an agent beside it name and its catalog does not
+    /// have. Blocks.
+    pub fn unknown_names(&self, pins_of_agent: &[String]) -> Vec<String> {
+        let shared = &self.shared;
+        let mut pins = [&shared.config.pins, pins_of_agent].concat();
+        pins.sort();
+        pins.dedup();
+        unknown_names(&*shared.search, shared.gate.policies(), &pins)
     }
 
     /// Lets the models of clients write texts of tools. Before its first session.

@@ -31,6 +31,7 @@ use super::error::{ApiError, ApiResult};
 use super::extract::Path;
 use super::profiles::OpenProfile;
 use super::registry::OpenCatalog;
+use super::threads::blocking;
 use super::{App, Limits, MCP_SESSION_ID};
 use toolscout_finder::finder::ToolSearch;
 use toolscout_mcp::gateway::{Session, SessionPlace};
@@ -218,6 +219,15 @@ impl McpServices {
     /// Returns once the MCP servers are connected, or have had their time.
     pub(super) async fn settled(&self) {
         self.gateway.settled().await;
+    }
+
+    /// Warns about what rules for calls and pins name and the default catalog does not have.
+    pub(super) async fn warn_of_unknown_names(&self, pins_of_agent: Vec<String>) {
+        let gateway = self.gateway.clone();
+        let looking = blocking(move || gateway.unknown_names(&pins_of_agent));
+        for line in looking.await.unwrap_or_default() {
+            tracing::warn!("{line}");
+        }
     }
 
     fn of(&self, app: &App, profile: Option<OpenProfile>) -> Arc<McpService> {

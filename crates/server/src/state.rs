@@ -257,7 +257,7 @@ impl App {
         }
         model_api::warn_of_missing_keys(self).await;
         self.access.become_ready();
-        tokio::spawn(self.clone().look_at_profiles());
+        tokio::spawn(self.clone().look_at_names());
         tokio::spawn(self.clone().look_at_keys());
         tokio::spawn(write_by_itself(self.clone()));
         if self.store.is_some() {
@@ -322,10 +322,14 @@ impl App {
         }
     }
 
-    /// Looks at the profiles once the MCP servers are connected, until the shutdown.
-    async fn look_at_profiles(self) {
+    /// Looks for names in flags and profiles that no tool has, once the MCP servers are connected, until
+    /// the shutdown.
+    async fn look_at_names(self) {
         let looking = async {
             self.mcp.settled().await;
+            let agent = self.agents().map(Agents::default_agent);
+            let pins = agent.map_or_else(Vec::new, |agent| agent.config().pins.clone());
+            self.mcp.warn_of_unknown_names(pins).await;
             self.profiles.warn_of_mistakes().await;
         };
         self.shutdown.token().run_until_cancelled(looking).await;

@@ -15,7 +15,7 @@ pub struct ToolTexts {
     pub description: Analyzed,
     /// The names of the parameters.
     pub parameter_names: Analyzed,
-    /// Their descriptions and values.
+    /// Their descriptions and values, the names of the result's fields, and examples.
     pub parameter_texts: Analyzed,
 }
 
@@ -42,7 +42,12 @@ impl ToolTexts {
             server: part(&[Field::Server]),
             description: part(&[Field::Title, Field::Description, Field::Tags]),
             parameter_names: part(&[Field::ParameterNames]),
-            parameter_texts: part(&[Field::ParameterDescriptions, Field::EnumValues]),
+            parameter_texts: part(&[
+                Field::ParameterDescriptions,
+                Field::EnumValues,
+                Field::ResultNames,
+                Field::Examples,
+            ]),
         }
     }
 

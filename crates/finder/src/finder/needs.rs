@@ -2,11 +2,11 @@
 //! values are looked for whose presence a text shows in every language.
 
 use serde_json::{Map, Value};
-use toolscout_index::{Tool, text};
+use toolscout_index::{Match, Tool, text};
 
 use super::search::FoundTool;
 
-/// Hits that are looked at, the best ones.
+/// Hits that are looked at if none of them fits well. If one does, it is the first.
 const MAX_HITS: usize = 3;
 /// Kinds that are named of one tool.
 const MAX_NEEDS: usize = 3;
@@ -62,12 +62,14 @@ impl Kind {
         }
     }
 
-    /// Whether a text may have such a value.
+    /// Whether a text may have such a value. In doubt it has.
     fn is_in(self, text: &str) -> bool {
         match self {
             Kind::Date => text.contains(char::is_numeric) || has_word_of_time(text),
-            Kind::Email => text.contains('@'),
-            Kind::Url => text.contains("://") || text.split_whitespace().any(has_inner_dot),
+            Kind::Email => ["@", "[at]", "(at)", " at "]
+                .iter()
+                .any(|at| text.contains(at)),
+            Kind::Url => text.split_whitespace().any(is_address),
             Kind::Phone => text.chars().filter(|c| c.is_numeric()).count() >= MIN_PHONE_DIGITS,
             Kind::Coordinates => text.contains(char::is_numeric),
         }
@@ -291,12 +293,89 @@ const OF_TIME: &[&str] = &[
     "октябр",
     "ноябр",
     "декабр",
+    // Short words in other forms, and short forms
+    "days",
+    "hours",
+    "weeks",
+    "years",
+    "soon",
+    "half",
+    "clock",
+    "asap",
+    "minute",
+    "fortnight",
+    "quarter",
+    "mon",
+    "tue",
+    "tues",
+    "wed",
+    "thu",
+    "thurs",
+    "fri",
+    "sat",
+    "sun",
+    "jan",
+    "feb",
+    "apr",
+    "jun",
+    "jul",
+    "aug",
+    "sept",
+    "oct",
+    "nov",
+    "dec",
+    "am",
+    "pm",
+    "christmas",
+    "easter",
+    "tage",
+    "tagen",
+    "jahre",
+    "jahren",
+    "stund",
+    "übermorgen",
+    "uebermorgen",
+    "vorgestern",
+    "bald",
+    "sofort",
+    "weihnacht",
+    "silvester",
+    "ostern",
+    "uhr",
+    "jours",
+    "après",
+    "noël",
+    "pâques",
+    "bientôt",
+    "días",
+    "años",
+    "pasado",
+    "pronto",
+    "navidad",
+    "minuto",
+    "depois",
+    "natal",
+    "anos",
+    "dias",
+    "dopodomani",
+    "presto",
+    "natale",
+    "anni",
+    "giorni",
+    "mesi",
+    "ore",
+    "послезавтра",
+    "позавчера",
+    "дней",
+    "скоро",
+    "минут",
+    "рождеств",
 ];
 
 /// The same in languages whose words are not apart, where they are found anywhere.
 const OF_TIME_ANYWHERE: &[&str] = &[
     "今", "明", "昨", "天", "日", "周", "週", "星期", "月", "年", "点", "時", "时", "早上", "晚上",
-    "오늘", "내일", "어제", "지금", "요일", "주말", "아침", "저녁",
+    "오늘", "내일", "어제", "모레", "지금", "요일", "주말", "아침", "저녁",
 ];
 
 fn has_word_of_time(text: &str) -> bool {
@@ -311,18 +390,22 @@ fn has_word_of_time(text: &str) -> bool {
         || OF_TIME_ANYWHERE.iter().any(|known| text.contains(known))
 }
 
-/// As in `example.com`.
-fn has_inner_dot(word: &str) -> bool {
-    let between_letters = |(before, after): (&str, &str)| {
-        before.ends_with(char::is_alphanumeric) && after.starts_with(char::is_alphabetic)
+/// As `https://example.com`, `example.com`, `localhost:8080` and `192.168.0.1` are.
+fn is_address(word: &str) -> bool {
+    let is_inner = |(before, after): (&str, &str)| {
+        before.ends_with(char::is_alphanumeric) && after.starts_with(char::is_alphanumeric)
     };
-    word.split_once('.').is_some_and(between_letters)
+    word.contains("://") || word.contains("localhost") || word.split_once('.').is_some_and(is_inner)
 }
 
 /// A line for each of the best hits that requires what its query does not name.
-pub(super) fn of_hits(hits: &[FoundTool], queries: &[String]) -> Vec<String> {
+pub(super) fn of_hits(hits: &[FoundTool], queries: &[String], matched: Match) -> Vec<String> {
+    let count = match matched {
+        Match::Good => 1,
+        Match::Possible | Match::None => MAX_HITS,
+    };
     let mut lines = Vec::new();
-    for hit in hits.iter().take(MAX_HITS) {
+    for hit in hits.iter().take(count) {
         // A selected tool was not asked for by what it should do.
         let Some(query) = hit.query.and_then(|query| queries.get(query)) else {
             continue;
@@ -384,6 +467,15 @@ mod tests {
         }
         for query in [
             "book a flight to Rome tomorrow",
+            "book a flight in two weeks",
+            "book a flight in ten days",
+            "book a flight on Fri",
+            "book a flight at Christmas",
+            "ein Flug in drei Tagen",
+            "ein Flug übermorgen",
+            "un volo dopodomani",
+            "рейс послезавтра",
+            "모레 항공편",
             "book a flight on 3/4",
             "ein Flug am Montag",
             "рейс в субботу",
@@ -409,6 +501,12 @@ mod tests {
                 "mail ann@example.com",
             ),
             (json!({ "url": {} }), "read the page", "read example.com/a"),
+            (
+                json!({ "url": {} }),
+                "read the page.",
+                "read localhost:8080",
+            ),
+            (json!({ "url": {} }), "read it", "read 192.168.0.1"),
             (
                 json!({ "to_phone": { "type": "string" } }),
                 "call Ann 2 times",

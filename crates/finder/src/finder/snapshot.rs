@@ -193,7 +193,7 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
                     reasons.extend(nearest_of(hits.collect(), request.more, &mut found.more));
                 } else {
                     found.hits.extend(hits);
-                    found.needs = needs::of_hits(&found.hits, &request.queries);
+                    found.needs = needs::of_hits(&found.hits, &request.queries, results.matched);
                     found.more = results.near.iter().map(|near| near.tool.shared()).collect();
                 }
             }

@@ -270,6 +270,30 @@ pub struct AppliedRule {
 }
 
 impl Policies {
+    /// A line for each rule for ids that none of these has: a mistyped `--deny` would protect nothing.
+    pub fn unfitting_rules<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let mut open: Vec<(&Rule, &Pattern)> = Vec::new();
+        for rule in &self.rules {
+            open.extend(rule.tool.as_ref().map(|pattern| (rule, pattern)));
+        }
+        for id in ids {
+            if open.is_empty() {
+                break;
+            }
+            let folded = Folded::of(id);
+            open.retain(|(rule, pattern)| match rule.decision {
+                Decision::Allow => !pattern.matches(id),
+                _ => !pattern.resembles(&folded),
+            });
+        }
+        let described = open.into_iter().map(|(rule, pattern)| {
+            let of_settings = || format!("a rule of [gate] for {:?}", pattern.to_string());
+            let rule = rule.name.clone().unwrap_or_else(of_settings);
+            format!("{rule} fits no tool of the catalog; correct it, or add the tools")
+        });
+        described.collect()
+    }
+
     /// Policies that allow everything, for tools that cannot do harm, such as those of tests and
     /// benchmarks.
     pub fn permissive() -> Self {

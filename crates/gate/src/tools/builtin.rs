@@ -32,6 +32,16 @@ pub struct BuiltinConfig {
     pub shell: Option<ShellConfig>,
 }
 
+/// The names of all built-in tools, which no catalog has.
+pub const NAMES: [&str; 6] = [
+    "web_search",
+    "web_fetch",
+    "file_read",
+    "file_list",
+    "file_write",
+    "shell",
+];
+
 /// Why a built-in tool cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
