@@ -28,9 +28,9 @@ pub const SECTION: Section = Section {
             test: "wider_permissions_are_narrowed_with_a_warning",
         },
         Attack {
-            tried: "Reading the lock of a node that shares a store, with its process",
+            tried: "Reading the lock of a server, with its process and address",
             happens: "The folder and the lock are the owner's alone, whatever the umask; a wider lock of an earlier version is narrowed",
-            test: "the_folder_and_the_lock_of_a_node_are_its_owners_alone",
+            test: "folder_and_lock_are_their_owners_alone",
         },
         Attack {
             tried: "Cutting the newest entries off the audit log",
