@@ -8,8 +8,6 @@ use super::search::FoundTool;
 
 /// Hits that are looked at if none of them fits well. If one does, it is the first.
 const MAX_HITS: usize = 3;
-/// Kinds that are named of one tool.
-const MAX_NEEDS: usize = 3;
 /// Digits of the shortest telephone number.
 const MIN_PHONE_DIGITS: usize = 5;
 
@@ -80,314 +78,51 @@ impl Kind {
 /// words are inflected.
 const MAX_WHOLE_CHARS: usize = 4;
 
-/// Words for days, months and times, in the languages that are searched.
-const OF_TIME: &[&str] = &[
-    // English
-    "today",
-    "tonight",
-    "tomorrow",
-    "yesterday",
-    "now",
-    "noon",
-    "midnight",
-    "morning",
-    "evening",
-    "afternoon",
-    "weekend",
-    "week",
-    "month",
-    "year",
-    "day",
-    "hour",
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-    "latest",
-    "current",
-    "recent",
-    "next",
-    "last",
-    // German
-    "heute",
-    "morgen",
-    "gestern",
-    "jetzt",
-    "mittag",
-    "abend",
-    "woche",
-    "monat",
-    "jahr",
-    "tag",
-    "stunde",
-    "montag",
-    "dienstag",
-    "mittwoch",
-    "donnerstag",
-    "freitag",
-    "samstag",
-    "sonntag",
-    "januar",
-    "februar",
-    "märz",
-    "mai",
-    "juni",
-    "juli",
-    "oktober",
-    "dezember",
-    // French
-    "aujourd",
-    "demain",
-    "hier",
-    "maintenant",
-    "midi",
-    "soir",
-    "matin",
-    "semaine",
-    "mois",
-    "année",
-    "jour",
-    "heure",
-    "lundi",
-    "mardi",
-    "mercredi",
-    "jeudi",
-    "vendredi",
-    "samedi",
-    "dimanche",
-    "janvier",
-    "février",
-    "mars",
-    "avril",
-    "juin",
-    "juillet",
-    "août",
-    "septembre",
-    "octobre",
-    "novembre",
-    "décembre",
-    // Spanish, Portuguese and Italian
-    "hoy",
-    "mañana",
-    "ayer",
-    "ahora",
-    "noche",
-    "semana",
-    "mes",
-    "año",
-    "día",
-    "hora",
-    "lunes",
-    "martes",
-    "miércoles",
-    "jueves",
-    "viernes",
-    "sábado",
-    "domingo",
-    "enero",
-    "febrero",
-    "marzo",
-    "abril",
-    "mayo",
-    "junio",
-    "julio",
-    "agosto",
-    "septiembre",
-    "octubre",
-    "noviembre",
-    "diciembre",
-    "hoje",
-    "amanhã",
-    "ontem",
-    "agora",
-    "noite",
-    "mês",
-    "ano",
-    "dia",
-    "segunda",
-    "terça",
-    "quarta",
-    "quinta",
-    "sexta",
-    "janeiro",
-    "fevereiro",
-    "março",
-    "maio",
-    "junho",
-    "julho",
-    "setembro",
-    "outubro",
-    "novembro",
-    "dezembro",
-    "oggi",
-    "domani",
-    "ieri",
-    "adesso",
-    "sera",
-    "settimana",
-    "mese",
-    "anno",
-    "giorno",
-    "ora",
-    "lunedì",
-    "martedì",
-    "mercoledì",
-    "giovedì",
-    "venerdì",
-    "sabato",
-    "domenica",
-    "gennaio",
-    "febbraio",
-    "aprile",
-    "maggio",
-    "giugno",
-    "luglio",
-    "settembre",
-    "ottobre",
-    "dicembre",
-    // Russian
-    "сегодня",
-    "завтра",
-    "вчера",
-    "сейчас",
-    "утром",
-    "вечер",
-    "недел",
-    "месяц",
-    "год",
-    "года",
-    "день",
-    "дня",
-    "час",
-    "понедельник",
-    "вторник",
-    "среду",
-    "четверг",
-    "пятниц",
-    "суббот",
-    "воскресень",
-    "январ",
-    "феврал",
-    "март",
-    "апрел",
-    "мая",
-    "июн",
-    "июл",
-    "август",
-    "сентябр",
-    "октябр",
-    "ноябр",
-    "декабр",
-    // Short words in other forms, and short forms
-    "days",
-    "hours",
-    "weeks",
-    "years",
-    "soon",
-    "half",
-    "clock",
-    "asap",
-    "minute",
-    "fortnight",
-    "quarter",
-    "mon",
-    "tue",
-    "tues",
-    "wed",
-    "thu",
-    "thurs",
-    "fri",
-    "sat",
-    "sun",
-    "jan",
-    "feb",
-    "apr",
-    "jun",
-    "jul",
-    "aug",
-    "sept",
-    "oct",
-    "nov",
-    "dec",
-    "am",
-    "pm",
-    "christmas",
-    "easter",
-    "tage",
-    "tagen",
-    "jahre",
-    "jahren",
-    "stund",
-    "übermorgen",
-    "uebermorgen",
-    "vorgestern",
-    "bald",
-    "sofort",
-    "weihnacht",
-    "silvester",
-    "ostern",
-    "uhr",
-    "jours",
-    "après",
-    "noël",
-    "pâques",
-    "bientôt",
-    "días",
-    "años",
-    "pasado",
-    "pronto",
-    "navidad",
-    "minuto",
-    "depois",
-    "natal",
-    "anos",
-    "dias",
-    "dopodomani",
-    "presto",
-    "natale",
-    "anni",
-    "giorni",
-    "mesi",
-    "ore",
-    "послезавтра",
-    "позавчера",
-    "дней",
-    "скоро",
-    "минут",
-    "рождеств",
-];
+/// Words for days, months and times: English, German, French, Spanish, Portuguese, Italian and Russian ones, and
+/// at the end short forms and other forms of short words.
+const OF_TIME: &str = "
+    today tonight tomorrow yesterday now noon midnight morning evening afternoon weekend week month year day
+    hour monday tuesday wednesday thursday friday saturday sunday january february march april may june july
+    august september october november december latest current recent next last
+    heute morgen gestern jetzt mittag abend woche monat jahr tag stunde montag dienstag mittwoch donnerstag
+    freitag samstag sonntag januar februar märz mai juni juli oktober dezember
+    aujourd demain hier maintenant midi soir matin semaine mois année jour heure lundi mardi mercredi jeudi
+    vendredi samedi dimanche janvier février mars avril juin juillet août septembre octobre novembre
+    décembre
+    hoy mañana ayer ahora noche semana mes año día hora lunes martes miércoles jueves viernes sábado domingo
+    enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre hoje amanhã
+    ontem agora noite mês ano dia segunda terça quarta quinta sexta janeiro fevereiro março maio junho julho
+    setembro outubro novembro dezembro oggi domani ieri adesso sera settimana mese anno giorno ora lunedì
+    martedì mercoledì giovedì venerdì sabato domenica gennaio febbraio aprile maggio giugno luglio settembre
+    ottobre dicembre
+    сегодня завтра вчера сейчас утром вечер недел месяц год года день дня час понедельник вторник среду
+    четверг пятниц суббот воскресень январ феврал март апрел мая июн июл август сентябр октябр ноябр декабр
+    days hours weeks years soon half clock asap minute fortnight quarter mon tue tues wed thu thurs fri sat
+    sun jan feb apr jun jul aug sept oct nov dec am pm christmas easter tage tagen jahre jahren stund
+    übermorgen uebermorgen vorgestern bald sofort weihnacht silvester ostern uhr jours après noël pâques
+    bientôt días años pasado pronto navidad minuto depois natal anos dias dopodomani presto natale anni
+    giorni mesi ore послезавтра позавчера дней скоро минут рождеств
+";
 
 /// The same in languages whose words are not apart, where they are found anywhere.
-const OF_TIME_ANYWHERE: &[&str] = &[
-    "今", "明", "昨", "天", "日", "周", "週", "星期", "月", "年", "点", "時", "时", "早上", "晚上",
-    "오늘", "내일", "어제", "모레", "지금", "요일", "주말", "아침", "저녁",
-];
+const OF_TIME_ANYWHERE: &str = "
+    今 明 昨 天 日 周 週 星期 月 年 点 時 时 早上 晚上 오늘 내일 어제 모레 지금 요일 주말 아침 저녁
+";
 
 fn has_word_of_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let is_of_time = |word: &str| {
-        OF_TIME.iter().any(|known| match known.chars().count() {
-            0..=MAX_WHOLE_CHARS => word == *known,
-            _ => word.starts_with(known),
-        })
+        OF_TIME
+            .split_whitespace()
+            .any(|known| match known.chars().count() {
+                0..=MAX_WHOLE_CHARS => word == known,
+                _ => word.starts_with(known),
+            })
     };
     text.split(|c: char| !c.is_alphabetic()).any(is_of_time)
-        || OF_TIME_ANYWHERE.iter().any(|known| text.contains(known))
+        || OF_TIME_ANYWHERE
+            .split_whitespace()
+            .any(|known| text.contains(known))
 }
 
 /// As `https://example.com`, `example.com`, `localhost:8080` and `192.168.0.1` are.
@@ -432,8 +167,11 @@ fn of_tool(tool: &Tool, query: &str) -> Vec<String> {
         else {
             continue;
         };
-        if !kinds.contains(&kind) && !kind.is_in(query) && needs.len() < MAX_NEEDS {
-            kinds.push(kind);
+        if kinds.contains(&kind) {
+            continue;
+        }
+        kinds.push(kind);
+        if !kind.is_in(query) {
             needs.push(format!("{} ({name})", kind.with_article()));
         }
     }
