@@ -27,7 +27,7 @@ use super::llm::LlmArgs;
 use super::more_tools::{self, MoreToolArgs};
 use super::output::{Printer, print_stderr};
 use super::policy::{PolicyArgs, warn_of_mistakes, warn_of_unknown_names};
-use super::upstream::{CallTimeArgs, McpArgs};
+use super::upstream::{CallLimitArgs, McpArgs};
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, QuestionTools, RunStream};
@@ -119,7 +119,7 @@ pub struct AgentArgs {
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
-    call_times: CallTimeArgs,
+    call_limits: CallLimitArgs,
     #[command(flatten)]
     more_tools: MoreToolArgs,
     #[command(flatten)]
@@ -239,7 +239,8 @@ impl AgentArgs {
         Ok(more_tools::of_limits(&self.limits(context)?))
     }
 
-    fn limits(&self, context: &Context) -> Result<Limits> {
+    /// The limits of the agent, which hold for other faces too.
+    pub fn limits(&self, context: &Context) -> Result<Limits> {
         let profile = self.policy.preset(&context.settings)?;
         let settings = self.settings_over(&profile, &context.settings.agent);
         Ok(settings.limits)
@@ -401,7 +402,7 @@ impl AgentArgs {
         flags.limits.max_rounds = self.max_rounds;
         flags.limits.tool_budget_tokens = self.tool_budget;
         let flags = flags
-            .or(self.call_times.settings())
+            .or(self.call_limits.settings())
             .or(self.more_tools.settings());
         flags.or(profile.settings()).or(settings.clone())
     }

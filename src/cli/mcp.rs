@@ -22,7 +22,7 @@ use super::exit::UsageError;
 use super::more_tools::{self, MoreToolArgs};
 use super::output::print_stderr;
 use super::policy::{PolicyArgs, warn_of_mistakes, warn_of_unknown_names};
-use super::upstream::{CallTimeArgs, McpArgs};
+use super::upstream::{CallLimitArgs, McpArgs};
 use crate::agent::profile::Profile;
 use crate::enrich::wanted::Wanted;
 use crate::finder::meta_tools::FindConfig;
@@ -87,7 +87,7 @@ pub struct Args {
     #[command(flatten)]
     more_tools: MoreToolArgs,
     #[command(flatten)]
-    call_times: CallTimeArgs,
+    call_limits: CallLimitArgs,
     #[command(flatten)]
     mcp: McpArgs,
 }
@@ -122,7 +122,7 @@ impl Args {
                 }
                 let profile = narrowed(profile, self.read_only, &self.only);
                 let preset = self.policy.preset(&context.settings)?;
-                let settings = self.call_times.settings().or(self.more_tools.settings());
+                let settings = self.call_limits.settings().or(self.more_tools.settings());
                 let settings = settings.or(preset.settings());
                 let limits = settings.or(context.settings.agent.clone()).limits;
                 let call_times = CallTimes::of(&limits);
@@ -141,6 +141,8 @@ impl Args {
                     call_timeout: call_times.idle,
                     style: self.style.unwrap_or(default.style),
                     detail: self.detail.unwrap_or(default.detail),
+                    result_bytes: limits.max_result_bytes.unwrap_or(default.result_bytes),
+                    result_format: limits.result_format.unwrap_or_default(),
                     answer_tokens: self.max_tokens.unwrap_or(default.answer_tokens),
                     pins: self.pin,
                     identity: self.identity,

@@ -263,6 +263,7 @@ impl ServerArgs {
         self.agent.refuse_tool_profile(&context.settings)?;
         let enrich = self.enrich_settings(context)?;
         let upstream = self.agent.pool(context)?;
+        let limits_of_agent = self.agent.limits(context)?;
         let default = GatewayConfig::default();
         let gateway = GatewayConfig {
             find: FindConfig {
@@ -270,6 +271,10 @@ impl ServerArgs {
                 ..default.find
             },
             call_timeout: self.agent.call_times(context)?.idle,
+            result_bytes: limits_of_agent
+                .max_result_bytes
+                .unwrap_or(default.result_bytes),
+            result_format: limits_of_agent.result_format.unwrap_or_default(),
             style: self.mcp_style.unwrap_or(default.style),
             detail: self.mcp_detail.unwrap_or(default.detail),
             pins: self.mcp_pin,

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::exit::UsageError;
 use super::output::print_stderr;
-use crate::config::{AgentSettings, Limits, SECONDS};
+use crate::config::{AgentSettings, Limits, ResultFormat, SECONDS, SIZE};
 use crate::mcp::config::{add_header, is_url, load, parse_server};
 use crate::mcp::login::Logins;
 use crate::mcp::{OnChange, PoolConfig, ServerConfig};
@@ -111,10 +111,10 @@ fn note_new_names(path: &Path, servers: &[ServerConfig]) {
     }
 }
 
-/// How long calls may take.
+/// How long calls may take, and how much of their results is shown at once.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Calls")]
-pub struct CallTimeArgs {
+pub struct CallLimitArgs {
     /// Most seconds of a call without progress [default: 60; 300 for an MCP tool that has not
     /// reported any]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(SECONDS))]
@@ -122,14 +122,26 @@ pub struct CallTimeArgs {
     /// Most seconds of a call in all, whatever progress it reports [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(SECONDS))]
     call_timeout_total: Option<u64>,
+    /// Bytes of a result that the model gets at once; it reads on with `read_more` [default: 32768 for
+    /// an MCP client, 65536 for the agent]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(SIZE))]
+    max_result_bytes: Option<u64>,
+    /// How results in JSON are written for the model: json, as the tool gave them, or compact, with
+    /// lists of like objects as tables [default: json]
+    #[arg(long, value_name = "FORMAT", value_parser = parse_result_format)]
+    result_format: Option<ResultFormat>,
 }
 
-impl CallTimeArgs {
+impl CallLimitArgs {
     /// The limits that the flags set.
     pub fn settings(self) -> AgentSettings {
         let limits = Limits {
             call_timeout_s: self.call_timeout,
             call_timeout_total_s: self.call_timeout_total,
+            max_result_bytes: self
+                .max_result_bytes
+                .and_then(|bytes| usize::try_from(bytes).ok()),
+            result_format: self.result_format,
             ..Limits::default()
         };
         AgentSettings {
@@ -137,6 +149,11 @@ impl CallTimeArgs {
             ..AgentSettings::default()
         }
     }
+}
+
+fn parse_result_format(name: &str) -> Result<ResultFormat, String> {
+    let names = ResultFormat::NAMES.join(", ");
+    ResultFormat::parse(name).ok_or_else(|| format!("{name:?} is not one of {names}"))
 }
 
 /// The server with this name, or at this URL.

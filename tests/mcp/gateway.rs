@@ -806,6 +806,61 @@ async fn the_servers_are_named_and_all_tools_of_one_are_listed() {
 }
 
 #[tokio::test]
+async fn a_long_result_comes_in_parts() {
+    let upstream = Upstream::start(vec![double("a", &[])]).await;
+    let config = GatewayConfig {
+        result_bytes: 1_000,
+        pins: vec!["a/echo".into()],
+        ..GatewayConfig::default()
+    };
+    let gateway = gateway(&upstream, config);
+    let (reader, other) = (client(&gateway).await, client(&gateway).await);
+    let items: Vec<Value> = (0..100)
+        .map(|n| json!({ "id": n, "title": format!("issue {n}"), "body": "x".repeat(50) }))
+        .collect();
+    let text = json!({ "items": items }).to_string();
+    let echo = json!({ "text": text });
+    let dispatched = json!({ "name": "a/echo", "arguments": echo });
+    for first in [
+        call(&reader, "call_tool", dispatched).await,
+        call(&reader, "a__echo", echo.clone()).await,
+    ] {
+        let first = words(&first);
+        assert!(first.starts_with(&text[..1_000]), "{first}");
+        let shape = "[shape: {items: [100 of {id: number, title: string, body: string}]}]";
+        assert!(first.contains(shape), "{first}");
+    }
+
+    let part = json!({ "output": "output_1", "select": "/items/50:52", "fields": ["id", "title"] });
+    let part = json!({ "name": "read_more", "arguments": part });
+    let selected = words(&call(&reader, "call_tool", part.clone()).await);
+    let rows =
+        "{\"id\":50,\"title\":\"issue 50\"}\n{\"id\":51,\"title\":\"issue 51\"}\n[bytes 0 to ";
+    assert!(selected.starts_with(rows), "{selected}");
+    let found = json!({ "output": "output_2", "find": "issue 77", "from": 1_000 });
+    let found = words(&call(&reader, "read_more", found).await);
+    assert!(found.contains("issue 77\""), "{found}");
+
+    let refused = call(&other, "call_tool", part).await;
+    assert_eq!(refused.is_error, Some(true));
+    assert!(
+        words(&refused).contains("there is no output"),
+        "{refused:?}"
+    );
+    let long = json!({ "tool": "a/echo", "arguments": echo });
+    let plan = call(
+        &other,
+        "run_plan",
+        json!({ "steps": [long, { "tool": "a/echo" }] }),
+    )
+    .await;
+    let plan: Value = serde_json::from_str(&words(&plan)).unwrap();
+    let step = &plan["steps"][0];
+    assert!(step["result"].to_string().contains("output_1"), "{step}");
+    assert_eq!(own_tools_and(&["a__echo"]), names(&other).await);
+}
+
+#[tokio::test]
 async fn several_calls_are_one_plan() {
     let upstream = Upstream::start(vec![double("a", &[]), double("b", &[])]).await;
     let client = client(&gateway(&upstream, GatewayConfig::default())).await;

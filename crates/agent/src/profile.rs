@@ -230,6 +230,7 @@ impl AgentConfig {
         set(&mut run.max_searches, limits.max_searches);
         set(&mut run.max_calls, limits.max_calls);
         set(&mut run.max_result_bytes, limits.max_result_bytes);
+        set(&mut run.result_format, limits.result_format);
         // Ollama cuts a longer prompt without a word, and the answer needs room too.
         let num_ctx = settings.model.num_ctx.map(|tokens| tokens as usize / 4 * 3);
         set(&mut run.context_tokens, limits.context_tokens.or(num_ctx));
@@ -322,6 +323,7 @@ mod tests {
             max_searches,
             max_calls,
             max_result_bytes,
+            result_format,
             refresh_interval,
             context_tokens,
             on_invalid_step,
@@ -338,6 +340,7 @@ mod tests {
         assert_ne!(max_searches, before.max_searches);
         assert_ne!(max_calls, before.max_calls);
         assert_ne!(max_result_bytes, before.max_result_bytes);
+        assert_ne!(result_format, before.result_format);
         assert_ne!(announced, before.announced);
         assert_ne!(refresh_interval, before.refresh_interval);
         assert_ne!(context_tokens, before.context_tokens);

@@ -6,7 +6,6 @@
 //! Every call of the model gets exactly one result, in call order and under its id, even if the
 //! call is refused, fails or is cancelled.
 
-mod outputs;
 mod plan;
 
 use std::borrow::Cow;
@@ -20,7 +19,7 @@ use crate::announce;
 use crate::context::{Context, DEFAULT_CONTEXT_TOKENS, Output, ResultForm};
 use crate::event::{CompactionReason, Event, EvictionReason, InjectedTool, ToolBudget};
 use crate::prompt::{self, Fence};
-use crate::run::outputs::{LongOutputs, Page, READ_MORE, read_more_spec};
+use toolscout_base::config::ResultFormat;
 use toolscout_base::printable::{counted, excerpt};
 use toolscout_finder::finder::SearchHistory;
 use toolscout_finder::finder::meta_tools::{self, FindConfig, Style};
@@ -34,6 +33,7 @@ use toolscout_gate::llm::reply::Reply;
 use toolscout_gate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolChoice, ToolSpec, Usage};
 use toolscout_gate::plan::{Execution, OnInvalidStep};
 use toolscout_gate::tools::arguments;
+use toolscout_gate::tools::long_results::{LongResults, Page, READ_MORE, read_more_spec};
 use toolscout_gate::tools::{Arguments, ErrorCode, ToolResult};
 use toolscout_state::session::Figures;
 
@@ -78,6 +78,8 @@ pub struct RunConfig {
     pub max_calls: usize,
     /// Maximum number of bytes of a result that the model gets at once.
     pub max_result_bytes: usize,
+    /// How results in JSON are written.
+    pub result_format: ResultFormat,
     /// Rounds after which the context is reduced to question, facts and plan.
     pub refresh_interval: Option<u32>,
     /// Maximum number of tokens of a prompt, the tools included. A longer one is compacted.
@@ -109,6 +111,7 @@ impl Default for RunConfig {
             max_calls: 16,
             // About 16,000 tokens at four bytes each.
             max_result_bytes: 64 << 10,
+            result_format: ResultFormat::default(),
             refresh_interval: None,
             context_tokens: DEFAULT_CONTEXT_TOKENS,
             on_invalid_step: OnInvalidStep::default(),
@@ -162,7 +165,7 @@ pub struct Run {
     history: SearchHistory,
     used_ids: BTreeSet<String>,
     /// Results that were too long to be shown whole.
-    outputs: LongOutputs,
+    long_results: LongResults,
     /// The model was asked once to replace its empty answer.
     asked_for_answer: bool,
     /// The model called tools in the last round, though it must not: they are withheld.
@@ -262,7 +265,7 @@ impl Run {
             searches_in_a_row: 0,
             history: SearchHistory::default(),
             used_ids: BTreeSet::new(),
-            outputs: LongOutputs::default(),
+            long_results: LongResults::default(),
             asked_for_answer: false,
             withholds_tools: false,
             refused_in: None,
@@ -629,7 +632,7 @@ impl Run {
 
     /// Whether there is a long result to read on in. A plan gets its results all at once.
     fn can_read_more(&self) -> bool {
-        !self.outputs.is_empty() && self.config.protocol != Protocol::Plan
+        !self.long_results.is_empty() && self.config.protocol != Protocol::Plan
     }
 
     /// Adds the tokens of a round to the figures, estimated where the provider sends no usage.
@@ -809,7 +812,9 @@ impl Run {
         match (raw.name.as_str(), &self.config.find) {
             (TOOL_SEARCH, Some(find)) => self.search(&arguments, find),
             (READ_MORE, _) if self.can_read_more() => {
-                let page = self.outputs.read(&arguments, self.config.max_result_bytes);
+                let page = self
+                    .long_results
+                    .read(&arguments, self.config.max_result_bytes);
                 page.map(Action::Read).map_err(invalid)
             }
             // Also where the model was not shown it, unless a tool of the user has that name.
@@ -916,10 +921,14 @@ impl Run {
         events: &mut Vec<Event>,
     ) -> SourcedText {
         let max_bytes = self.config.max_result_bytes;
+        let result = match self.config.result_format {
+            ResultFormat::Json => result,
+            ResultFormat::Compact => result.compacted(),
+        };
         let result = match self.config.protocol {
             Protocol::Plan => result.truncated(max_bytes),
             Protocol::Native | Protocol::Manual => result.shortened(max_bytes, |text| {
-                self.outputs.keep(&source, text, max_bytes)
+                self.long_results.keep(&source, text, max_bytes)
             }),
         };
         events.push(result_event(call, &result));

@@ -29,7 +29,7 @@ use crate::regular_file;
 pub use address::masked;
 pub use agent::{
     AgentSettings, CALLS, COUNT, Eviction, Limits, MORE_CHARS, MORE_TOOLS, ModelParameters, ROUNDS,
-    ReasoningEffort, SECONDS, SIZE,
+    ReasoningEffort, ResultFormat, SECONDS, SIZE,
 };
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
 pub use enrich::{EnrichMode, EnrichSettings};

@@ -5,8 +5,10 @@ pub mod arguments;
 pub mod attribute;
 pub mod builtin;
 pub mod call_times;
+pub mod compact;
 pub mod execute;
 pub mod json;
+pub mod long_results;
 pub mod net;
 pub mod operation;
 mod percent;
@@ -249,6 +251,19 @@ impl ToolResult {
     /// Sets the duration.
     pub fn took_ms(mut self, took_ms: u64) -> Self {
         self.took_ms = took_ms;
+        self
+    }
+
+    /// The result with its data in the [compact](compact) form, if that is shorter.
+    pub fn compacted(mut self) -> Self {
+        match &mut self.data {
+            Value::String(text) => {
+                if let Some(compacted) = compact::compact_text(text) {
+                    *text = compacted;
+                }
+            }
+            data => compact::compact(data),
+        }
         self
     }
 

@@ -12,6 +12,7 @@
 mod calling_client;
 mod client_texts;
 mod elicitation;
+mod kept_results;
 mod offers;
 mod own_tools;
 mod plan;
@@ -51,10 +52,11 @@ use crate::implementation;
 use crate::pool::Pool;
 use calling_client::{Questions, WaitingClient};
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
+use kept_results::{KeptResults, Reader};
 use offers::Links;
 use own_tools::{DESCRIBE_TOOL, LIST_TOOLS, RUN_PLAN};
 use servers::Overview;
-use toolscout_base::config::ProfileDetail;
+use toolscout_base::config::{ProfileDetail, ResultFormat};
 use toolscout_base::printable::excerpt;
 use toolscout_finder::finder::meta_tools::{self, FindConfig};
 use toolscout_finder::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
@@ -66,6 +68,7 @@ use toolscout_finder::unknown_names::unknown_names;
 use toolscout_gate::gate::{
     Approvals, Call, CallOutcome, Caller, Definition, Directory, Gate, GateContext,
 };
+use toolscout_gate::tools::long_results::READ_MORE;
 use toolscout_gate::tools::{AbsentServer, Arguments, CallTimes, ErrorCode, Status, Toolset};
 use toolscout_gate::usage::Origin;
 use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
@@ -79,6 +82,8 @@ pub use upstream_call::{Ledgers, Principal};
 const PROGRESS_QUEUE: usize = 16;
 /// How long a result waits for a slow client to receive the progress before it.
 const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes of a result that a client gets at once, some 8,000 tokens.
+const DEFAULT_RESULT_BYTES: usize = 32 << 10;
 /// Longest message of a client on its standard output, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
@@ -102,6 +107,10 @@ pub struct GatewayConfig {
     pub detail: Detail,
     /// Most tokens of the tools in one answer to a search; tools that do not fit are shortened.
     pub answer_tokens: usize,
+    /// Bytes of the texts of a result that a client gets at once; it reads on with [`READ_MORE`].
+    pub result_bytes: usize,
+    /// How results in JSON are written.
+    pub result_format: ResultFormat,
     /// Most tokens of what the description of `tool_search` says about the servers.
     pub overview_tokens: usize,
     /// Tools that are always in the list: ids, or names as shown to models.
@@ -127,6 +136,8 @@ impl Default for GatewayConfig {
             find: FindConfig::default(),
             detail: Detail::default(),
             answer_tokens: 4_000,
+            result_bytes: DEFAULT_RESULT_BYTES,
+            result_format: ResultFormat::default(),
             overview_tokens: 400,
             pins: Vec::new(),
             toolbox: ToolboxConfig::default(),
@@ -180,6 +191,8 @@ struct GatewayState {
     histories: SearchHistories,
     /// The servers of resources in results.
     links: Links,
+    /// Results of which clients have got a part.
+    results: Arc<KeptResults>,
     /// Texts that the models of clients may write.
     texts: Option<Arc<ClientTexts>>,
 }
@@ -280,6 +293,7 @@ impl Gateway {
                 trails: SearchTrails::default(),
                 histories: SearchHistories::default(),
                 links: Links::default(),
+                results: Arc::default(),
                 texts: None,
             }),
         }
@@ -344,6 +358,7 @@ impl Gateway {
                 trails: SearchTrails::default(),
                 histories: SearchHistories::default(),
                 links: Links::default(),
+                results: Arc::clone(&shared.results),
                 texts: shared.texts.clone(),
             }),
         }
@@ -417,6 +432,12 @@ pub struct Session {
     ended: CancellationToken,
     _end: DropGuard,
     _place: Option<SessionPlace>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.results.forget_session(&self.id);
+    }
 }
 
 impl Session {
@@ -571,9 +592,75 @@ impl Session {
             Ok(call) => call,
             Err(message) => return Ok(failed(&message).into()),
         };
+        if call.is_of(READ_MORE) && self.reads_on(&call, context).await {
+            return Ok(self.read_more(call.arguments, context).await.into());
+        }
         match self.resolve(&call).await {
-            Ok(tool) => self.call(tool, call.arguments, reply, context).await,
+            Ok(tool) => {
+                let id = tool.id.clone();
+                let response = self.call(tool, call.arguments, reply, context).await?;
+                Ok(self.shortened(&id, response, context))
+            }
             Err(message) => Ok(failed(&message).into()),
+        }
+    }
+
+    /// Whether a call of [`READ_MORE`] is for this gateway, and not for a tool of a server.
+    async fn reads_on(
+        &self,
+        call: &resolve::NamedCall,
+        context: &RequestContext<RoleServer>,
+    ) -> bool {
+        self.shared.results.has_any(&self.reader(context))
+            || self.look_up(call.clone()).await.is_err()
+    }
+
+    /// A part of a result that was too long to be given whole.
+    async fn read_more(
+        &self,
+        given: Arguments,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let (shared, reader) = (Arc::clone(&self.shared), self.reader(context));
+        let read = spawn_blocking(move || {
+            let bytes = shared.config.result_bytes;
+            shared.results.read(&reader, &given, bytes)
+        });
+        match read.await {
+            Ok(Ok(page)) => CallToolResult::success(vec![ContentBlock::text(page)]),
+            Ok(Err(message)) => failed(&message),
+            Err(error) => {
+                tracing::error!(%error, "reading on in a result panicked");
+                failed("the result cannot be read")
+            }
+        }
+    }
+
+    /// The response with the beginning of its result, if that is long.
+    fn shortened(
+        &self,
+        tool: &ToolId,
+        mut response: CallToolResponse,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        if let CallToolResponse::Complete(result) = &mut response {
+            let shared = &self.shared;
+            let bytes = shared.config.result_bytes;
+            let reader = self.reader(context);
+            if shared.config.result_format == ResultFormat::Compact {
+                kept_results::compact(result);
+            }
+            shared
+                .results
+                .shorten(&reader, tool.as_str(), result, bytes);
+        }
+        response
+    }
+
+    fn reader(&self, context: &RequestContext<RoleServer>) -> Reader {
+        match has_session(context) {
+            true => Reader::Session(self.id.clone()),
+            false => Reader::Key(self.caller(context).who),
         }
     }
 
@@ -613,11 +700,16 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let id = tool.id.clone();
+        // The client checks the result by the schema that the list gave it.
+        let is_checked = tool.output_schema.is_some();
         // A tool with an open call is not evicted from the list.
         self.toolbox().open_call(&id);
         let response = self.call(tool, given, reply, context).await;
         self.toolbox().close_call(&id);
-        response
+        match response {
+            Ok(response) if !is_checked => Ok(self.shortened(&id, response, context)),
+            response => response,
+        }
     }
 
     /// Makes a call of a client through the gate. Every call of a client comes through here.
@@ -907,6 +999,7 @@ impl ServerHandler for Session {
             CALL_TOOL => self.call_by_name(&given, reply, &context).await,
             name => match self.visible(name, &context).await {
                 Some(tool) => self.call_injected(tool, given, reply, &context).await,
+                None if name == READ_MORE => Ok(self.read_more(given, &context).await.into()),
                 None => Err(unknown_tool(name)),
             },
         }

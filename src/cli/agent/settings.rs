@@ -94,6 +94,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::config::ResultFormat;
 
     #[derive(Parser)]
     struct Command {
@@ -103,7 +104,8 @@ mod tests {
 
     const EVERY_FLAG: &str = "toolscout --search-from-tools 0 --context-tokens 9 --time-to-live 9 --max-calls 9 --parallel-calls 9 \
         --idle-turns 9 --recommend --temperature 0.5 --max-tokens 9 --reasoning-effort low --num-ctx 9 --stop END \
-        --max-rounds 9 --tool-budget 9 --call-timeout 9 --call-timeout-total 9";
+        --max-rounds 9 --tool-budget 9 --call-timeout 9 --call-timeout-total 9 \
+        --max-result-bytes 9 --result-format compact";
 
     #[test]
     fn the_settings_have_flags() {
@@ -128,13 +130,14 @@ mod tests {
             context_tokens,
             tool_budget_tokens,
             idle_turns,
+            max_result_bytes,
+            result_format,
             // Keys of a profile and of the settings alone.
             max_searches: _,
             max_hits: _,
             // Flags of their own, for all that searches.
             more_tools: _,
             more_chars: _,
-            max_result_bytes: _,
             refresh_interval: _,
             eviction: _,
         } = limits;
@@ -142,6 +145,10 @@ mod tests {
         assert_eq!((max_rounds, max_calls), (Some(9), Some(9)));
         assert_eq!((parallel_calls, time_to_live_s), (Some(9), Some(9)));
         assert_eq!((call_timeout_s, call_timeout_total_s), (Some(9), Some(9)));
+        assert_eq!(
+            (max_result_bytes, result_format),
+            (Some(9), Some(ResultFormat::Compact))
+        );
         assert_eq!((search_from_tools, idle_turns), (Some(0), Some(9)));
         assert_eq!((context_tokens, tool_budget_tokens), (Some(9), Some(9)));
         let ModelParameters {

@@ -66,6 +66,8 @@ pub struct Limits {
     pub more_chars: Option<usize>,
     /// Maximum number of bytes of a result that the model gets at once.
     pub max_result_bytes: Option<usize>,
+    /// How results in JSON are written.
+    pub result_format: Option<ResultFormat>,
     /// Rounds after which the context is reduced to question, facts and plan; 0 is never.
     pub refresh_interval: Option<u32>,
     /// Maximum number of tokens of a prompt, the tools included.
@@ -89,6 +91,31 @@ pub enum Eviction {
     Lfu,
     /// No tool is evicted; tools that do not fit are refused.
     None,
+}
+
+/// How results in JSON are written for a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResultFormat {
+    /// As the tool gave them.
+    #[default]
+    Json,
+    /// Lists of objects with the same fields as tables, if that is shorter.
+    Compact,
+}
+
+impl ResultFormat {
+    /// The names of all formats.
+    pub const NAMES: [&str; 2] = ["json", "compact"];
+
+    /// The format with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "json" => Some(ResultFormat::Json),
+            "compact" => Some(ResultFormat::Compact),
+            _ => None,
+        }
+    }
 }
 
 /// The parameters of a model. What is absent is left to its provider.
@@ -192,6 +219,7 @@ impl Limits {
             more_tools: self.more_tools.or(other.more_tools),
             more_chars: self.more_chars.or(other.more_chars),
             max_result_bytes: self.max_result_bytes.or(other.max_result_bytes),
+            result_format: self.result_format.or(other.result_format),
             refresh_interval: self.refresh_interval.or(other.refresh_interval),
             context_tokens: self.context_tokens.or(other.context_tokens),
             tool_budget_tokens: self.tool_budget_tokens.or(other.tool_budget_tokens),

@@ -24,8 +24,6 @@ use toolscout_gate::tools::{Arguments, Status, ToolResult};
 
 /// Steps that run at the same time.
 const MAX_PARALLEL: usize = 8;
-/// Bytes of the results of all steps together.
-const MAX_RESULT_BYTES: usize = 64 << 10;
 
 impl Session {
     /// Runs a plan. All its steps are checked before the first one runs, so that a plan with an
@@ -63,7 +61,12 @@ impl Session {
             _ => return refused(&[checked.problems, for_a_person].concat()),
         };
         let execution = self.execute(execution, &caller, context).await;
-        answer(&execution)
+        let (shared, reader) = (&self.shared, self.reader(context));
+        answer(
+            &execution,
+            shared.config.result_bytes,
+            |tool, text, bytes| shared.results.keep(&reader, tool, text, bytes),
+        )
     }
 
     async fn tools_of(&self, plan: &Plan) -> BTreeMap<String, Result<Arc<Tool>, String>> {
@@ -178,10 +181,15 @@ fn refused(problems: &[String]) -> CallToolResult {
 }
 
 /// The results of the steps. A result that another step has used is left out, since its part of
-/// interest is in the results of that one.
-fn answer(execution: &Execution) -> CallToolResult {
+/// interest is in the results of that one. All steps together may be about as long as one result; `keep`
+/// gives the beginning of a longer one.
+fn answer(
+    execution: &Execution,
+    result_bytes: usize,
+    keep: impl Fn(&str, String, usize) -> String,
+) -> CallToolResult {
     let used = execution.used();
-    let max_bytes = MAX_RESULT_BYTES / execution.results().count().max(1);
+    let max_bytes = result_bytes / execution.results().count().max(1);
     let steps: Vec<Value> = execution
         .results()
         .map(
@@ -193,7 +201,8 @@ fn answer(execution: &Execution) -> CallToolResult {
                     let result = result.clone().truncated(max_bytes);
                     step["error"] = result.error_message.unwrap_or_default().into();
                 } else if !used.contains(key) {
-                    let result = result.clone().truncated(max_bytes);
+                    let result = result.clone();
+                    let result = result.shortened(max_bytes, |text| keep(name, text, max_bytes));
                     step["result"] = result.data;
                     if let Some(bytes) = result.truncated_from_bytes {
                         step["truncated_from_bytes"] = bytes.into();

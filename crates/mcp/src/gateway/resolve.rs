@@ -32,6 +32,11 @@ impl NamedCall {
         }
     }
 
+    /// Whether it calls a tool by this name.
+    pub fn is_of(&self, name: &str) -> bool {
+        self.name == name
+    }
+
     /// Reads the arguments of a `call_tool` call.
     ///
     /// # Errors
