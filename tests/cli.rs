@@ -18,6 +18,7 @@ mod cli {
     pub mod eval_judgements;
     pub mod eval_report;
     pub mod hub;
+    pub mod import;
     pub mod improve;
     pub mod install;
     pub mod language_model;

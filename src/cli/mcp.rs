@@ -2,6 +2,8 @@
 //! to use the servers of others.
 
 mod add;
+mod edit;
+mod import;
 mod install;
 mod login;
 mod servers;
@@ -96,9 +98,22 @@ pub struct Args {
 enum Verb {
     /// Add this program to the settings of an MCP client
     Install(install::Args),
-    /// Add a server to a file of servers, from its description in the MCP registry
+    /// Add a server to a file of servers: by its command, its URL, or a description of the MCP registry
     Add(add::Args),
+    /// Take the servers from the settings of other MCP clients
+    Import(import::Args),
+    /// Put the settings of a client back as they were before `install` or `import --replace`
+    Restore(import::RestoreArgs),
+    /// Show the entry of a server, without secrets
+    Get(edit::GetArgs),
+    /// Remove servers from a file of servers
+    Remove(edit::RemoveArgs),
+    /// Use servers again that were switched off
+    Enable(edit::EnableArgs),
+    /// Keep the entries of servers, and do not use them
+    Disable(edit::DisableArgs),
     /// Show whether servers answer, and which of them need a login
+    #[command(visible_alias = "list", alias = "test")]
     Servers(servers::Args),
     /// Log in at a server in the browser
     Login(login::Args),
@@ -112,6 +127,12 @@ impl Args {
         match self.verb {
             Some(Verb::Install(args)) => args.run(&context),
             Some(Verb::Add(args)) => args.run(&context),
+            Some(Verb::Import(args)) => args.run(&context),
+            Some(Verb::Restore(args)) => args.run(&context),
+            Some(Verb::Get(args)) => args.run(&context),
+            Some(Verb::Remove(args)) => args.run(&context),
+            Some(Verb::Enable(args)) => args.run(&context),
+            Some(Verb::Disable(args)) => args.run(&context),
             Some(Verb::Servers(args)) => args.run(&context),
             Some(Verb::Login(args)) => args.run(&context),
             Some(Verb::Logout(args)) => args.run(&context),
@@ -141,8 +162,8 @@ impl Args {
                     call_timeout: call_times.idle,
                     style: self.style.unwrap_or(default.style),
                     detail: self.detail.unwrap_or(default.detail),
-                    result_bytes: limits.max_result_bytes.unwrap_or(default.result_bytes),
                     result_format: limits.result_format.unwrap_or_default(),
+                    result_bytes: limits.max_result_bytes.unwrap_or(default.result_bytes),
                     answer_tokens: self.max_tokens.unwrap_or(default.answer_tokens),
                     pins: self.pin,
                     identity: self.identity,

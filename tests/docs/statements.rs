@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 44] = [
+const VERBS: [&str; 48] = [
     "add",
     "sync",
     "embed",
@@ -27,6 +27,10 @@ const VERBS: [&str; 44] = [
     "mcp",
     "mcp install",
     "mcp add",
+    "mcp import",
+    "mcp restore",
+    "mcp get",
+    "mcp remove",
     "mcp servers",
     "mcp login",
     "mcp logout",

@@ -71,6 +71,10 @@ impl World {
         let curl = "silent\nshow-error\nfail-with-body\nmax-time = 60\nnoproxy = *\n";
         fs::write(path.join("home/.curlrc"), curl).expect("settings of curl");
         fs::write(path.join("home/config.toml"), "").expect("settings");
+        // A client with a server, for `mcp import`.
+        let cursor = r#"{"mcpServers":{"notes":{"command":"notes-mcp","env":{"NOTES_KEY":"k"}}}}"#;
+        fs::create_dir(path.join("home/.cursor")).expect("a folder");
+        fs::write(path.join("home/.cursor/mcp.json"), cursor).expect("settings");
         World {
             dir,
             server: None,

@@ -1,5 +1,5 @@
-//! Adds this program to the settings of MCP clients. Everything else in those files stays as it is,
-//! comments included.
+//! Changes the settings of MCP clients, and files of servers. Everything else in those files stays as it
+//! is, comments included.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use directories::BaseDirs;
-use jsonc_parser::cst::{CstInputValue, CstRootNode};
-use serde_json::{Value, json};
+use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
+use serde_json::{Map, Value, json};
+use toml_edit::{DocumentMut, Item, Table};
 
 use crate::config::jsonc;
 
@@ -36,11 +37,15 @@ pub enum Client {
     GeminiCli,
     /// Codex.
     Codex,
+    /// Zed.
+    Zed,
+    /// Goose, whose settings are read and not written.
+    Goose,
 }
 
 impl Client {
     /// Every client, in the order of the documentation.
-    pub const ALL: [Client; 7] = [
+    pub const ALL: [Client; 9] = [
         Client::ClaudeDesktop,
         Client::ClaudeCode,
         Client::Cursor,
@@ -48,6 +53,8 @@ impl Client {
         Client::Windsurf,
         Client::GeminiCli,
         Client::Codex,
+        Client::Zed,
+        Client::Goose,
     ];
 
     /// The name on the command line.
@@ -60,6 +67,8 @@ impl Client {
             Client::Windsurf => "windsurf",
             Client::GeminiCli => "gemini-cli",
             Client::Codex => "codex",
+            Client::Zed => "zed",
+            Client::Goose => "goose",
         }
     }
 
@@ -75,6 +84,10 @@ impl Client {
             Client::Windsurf => home.join(".codeium/windsurf/mcp_config.json"),
             Client::GeminiCli => home.join(".gemini/settings.json"),
             Client::Codex => home.join(".codex/config.toml"),
+            Client::Zed if cfg!(windows) => config.join("Zed/settings.json"),
+            Client::Zed => home.join(".config/zed/settings.json"),
+            Client::Goose if cfg!(windows) => config.join("Block/goose/config/config.yaml"),
+            Client::Goose => home.join(".config/goose/config.yaml"),
         })
     }
 
@@ -83,6 +96,8 @@ impl Client {
         match self {
             Client::VsCode => "servers",
             Client::Codex => "mcp_servers",
+            Client::Zed => "context_servers",
+            Client::Goose => "extensions",
             _ => "mcpServers",
         }
     }
@@ -90,6 +105,9 @@ impl Client {
     /// The server entry in this client's own format.
     fn entry(self, endpoint: &Endpoint) -> Value {
         match endpoint {
+            Endpoint::Stdio { command, args, env } if self == Client::Goose => json!({
+                "name": ENTRY_NAME, "type": "stdio", "enabled": true, "cmd": command, "args": args, "envs": env,
+            }),
             Endpoint::Stdio { command, args, env } => {
                 let mut entry = json!({ "command": command, "args": args });
                 if matches!(self, Client::VsCode | Client::ClaudeCode) {
@@ -104,7 +122,10 @@ impl Client {
             Endpoint::Http { url } => match self {
                 Client::GeminiCli => json!({ "httpUrl": url }),
                 Client::Windsurf => json!({ "serverUrl": url }),
-                Client::Codex => json!({ "url": url }),
+                Client::Codex | Client::Zed => json!({ "url": url }),
+                Client::Goose => json!({
+                    "name": ENTRY_NAME, "type": "streamable_http", "enabled": true, "uri": url,
+                }),
                 _ => json!({ "type": "http", "url": url }),
             },
         }
@@ -178,6 +199,22 @@ pub enum InstallError {
         /// The name.
         name: String,
     },
+    /// The file has no server of this name.
+    #[error("{path} has no server {name:?}; it has {known}", path = path.display())]
+    Unknown {
+        /// The file of servers.
+        path: PathBuf,
+        /// The name.
+        name: String,
+        /// The names of its servers.
+        known: String,
+    },
+    /// There is nothing to put back.
+    #[error("there is no backup of {path}, which would be {path}.backup-1", path = path.display())]
+    NoBackup {
+        /// The path of the settings.
+        path: PathBuf,
+    },
     /// The file cannot be read or written.
     #[error("{action} {path}: {source}", path = path.display())]
     Io {
@@ -191,6 +228,16 @@ pub enum InstallError {
 }
 
 impl InstallError {
+    /// That the file lists these servers, and not the one of this name.
+    pub fn unknown(path: PathBuf, name: String, listed: &Map<String, Value>) -> Self {
+        let known: Vec<&str> = listed.keys().map(String::as_str).collect();
+        let known = match known.is_empty() {
+            true => "none".to_owned(),
+            false => known.join(", "),
+        };
+        InstallError::Unknown { path, name, known }
+    }
+
     fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         InstallError::Io {
             action,
@@ -216,6 +263,19 @@ impl Plan {
     /// # Errors
     /// [`InstallError`] when the file cannot be read or has an unknown format.
     pub fn new(client: Client, path: &Path, endpoint: &Endpoint) -> Result<Self, InstallError> {
+        Plan::replacing(client, path, endpoint, &[])
+    }
+
+    /// Reads the settings, and puts this program in the place of these servers. Writes nothing.
+    ///
+    /// # Errors
+    /// [`InstallError`] when the file cannot be read or has an unknown format.
+    pub fn replacing(
+        client: Client,
+        path: &Path,
+        endpoint: &Endpoint,
+        servers: &[String],
+    ) -> Result<Self, InstallError> {
         if client == Client::ClaudeDesktop && matches!(endpoint, Endpoint::Http { .. }) {
             return Err(InstallError::StdioOnly { client });
         }
@@ -223,8 +283,16 @@ impl Plan {
         let entry = client.entry(endpoint);
         let text = before.as_deref().unwrap_or_default();
         let merged = match client {
-            Client::Codex => merge_toml(text, client.key(), &entry),
-            _ => merge_json(text, client.key(), ENTRY_NAME, &entry),
+            Client::Codex => merge_toml(text, client.key(), &entry, servers),
+            Client::Goose => Err("its format, YAML, is not written here".into()),
+            _ => edit_json(text, client.key(), |listed| {
+                for server in servers {
+                    if let Some(replaced) = listed.get(server) {
+                        replaced.remove();
+                    }
+                }
+                set_server(listed, ENTRY_NAME, &entry);
+            }),
         };
         Plan::of(path, before, merged, client.key(), ENTRY_NAME, &entry)
     }
@@ -237,24 +305,99 @@ impl Plan {
     pub fn adding(path: &Path, name: &str, entry: &Value) -> Result<Self, InstallError> {
         let (path, before) = read_settings(path)?;
         let text = before.as_deref().unwrap_or_default();
-        let present: Value = CstRootNode::parse(text, &jsonc())
-            .ok()
-            .and_then(|root| root.to_serde_value())
-            .unwrap_or_default();
-        // As the file is read: `servers` alone is VS Code's.
-        let is_of_vs_code = present.get("mcpServers").is_none() && present.get("servers").is_some();
-        let key = if is_of_vs_code {
-            "servers"
-        } else {
-            "mcpServers"
-        };
-        let other = present.get(key).and_then(|servers| servers.get(name));
-        if other.is_some_and(|other| other != entry) {
+        let (key, listed) = servers_of(text);
+        if listed.get(name).is_some_and(|other| other != entry) {
             let name = name.to_owned();
             return Err(InstallError::Taken { path, name });
         }
-        let merged = merge_json(text, key, name, entry);
+        let merged = edit_json(text, key, |listed| set_server(listed, name, entry));
         Plan::of(path, before, merged, key, name, entry)
+    }
+
+    /// Reads a file of servers, and adds several whose names are free. Writes nothing.
+    ///
+    /// # Errors
+    /// [`InstallError`] when the file cannot be read or has an unknown format.
+    pub fn adding_all(path: &Path, servers: &[(String, Value)]) -> Result<Self, InstallError> {
+        let (path, before) = read_settings(path)?;
+        let text = before.as_deref().unwrap_or_default();
+        let key = servers_of(text).0;
+        let merged = edit_json(text, key, |listed| {
+            for (name, entry) in servers {
+                set_server(listed, name, entry);
+            }
+        });
+        let entries: Value = servers.iter().cloned().collect();
+        match merged {
+            Ok(after) => Ok(Plan {
+                path,
+                after,
+                before,
+            }),
+            Err(reason) => Err(InstallError::Unmergeable {
+                path,
+                reason,
+                entry: format!("{:#}", json!({ key: entries })),
+            }),
+        }
+    }
+
+    /// Reads a file of servers, and removes some. Writes nothing.
+    ///
+    /// # Errors
+    /// [`InstallError`] when the file cannot be read or lacks one of them.
+    pub fn removing(path: &Path, names: &[String]) -> Result<Self, InstallError> {
+        Plan::editing(path, names, |server| server.remove())
+    }
+
+    /// Reads a file of servers, and switches some on or off. Writes nothing.
+    ///
+    /// # Errors
+    /// [`InstallError`] when the file cannot be read or lacks one of them.
+    pub fn switching(path: &Path, names: &[String], is_on: bool) -> Result<Self, InstallError> {
+        Plan::editing(path, names, |server| {
+            let Some(entry) = server.object_value() else {
+                return;
+            };
+            match entry.get("disabled") {
+                Some(disabled) if is_on => disabled.remove(),
+                Some(disabled) => disabled.set_value(CstInputValue::Bool(true)),
+                None if is_on => {}
+                None => {
+                    entry.append("disabled", CstInputValue::Bool(true));
+                }
+            }
+        })
+    }
+
+    fn editing(
+        path: &Path,
+        names: &[String],
+        edit: impl Fn(CstObjectProp),
+    ) -> Result<Self, InstallError> {
+        let (path, before) = read_settings(path)?;
+        let text = before.as_deref().unwrap_or_default();
+        let (key, listed) = servers_of(text);
+        if let Some(unknown) = names.iter().find(|name| !listed.contains_key(*name)) {
+            return Err(InstallError::unknown(path, unknown.clone(), &listed));
+        }
+        let edited = edit_json(text, key, |listed| {
+            for name in names {
+                if let Some(server) = listed.get(name) {
+                    edit(server);
+                }
+            }
+        });
+        let after = edited.map_err(|reason| InstallError::Unmergeable {
+            path: path.clone(),
+            reason,
+            entry: format!("{:#}", json!({ key: listed })),
+        })?;
+        Ok(Plan {
+            path,
+            after,
+            before,
+        })
     }
 
     fn of(
@@ -321,6 +464,46 @@ impl Plan {
     }
 }
 
+/// The servers that a file of servers lists, in its order.
+///
+/// # Errors
+/// [`InstallError::Io`].
+pub fn listed_servers(path: &Path) -> Result<Map<String, Value>, InstallError> {
+    let (_, text) = read_settings(path)?;
+    Ok(servers_of(&text.unwrap_or_default()).1)
+}
+
+/// Puts the newest backup of these settings back, byte for byte, and returns where it was. The backup is
+/// used up: the next call puts back the one before it.
+///
+/// # Errors
+/// [`InstallError`] when there is no backup, or it cannot be moved.
+pub fn restore(path: &Path) -> Result<PathBuf, InstallError> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let numbered = (1..MAX_BACKUPS).map(|number| with_suffix(&path, &format!("backup-{number}")));
+    // Their numbers have no gaps, but where somebody deleted one.
+    let newest = numbered.filter(|backup| backup.exists()).last();
+    let backup = newest.ok_or_else(|| InstallError::NoBackup { path: path.clone() })?;
+    fs::rename(&backup, &path).map_err(|source| InstallError::io("replace", &path, source))?;
+    Ok(backup)
+}
+
+/// The key under which a file of servers lists them, and the servers. As the file is read: `servers` alone is
+/// VS Code's.
+fn servers_of(text: &str) -> (&'static str, Map<String, Value>) {
+    let file: Value = CstRootNode::parse(text, &jsonc())
+        .ok()
+        .and_then(|root| root.to_serde_value())
+        .unwrap_or_default();
+    let is_of_vs_code = file.get("mcpServers").is_none() && file.get("servers").is_some();
+    let key = match is_of_vs_code {
+        true => "servers",
+        false => "mcpServers",
+    };
+    let listed = file.get(key).and_then(Value::as_object).cloned();
+    (key, listed.unwrap_or_default())
+}
+
 /// The path of a file of settings and its text, if there is one. The target of a symbolic link is
 /// written, so that the link stays one.
 fn read_settings(path: &Path) -> Result<(PathBuf, Option<String>), InstallError> {
@@ -338,23 +521,20 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Sets `key.name` in a JSON document, with or without comments. The rest stays byte for byte.
-fn merge_json(text: &str, key: &str, name: &str, entry: &Value) -> Result<String, String> {
+/// Edits the servers under `key` of a JSON document, with or without comments. The rest stays byte for byte,
+/// and so does the whole if the edit changes nothing.
+fn edit_json(text: &str, key: &str, edit: impl FnOnce(&CstObject)) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(text, &jsonc())
         .map_err(|error| format!("it is not valid JSON ({error})"))?;
+    let before = root.to_serde_value();
     let settings = root.object_value().ok_or("it is not a JSON object")?;
     let servers = settings
         .object_value_or_create(key)
         .ok_or_else(|| format!("its {key:?} is not an object"))?;
-    match servers.get(name) {
-        Some(present) if present.to_serde_value().as_ref() == Some(entry) => {
-            return Ok(text.to_owned());
-        }
-        Some(outdated) => outdated.set_value(json_input(entry)),
-        None => {
-            servers.append(name, json_input(entry));
-        }
+    edit(&servers);
+    if root.to_serde_value() == before {
+        return Ok(text.to_owned());
     }
     let merged = root.to_string();
     Ok(if merged.ends_with('\n') {
@@ -362,6 +542,17 @@ fn merge_json(text: &str, key: &str, name: &str, entry: &Value) -> Result<String
     } else {
         merged + "\n"
     })
+}
+
+/// Sets the entry of a server. One that has this value stays as it is written.
+fn set_server(listed: &CstObject, name: &str, entry: &Value) {
+    match listed.get(name) {
+        Some(present) if present.to_serde_value().as_ref() == Some(entry) => {}
+        Some(outdated) => outdated.set_value(json_input(entry)),
+        None => {
+            listed.append(name, json_input(entry));
+        }
+    }
 }
 
 fn json_input(value: &Value) -> CstInputValue {
@@ -380,35 +571,61 @@ fn json_input(value: &Value) -> CstInputValue {
     }
 }
 
-/// Appends the table `key.toolscout` to a TOML document, so that comments and order stay.
-fn merge_toml(text: &str, key: &str, entry: &Value) -> Result<String, String> {
-    let wanted = toml::Value::try_from(entry).map_err(|error| error.to_string())?;
-    let settings: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| format!("it is not valid TOML ({})", error.message()))?;
-    let present = settings
-        .get(key)
-        .and_then(|servers| servers.get(ENTRY_NAME));
-    match present {
-        Some(present) if *present == wanted => return Ok(text.to_owned()),
-        Some(_) => {
-            return Err(format!(
-                "it has another [{key}.{ENTRY_NAME}], which has to be removed first"
-            ));
+/// Sets the table `key.toolscout` of a TOML document in the place of these servers, so that comments and order
+/// stay.
+fn merge_toml(text: &str, key: &str, entry: &Value, servers: &[String]) -> Result<String, String> {
+    let mut settings: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        format!("it is not valid TOML ({})", error.message())
+    })?;
+    let listed = settings.entry(key).or_insert_with(|| {
+        let mut listed = Table::new();
+        // Its servers have headers of their own.
+        listed.set_implicit(true);
+        Item::Table(listed)
+    });
+    let listed = listed
+        .as_table_like_mut()
+        .ok_or_else(|| format!("its {key:?} is not a table"))?;
+    let mut comments = String::new();
+    for server in servers {
+        let removed = listed.remove(server);
+        // What stands above a table belongs to it, also at the beginning of the file.
+        let above = removed
+            .as_ref()
+            .and_then(Item::as_table)
+            .and_then(|table| table.decor().prefix());
+        let above = above.and_then(|above| above.as_str()).unwrap_or_default();
+        if above.contains('#') {
+            comments.push_str(above);
         }
-        None => {}
     }
-    // The whole path, so that the variables become the table `key.toolscout.env`.
-    let document = json!({ key: { ENTRY_NAME: entry } });
-    let table = toml::to_string(&document).map_err(|error| error.to_string())?;
-    let gap = if text.is_empty() || text.ends_with("\n\n") {
-        ""
-    } else if text.ends_with('\n') {
-        "\n"
-    } else {
-        "\n\n"
-    };
-    Ok(format!("{text}{gap}{table}"))
+    let mut item = toml_item(entry);
+    if let Some(table) = item.as_table_mut()
+        && !comments.is_empty()
+    {
+        table.decor_mut().set_prefix(comments);
+    }
+    listed.insert(ENTRY_NAME, item);
+    Ok(settings.to_string())
+}
+
+fn toml_item(value: &Value) -> Item {
+    match value {
+        Value::Object(fields) => {
+            let items = fields.iter().map(|(name, value)| (name, toml_item(value)));
+            let mut table = Table::new();
+            for (name, item) in items {
+                table.insert(name, item);
+            }
+            Item::Table(table)
+        }
+        Value::Array(items) => {
+            let texts = items.iter().map(|item| item.as_str().unwrap_or_default());
+            toml_edit::value(toml_edit::Array::from_iter(texts))
+        }
+        Value::Bool(value) => toml_edit::value(*value),
+        value => toml_edit::value(value.as_str().unwrap_or_default()),
+    }
 }
 
 #[cfg(test)]
@@ -520,7 +737,16 @@ mod tests {
             env: BTreeMap::from([("TOOLSCOUT_DATA".to_owned(), "/data".to_owned())]),
         };
         for client in Client::ALL {
-            let after = Plan::new(client, &path, &endpoint).unwrap().after;
+            let plan = Plan::new(client, &path, &endpoint);
+            if client == Client::Goose {
+                let error = plan.unwrap_err().to_string();
+                assert!(
+                    error.contains("add this by hand") && error.contains("\"/data\""),
+                    "{error}"
+                );
+                continue;
+            }
+            let after = plan.unwrap().after;
             let settings: Value = match client {
                 Client::Codex => toml::from_str(&after).unwrap(),
                 _ => serde_json::from_str(&after).unwrap(),
@@ -563,6 +789,95 @@ mod tests {
     }
 
     #[test]
+    fn this_program_takes_the_place_of_servers_and_the_settings_come_back_byte_for_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["a".to_owned(), "b".to_owned()];
+        for (client, before, after) in [
+            (
+                Client::Cursor,
+                "{\n  // mine\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" },\n    \"keep\": { \"command\": \"y\" },\n    \"b\": {}\n  }\n}",
+                json!({ "keep": { "command": "y" }, "toolscout": { "command": "/bin/toolscout", "args": ["mcp"] } }),
+            ),
+            (
+                Client::Codex,
+                "# mine\n[mcp_servers.a]\ncommand = \"x\"\n[mcp_servers.a.env]\nK = \"v\"\n[mcp_servers.keep]\ncommand = \"y\"\n",
+                json!({ "keep": { "command": "y" }, "toolscout": { "command": "/bin/toolscout", "args": ["mcp"] } }),
+            ),
+        ] {
+            let path = folder.path().join(client.as_str());
+            fs::write(&path, before).unwrap();
+            let plan = Plan::replacing(client, &path, &stdio(), &names).unwrap();
+            assert!(plan.after.contains("mine"), "{}", plan.after);
+            let settings: Value = match client {
+                Client::Codex => toml::from_str(&plan.after).unwrap(),
+                _ => CstRootNode::parse(&plan.after, &jsonc())
+                    .unwrap()
+                    .to_serde_value()
+                    .unwrap(),
+            };
+            assert_eq!(settings[client.key()], after, "{}", plan.after);
+            plan.write().unwrap();
+            restore(&path).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), before);
+            let error = restore(&path).unwrap_err().to_string();
+            assert!(error.contains("no backup"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_newest_backup_is_put_back_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        let entry = json!({ "command": "x" });
+        for name in ["a", "b", "c"] {
+            Plan::adding(&path, name, &entry).unwrap().write().unwrap();
+        }
+        let names = || Vec::from_iter(listed_servers(&path).unwrap().keys().cloned());
+        restore(&path).unwrap();
+        assert_eq!(names(), ["a", "b"]);
+        restore(&path).unwrap();
+        assert_eq!(names(), ["a"]);
+    }
+
+    #[test]
+    fn servers_are_removed_and_switched_by_name() {
+        let names = |names: &[&str]| Vec::from_iter(names.iter().map(|name| (*name).to_owned()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("servers.json");
+        let text = "{ \"mcpServers\": {\n  // first\n  \"a\": { \"command\": \"x\" },\n  \"b\": { \"command\": \"y\" }\n} }\n";
+        fs::write(&path, text).unwrap();
+        let off = Plan::switching(&path, &names(&["a"]), false).unwrap();
+        off.write().unwrap();
+        assert_eq!(
+            listed_servers(&path).unwrap()["a"],
+            json!({ "command": "x", "disabled": true })
+        );
+        assert!(
+            Plan::switching(&path, &names(&["a"]), false)
+                .unwrap()
+                .is_up_to_date()
+        );
+        Plan::switching(&path, &names(&["a"]), true)
+            .unwrap()
+            .write()
+            .unwrap();
+        assert_eq!(
+            listed_servers(&path).unwrap()["a"],
+            json!({ "command": "x" })
+        );
+        Plan::removing(&path, &names(&["b"]))
+            .unwrap()
+            .write()
+            .unwrap();
+        assert_eq!(Vec::from_iter(listed_servers(&path).unwrap().keys()), ["a"]);
+        assert!(fs::read_to_string(&path).unwrap().contains("// first"));
+        let error = Plan::removing(&path, &names(&["b"]))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("has no server \"b\"; it has a"), "{error}");
+    }
+
+    #[test]
     fn comments_in_toml_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
@@ -580,11 +895,16 @@ mod tests {
                 .unwrap()
                 .is_up_to_date()
         );
-        let other = "[mcp_servers.toolscout]\ncommand = \"old\"\n";
+        let outdated = "[mcp_servers.toolscout]\ncommand = \"old\"\nargs = [\"mcp\"]\n# the last\n";
+        let after = plan(Client::Codex, &path, outdated).unwrap().after;
+        assert_eq!(
+            after,
+            "[mcp_servers.toolscout]\ncommand = \"/bin/toolscout\"\nargs = [\"mcp\"]\n# the last\n"
+        );
         assert!(
-            plan(Client::Codex, &path, other)
+            plan(Client::Codex, &path, "mcp_servers = 3")
                 .unwrap_err()
-                .contains("removed first")
+                .contains("not a table")
         );
     }
 

@@ -12,6 +12,7 @@ pub mod config;
 pub mod inspect;
 pub mod changes;
 pub mod install;
+pub mod import;
 #[doc(hidden)]
 pub mod lines;
 pub mod login;

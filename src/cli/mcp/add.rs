@@ -1,9 +1,10 @@
-//! `toolscout mcp add`: a server of the MCP registry becomes an entry of a file of servers.
+//! `toolscout mcp add`: a command, a URL or a description of the MCP registry becomes an entry of a file of
+//! servers.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::super::Outcome;
 use super::super::context::Context;
@@ -12,21 +13,39 @@ use super::super::input::document;
 use super::super::output::print_stderr;
 use super::super::upstream::DEFAULT_FILE;
 use super::install::Writing;
-use crate::mcp::config::parse_server;
+use crate::mcp::config::{is_url, parse_server};
+use crate::mcp::import::without_secrets;
 use crate::mcp::install::Plan;
 use crate::mcp::registry::{Import, OpenValue, read};
 
-/// Adds a server to a file of servers, from its server.json or a list of them as the MCP registry
-/// answers it. Keeps a backup of the file; comments stay. What the server is to be given, keys for
-/// example, the entry takes from environment variables, which are listed.
+/// Adds a server to a file of servers: by its command, by its URL, or from its server.json or a list of
+/// them as the MCP registry answers it. Keeps a backup of the file; comments stay. What a described server
+/// is to be given, keys for example, the entry takes from environment variables, which are listed.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout mcp add server.json --dry-run\n  toolscout mcp add servers-answer.json --server io.example/weather --name weather"
+    after_help = "Examples:\n  toolscout mcp add git -- uvx mcp-server-git\n  toolscout mcp add github --env GITHUB_TOKEN -- npx -y @modelcontextprotocol/server-github\n  toolscout mcp add web https://mcp.example.com/mcp --header 'Authorization: Bearer ${WEB_KEY}'\n  toolscout mcp add server.json --dry-run\n  toolscout mcp add servers-answer.json --server io.example/weather --name weather"
 )]
 pub struct Args {
-    /// The server.json: a file, a URL, or - for stdin
-    #[arg(value_name = "FILE|URL|-")]
+    /// The name of the server, before its URL or its command; else its server.json: a file, a URL, or -
+    /// for stdin
+    #[arg(value_name = "NAME|FILE|URL|-")]
     input: String,
+    /// Its URL, after its name
+    #[arg(value_name = "URL", conflicts_with_all = ["command", "server", "name", "kind"])]
+    url: Option<String>,
+    /// The command that starts it, after its name and --
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["server", "name", "kind"])]
+    command: Vec<String>,
+    /// An environment variable of the command; without a value, the one that it has when the server is
+    /// started (repeatable)
+    #[arg(long, value_name = "NAME[=VALUE]", conflicts_with = "url")]
+    env: Vec<String>,
+    /// A header for the URL; ${VARIABLE} in the value is taken from the environment (repeatable)
+    #[arg(long, value_name = "NAME: VALUE", conflicts_with = "command")]
+    header: Vec<String>,
+    /// How the server is reached [default: stdio for a command, and for a URL http, or else sse]
+    #[arg(long, value_parser = ["stdio", "http", "sse"], hide_possible_values = true)]
+    transport: Option<String>,
     /// The server to take from a list, by its name in the registry
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
@@ -46,8 +65,11 @@ pub struct Args {
 }
 
 impl Args {
-    /// Reads the description, and writes the entry.
+    /// Writes the entry.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        if let Some(entry) = self.entry().map_err(UsageError)? {
+            return self.write(context, &entry);
+        }
         let bytes = document(&self.input, &context.settings.fetch)?;
         let described = read(&bytes, self.server.as_deref())?;
         let import = described.import(self.kind.as_deref(), &is_installed)?;
@@ -67,6 +89,83 @@ impl Args {
         let next = format!("it has the server {name}:\n{:#}", import.entry);
         writing.print(context, &plan, &next)?;
         print_open(&import);
+        Ok(Outcome::Success)
+    }
+
+    /// The entry of a server whose command or URL is given.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
+    fn entry(&self) -> Result<Option<Value>, String> {
+        let mut entry = match (&self.url, self.command.split_first()) {
+            (None, None)
+                if self.env.is_empty() && self.header.is_empty() && self.transport.is_none() =>
+            {
+                return Ok(None);
+            }
+            (None, None) => {
+                return Err("write `mcp add NAME URL`, or `mcp add NAME -- COMMAND`".into());
+            }
+            (Some(url), _) if !is_url(url) => {
+                return Err(format!(
+                    "{url:?} is no URL; write `mcp add {} -- {url} …` for a command",
+                    self.input
+                ));
+            }
+            (Some(url), _) => json!({ "url": url }),
+            (None, Some((command, args))) if args.is_empty() => json!({ "command": command }),
+            (None, Some((command, args))) => json!({ "command": command, "args": args }),
+        };
+        match (self.transport.as_deref(), self.url.is_some()) {
+            (Some("stdio"), true) => return Err("a URL is not reached by stdio".into()),
+            (Some(kind @ ("http" | "sse")), false) => {
+                return Err(format!("{kind} needs a URL: `mcp add NAME URL`"));
+            }
+            (Some(kind), true) => entry["type"] = kind.into(),
+            _ => {}
+        }
+        let mut variables = Map::new();
+        for variable in &self.env {
+            let (name, value) = match variable.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                None => (variable.as_str(), format!("${{{variable}}}")),
+            };
+            variables.insert(name.to_owned(), value.into());
+        }
+        let mut headers = Map::new();
+        for header in &self.header {
+            let (name, value) = header
+                .split_once(':')
+                .ok_or_else(|| format!("--header {header}: write NAME: VALUE"))?;
+            headers.insert(name.trim().to_owned(), value.trim().into());
+        }
+        for (key, fields) in [("env", variables), ("headers", headers)] {
+            if !fields.is_empty() {
+                entry[key] = fields.into();
+            }
+        }
+        // The name and the URL are checked as they will be when the file is read.
+        let target = self.url.as_deref().unwrap_or("x");
+        parse_server(&format!("{}={target}", self.input), &|_| None)?;
+        Ok(Some(entry))
+    }
+
+    fn write(&self, context: &Context, entry: &Value) -> Result<Outcome> {
+        let name = &self.input;
+        let plan = Plan::adding(&self.mcp, name, entry)?;
+        let writing = Writing::of(&plan, self.dry_run)?;
+        if context.printer.is_json() {
+            context.printer.json(&json!({
+                "server": name, "entry": without_secrets(entry), "file": plan.path,
+                "written": writing.is_written, "backup": writing.backup,
+            }))?;
+            return Ok(Outcome::Success);
+        }
+        let file = self.mcp.display();
+        let next = format!(
+            "it has the server {name}; `toolscout mcp servers --mcp {file}` asks it for its tools"
+        );
+        writing.print(context, &plan, &next)?;
         Ok(Outcome::Success)
     }
 }

@@ -19,7 +19,7 @@ use crate::mcp::install::{Client, Endpoint, Plan};
 ///
 /// The client starts the program with the data directory, catalog, embedder and configuration file
 /// of this command, whether they come from global flags or from TOOLSCOUT_* variables. Known
-/// clients: claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex.
+/// clients: claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex, zed; of goose the entry is printed.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  toolscout mcp install --client cursor\n  toolscout --catalog work mcp install --client vscode -- --mcp servers.json"
@@ -69,22 +69,28 @@ impl Args {
     }
 
     fn endpoint(&self, context: &Context) -> Result<Endpoint> {
-        if let Some(url) = &self.url {
-            return Ok(Endpoint::Http { url: url.clone() });
+        match &self.url {
+            Some(url) => Ok(Endpoint::Http { url: url.clone() }),
+            None => start_of_this_program(context, &self.args),
         }
-        let command = match &context.program {
-            Some(program) => program.clone(),
-            None => std::env::current_exe().context("find the path of this program")?,
-        };
-        let mut args = context.globals.to_args();
-        args.push("mcp".to_owned());
-        args.extend(checked(&self.args, &context.settings)?);
-        Ok(Endpoint::Stdio {
-            command: command.display().to_string(),
-            args,
-            env: environment(|name| std::env::var(name).ok()),
-        })
     }
+}
+
+/// How a client starts this program, with these arguments of `toolscout mcp`.
+pub fn start_of_this_program(context: &Context, args: &[String]) -> Result<Endpoint> {
+    let command = match &context.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().context("find the path of this program")?,
+    };
+    let checked = checked(args, &context.settings)?;
+    let mut args = context.globals.to_args();
+    args.push("mcp".to_owned());
+    args.extend(checked);
+    Ok(Endpoint::Stdio {
+        command: command.display().to_string(),
+        args,
+        env: environment(|name| std::env::var(name).ok()),
+    })
 }
 
 /// What becomes of a plan.

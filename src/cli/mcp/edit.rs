@@ -1,0 +1,124 @@
+//! `toolscout mcp get`, `remove`, `enable` and `disable`: single entries of a file of servers.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::super::Outcome;
+use super::super::context::Context;
+use super::super::upstream::DEFAULT_FILE;
+use super::install::Writing;
+use crate::mcp::import::without_secrets;
+use crate::mcp::install::{InstallError, Plan, listed_servers};
+
+/// Shows the entry of a server in a file of servers. Values whose names say that they are secret are left
+/// out.
+#[derive(clap::Args, Debug)]
+pub struct GetArgs {
+    /// The name of the server
+    name: String,
+    /// The file of servers
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
+    mcp: PathBuf,
+}
+
+impl GetArgs {
+    /// Prints the entry.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        let GetArgs { name, mcp } = self;
+        let listed = listed_servers(&mcp)?;
+        let Some(entry) = listed.get(&name) else {
+            return Err(InstallError::unknown(mcp, name, &listed).into());
+        };
+        let entry = without_secrets(entry);
+        if context.printer.is_json() {
+            context
+                .printer
+                .json(&json!({ "server": name, "entry": entry, "file": mcp }))?;
+        } else {
+            context.printer.text(format_args!("{entry:#}"))?;
+        }
+        Ok(Outcome::Success)
+    }
+}
+
+/// Removes servers from a file of servers, and keeps a backup of the file. Comments stay. Their tools
+/// leave the catalog with the next `sync --mcp`.
+#[derive(clap::Args, Debug)]
+pub struct RemoveArgs {
+    #[command(flatten)]
+    edit: EditArgs,
+}
+
+impl RemoveArgs {
+    /// Writes the file without the servers.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        let EditArgs { names, mcp, .. } = &self.edit;
+        let plan = Plan::removing(mcp, names)?;
+        let next = format!("{} left it", names.join(", "));
+        self.edit.write(context, &plan, &next)
+    }
+}
+
+/// Uses servers again that were switched off: removes `"disabled": true` from their entries.
+#[derive(clap::Args, Debug)]
+pub struct EnableArgs {
+    #[command(flatten)]
+    edit: EditArgs,
+}
+
+impl EnableArgs {
+    /// Writes the file.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        let EditArgs { names, mcp, .. } = &self.edit;
+        let plan = Plan::switching(mcp, names, true)?;
+        let next = format!("{} will be used", names.join(", "));
+        self.edit.write(context, &plan, &next)
+    }
+}
+
+/// Keeps the entries of servers and does not use them: adds `"disabled": true`.
+#[derive(clap::Args, Debug)]
+pub struct DisableArgs {
+    #[command(flatten)]
+    edit: EditArgs,
+}
+
+impl DisableArgs {
+    /// Writes the file.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        let EditArgs { names, mcp, .. } = &self.edit;
+        let plan = Plan::switching(mcp, names, false)?;
+        let next = format!("{} will not be used", names.join(", "));
+        self.edit.write(context, &plan, &next)
+    }
+}
+
+#[derive(clap::Args, Debug)]
+struct EditArgs {
+    /// The names of the servers
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// The file of servers
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
+    mcp: PathBuf,
+    /// Print the new file, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl EditArgs {
+    fn write(&self, context: &Context, plan: &Plan, next: &str) -> Result<Outcome> {
+        let writing = Writing::of(plan, self.dry_run)?;
+        if context.printer.is_json() {
+            context.printer.json(&json!({
+                "servers": self.names, "file": plan.path,
+                "written": writing.is_written, "backup": writing.backup,
+            }))?;
+        } else {
+            writing.print(context, plan, next)?;
+        }
+        Ok(Outcome::Success)
+    }
+}
