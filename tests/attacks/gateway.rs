@@ -87,6 +87,11 @@ pub const SECTION: Section = Section {
             test: "limits_hold_across_the_sessions_of_a_caller",
         },
         Attack {
+            tried: "a client reads on in the long result of another session, by its name",
+            happens: "the answer is the one for a result that does not exist; without sessions, names are random",
+            test: "a_long_result_is_read_in_its_own_session_alone",
+        },
+        Attack {
             tried: "a server drops a tool and lists it again, changed, under `--on-change block`",
             happens: "the approved definition is remembered: the tool stays out of the catalog until a person accepts it",
             test: "a_tool_that_is_dropped_and_listed_again_changed_stays_blocked",
@@ -660,6 +665,33 @@ async fn limits_hold_across_the_sessions_of_a_caller() {
         let said = text(call(&client, "s/look", json!({})).await);
         assert!(said.contains(expected), "{said}");
     }
+}
+
+#[tokio::test]
+async fn a_long_result_is_read_in_its_own_session_alone() {
+    let offer = Offer::of(&[offered("look", "Looks.", Hint::Reads)]);
+    let upstream = offer.start(OnChange::Warn).await;
+    let config = GatewayConfig {
+        result_bytes: 4,
+        ..GatewayConfig::default()
+    };
+    let gate = Arc::new(Gate::new(Policies::permissive()));
+    let search = Arc::new(upstream.catalog.clone());
+    let gateway = Gateway::new(search, upstream.pool.clone(), gate, config);
+    let (own, other) = (
+        client(&gateway, Person::who_cannot_be_asked()).await,
+        client(&gateway, Person::who_cannot_be_asked()).await,
+    );
+    let first = text(call(&own, "s/look", json!({})).await);
+    assert!(first.contains("output_1"), "{first}");
+    let read = json!({ "output": "output_1" });
+    let refused = text(call(&other, "read_more", read.clone()).await);
+    assert!(
+        refused.contains("there is no output \"output_1\"; call the tool again"),
+        "{refused}"
+    );
+    let read = text(call(&own, "read_more", read).await);
+    assert!(read.starts_with("look"), "{read}");
 }
 
 #[tokio::test]

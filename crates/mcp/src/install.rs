@@ -482,7 +482,7 @@ pub fn restore(path: &Path) -> Result<PathBuf, InstallError> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let numbered = (1..MAX_BACKUPS).map(|number| with_suffix(&path, &format!("backup-{number}")));
     // Their numbers have no gaps, but where somebody deleted one.
-    let newest = numbered.filter(|backup| backup.exists()).last();
+    let newest = numbered.rev().find(|backup| backup.exists());
     let backup = newest.ok_or_else(|| InstallError::NoBackup { path: path.clone() })?;
     fs::rename(&backup, &path).map_err(|source| InstallError::io("replace", &path, source))?;
     Ok(backup)

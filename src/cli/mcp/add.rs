@@ -113,7 +113,7 @@ impl Args {
                 ));
             }
             (Some(url), _) => json!({ "url": url }),
-            (None, Some((command, args))) if args.is_empty() => json!({ "command": command }),
+            (None, Some((command, []))) => json!({ "command": command }),
             (None, Some((command, args))) => json!({ "command": command, "args": args }),
         };
         match (self.transport.as_deref(), self.url.is_some()) {
