@@ -48,7 +48,7 @@ fn servers_are_added_as_people_know_it() {
     for (args, expected) in [
         (&["git", "--", "other"][..], "has another server \"git\""),
         (&["a", "npx"], "mcp add a -- npx …"),
-        (&["a", "--env", "K=v"], "mcp add NAME -- COMMAND"),
+        (&["a", "--env", "K=v"], "mcp add a -- COMMAND"),
         (
             &["a", "https://x.example", "--transport", "stdio"],
             "a URL is not reached by stdio",
@@ -170,13 +170,12 @@ fn servers_of_clients_are_imported_and_replaced_and_put_back() {
         "{text}"
     );
 
-    let again = world.run(&["mcp", "import", "--client", "cursor"]);
-    assert_eq!(again.code, 1, "{}", again.stderr);
-    assert!(
-        again.stderr.contains("it is toolscout itself"),
-        "{}",
-        again.stderr
-    );
+    let again = world.run(&["mcp", "import", "--client", "cursor", "--replace"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let expected = "has the place of all servers already";
+    assert!(again.stderr.contains(expected), "{}", again.stderr);
+    let written_since = r#"{ "mcpServers": {}, "new": 1 }"#;
+    world.file(".cursor/mcp.json", written_since);
     for (client, file, before) in [
         ("cursor", ".cursor/mcp.json", cursor),
         ("codex", ".codex/config.toml", codex),
@@ -192,16 +191,14 @@ fn servers_of_clients_are_imported_and_replaced_and_put_back() {
             &["there is no backup"],
         );
     }
-    world.fails(
-        1,
-        &["mcp", "import", "--client", "goose", "--replace"],
-        &["YAML", "add this by hand"],
-    );
-    assert_eq!(
-        servers(&world)["web"]["type"],
-        "http",
-        "the servers are imported all the same"
-    );
+    let kept = fs::read_to_string(world.path(".cursor/mcp.json.replaced-1"));
+    assert_eq!(kept.expect("what was there"), written_since);
+
+    let goose = ["mcp", "import", "--client", "goose"];
+    let replacing = [&goose[..], &["--replace"]].concat();
+    world.fails(2, &replacing, &["read and not written"]);
+    world.ok(&goose);
+    assert_eq!(servers(&world)["web"]["type"], "http");
 }
 
 #[test]
@@ -215,8 +212,17 @@ fn a_file_of_settings_is_imported_with_or_without_secrets() {
         json!({ "a": { "command": "x", "args": ["--api-key=k-1"] } })
     );
     world.ok(&["mcp", "import", "--from", "mcp.json"]);
+    assert_eq!(servers(&world).as_object().expect("servers").len(), 1);
+    world.ok(&["mcp", "import", "--from", "mcp.json", "--mcp", "other.json"]);
+    let shown = world.json(&["mcp", "get", "a", "--mcp", "other.json"]);
     let reference = json!({ "command": "x", "args": ["--api-key=${A_API_KEY}"] });
-    assert_eq!(servers(&world)["a-mcp"], reference);
+    assert_eq!(shown["entry"], reference);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let metadata = fs::metadata(world.path("other.json")).expect("a file");
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    }
     let broken = world.file("broken.toml", "a = ");
     let broken = broken.to_str().expect("UTF-8");
     world.fails(2, &["mcp", "import", "--from", broken], &["not valid TOML"]);

@@ -923,7 +923,7 @@ impl Run {
         let max_bytes = self.config.max_result_bytes;
         let result = match self.config.result_format {
             ResultFormat::Json => result,
-            ResultFormat::Compact => result.compacted(),
+            ResultFormat::Compact => result.compacted(max_bytes),
         };
         let result = match self.config.protocol {
             Protocol::Plan => result.truncated(max_bytes),

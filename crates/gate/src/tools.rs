@@ -254,15 +254,12 @@ impl ToolResult {
         self
     }
 
-    /// The result with its data in the [compact](compact) form, if that is shorter.
-    pub fn compacted(mut self) -> Self {
-        match &mut self.data {
-            Value::String(text) => {
-                if let Some(compacted) = compact::compact_text(text) {
-                    *text = compacted;
-                }
-            }
-            data => compact::compact(data),
+    /// The result with its data in the [compact](compact) form, if that is shorter and has at most this many
+    /// bytes. Of longer ones a model selects parts, by their own form.
+    pub fn compacted(mut self, max_bytes: usize) -> Self {
+        let compacted = compact::compact_text(&text_of(&self.data));
+        if let Some(compacted) = compacted.filter(|text| text.len() <= max_bytes) {
+            self.data = Value::String(compacted);
         }
         self
     }

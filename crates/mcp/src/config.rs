@@ -346,6 +346,16 @@ pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerCo
         .map_err(|error| error.to_string())
 }
 
+/// Whether this can be the entry of a server, whatever variables are set.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_entry(name: &str, entry: &Value) -> Result<(), String> {
+    let entry = read_entry(entry.clone()).map_err(|error| error.to_string())?;
+    let checked = entry.complete(name, &|_| Some("x".into()));
+    checked.map(drop).map_err(|error| error.to_string())
+}
+
 /// Whether this names a server by its URL.
 pub fn is_url(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")

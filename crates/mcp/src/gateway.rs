@@ -648,7 +648,7 @@ impl Session {
             let bytes = shared.config.result_bytes;
             let reader = self.reader(context);
             if shared.config.result_format == ResultFormat::Compact {
-                kept_results::compact(result);
+                kept_results::compact(result, bytes);
             }
             shared
                 .results

@@ -1,14 +1,17 @@
 //! Reads the MCP servers that other clients have in their settings, as entries of a file of servers.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod secrets;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use jsonc_parser::cst::CstRootNode;
 use serde_json::{Map, Value, json};
 
-use crate::config::{is_url, jsonc};
+use crate::config::{check_entry, jsonc};
 use crate::install::ENTRY_NAME;
-use toolscout_gate::gate::redact::{REDACTED, names_secret};
+
+pub use secrets::{Variables, references, without_secrets};
 
 /// Where settings list their servers, in the order of clients that have several of these.
 const PLACES: [&[&str]; 6] = [
@@ -19,8 +22,8 @@ const PLACES: [&[&str]; 6] = [
     &["mcp_servers"],
     &["extensions"],
 ];
-/// Keys that clients have for themselves, and that say nothing of how a server is reached.
-const OF_CLIENTS: [&str; 20] = [
+/// Keys that clients have for themselves, and that say nothing of how a server is reached or used.
+const OF_CLIENTS: [&str; 12] = [
     "type",
     "transport",
     "enabled",
@@ -28,25 +31,14 @@ const OF_CLIENTS: [&str; 20] = [
     "name",
     "display_name",
     "description",
-    "timeout",
     "bundled",
-    "trust",
     "source",
-    "alwaysAllow",
-    "autoApprove",
-    "disabledTools",
-    "available_tools",
     "settings",
-    "startup_timeout_sec",
-    "tool_timeout_sec",
     "gallery",
     "version",
 ];
-
-/// Last words of names whose values are secrets, besides the names that the gate knows.
-const SECRET_WORDS: [&str; 6] = ["key", "pat", "pass", "pwd", "credentials", "cookie"];
-/// Flags whose value is a header.
-const HEADER_FLAGS: [&str; 2] = ["--header", "-H"];
+/// Why an entry of this program is left out.
+pub const IS_OWN: &str = "it is toolscout itself";
 
 /// The servers of a client's settings.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,6 +78,8 @@ impl ImportedServer {
 /// # Errors
 /// Where the text is not what the name says, or lists no servers.
 pub fn read(path: &Path, text: &str) -> Result<ClientServers, String> {
+    // Editors of Windows begin files with a byte order mark.
+    let text = text.trim_start_matches('\u{feff}');
     let settings: Value = match path.extension().and_then(|end| end.to_str()) {
         Some("toml") => toml::from_str(text)
             .map_err(|error| format!("it is not valid TOML ({})", error.message()))?,
@@ -108,19 +102,45 @@ pub fn read(path: &Path, text: &str) -> Result<ClientServers, String> {
         };
     };
     let mut read = ClientServers::default();
+    // Gemini CLI switches servers off beside their list.
+    let excluded = settings.pointer("/mcp/excluded").cloned();
+    let excluded = texts(excluded);
     for (name, entry) in listed {
         match server(name, entry) {
-            Ok(server) => read.servers.push(server),
+            Ok(mut server) => {
+                if excluded.contains(name) {
+                    server.entry["disabled"] = true.into();
+                }
+                read.servers.push(server);
+            }
             Err(reason) => read.left_out.push((name.clone(), reason)),
         }
     }
+    read.left_out.extend(of_projects(&settings));
     Ok(read)
+}
+
+/// The servers that Claude Code has for single projects.
+fn of_projects(settings: &Value) -> Vec<(String, String)> {
+    let mut left_out = Vec::new();
+    let projects = settings.get("projects").and_then(Value::as_object);
+    for (folder, project) in projects.into_iter().flatten() {
+        let listed = project.get("mcpServers").and_then(Value::as_object);
+        for name in listed.into_iter().flat_map(Map::keys) {
+            let reason = format!("it is for the project {folder} alone; add it by `mcp add`");
+            left_out.push((name.clone(), reason));
+        }
+    }
+    left_out
 }
 
 /// The entry of one server. Each client has names of its own for the same things.
 fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
     let given = given.as_object().ok_or("its entry is not an object")?;
     let mut given = given.clone();
+    for value in given.values_mut() {
+        spell_out(value);
+    }
     // Zed has had the command in an object.
     if let Some(Value::Object(command)) = given.get("command").cloned() {
         given.remove("command");
@@ -140,7 +160,7 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
     match (command, url) {
         (Some(command), None) => {
             if is_own(name, &command, take(&["args"]).as_ref(), &mut entry) {
-                return Err("it is toolscout itself".into());
+                return Err(IS_OWN.into());
             }
             let mut env = object(take(&["env", "envs"]));
             for variable in texts(take(&["env_keys", "env_vars"])) {
@@ -183,14 +203,52 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
     if is_off {
         entry.insert("disabled".into(), true.into());
     }
+    if let Some(seconds) = given.remove("tool_timeout_sec") {
+        entry.insert("call_timeout_s".into(), seconds);
+    }
+    let entry = Value::Object(entry);
+    if let Some(name) = of_client_alone(&entry) {
+        return Err(format!(
+            "it refers to ${{{name}}}, which only that client knows"
+        ));
+    }
+    check_entry(name, &entry)?;
     let unknown_keys = given
         .keys()
         .filter(|key| !OF_CLIENTS.contains(&key.as_str()));
     Ok(ImportedServer {
         name: name.to_owned(),
         unknown_keys: unknown_keys.cloned().collect(),
-        entry: Value::Object(entry),
+        entry,
     })
+}
+
+/// What an entry refers to that is no environment variable, as `workspaceFolder` of editors.
+fn of_client_alone(entry: &Value) -> Option<String> {
+    let mut names = BTreeSet::new();
+    references(&entry.to_string(), &mut names);
+    let is_of_client = |name: &String| {
+        let is_asked_for = name.starts_with("input:");
+        let is_folder = name.starts_with("workspaceFolder") || name == "userHome";
+        is_folder || name.contains(':') && !is_asked_for
+    };
+    names.into_iter().find(is_of_client)
+}
+
+/// Writes references to variables as files of servers have them: Gemini CLI also reads `$NAME`.
+fn spell_out(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let name = text.strip_prefix('$').filter(|name| !name.is_empty());
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if name.is_some_and(|name| name.chars().all(is_name)) {
+                *text = format!("${{{}}}", &text[1..]);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(spell_out),
+        Value::Object(fields) => fields.values_mut().for_each(spell_out),
+        _ => {}
+    }
 }
 
 /// Puts command and arguments into the entry, and says whether they start this program.
@@ -232,245 +290,6 @@ fn texts(value: Option<Value>) -> Vec<String> {
         .into_iter()
         .flatten();
     texts.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// Replaces secrets in the entries by references to environment variables, and returns their values by
-/// variable. Variables that the client asks for at its start (`${input:key}`) have no value.
-pub fn take_secrets(servers: &mut [ImportedServer]) -> BTreeMap<String, Option<String>> {
-    let mut secrets = Secrets::default();
-    for server in servers {
-        secrets.of_server = server.name.clone();
-        if let Some(entry) = server.entry.as_object_mut() {
-            secrets.take_of_entry(entry);
-        }
-    }
-    secrets.variables
-}
-
-/// The entry for people, with a mark in place of secrets.
-pub fn without_secrets(entry: &Value) -> Value {
-    let mut entry = entry.clone();
-    let mut secrets = Secrets {
-        are_masked: true,
-        ..Secrets::default()
-    };
-    if let Some(fields) = entry.as_object_mut() {
-        secrets.take_of_entry(fields);
-    }
-    entry
-}
-
-/// Replaces what VS Code asks for at its start by references to environment variables.
-fn without_inputs(text: &str) -> Option<(String, BTreeSet<String>)> {
-    let mut rest = text;
-    let (mut replaced, mut variables) = (String::new(), BTreeSet::new());
-    while let Some((before, after)) = rest.split_once("${input:") {
-        let (input, after) = after.split_once('}')?;
-        let variable = variable_name(input);
-        replaced.push_str(&format!("{before}${{{variable}}}"));
-        variables.insert(variable);
-        rest = after;
-    }
-    if variables.is_empty() {
-        return None;
-    }
-    replaced.push_str(rest);
-    Some((replaced, variables))
-}
-
-#[derive(Default)]
-struct Secrets {
-    of_server: String,
-    /// Whether they are masked, and not replaced by references.
-    are_masked: bool,
-    variables: BTreeMap<String, Option<String>>,
-}
-
-impl Secrets {
-    fn take_of_entry(&mut self, entry: &mut Map<String, Value>) {
-        // Variables first, since their names are the ones that people know.
-        for key in ["env", "headers", "args", "url"] {
-            let Some(value) = entry.get_mut(key) else {
-                continue;
-            };
-            match (key, value) {
-                ("env", Value::Object(variables)) => {
-                    for (name, value) in variables {
-                        self.take(name, value, is_secret_name(name));
-                    }
-                }
-                ("headers", Value::Object(headers)) => {
-                    for (name, value) in headers {
-                        let is_secret = is_secret_name(name) || is_authorization(name);
-                        self.take(&name.clone(), value, is_secret);
-                    }
-                }
-                ("args", Value::Array(args)) => self.take_of_args(args),
-                ("url", Value::String(url)) => self.take_of_url(url),
-                _ => {}
-            }
-        }
-    }
-
-    /// The value of a flag that names a secret (`--api-key=VALUE`, `--api-key VALUE`), of a variable
-    /// (`-e API_KEY=VALUE`) and of a header (`--header "Authorization: VALUE"`).
-    fn take_of_args(&mut self, args: &mut [Value]) {
-        let mut flag_before = String::new();
-        for arg in args {
-            let mut text = arg.as_str().unwrap_or_default().to_owned();
-            let is_header = HEADER_FLAGS.contains(&flag_before.as_str());
-            let parts = match is_header {
-                true => text.split_once(':').map(|(name, value)| (name, ":", value)),
-                false => text.split_once('=').map(|(name, value)| (name, "=", value)),
-            };
-            match parts {
-                _ if is_url(&text) => self.take_of_url(&mut text),
-                Some((name, between, value)) if is_header || is_plain_name(name) => {
-                    let is_secret = is_secret_name(name) || is_authorization(name);
-                    let rest = value.trim_start();
-                    let space = &value[..value.len() - rest.len()];
-                    let mut taken = Value::from(rest);
-                    self.take(name, &mut taken, is_secret);
-                    let taken = taken.as_str().unwrap_or_default();
-                    text = format!("{name}{between}{space}{taken}");
-                }
-                _ => {
-                    let is_value = !text.starts_with('-') && !flag_before.is_empty();
-                    let mut taken = Value::from(text.as_str());
-                    self.take(
-                        &flag_before,
-                        &mut taken,
-                        is_value && is_secret_name(&flag_before),
-                    );
-                    text = taken.as_str().unwrap_or_default().to_owned();
-                }
-            }
-            if arg.is_string() {
-                *arg = text.as_str().into();
-            }
-            flag_before = match text.starts_with('-') && !text.contains('=') {
-                true => text,
-                false => String::new(),
-            };
-        }
-    }
-
-    /// The parameters of a URL that name secrets.
-    fn take_of_url(&mut self, url: &mut String) {
-        let Some((address, query)) = url.split_once('?') else {
-            let mut whole = Value::from(url.as_str());
-            self.take("", &mut whole, false);
-            *url = whole.as_str().unwrap_or_default().to_owned();
-            return;
-        };
-        let mut parameters = Vec::new();
-        for parameter in query.split('&') {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let mut taken = Value::from(value);
-            self.take(name, &mut taken, is_secret_name(name));
-            parameters.push(match parameter.contains('=') {
-                true => format!("{name}={}", taken.as_str().unwrap_or_default()),
-                false => parameter.to_owned(),
-            });
-        }
-        *url = format!("{address}?{}", parameters.join("&"));
-    }
-
-    /// Replaces the value of this name if it is a secret and no reference yet.
-    fn take(&mut self, name: &str, value: &mut Value, is_secret: bool) {
-        let Some(text) = value.as_str() else { return };
-        if let Some((replaced, variables)) = without_inputs(text).filter(|_| !self.are_masked) {
-            for variable in variables {
-                self.variables.entry(variable).or_default();
-            }
-            *value = replaced.into();
-            return;
-        }
-        let is_secret = is_secret || has_password(text);
-        if !is_secret || text.is_empty() || text.contains("${") {
-            return;
-        }
-        // The scheme before a token is not secret: `Bearer`.
-        let (scheme, secret) = match text.split_once(' ') {
-            Some((scheme, secret)) if is_authorization(name) => {
-                (format!("{scheme} "), secret.trim().to_owned())
-            }
-            _ => (String::new(), text.to_owned()),
-        };
-        if self.are_masked {
-            *value = format!("{scheme}{REDACTED}").into();
-            return;
-        }
-        let variable = self.variable_for(name, &secret);
-        *value = format!("{scheme}${{{variable}}}").into();
-        self.variables.insert(variable, Some(secret));
-    }
-
-    /// A variable with this value, named after what the secret is for.
-    fn variable_for(&self, name: &str, secret: &str) -> String {
-        let own = variable_name(name);
-        // `Authorization` alone says nothing, and a variable of another server may have that name.
-        let is_common = is_authorization(name) || name.starts_with('-') || own.len() < 6;
-        let of_server = variable_name(&format!("{}_{name}", self.of_server));
-        let names = [own, of_server.clone()];
-        let numbered = (2..).map(|number| format!("{of_server}_{number}"));
-        let free = |variable: &String| match self.variables.get(variable) {
-            Some(Some(value)) => value == secret,
-            Some(None) => false,
-            None => true,
-        };
-        let names = names.into_iter().skip(usize::from(is_common));
-        names.chain(numbered).find(free).unwrap_or(of_server)
-    }
-}
-
-/// Whether what has this name is a secret: a variable, a header, a flag or a parameter.
-fn is_secret_name(name: &str) -> bool {
-    let last = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next();
-    let is_secret = |word: &str| {
-        SECRET_WORDS
-            .iter()
-            .any(|secret| word.eq_ignore_ascii_case(secret))
-    };
-    names_secret(name) || last.is_some_and(is_secret)
-}
-
-/// Whether this is the name of a flag or of a variable.
-fn is_plain_name(text: &str) -> bool {
-    text.chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-}
-
-/// Whether this is an address with a password, as `postgres://user:password@host/` is.
-fn has_password(text: &str) -> bool {
-    let Some((_, rest)) = text.split_once("://") else {
-        return false;
-    };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let user = authority.rsplit_once('@').map(|(user, _)| user);
-    user.is_some_and(|user| user.contains(':'))
-}
-
-fn is_authorization(header: &str) -> bool {
-    ["authorization", "proxy-authorization", "cookie"]
-        .iter()
-        .any(|name| header.eq_ignore_ascii_case(name))
-}
-
-/// The name of an environment variable: `api-key` is `API_KEY`.
-fn variable_name(text: &str) -> String {
-    let mut name = String::new();
-    for c in text.trim_start_matches('-').chars() {
-        match c.is_ascii_alphanumeric() {
-            true => name.push(c.to_ascii_uppercase()),
-            false if name.ends_with('_') => {}
-            false => name.push('_'),
-        }
-    }
-    match name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
-        true => format!("KEY_{name}"),
-        false => name,
-    }
 }
 
 #[cfg(test)]
@@ -586,6 +405,86 @@ mod tests {
         read(Path::new(file), text).unwrap_err()
     }
 
+    fn without_their_secrets(servers: &mut [ImportedServer]) -> Variables {
+        let mut variables = Variables::beside(servers.iter().map(|server| &server.entry), false);
+        for server in servers {
+            variables.place(server, &mut Map::new(), "other");
+        }
+        variables
+    }
+
+    #[test]
+    fn two_secrets_never_share_a_variable() {
+        let server = |name: &str, env: Value| ImportedServer {
+            name: name.into(),
+            entry: json!({ "command": "x", "env": env }),
+            unknown_keys: Vec::new(),
+        };
+        let mut listed = Map::new();
+        // Three runs, as of three files of settings.
+        let mut run = |mut server: ImportedServer| {
+            let mut variables = Variables::beside(listed.values(), false);
+            let placed = variables.place(&mut server, &mut listed, "other");
+            (
+                placed,
+                server.entry["env"].clone(),
+                variables.values().clone(),
+            )
+        };
+        let (_, first, _) = run(server(
+            "a",
+            json!({ "API_KEY": "k-1", "OWN_KEY": "${SHARED_KEY}" }),
+        ));
+        assert_eq!(
+            first,
+            json!({ "API_KEY": "${API_KEY}", "OWN_KEY": "${SHARED_KEY}" })
+        );
+        let (_, second, _) = run(server(
+            "b",
+            json!({ "API_KEY": "k-2", "SHARED_KEY": "k-3" }),
+        ));
+        assert_eq!(
+            second,
+            json!({ "API_KEY": "${B_API_KEY}", "SHARED_KEY": "${B_SHARED_KEY}" })
+        );
+        // The same server again, also with another value.
+        let (placed, again, values) = run(server(
+            "b",
+            json!({ "API_KEY": "k-4", "SHARED_KEY": "k-3" }),
+        ));
+        assert_eq!((placed, again), (("b".into(), false), second));
+        assert_eq!(values["B_API_KEY"], "k-4");
+        let (placed, _, _) = run(server("b", json!({ "API_KEY": "k-2" })));
+        assert_eq!(placed, ("b-other".into(), true));
+    }
+
+    #[test]
+    fn what_only_its_client_can_use_is_left_out_or_named() {
+        let text = r#"{ "mcpServers": { "a": { "command": "x", "cwd": "${workspaceFolder}" }, "b": { "url": "wss://b.example" },
+            "c": { "command": "x", "env": { "KEY": "$MY_KEY" }, "alwaysAllow": ["t"], "tool_timeout_sec": 9 } },
+            "mcp": { "excluded": ["c"] }, "projects": { "/p": { "mcpServers": { "d": { "command": "x" } } } } }"#;
+        let read = of("settings.json", &format!("\u{feff}{text}"));
+        let expected = json!({ "command": "x", "env": { "KEY": "${MY_KEY}" }, "call_timeout_s": 9, "disabled": true });
+        assert_eq!(read.servers[0].entry, expected);
+        assert_eq!(read.servers[0].unknown_keys, ["alwaysAllow"]);
+        let names: Vec<&str> = read
+            .left_out
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(names, ["a", "b", "d"]);
+        assert!(
+            read.left_out[0].1.contains("${workspaceFolder}"),
+            "{:?}",
+            read.left_out
+        );
+        assert!(
+            read.left_out[2].1.contains("project /p"),
+            "{:?}",
+            read.left_out
+        );
+    }
+
     #[test]
     fn secrets_are_found_where_people_put_them() {
         let references = |entry: Value| {
@@ -595,18 +494,24 @@ mod tests {
                 unknown_keys: Vec::new(),
             };
             let mut servers = [server];
-            take_secrets(&mut servers);
+            without_their_secrets(&mut servers);
             servers[0].entry.clone()
         };
         let given = json!({
             "args": ["run", "-e", "GITHUB_PAT=p-1", "-e", "MODE=ro", "--header", "Authorization: Bearer b-1", "--header",
-                     "X-Team: t", "https://s.example/mcp?key=u-1", "--key-file", "/k", 7],
-            "env": { "DATABASE": "postgres://me:pw-1@db/shop", "PLAIN": "postgres://db/shop", "NOTES_KEY": "n 1" },
+                     "X-Team: t", "https://s.example/mcp?key=u-1", "--key-file", "/k", 7, "-c", "API_KEY=x exec node"],
+            "env": { "DATABASE": "postgres://me:pw-1@db/shop", "PLAIN": "postgres://db/shop", "NOTES_KEY": "n 1",
+                     "MAX_TOKENS": "4096", "OTHER": "ghp_0123456789abcdef", "CONFIG": "{\"apiKey\": \"j-1\"}" },
+            "headers": { "X-Auth": "h-1" }, "oauth": { "clientId": "c", "clientSecret": "o-1" },
+            "url": "https://me:w-1@s.example/mcp",
         });
         let expected = json!({
             "args": ["run", "-e", "GITHUB_PAT=${GITHUB_PAT}", "-e", "MODE=ro", "--header", "Authorization: Bearer ${S_AUTHORIZATION}",
-                     "--header", "X-Team: t", "https://s.example/mcp?key=${S_KEY}", "--key-file", "/k", 7],
-            "env": { "DATABASE": "${DATABASE}", "PLAIN": "postgres://db/shop", "NOTES_KEY": "${NOTES_KEY}" },
+                     "--header", "X-Team: t", "https://s.example/mcp?key=${S_KEY}", "--key-file", "/k", 7, "-c", "API_KEY=x exec node"],
+            "env": { "DATABASE": "${DATABASE}", "PLAIN": "postgres://db/shop", "NOTES_KEY": "${NOTES_KEY}",
+                     "MAX_TOKENS": "4096", "OTHER": "${S_OTHER}", "CONFIG": "${CONFIG}" },
+            "headers": { "X-Auth": "${S_X_AUTH}" }, "oauth": { "clientId": "c", "clientSecret": "${CLIENTSECRET}" },
+            "url": "https://me:${PASSWORD}@s.example/mcp",
         });
         assert_eq!(references(given), expected);
     }
@@ -619,7 +524,8 @@ mod tests {
             "gitlab": { "command": "npx", "env": { "GITHUB_TOKEN": "g-2", "PAT_SECRET": "${input:pat-code}" } },
             "web": { "url": "https://web.example/mcp?api_key=u-1&page=2", "headers": { "Authorization": "Bearer b-1", "X-Api-Key": "x-1" } } } }"#;
         let mut servers = of("mcp.json", text).servers;
-        let variables = take_secrets(&mut servers);
+        let variables = without_their_secrets(&mut servers);
+        let variables = variables.values();
         let github = &servers[0].entry;
         assert_eq!(
             github["args"],
@@ -647,10 +553,10 @@ mod tests {
         let headers =
             json!({ "Authorization": "Bearer ${WEB_AUTHORIZATION}", "X-Api-Key": "${X_API_KEY}" });
         assert_eq!(web["headers"], headers);
-        assert_eq!(variables["GITHUB_TOKEN"].as_deref(), Some("g-1"));
-        assert_eq!(variables["GITLAB_GITHUB_TOKEN"].as_deref(), Some("g-2"));
-        assert_eq!(variables["WEB_AUTHORIZATION"].as_deref(), Some("b-1"));
-        assert_eq!(variables["PAT_CODE"], None);
+        assert_eq!(variables["GITHUB_TOKEN"], "g-1");
+        assert_eq!(variables["GITLAB_GITHUB_TOKEN"], "g-2");
+        assert_eq!(variables["WEB_AUTHORIZATION"], "b-1");
+        assert_eq!(variables["PAT_CODE"], "${input:pat-code}");
         assert_eq!(variables.len(), 8, "{variables:?}");
         let entry = &of("mcp.json", text).servers[0].entry;
         let masked = without_secrets(entry);

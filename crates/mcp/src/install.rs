@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -192,7 +192,7 @@ pub enum InstallError {
         entry: String,
     },
     /// The file has another server of this name.
-    #[error("{path} has another server {name:?}; give this one another name with --name, or remove that one first", path = path.display())]
+    #[error("{path} has another server {name:?}; choose another name, or remove that one first with `toolscout mcp remove`", path = path.display())]
     Taken {
         /// The file of servers.
         path: PathBuf,
@@ -376,7 +376,10 @@ impl Plan {
         edit: impl Fn(CstObjectProp),
     ) -> Result<Self, InstallError> {
         let (path, before) = read_settings(path)?;
-        let text = before.as_deref().unwrap_or_default();
+        let Some(text) = before.as_deref() else {
+            let missing = io::Error::from(io::ErrorKind::NotFound);
+            return Err(InstallError::io("read", &path, missing));
+        };
         let (key, listed) = servers_of(text);
         if let Some(unknown) = names.iter().find(|name| !listed.contains_key(*name)) {
             return Err(InstallError::unknown(path, unknown.clone(), &listed));
@@ -439,14 +442,16 @@ impl Plan {
             fs::create_dir_all(folder)
                 .map_err(|source| InstallError::io("create", folder, source))?;
         }
-        let backup = self.before.as_ref().map(|_| self.free_backup());
+        let before = self.before.as_ref();
+        let backup = before.map(|_| free_name(&self.path, "backup"));
         if let Some(backup) = &backup {
             fs::copy(&self.path, backup)
                 .map_err(|source| InstallError::io("write the backup", backup, source))?;
         }
         // A temporary file in the same folder, because only then is the rename atomic.
         let new = with_suffix(&self.path, "toolscout-new");
-        fs::write(&new, &self.after).map_err(|source| InstallError::io("write", &new, source))?;
+        write_private(&new, &self.after)
+            .map_err(|source| InstallError::io("write", &new, source))?;
         if let Ok(metadata) = fs::metadata(&self.path) {
             fs::set_permissions(&new, metadata.permissions())
                 .map_err(|source| InstallError::io("set the permissions of", &new, source))?;
@@ -454,13 +459,6 @@ impl Plan {
         fs::rename(&new, &self.path)
             .map_err(|source| InstallError::io("replace", &self.path, source))?;
         Ok(backup)
-    }
-
-    fn free_backup(&self) -> PathBuf {
-        (1..MAX_BACKUPS)
-            .map(|number| with_suffix(&self.path, &format!("backup-{number}")))
-            .find(|path| !path.exists())
-            .unwrap_or_else(|| with_suffix(&self.path, "backup"))
     }
 }
 
@@ -473,19 +471,42 @@ pub fn listed_servers(path: &Path) -> Result<Map<String, Value>, InstallError> {
     Ok(servers_of(&text.unwrap_or_default()).1)
 }
 
-/// Puts the newest backup of these settings back, byte for byte, and returns where it was. The backup is
-/// used up: the next call puts back the one before it.
+/// Settings that were put back.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Where they were.
+    pub backup: PathBuf,
+    /// Where those are that they replaced.
+    pub replaced: Option<PathBuf>,
+}
+
+/// Puts the newest backup of these settings back, byte for byte. The backup is used up: the next call puts
+/// back the one before it.
 ///
 /// # Errors
 /// [`InstallError`] when there is no backup, or it cannot be moved.
-pub fn restore(path: &Path) -> Result<PathBuf, InstallError> {
+pub fn restore(path: &Path) -> Result<Restored, InstallError> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let numbered = (1..MAX_BACKUPS).map(|number| with_suffix(&path, &format!("backup-{number}")));
     // Their numbers have no gaps, but where somebody deleted one.
     let newest = numbered.rev().find(|backup| backup.exists());
     let backup = newest.ok_or_else(|| InstallError::NoBackup { path: path.clone() })?;
+    // The client may have written to them since.
+    let replaced = path.exists().then(|| free_name(&path, "replaced"));
+    if let Some(replaced) = &replaced {
+        fs::rename(&path, replaced)
+            .map_err(|source| InstallError::io("write", replaced, source))?;
+    }
     fs::rename(&backup, &path).map_err(|source| InstallError::io("replace", &path, source))?;
-    Ok(backup)
+    Ok(Restored { backup, replaced })
+}
+
+/// The path with the first number behind it that no file has.
+fn free_name(path: &Path, suffix: &str) -> PathBuf {
+    (1..MAX_BACKUPS)
+        .map(|number| with_suffix(path, &format!("{suffix}-{number}")))
+        .find(|path| !path.exists())
+        .unwrap_or_else(|| with_suffix(path, suffix))
 }
 
 /// The key under which a file of servers lists them, and the servers. As the file is read: `servers` alone is
@@ -502,6 +523,15 @@ fn servers_of(text: &str) -> (&'static str, Map<String, Value>) {
     };
     let listed = file.get(key).and_then(Value::as_object).cloned();
     (key, listed.unwrap_or_default())
+}
+
+/// Writes a file that only its owner reads: it may have secrets.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text.as_bytes())
 }
 
 /// The path of a file of settings and its text, if there is one. The target of a symbolic link is
@@ -779,7 +809,7 @@ mod tests {
         plan("b", &entry).unwrap().write().unwrap();
         assert!(plan("a", &entry).unwrap().is_up_to_date());
         let taken = plan("a", &json!({ "command": "x" })).unwrap_err();
-        assert!(taken.to_string().contains("another name with --name"));
+        assert!(taken.to_string().contains("choose another name"));
         let after: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(after, json!({ "mcpServers": { "a": entry, "b": entry } }));
 

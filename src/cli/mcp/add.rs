@@ -1,7 +1,7 @@
 //! `toolscout mcp add`: a command, a URL or a description of the MCP registry becomes an entry of a file of
 //! servers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -36,12 +36,17 @@ pub struct Args {
     /// The command that starts it, after its name and --
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["server", "name", "kind"])]
     command: Vec<String>,
-    /// An environment variable of the command; without a value, the one that it has when the server is
-    /// started (repeatable)
-    #[arg(long, value_name = "NAME[=VALUE]", conflicts_with = "url")]
+    /// An environment variable of the command. A value is stored in the file; without one, the variable has
+    /// the value of your shell when the server is started (repeatable)
+    #[arg(short, long, value_name = "NAME[=VALUE]", conflicts_with = "url")]
     env: Vec<String>,
     /// A header for the URL; ${VARIABLE} in the value is taken from the environment (repeatable)
-    #[arg(long, value_name = "NAME: VALUE", conflicts_with = "command")]
+    #[arg(
+        short = 'H',
+        long,
+        value_name = "NAME: VALUE",
+        conflicts_with = "command"
+    )]
     header: Vec<String>,
     /// How the server is reached [default: stdio for a command, and for a URL http, or else sse]
     #[arg(long, value_parser = ["stdio", "http", "sse"], hide_possible_values = true)]
@@ -98,13 +103,12 @@ impl Args {
     /// What is wrong with the arguments.
     fn entry(&self) -> Result<Option<Value>, String> {
         let mut entry = match (&self.url, self.command.split_first()) {
-            (None, None)
-                if self.env.is_empty() && self.header.is_empty() && self.transport.is_none() =>
-            {
-                return Ok(None);
-            }
+            (None, None) if self.is_description() => return Ok(None),
             (None, None) => {
-                return Err("write `mcp add NAME URL`, or `mcp add NAME -- COMMAND`".into());
+                let name = &self.input;
+                return Err(format!(
+                    "write `mcp add {name} -- COMMAND` or `mcp add {name} URL`; there is no file {name} with a description"
+                ));
             }
             (Some(url), _) if !is_url(url) => {
                 return Err(format!(
@@ -130,6 +134,9 @@ impl Args {
                 Some((name, value)) => (name, value.to_owned()),
                 None => (variable.as_str(), format!("${{{variable}}}")),
             };
+            if name.is_empty() {
+                return Err(format!("--env {variable}: write NAME=VALUE, or NAME alone"));
+            }
             variables.insert(name.to_owned(), value.into());
         }
         let mut headers = Map::new();
@@ -148,6 +155,13 @@ impl Args {
         let target = self.url.as_deref().unwrap_or("x");
         parse_server(&format!("{}={target}", self.input), &|_| None)?;
         Ok(Some(entry))
+    }
+
+    /// Whether a description is meant, and not the name of a server.
+    fn is_description(&self) -> bool {
+        let has_flags = !self.env.is_empty() || !self.header.is_empty() || self.transport.is_some();
+        let is_there = self.input == "-" || is_url(&self.input) || Path::new(&self.input).exists();
+        !has_flags && (is_there || self.input.ends_with(".json"))
     }
 
     fn write(&self, context: &Context, entry: &Value) -> Result<Outcome> {

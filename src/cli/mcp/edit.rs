@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use super::super::Outcome;
@@ -12,8 +12,8 @@ use super::install::Writing;
 use crate::mcp::import::without_secrets;
 use crate::mcp::install::{InstallError, Plan, listed_servers};
 
-/// Shows the entry of a server in a file of servers. Values whose names say that they are secret are left
-/// out.
+/// Shows the entry of a server in a file of servers. Secrets are left out: values with names such as
+/// GITHUB_TOKEN, or with the beginning of a well-known kind of key.
 #[derive(clap::Args, Debug)]
 pub struct GetArgs {
     /// The name of the server
@@ -27,6 +27,7 @@ impl GetArgs {
     /// Prints the entry.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let GetArgs { name, mcp } = self;
+        std::fs::metadata(&mcp).with_context(|| format!("read {}", mcp.display()))?;
         let listed = listed_servers(&mcp)?;
         let Some(entry) = listed.get(&name) else {
             return Err(InstallError::unknown(mcp, name, &listed).into());
@@ -43,8 +44,8 @@ impl GetArgs {
     }
 }
 
-/// Removes servers from a file of servers, and keeps a backup of the file. Comments stay. Their tools
-/// leave the catalog with the next `sync --mcp`.
+/// Removes servers from a file of servers, and keeps a backup of the file. Comments stay. Their tools stay in
+/// the catalog until `toolscout remove --server NAME`.
 #[derive(clap::Args, Debug)]
 pub struct RemoveArgs {
     #[command(flatten)]
@@ -56,7 +57,14 @@ impl RemoveArgs {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let EditArgs { names, mcp, .. } = &self.edit;
         let plan = Plan::removing(mcp, names)?;
-        let next = format!("{} left it", names.join(", "));
+        let flags: String = names
+            .iter()
+            .map(|name| format!(" --server {name}"))
+            .collect();
+        let next = format!(
+            "{} left it; if the catalog has their tools, remove them with `toolscout remove{flags}`",
+            names.join(", ")
+        );
         self.edit.write(context, &plan, &next)
     }
 }

@@ -1,6 +1,6 @@
 //! `toolscout mcp import` and `restore`: the servers of other MCP clients, and their settings as they were.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,22 +13,26 @@ use super::super::exit::UsageError;
 use super::super::output::print_stderr;
 use super::super::upstream::DEFAULT_FILE;
 use super::install::{Writing, start_of_this_program};
-use crate::mcp::import::{ClientServers, ImportedServer, read, take_secrets, without_secrets};
-use crate::mcp::install::{Client, Endpoint, Plan, listed_servers, restore};
+use crate::mcp::import::{
+    ClientServers, IS_OWN, ImportedServer, Variables, read, references, without_secrets,
+};
+use crate::mcp::install::{Client, Endpoint, InstallError, Plan, listed_servers, restore};
 use crate::printable::counted;
 
 /// Takes the MCP servers from the settings of other clients into a file of servers, and keeps a backup of
 /// the file. Without --client and --from it looks at every known client: claude-desktop, claude-code, cursor,
 /// vscode, windsurf, gemini-cli, codex, zed, goose.
 ///
-/// Values whose names say that they are secret become references to environment variables, which are
-/// listed. With --replace the clients get toolscout in the place of these servers.
+/// Secrets become references to environment variables, which are listed. A secret is known by its name, such
+/// as GITHUB_TOKEN, or by its beginning. If the file has another server of that name, the new one is called
+/// NAME-CLIENT. With --replace the clients get toolscout in the place of these servers.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  toolscout mcp import --dry-run\n  toolscout mcp import --client cursor --client vscode\n  toolscout mcp import --from ~/project/.mcp.json\n  toolscout mcp import --client cursor --replace"
 )]
 pub struct Args {
-    /// A client (repeatable) [default: every one whose settings are in the usual place]
+    /// A client: claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex, zed or goose
+    /// (repeatable) [default: every one whose settings are in the usual place]
     #[arg(long, value_name = "NAME")]
     client: Vec<Client>,
     /// A file of settings: JSON, TOML or YAML
@@ -73,46 +77,39 @@ struct Replaced {
     client: Client,
     path: PathBuf,
     backup: Option<PathBuf>,
+    /// The variables that its entry sets.
+    set: BTreeSet<String>,
 }
 
 /// What an import did.
 struct Report {
     sources: Vec<Source>,
     placed: Vec<Placed>,
-    variables: Vec<String>,
+    variables: Variables,
     replaced: Vec<Replaced>,
+    /// Why clients did not get this program in the place of their servers.
+    not_replaced: Vec<String>,
 }
 
 impl Args {
     /// Reads the settings, and writes the file of servers.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let mut sources = self.sources()?;
-        let (mut servers, mut of_source) = (Vec::new(), Vec::new());
-        for (number, source) in sources.iter_mut().enumerate() {
-            of_source.resize(of_source.len() + source.found.servers.len(), number);
-            servers.append(&mut source.found.servers);
+        if self.replace && self.client.contains(&Client::Goose) {
+            let message =
+                "the settings of goose are read and not written; import without --replace";
+            return Err(UsageError(message.into()).into());
         }
-        let values = match self.keep_secrets {
-            true => BTreeMap::new(),
-            false => take_secrets(&mut servers),
-        };
+        let sources = self.sources()?;
         let listed = listed_servers(&self.mcp)?;
-        let placed = place(of_source.into_iter().zip(servers), &sources, listed);
-        let mut report = Report {
-            sources,
-            placed,
-            variables: values.keys().cloned().collect(),
-            replaced: Vec::new(),
-        };
+        let mut report = Report::of(sources, listed, self.keep_secrets);
         if report.placed.is_empty() {
             report.print_left_out();
-            print_stderr("there are no MCP servers to import; name a file of settings with --from");
-            return Ok(Outcome::Failure);
+            return Ok(self.say_that_there_are_none(&report));
         }
         let plan = Plan::adding_all(&self.mcp, &report.new_entries())?;
         let writing = Writing::of(&plan, self.dry_run)?;
         if self.replace && !self.dry_run {
-            report.replaced = self.put_in_place(context, &report, &values)?;
+            self.put_in_place(context, &mut report)?;
         }
         if context.printer.is_json() {
             let mut json = report.to_json();
@@ -120,7 +117,7 @@ impl Args {
             json["written"] = json!(writing.is_written);
             json["backup"] = json!(writing.backup);
             context.printer.json(&json)?;
-            return Ok(Outcome::Success);
+            return Ok(report.outcome());
         }
         let header = ["", "server", "from", "command or URL"];
         context.printer.rows(&header, report.rows())?;
@@ -129,6 +126,9 @@ impl Args {
             let new = counted(report.new_entries().len(), "server");
             let path = plan.path.display();
             print_stderr(format_args!("{new} would be added to {path}"));
+            if self.replace {
+                report.print_what_would_be_replaced();
+            }
         } else {
             let file = self.mcp.display();
             let next = format!("`toolscout mcp servers --mcp {file}` asks them for their tools");
@@ -136,7 +136,30 @@ impl Args {
         }
         report.print_replaced();
         report.print_variables();
-        Ok(Outcome::Success)
+        Ok(report.outcome())
+    }
+
+    fn say_that_there_are_none(&self, report: &Report) -> Outcome {
+        let left_out = || {
+            report
+                .sources
+                .iter()
+                .flat_map(|source| &source.found.left_out)
+        };
+        if left_out().count() > 0 && left_out().all(|(_, reason)| reason == IS_OWN) {
+            print_stderr("toolscout has the place of all servers already");
+            return Outcome::Success;
+        }
+        match &self.from {
+            Some(path) => print_stderr(format_args!(
+                "{} has no MCP servers that can be imported",
+                path.display()
+            )),
+            None => print_stderr(
+                "there are no MCP servers to import; name a file of settings with --from",
+            ),
+        }
+        Outcome::Failure
     }
 
     /// The settings to read. Clients that nobody named are left out if they have none that can be read.
@@ -157,6 +180,10 @@ impl Args {
             if !is_named && !path.is_file() {
                 continue;
             }
+            if self.replace && *client == Client::Goose {
+                print_stderr("note: goose is left out: its settings are read and not written");
+                continue;
+            }
             match Source::read(Some(*client), path) {
                 Ok(source) => sources.push(source),
                 Err(error) if is_named => return Err(error),
@@ -167,60 +194,60 @@ impl Args {
     }
 
     /// Puts this program in the place of the servers of each client.
-    fn put_in_place(
-        &self,
-        context: &Context,
-        report: &Report,
-        values: &BTreeMap<String, Option<String>>,
-    ) -> Result<Vec<Replaced>> {
+    fn put_in_place(&self, context: &Context, report: &mut Report) -> Result<()> {
         let args = ["--mcp".to_owned(), self.mcp.display().to_string()];
-        let mut replaced = Vec::new();
         for (number, source) in report.sources.iter().enumerate() {
-            let of_source = report
-                .placed
-                .iter()
-                .filter(|placed| placed.source == number);
-            let of_source: Vec<&ImportedServer> = of_source.map(|placed| &placed.server).collect();
+            let of_source = report.servers_of(number);
             let (Some(client), false) = (source.client, of_source.is_empty()) else {
                 continue;
             };
             let mut endpoint = start_of_this_program(context, &args)?;
+            let values = values_for(&of_source, report.variables.values());
+            let set = values.keys().cloned().collect();
             if let Endpoint::Stdio { env, .. } = &mut endpoint {
                 // The servers need their secrets, which stay where they were: in the client's settings.
-                env.extend(values_for(&of_source, values));
+                env.extend(values);
             }
             let names: Vec<String> = of_source.iter().map(|server| server.name.clone()).collect();
-            let plan = Plan::replacing(client, &source.path, &endpoint, &names)?;
-            let backup = Writing::of(&plan, false)?.backup;
-            let path = plan.path;
-            replaced.push(Replaced {
-                client,
-                path,
-                backup,
-            });
+            let planned = Plan::replacing(client, &source.path, &endpoint, &names);
+            match planned.and_then(|plan| Ok((plan.write()?, plan.path))) {
+                Ok((backup, path)) => report.replaced.push(Replaced {
+                    client,
+                    path,
+                    backup,
+                    set,
+                }),
+                // Without the entry, which has secrets.
+                Err(InstallError::Unmergeable { path, reason, .. }) => {
+                    let path = path.display();
+                    let message = format!("{path} stays as it is: {reason}");
+                    report.not_replaced.push(message);
+                }
+                Err(error) => report.not_replaced.push(error.to_string()),
+            }
         }
-        Ok(replaced)
+        Ok(())
     }
 }
 
 /// The values of the variables that these servers refer to.
 fn values_for(
     servers: &[&ImportedServer],
-    values: &BTreeMap<String, Option<String>>,
+    values: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
-    let entries: String = servers
-        .iter()
-        .map(|server| server.entry.to_string())
-        .collect();
-    let mut used = BTreeMap::new();
-    for (variable, value) in values {
-        if let Some(value) = value
-            && entries.contains(&format!("${{{variable}}}"))
-        {
-            used.insert(variable.clone(), value.clone());
-        }
-    }
+    let names = names_in(servers.iter().map(|server| &server.entry));
+    let mut used = values.clone();
+    used.retain(|variable, _| names.contains(variable));
     used
+}
+
+/// The variables that entries refer to.
+fn names_in<'e>(entries: impl Iterator<Item = &'e Value>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        references(&entry.to_string(), &mut names);
+    }
+    names
 }
 
 impl Source {
@@ -247,33 +274,46 @@ impl Source {
     }
 }
 
-/// Each server with a name that is free in the file of servers, or that has the same entry there.
-fn place(
-    servers: impl Iterator<Item = (usize, ImportedServer)>,
-    sources: &[Source],
-    mut listed: Map<String, Value>,
-) -> Vec<Placed> {
-    let mut placed = Vec::new();
-    for (source, server) in servers {
-        let suffixed = format!("{}-{}", server.name, sources[source].suffix());
-        let numbered = (2..).map(|number| format!("{suffixed}-{number}"));
-        let names = [server.name.clone(), suffixed.clone()];
-        let mut names = names.into_iter().chain(numbered);
-        let is_free = |name: &String| listed.get(name).is_none_or(|other| *other == server.entry);
-        let name = names.find(is_free).unwrap_or(suffixed);
-        let is_new = !listed.contains_key(&name);
-        listed.insert(name.clone(), server.entry.clone());
-        placed.push(Placed {
-            source,
-            server,
-            name,
-            is_new,
-        });
-    }
-    placed
-}
-
 impl Report {
+    /// What becomes of the servers of these sources beside those that are listed.
+    fn of(mut sources: Vec<Source>, mut listed: Map<String, Value>, keeps_secrets: bool) -> Self {
+        let found = sources.iter().flat_map(|source| &source.found.servers);
+        let entries = found.map(|server| &server.entry).chain(listed.values());
+        let mut variables = Variables::beside(entries, keeps_secrets);
+        let mut placed = Vec::new();
+        for (number, source) in sources.iter_mut().enumerate() {
+            let suffix = source.suffix();
+            for mut server in std::mem::take(&mut source.found.servers) {
+                let (name, is_new) = variables.place(&mut server, &mut listed, &suffix);
+                placed.push(Placed {
+                    source: number,
+                    server,
+                    name,
+                    is_new,
+                });
+            }
+        }
+        Report {
+            sources,
+            placed,
+            variables,
+            replaced: Vec::new(),
+            not_replaced: Vec::new(),
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self.not_replaced.is_empty() {
+            true => Outcome::Success,
+            false => Outcome::Failure,
+        }
+    }
+
+    fn servers_of(&self, source: usize) -> Vec<&ImportedServer> {
+        let of_source = self.placed.iter().filter(|placed| placed.source == source);
+        of_source.map(|placed| &placed.server).collect()
+    }
+
     /// The servers that the file of servers does not have, by name.
     fn new_entries(&self) -> Vec<(String, Value)> {
         let new = self.placed.iter().filter(|placed| placed.is_new);
@@ -289,10 +329,13 @@ impl Report {
                 ..placed.server.clone()
             };
             let change = if placed.is_new { "+" } else { "=" };
-            let name = match placed.name == placed.server.name {
+            let mut name = match placed.name == placed.server.name {
                 true => placed.name.clone(),
                 false => format!("{} ({} there)", placed.name, placed.server.name),
             };
+            if placed.server.entry["disabled"] == true {
+                name.push_str(" (disabled)");
+            }
             let source = self.sources[placed.source].name.clone();
             rows.push(vec![change.into(), name, source, shown.target()]);
         }
@@ -320,13 +363,16 @@ impl Report {
             client,
             path,
             backup,
+            ..
         } in &self.replaced
         {
             let client = client.as_str();
             replaced.push(json!({ "client": client, "file": path, "backup": backup }));
         }
+        let variables: Vec<&String> = self.variables.values().keys().collect();
         json!({
-            "servers": servers, "left_out": left_out, "variables": self.variables, "replaced": replaced,
+            "servers": servers, "left_out": left_out, "variables": variables,
+            "replaced": replaced, "not_replaced": self.not_replaced,
         })
     }
 
@@ -349,19 +395,45 @@ impl Report {
         }
     }
 
+    fn print_what_would_be_replaced(&self) {
+        for (number, source) in self.sources.iter().enumerate() {
+            let servers = self.servers_of(number).len();
+            if servers > 0 {
+                let (path, servers) = (source.path.display(), counted(servers, "server"));
+                print_stderr(format_args!(
+                    "{path} would have toolscout in the place of {servers}"
+                ));
+            }
+        }
+    }
+
     fn print_replaced(&self) {
-        for Replaced { client, path, .. } in &self.replaced {
-            let path = path.display();
+        for reason in &self.not_replaced {
+            print_stderr(format_args!("error: {reason}"));
+        }
+        let needed = names_in(self.placed.iter().map(|placed| &placed.server.entry));
+        for replaced in &self.replaced {
+            let (client, path) = (replaced.client, replaced.path.display());
             print_stderr(format_args!(
                 "{path} has toolscout in their place; restart {client}. \
                  `toolscout mcp restore --client {client}` puts the settings back"
             ));
+            let missing = needed.difference(&replaced.set).map(String::as_str);
+            let missing: Vec<&str> = missing.collect();
+            if !missing.is_empty() {
+                let names = missing.join(", ");
+                print_stderr(format_args!(
+                    "note: {client} needs these variables in its environment, or in the entry of toolscout: {names}"
+                ));
+            }
         }
     }
 
+    /// The variables to set, if no client sets them.
     fn print_variables(&self) {
-        if !self.variables.is_empty() {
-            let names = self.variables.join(", ");
+        let names: Vec<&str> = self.variables.values().keys().map(String::as_str).collect();
+        if !names.is_empty() && self.replaced.is_empty() {
+            let names = names.join(", ");
             print_stderr(format_args!(
                 "set these environment variables before you use the servers; the clients' settings have their values: {names}"
             ));
@@ -370,7 +442,8 @@ impl Report {
 }
 
 /// Puts the settings of a client back as they were, byte for byte: from the newest backup that `mcp
-/// install` or `mcp import --replace` made. The next run puts back the one before it.
+/// install` or `mcp import --replace` made. The next run puts back the one before it. What the
+/// client has written since then is kept in a file beside it.
 #[derive(clap::Args, Debug)]
 pub struct RestoreArgs {
     /// The client
@@ -391,18 +464,22 @@ impl RestoreArgs {
                 .settings_file()
                 .context("there is no home directory; name the file with --file")?,
         };
-        let backup = restore(&path)?;
+        let restored = restore(&path)?;
         if context.printer.is_json() {
-            let client = client.as_str();
-            context
-                .printer
-                .json(&json!({ "client": client, "file": path, "backup": backup }))?;
-        } else {
-            let (path, backup) = (path.display(), backup.display());
-            context.printer.text(format_args!(
-                "{path} is again what {backup} was; restart {client}"
-            ))?;
+            context.printer.json(&json!({
+                "client": client.as_str(), "file": path,
+                "backup": restored.backup, "replaced": restored.replaced,
+            }))?;
+            return Ok(Outcome::Success);
         }
+        let (path, backup) = (path.display(), restored.backup.display());
+        let kept = match &restored.replaced {
+            Some(replaced) => format!("; what was there is in {}", replaced.display()),
+            None => String::new(),
+        };
+        context.printer.text(format_args!(
+            "{path} is again what {backup} was{kept}; restart {client}"
+        ))?;
         Ok(Outcome::Success)
     }
 }

@@ -16,7 +16,7 @@ use crate::tools::{Arguments, cut};
 /// The name of the tool that reads on.
 pub const READ_MORE: &str = "read_more";
 /// Most results that are kept; the oldest are dropped first.
-const MAX_RESULTS: usize = 8;
+const MAX_RESULTS: usize = 32;
 /// Most bytes of all that are kept.
 const MAX_KEPT_BYTES: usize = 16 << 20;
 /// Bytes before a match that are shown with it.
@@ -38,6 +38,8 @@ struct LongResult {
     name: String,
     source: String,
     text: Arc<str>,
+    /// The arguments that select its elements, if it is JSON.
+    select: Option<String>,
 }
 
 /// A part of a long result.
@@ -65,8 +67,9 @@ pub fn read_more_spec() -> ToolSpec {
                 "items": { "type": "string" },
                 "description": "Only these fields of the selected objects.",
             },
-            "find": { "type": "string", "description": "Go to the next place after `from` with exactly this text." },
+            "find": { "type": "string", "description": "Go to the next place after `from` with exactly this text, in this case." },
             "from": { "type": "integer", "minimum": 0, "description": "The first byte, 0 if left out." },
+            "bytes": { "type": "integer", "minimum": 1, "description": "How many bytes; as many as are shown at once if left out." },
         },
         "required": ["output"],
     });
@@ -111,11 +114,15 @@ impl LongResults {
                 false => format!("output_{}", self.count),
             },
             source: source.to_owned(),
+            select: None,
             text: text.into(),
         };
-        let page = self.page(&result.name, "", &result.text, 0, page_bytes);
-        let page = match shape::of_json(&result.text) {
-            Some(shape) => with_shape(&page, &shape),
+        let value = json_of(&result.text);
+        let select = value.as_ref().map(example_of_selection);
+        let result = LongResult { select, ..result };
+        let page = self.page(&result, "", &result.text, 0, page_bytes);
+        let page = match value {
+            Some(value) => with_shape(&page, &shape::of(&value)),
             None => page,
         };
         self.kept.push_back(result);
@@ -134,14 +141,24 @@ impl LongResults {
         let name = &result.name;
         let (selected, whole) = match part::Part::of(arguments)? {
             Some(part) => {
-                let of_result: Value = serde_json::from_str(&result.text)
-                    .map_err(|_| format!("{name} is not JSON; read it with `from` and `find`"))?;
+                let of_result = json_of(&result.text)
+                    .ok_or_else(|| format!("{name} is not JSON; read it with `from` and `find`"))?;
                 (part.arguments(), part.select(&of_result)?)
             }
             None => (String::new(), result.text.to_string()),
         };
-        let from = arguments.get("from").and_then(Value::as_u64).unwrap_or(0);
-        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let known = ["output", "select", "fields", "find", "from", "bytes"];
+        if let Some(unknown) = arguments.keys().find(|key| !known.contains(&key.as_str())) {
+            let unknown = excerpt(unknown, 50);
+            return Err(format!(
+                "there is no argument {unknown:?}; there are {}",
+                known.join(", ")
+            ));
+        }
+        let from = number(arguments, "from")?.unwrap_or(0);
+        let bytes = number(arguments, "bytes")?
+            .unwrap_or(page_bytes)
+            .min(page_bytes);
         let all = whole.len();
         // What is selected may be empty, as the list of no elements is.
         if from >= all && from > 0 {
@@ -159,13 +176,21 @@ impl LongResults {
         }
         Ok(Page {
             source: result.source.clone(),
-            text: self.page(name, &selected, &whole, from, page_bytes),
+            text: self.page(result, &selected, &whole, from, bytes),
         })
     }
 
     /// The part of a text from a byte on, which begins a character, with a note. `selected` are the
     /// arguments that selected the text, each with a comma after it.
-    fn page(&self, name: &str, selected: &str, text: &str, from: usize, bytes: usize) -> String {
+    fn page(
+        &self,
+        result: &LongResult,
+        selected: &str,
+        text: &str,
+        from: usize,
+        bytes: usize,
+    ) -> String {
+        let name = &result.name;
         let all = text.len();
         let end = text.floor_char_boundary(from.saturating_add(bytes));
         // At least one character, or the model would read the same page again and again.
@@ -186,18 +211,19 @@ impl LongResults {
             }
             None => format!("{READ_MORE} with {next}"),
         };
-        let others = match selected {
-            "" => {
-                ", \"find\": \"TEXT\" goes to a text, \"select\": \"/items/*\" and \"fields\": [\"id\"] give a part of JSON"
+        let others = match (selected, &result.select) {
+            ("", Some(select)) => {
+                format!(", \"find\": \"TEXT\" goes to a text, {select} selects a part")
             }
-            _ => "",
+            _ => ", \"find\": \"TEXT\" goes to a text".to_owned(),
         };
         format!("{part}\n[truncated: bytes {from} to {end} of {all}; {next} goes on{others}]")
     }
 
     fn named(&self, arguments: &Arguments) -> Result<&LongResult, String> {
-        let name = arguments.get("output").and_then(Value::as_str);
-        let name = name.unwrap_or_default();
+        let Some(name) = arguments.get("output").and_then(Value::as_str) else {
+            return Err("give `output`, the name in the note at the end of the result".into());
+        };
         if let Some(result) = self.kept.iter().find(|result| result.name == name) {
             return Ok(result);
         }
@@ -217,6 +243,69 @@ impl LongResults {
                 kept.join(", ")
             ),
         })
+    }
+}
+
+/// The value of a text in JSON with parts, or of lines of JSON.
+fn json_of(text: &str) -> Option<Value> {
+    // Most texts are none, and are not read whole to find out.
+    if !text.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    if let Ok(value) = serde_json::from_str(text) {
+        return Some(value);
+    }
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let values: Result<Vec<Value>, _> = lines.map(serde_json::from_str).collect();
+    values
+        .ok()
+        .filter(|values| values.len() > 1)
+        .map(Value::Array)
+}
+
+/// The arguments that select every element of a value, as an example.
+fn example_of_selection(value: &Value) -> String {
+    let of_objects = |items: &[Value]| {
+        let fields = items.first().and_then(Value::as_object);
+        let field = fields.and_then(|fields| fields.keys().next());
+        field.map_or(String::new(), |field| {
+            format!(", \"fields\": [{}]", json!(excerpt(field, 50)))
+        })
+    };
+    match value {
+        Value::Array(items) => format!("\"select\": \"/*\"{}", of_objects(items)),
+        Value::Object(fields) => {
+            let list = fields.iter().find(|(_, value)| value.is_array());
+            let (name, several, items) = match list.or_else(|| fields.iter().next()) {
+                Some((name, Value::Array(items))) => (name.as_str(), "/*", items.as_slice()),
+                Some((name, _)) => (name.as_str(), "", [].as_slice()),
+                None => ("", "", [].as_slice()),
+            };
+            let name = excerpt(name, 50).replace('~', "~0").replace('/', "~1");
+            let pointer = json!(format!("/{name}{several}"));
+            format!("\"select\": {pointer}{}", of_objects(items))
+        }
+        _ => "\"select\": \"\"".to_owned(),
+    }
+}
+
+/// A number of bytes. Models also write numbers as texts.
+fn number(arguments: &Arguments, name: &str) -> Result<Option<usize>, String> {
+    let given = match arguments.get(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        Some(Value::Number(number)) => {
+            let whole = number
+                .as_f64()
+                .filter(|number| number.fract() == 0.0 && *number >= 0.0);
+            number.as_u64().or(whole.map(|number| number as u64))
+        }
+        Some(_) => None,
+    };
+    let given = given.and_then(|number| usize::try_from(number).ok());
+    match given {
+        Some(number) => Ok(Some(number)),
+        None => Err(format!("`{name}` must be a number of bytes, 0 or more")),
     }
 }
 
@@ -298,6 +387,10 @@ mod tests {
         assert!(rest.ends_with(shape), "{first}");
         let next = r#"call_tool with {"name": "read_more", "arguments": {"output": "output_1", "from": 300}} goes on"#;
         assert!(note.contains(next), "{note}");
+        assert!(
+            note.contains(r#""select": "/items/*", "fields": ["id"] selects a part"#),
+            "{note}"
+        );
 
         let select = |from: usize| {
             let part = json!({ "output": "output_1", "select": "/items/150:", "fields": ["id"], "from": from });
@@ -320,6 +413,61 @@ mod tests {
         assert_eq!(
             error,
             "output_2 is not JSON; read it with `from` and `find`"
+        );
+    }
+
+    #[test]
+    fn arguments_that_make_no_sense_are_refused() {
+        let mut results = LongResults::default();
+        results.keep("a/tool", "x".repeat(1_000), 100);
+        let read = |given: Value| results.read(&arguments(given), 100);
+        let page = read(json!({ "output": "output_1", "from": "300", "bytes": 20.0 })).unwrap();
+        assert!(
+            page.text.contains("bytes 300 to 320 of 1000"),
+            "{}",
+            page.text
+        );
+        for (given, expected) in [
+            (
+                json!({ "output": "output_1", "from": 1.5 }),
+                "`from` must be a number of bytes",
+            ),
+            (
+                json!({ "output": "output_1", "from": -1 }),
+                "`from` must be a number of bytes",
+            ),
+            (
+                json!({ "output": "output_1", "bytes": [1] }),
+                "`bytes` must be a number of bytes",
+            ),
+            (
+                json!({ "output": "output_1", "limit": 3 }),
+                "there is no argument \"limit\"; there are output, ",
+            ),
+            (json!({ "from": 3 }), "give `output`, the name in the note"),
+        ] {
+            let error = read(given).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn lines_of_json_are_a_list() {
+        let mut results = LongResults::default();
+        let lines: String = (0..100).map(|n| format!("{{\"n\": {n}}}\n")).collect();
+        let page = results.keep("a/tool", lines, 50);
+        assert!(page.contains("[shape: [100 of {n: number}]]"), "{page}");
+        assert!(
+            page.contains(r#""select": "/*", "fields": ["n"] selects"#),
+            "{page}"
+        );
+        let part = json!({ "output": "output_1", "select": "/98:/n" });
+        assert!(
+            results
+                .read(&arguments(part), 50)
+                .unwrap()
+                .text
+                .starts_with("98\n99\n")
         );
     }
 

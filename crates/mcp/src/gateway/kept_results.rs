@@ -54,7 +54,7 @@ impl KeptResults {
             let value = result.structured_content.take();
             // Servers repeat it as text for clients that do not know it.
             let is_repeated = result.content.iter().any(|block| match block {
-                ContentBlock::Text(text) => serde_json::from_str(&text.text).ok() == value,
+                ContentBlock::Text(text) => repeats(&text.text, value.as_ref()),
                 _ => false,
             });
             if !is_repeated {
@@ -117,11 +117,28 @@ impl KeptResults {
     }
 }
 
-/// Puts texts in JSON into their [compact](compact_text) form. Structured content stays as it is.
-pub fn compact(result: &mut CallToolResult) {
+/// Whether a text says what structured content says, as the whole or as its only field: servers put a text
+/// into a field, and the elements of a list too.
+fn repeats(text: &str, structured: Option<&Value>) -> bool {
+    let Some(structured) = structured else {
+        return false;
+    };
+    let fields = structured.as_object().filter(|fields| fields.len() == 1);
+    let field = fields.and_then(|fields| fields.values().next());
+    if field.and_then(Value::as_str) == Some(text) {
+        return true;
+    }
+    let of_text: Option<Value> = serde_json::from_str(text).ok();
+    of_text.is_some_and(|of_text| of_text == *structured || Some(&of_text) == field)
+}
+
+/// Puts texts in JSON into their [compact](compact_text) form, as far as they are shown whole then: parts of
+/// long ones are selected by their own form. Structured content stays as it is.
+pub fn compact(result: &mut CallToolResult, max_bytes: usize) {
     for block in &mut result.content {
         if let ContentBlock::Text(text) = block
             && let Some(compacted) = compact_text(&text.text)
+            && compacted.len() <= max_bytes
         {
             text.text = compacted;
         }
@@ -276,6 +293,21 @@ mod tests {
         );
         assert!(texts(&result)[0].contains("[shape: {items: [1000 of string]}]"));
         assert_eq!(whole(&kept), value.to_string());
+
+        let text = "book ".repeat(1_000);
+        let list = json!(vec!["item"; 1_000]);
+        for (structured, text) in [
+            (json!({ "content": text }), text),
+            (json!({ "result": list }), list.to_string()),
+        ] {
+            let kept = KeptResults::default();
+            let mut twice = CallToolResult::structured(json!({ "padding": "x".repeat(3_000) }));
+            twice.structured_content = Some(structured);
+            twice.content = vec![ContentBlock::text(text.clone())];
+            let result = shorten(&kept, twice);
+            assert_eq!(result.content.len(), 1);
+            assert_eq!(whole(&kept), text);
+        }
 
         let kept = KeptResults::default();
         let mut other = CallToolResult::structured(value.clone());

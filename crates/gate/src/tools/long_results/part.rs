@@ -92,6 +92,7 @@ impl<'a> Part<'a> {
                 what_is_there(value)
             )
         })?;
+        self.check_fields(&selected)?;
         let mut lines = Vec::new();
         let has_several = segments.iter().any(|segment| several(segment).is_some());
         for value in selected {
@@ -104,6 +105,26 @@ impl<'a> Part<'a> {
             }
         }
         Ok(lines.join("\n"))
+    }
+
+    /// Fails if no selected object has one of the fields.
+    fn check_fields(&self, selected: &[&Value]) -> Result<(), String> {
+        let mut objects = selected.iter().flat_map(|value| match value {
+            Value::Array(items) => items.as_slice(),
+            value => std::slice::from_ref(*value),
+        });
+        let Some(first) = objects.clone().find(|value| value.is_object()) else {
+            return Ok(());
+        };
+        let has_field = |value: &Value| self.fields.iter().any(|name| value.get(name).is_some());
+        if self.fields.is_empty() || objects.any(has_field) {
+            return Ok(());
+        }
+        let fields = excerpt(&self.fields.join(", "), NAME_CHARS);
+        Err(format!(
+            "no object has a field {fields}; the first one {}",
+            what_is_there(first)
+        ))
     }
 
     fn line(&self, value: &Value) -> String {
@@ -260,6 +281,11 @@ mod tests {
         assert!(error("/items/0/id/x").ends_with("\"/items/0/id\" is a number"));
         assert!(
             error("items").contains("must begin with \"/\", as a JSON Pointer does: \"/items\"")
+        );
+        let none = select("/items", json!(["name"])).unwrap_err();
+        assert_eq!(
+            none,
+            "no object has a field name; the first one has the fields id, title, user"
         );
         assert!(
             select("/items", json!([1]))
