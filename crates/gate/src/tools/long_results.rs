@@ -172,7 +172,9 @@ impl LongResults {
                     excerpt(wanted, 100)
                 )
             })?;
-            from = whole.floor_char_boundary((from + found).saturating_sub(BEFORE_MATCH).max(from));
+            // In a short part, the match itself has to be shown.
+            let before = BEFORE_MATCH.min(bytes / 4);
+            from = whole.floor_char_boundary((from + found).saturating_sub(before).max(from));
         }
         Ok(Page {
             source: result.source.clone(),
@@ -365,6 +367,9 @@ mod tests {
             results.read(&arguments(wanted), 600)
         };
         assert!(find(0).unwrap().text.contains("xneedle"));
+        let short = json!({ "output": "output_1", "find": "needle", "bytes": 40 });
+        let short = results.read(&arguments(short), 600).unwrap().text;
+        assert!(short.starts_with("xxxxxxxxxxneedley"), "{short}");
         assert!(find(9_001).unwrap().text.contains("yneedle"));
         assert!(
             find(18_007)
