@@ -33,7 +33,7 @@ use toolscout_gate::llm::reply::Reply;
 use toolscout_gate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolChoice, ToolSpec, Usage};
 use toolscout_gate::plan::{Execution, OnInvalidStep};
 use toolscout_gate::tools::arguments;
-use toolscout_gate::tools::long_results::{LongResults, Page, READ_MORE, read_more_spec};
+use toolscout_gate::tools::long_results::{LongResults, LongText, Page, READ_MORE, read_more_spec};
 use toolscout_gate::tools::{Arguments, ErrorCode, ToolResult};
 use toolscout_state::session::Figures;
 
@@ -928,7 +928,8 @@ impl Run {
         let result = match self.config.protocol {
             Protocol::Plan => result.truncated(max_bytes),
             Protocol::Native | Protocol::Manual => result.shortened(max_bytes, |text| {
-                self.long_results.keep(&source, text, max_bytes)
+                self.long_results
+                    .keep(LongText::of(&source, text), max_bytes)
             }),
         };
         events.push(result_event(call, &result));

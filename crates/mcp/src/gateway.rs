@@ -599,7 +599,7 @@ impl Session {
             Ok(tool) => {
                 let id = tool.id.clone();
                 let response = self.call(tool, call.arguments, reply, context).await?;
-                Ok(self.shortened(&id, response, context))
+                Ok(self.shortened(&id, response, context).await)
             }
             Err(message) => Ok(failed(&message).into()),
         }
@@ -637,24 +637,40 @@ impl Session {
     }
 
     /// The response with the beginning of its result, if that is long.
-    fn shortened(
+    async fn shortened(
         &self,
         tool: &ToolId,
-        mut response: CallToolResponse,
+        response: CallToolResponse,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
-        if let CallToolResponse::Complete(result) = &mut response {
-            let shared = &self.shared;
-            let bytes = shared.config.result_bytes;
-            let reader = self.reader(context);
-            if shared.config.result_format == ResultFormat::Compact {
-                kept_results::compact(result, bytes);
+        let bytes = self.shared.config.result_bytes;
+        let mut result = match response {
+            CallToolResponse::Complete(result) => result,
+            other => return other,
+        };
+        let is_compacted = self.shared.config.result_format == ResultFormat::Compact;
+        if !kept_results::is_long(&result, bytes) {
+            if is_compacted {
+                kept_results::compact(&mut result, bytes);
+            }
+            return result.into();
+        }
+        let (shared, reader) = (Arc::clone(&self.shared), self.reader(context));
+        let tool = tool.clone();
+        let shortened = spawn_blocking(move || {
+            if is_compacted {
+                kept_results::compact(&mut result, bytes);
             }
             shared
                 .results
-                .shorten(&reader, tool.as_str(), result, bytes);
-        }
-        response
+                .shorten(&reader, tool.as_str(), &mut result, bytes);
+            result
+        });
+        let shortened = shortened.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "shortening a result panicked");
+            failed("the tool was called, and its result cannot be shown")
+        });
+        shortened.into()
     }
 
     fn reader(&self, context: &RequestContext<RoleServer>) -> Reader {
@@ -707,7 +723,7 @@ impl Session {
         let response = self.call(tool, given, reply, context).await;
         self.toolbox().close_call(&id);
         match response {
-            Ok(response) if !is_checked => Ok(self.shortened(&id, response, context)),
+            Ok(response) if !is_checked => Ok(self.shortened(&id, response, context).await),
             response => response,
         }
     }

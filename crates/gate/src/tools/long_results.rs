@@ -3,6 +3,7 @@
 mod part;
 mod shape;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -36,8 +37,16 @@ pub struct LongResults {
 #[derive(Clone, Debug)]
 struct LongResult {
     name: String,
+    long: LongText,
+}
+
+/// A long text, and what is in it. Making one reads the whole text.
+#[derive(Clone, Debug)]
+pub struct LongText {
     source: String,
     text: Arc<str>,
+    /// Its keys, types and numbers of elements, if it is JSON.
+    shape: Option<String>,
     /// The arguments that select its elements, if it is JSON.
     select: Option<String>,
 }
@@ -78,6 +87,23 @@ pub fn read_more_spec() -> ToolSpec {
     ToolSpec::new(READ_MORE, description, parameters)
 }
 
+impl LongText {
+    /// The text of a tool's result.
+    pub fn of(source: &str, text: String) -> Self {
+        // A longer one is not kept.
+        let value = match text.len() > MAX_KEPT_BYTES {
+            true => None,
+            false => json_of(&text),
+        };
+        LongText {
+            source: source.to_owned(),
+            text: text.into(),
+            shape: value.as_ref().map(shape::of),
+            select: value.as_ref().map(example_of_selection),
+        }
+    }
+}
+
 impl LongResults {
     /// With names that nobody can guess, for results of several readers who may not read each other's.
     pub fn with_secret_names(mut self) -> Self {
@@ -98,31 +124,25 @@ impl LongResults {
 
     /// Bytes of the results that are kept.
     pub fn bytes(&self) -> usize {
-        self.kept.iter().map(|result| result.text.len()).sum()
+        self.kept.iter().map(|result| result.long.text.len()).sum()
     }
 
     /// Keeps a result and returns its first page of at most this many bytes, with a note that says
     /// what is in the result. A result that is too long to be kept is cut for good.
-    pub fn keep(&mut self, source: &str, text: String, page_bytes: usize) -> String {
-        if text.len() > MAX_KEPT_BYTES {
-            return cut(text, page_bytes);
+    pub fn keep(&mut self, long: LongText, page_bytes: usize) -> String {
+        if long.text.len() > MAX_KEPT_BYTES {
+            return cut(long.text.to_string(), page_bytes);
         }
         self.count += 1;
-        let result = LongResult {
-            name: match self.has_secret_names {
-                true => format!("output_{}", Uuid::new_v4().simple()),
-                false => format!("output_{}", self.count),
-            },
-            source: source.to_owned(),
-            select: None,
-            text: text.into(),
+        let name = match self.has_secret_names {
+            true => format!("output_{}", Uuid::new_v4().simple()),
+            false => format!("output_{}", self.count),
         };
-        let value = json_of(&result.text);
-        let select = value.as_ref().map(example_of_selection);
-        let result = LongResult { select, ..result };
-        let page = self.page(&result, "", &result.text, 0, page_bytes);
-        let page = match value {
-            Some(value) => with_shape(&page, &shape::of(&value)),
+        let result = LongResult { name, long };
+        let LongText { text, shape, .. } = &result.long;
+        let page = self.page(&result, "", text, 0, page_bytes);
+        let page = match shape {
+            Some(shape) => with_shape(&page, shape),
             None => page,
         };
         self.kept.push_back(result);
@@ -141,11 +161,11 @@ impl LongResults {
         let name = &result.name;
         let (selected, whole) = match part::Part::of(arguments)? {
             Some(part) => {
-                let of_result = json_of(&result.text)
+                let of_result = json_of(&result.long.text)
                     .ok_or_else(|| format!("{name} is not JSON; read it with `from` and `find`"))?;
-                (part.arguments(), part.select(&of_result)?)
+                (part.arguments(), Cow::from(part.select(&of_result)?))
             }
-            None => (String::new(), result.text.to_string()),
+            None => (String::new(), Cow::from(&*result.long.text)),
         };
         let known = ["output", "select", "fields", "find", "from", "bytes"];
         if let Some(unknown) = arguments.keys().find(|key| !known.contains(&key.as_str())) {
@@ -177,7 +197,7 @@ impl LongResults {
             from = whole.floor_char_boundary((from + found).saturating_sub(before).max(from));
         }
         Ok(Page {
-            source: result.source.clone(),
+            source: result.long.source.clone(),
             text: self.page(result, &selected, &whole, from, bytes),
         })
     }
@@ -213,7 +233,7 @@ impl LongResults {
             }
             None => format!("{READ_MORE} with {next}"),
         };
-        let others = match (selected, &result.select) {
+        let others = match (selected, &result.long.select) {
             ("", Some(select)) => {
                 format!(", \"find\": \"TEXT\" goes to a text, {select} selects a part")
             }
@@ -327,6 +347,10 @@ mod tests {
         value.as_object().unwrap().clone()
     }
 
+    fn keep(results: &mut LongResults, text: impl Into<String>, page_bytes: usize) -> String {
+        results.keep(LongText::of("a/tool", text.into()), page_bytes)
+    }
+
     fn body(page: &str) -> &str {
         page.rsplit_once("\n[").unwrap().0
     }
@@ -335,7 +359,7 @@ mod tests {
     fn all_pages_together_are_the_result() {
         let text: String = (0..400).map(|n| format!("é{n} ")).collect();
         let mut results = LongResults::default();
-        let mut page = results.keep("a/tool", text.clone(), 100);
+        let mut page = keep(&mut results, text.clone(), 100);
         assert!(
             page.contains("read_more with {\"output\": \"output_1\", \"from\": "),
             "{page}"
@@ -357,8 +381,8 @@ mod tests {
     #[test]
     fn a_text_is_found_after_a_place() {
         let mut results = LongResults::default();
-        results.keep(
-            "a/tool",
+        keep(
+            &mut results,
             format!("{}needle{}needle", "x".repeat(9_000), "y".repeat(9_000)),
             10,
         );
@@ -385,7 +409,7 @@ mod tests {
             .collect();
         let mut results = LongResults::default().read_through("call_tool");
         let text = json!({ "items": items, "total": 200 }).to_string();
-        let first = results.keep("a/tool", text, 300);
+        let first = keep(&mut results, text, 300);
         let (rest, note) = first.rsplit_once('\n').unwrap();
         let shape =
             "[shape: {items: [200 of {id: number, title: string, body: string}], total: number}]";
@@ -412,7 +436,7 @@ mod tests {
             "{end}"
         );
 
-        results.keep("a/tool", "plain ".repeat(100), 300);
+        keep(&mut results, "plain ".repeat(100), 300);
         let part = json!({ "output": "output_2", "select": "/items" });
         let error = results.read(&arguments(part), 300).unwrap_err();
         assert_eq!(
@@ -424,7 +448,7 @@ mod tests {
     #[test]
     fn arguments_that_make_no_sense_are_refused() {
         let mut results = LongResults::default();
-        results.keep("a/tool", "x".repeat(1_000), 100);
+        keep(&mut results, "x".repeat(1_000), 100);
         let read = |given: Value| results.read(&arguments(given), 100);
         let page = read(json!({ "output": "output_1", "from": "300", "bytes": 20.0 })).unwrap();
         assert!(
@@ -460,7 +484,7 @@ mod tests {
     fn lines_of_json_are_a_list() {
         let mut results = LongResults::default();
         let lines: String = (0..100).map(|n| format!("{{\"n\": {n}}}\n")).collect();
-        let page = results.keep("a/tool", lines, 50);
+        let page = keep(&mut results, lines, 50);
         assert!(page.contains("[shape: [100 of {n: number}]]"), "{page}");
         assert!(
             page.contains(r#""select": "/*", "fields": ["n"] selects"#),
@@ -479,7 +503,7 @@ mod tests {
     #[test]
     fn secret_names_are_not_told() {
         let mut results = LongResults::default().with_secret_names();
-        let page = results.keep("a/tool", "x".repeat(100), 10);
+        let page = keep(&mut results, "x".repeat(100), 10);
         let name = page
             .split('"')
             .find(|text| text.starts_with("output_"))
@@ -498,7 +522,7 @@ mod tests {
     fn outputs_are_bounded_and_those_dropped_are_named() {
         let mut results = LongResults::default();
         for n in 0..20 {
-            results.keep("a/tool", n.to_string().repeat(3 << 20), 10);
+            keep(&mut results, n.to_string().repeat(3 << 20), 10);
         }
         assert!(results.bytes() <= MAX_KEPT_BYTES && !results.kept.is_empty());
         let error = results
@@ -513,7 +537,7 @@ mod tests {
             10,
         );
         assert!(past.unwrap_err().contains("`from` must be less"));
-        let whole = results.keep("a/tool", "z".repeat(50 << 20), 10);
+        let whole = keep(&mut results, "z".repeat(50 << 20), 10);
         assert!(
             whole.ends_with(
                 "[truncated: 52428800 bytes in all, the first 10 are shown; ask for less]"

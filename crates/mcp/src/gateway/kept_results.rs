@@ -11,7 +11,7 @@ use serde_json::Value;
 use toolscout_finder::finder::model_names::CALL_TOOL;
 use toolscout_gate::tools::Arguments;
 use toolscout_gate::tools::compact::compact_text;
-use toolscout_gate::tools::long_results::LongResults;
+use toolscout_gate::tools::long_results::{LongResults, LongText};
 
 /// Most readers whose results are kept; the least recent ones are dropped first.
 const MAX_READERS: NonZeroUsize = NonZeroUsize::new(1_024).expect("is not zero");
@@ -39,7 +39,7 @@ impl Default for KeptResults {
 }
 
 impl KeptResults {
-    /// Cuts the texts of a result to about this many bytes, and keeps them.
+    /// Cuts the texts of a result to about this many bytes, and keeps them. Blocks, since they may be long.
     ///
     /// Structured content is left out if it is longer: what is cut is no JSON. Pictures and sounds stay.
     pub fn shorten(
@@ -68,8 +68,9 @@ impl KeptResults {
         }
     }
 
-    /// Keeps a text and returns its first page.
+    /// Keeps a text and returns its first page. Blocks, since a text may be long.
     pub fn keep(&self, reader: &Reader, source: &str, text: String, page_bytes: usize) -> String {
+        let long = LongText::of(source, text);
         let mut all = self.lock();
         let of_reader = all.get_or_insert_mut(reader.clone(), || {
             let results = LongResults::default().read_through(CALL_TOOL);
@@ -78,7 +79,7 @@ impl KeptResults {
                 Reader::Key(_) => results.with_secret_names(),
             }
         });
-        let page = of_reader.keep(source, text, page_bytes);
+        let page = of_reader.keep(long, page_bytes);
         while all.len() > 1
             && all.iter().map(|(_, kept)| kept.bytes()).sum::<usize>() > MAX_ALL_BYTES
         {
@@ -115,6 +116,14 @@ impl KeptResults {
     fn lock(&self) -> MutexGuard<'_, LruCache<Reader, LongResults>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a result has more than this many bytes of texts, or of structured content.
+pub fn is_long(result: &CallToolResult, max_bytes: usize) -> bool {
+    let structured = result.structured_content.as_ref().map(Value::to_string);
+    let texts = result.content.iter().filter_map(text_of);
+    structured.is_some_and(|text| text.len() > max_bytes)
+        || texts.map(str::len).sum::<usize>() > max_bytes
 }
 
 /// Whether a text says what structured content says, as the whole or as its only field: servers put a text

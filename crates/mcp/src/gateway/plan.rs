@@ -8,6 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use rmcp::model::{CallToolResult, ContentBlock};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 use toolscout_index::Tool;
 
 use super::elicitation::{asks_by_result, takes_forms};
@@ -61,12 +62,15 @@ impl Session {
             _ => return refused(&[checked.problems, for_a_person].concat()),
         };
         let execution = self.execute(execution, &caller, context).await;
-        let (shared, reader) = (&self.shared, self.reader(context));
-        answer(
-            &execution,
-            shared.config.result_bytes,
-            |tool, text, bytes| shared.results.keep(&reader, tool, text, bytes),
-        )
+        let (shared, reader) = (Arc::clone(&self.shared), self.reader(context));
+        let answered = spawn_blocking(move || {
+            let keep = |tool: &str, text, bytes| shared.results.keep(&reader, tool, text, bytes);
+            answer(&execution, shared.config.result_bytes, keep)
+        });
+        answered.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "shortening the results of a plan panicked");
+            failed("the plan was run, and its results cannot be shown")
+        })
     }
 
     async fn tools_of(&self, plan: &Plan) -> BTreeMap<String, Result<Arc<Tool>, String>> {
