@@ -254,7 +254,7 @@ impl ToolResult {
         self
     }
 
-    /// The result with its data in the [compact](compact) form, if that is shorter and has at most this many
+    /// The result with its data in the [compact] form, if that is shorter and has at most this many
     /// bytes. Of longer ones a model selects parts, by their own form.
     pub fn compacted(mut self, max_bytes: usize) -> Self {
         let compacted = compact::compact_text(&text_of(&self.data));

@@ -61,7 +61,7 @@ pub struct ImportedServer {
 }
 
 impl ImportedServer {
-    /// Its command or its URL, for people. Without secrets if those were [taken out](take_secrets).
+    /// Its command or its URL, for people. It has the secrets that the entry has.
     pub fn target(&self) -> String {
         if let Some(url) = self.entry["url"].as_str() {
             return url.to_owned();
