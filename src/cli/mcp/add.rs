@@ -23,7 +23,7 @@ use crate::mcp::registry::{Import, OpenValue, read};
 /// is to be given, keys for example, the entry takes from environment variables, which are listed.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout mcp add git -- uvx mcp-server-git\n  toolscout mcp add github --env GITHUB_TOKEN -- npx -y @modelcontextprotocol/server-github\n  toolscout mcp add web https://mcp.example.com/mcp --header 'Authorization: Bearer ${WEB_KEY}'\n  toolscout mcp add server.json --dry-run\n  toolscout mcp add servers-answer.json --server io.example/weather --name weather"
+    after_help = "Examples:\n  toolscout mcp add git -- uvx mcp-server-git\n  toolscout mcp add github --env GITHUB_TOKEN -- npx -y @modelcontextprotocol/server-github\n  toolscout mcp add web https://mcp.example.com/mcp --header \"X-Team: tools\"\n  toolscout mcp add server.json --dry-run\n  toolscout mcp add servers-answer.json --server io.example/weather --name weather"
 )]
 pub struct Args {
     /// The name of the server, before its URL or its command; else its server.json: a file, a URL, or -

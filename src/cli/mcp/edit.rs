@@ -15,6 +15,9 @@ use crate::mcp::install::{InstallError, Plan, listed_servers};
 /// Shows the entry of a server in a file of servers. Secrets are left out: values with names such as
 /// GITHUB_TOKEN, or with the beginning of a well-known kind of key.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout mcp get github\n  toolscout mcp get github --mcp my-servers.json --json"
+)]
 pub struct GetArgs {
     /// The name of the server
     name: String,
@@ -47,6 +50,9 @@ impl GetArgs {
 /// Removes servers from a file of servers, and keeps a backup of the file. Comments stay. Their tools stay in
 /// the catalog until `toolscout remove --server NAME`.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout mcp remove github\n  toolscout mcp remove github gitlab --dry-run"
+)]
 pub struct RemoveArgs {
     #[command(flatten)]
     edit: EditArgs,
@@ -71,6 +77,9 @@ impl RemoveArgs {
 
 /// Uses servers again that were switched off: removes `"disabled": true` from their entries.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout mcp enable github\n  toolscout mcp enable github --mcp my-servers.json"
+)]
 pub struct EnableArgs {
     #[command(flatten)]
     edit: EditArgs,
@@ -88,6 +97,9 @@ impl EnableArgs {
 
 /// Keeps the entries of servers and does not use them: adds `"disabled": true`.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout mcp disable github\n  toolscout mcp disable github gitlab"
+)]
 pub struct DisableArgs {
     #[command(flatten)]
     edit: EditArgs,

@@ -445,6 +445,9 @@ impl Report {
 /// install` or `mcp import --replace` made. The next run puts back the one before it. What the
 /// client has written since then is kept in a file beside it.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout mcp restore --client cursor\n  toolscout mcp restore --client vscode --file .vscode/mcp.json"
+)]
 pub struct RestoreArgs {
     /// The client
     #[arg(long, value_name = "NAME")]
