@@ -294,7 +294,8 @@ impl Plan {
                 set_server(listed, ENTRY_NAME, &entry);
             }),
         };
-        Plan::of(path, before, merged, client.key(), ENTRY_NAME, &entry)
+        let by_hand = json!({ client.key(): { ENTRY_NAME: entry } });
+        Plan::of(path, before, merged, &by_hand)
     }
 
     /// Reads a file of servers and adds one. Writes nothing.
@@ -311,7 +312,7 @@ impl Plan {
             return Err(InstallError::Taken { path, name });
         }
         let merged = edit_json(text, key, |listed| set_server(listed, name, entry));
-        Plan::of(path, before, merged, key, name, entry)
+        Plan::of(path, before, merged, &json!({ key: { name: entry } }))
     }
 
     /// Reads a file of servers, and adds several whose names are free. Writes nothing.
@@ -328,18 +329,7 @@ impl Plan {
             }
         });
         let entries: Value = servers.iter().cloned().collect();
-        match merged {
-            Ok(after) => Ok(Plan {
-                path,
-                after,
-                before,
-            }),
-            Err(reason) => Err(InstallError::Unmergeable {
-                path,
-                reason,
-                entry: format!("{:#}", json!({ key: entries })),
-            }),
-        }
+        Plan::of(path, before, merged, &json!({ key: entries }))
     }
 
     /// Reads a file of servers, and removes some. Writes nothing.
@@ -391,25 +381,15 @@ impl Plan {
                 }
             }
         });
-        let after = edited.map_err(|reason| InstallError::Unmergeable {
-            path: path.clone(),
-            reason,
-            entry: format!("{:#}", json!({ key: listed })),
-        })?;
-        Ok(Plan {
-            path,
-            after,
-            before,
-        })
+        Plan::of(path, before, edited, &json!({ key: listed }))
     }
 
+    /// The plan, or an error that shows what to add by hand.
     fn of(
         path: PathBuf,
         before: Option<String>,
         merged: Result<String, String>,
-        key: &str,
-        name: &str,
-        entry: &Value,
+        by_hand: &Value,
     ) -> Result<Self, InstallError> {
         match merged {
             Ok(after) => Ok(Plan {
@@ -417,14 +397,11 @@ impl Plan {
                 after,
                 before,
             }),
-            Err(reason) => {
-                let entry = json!({ key: { name: entry } });
-                Err(InstallError::Unmergeable {
-                    path,
-                    reason,
-                    entry: format!("{entry:#}"),
-                })
-            }
+            Err(reason) => Err(InstallError::Unmergeable {
+                path,
+                reason,
+                entry: format!("{by_hand:#}"),
+            }),
         }
     }
 
