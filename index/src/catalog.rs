@@ -11,10 +11,11 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 
 use crate::database;
@@ -342,13 +343,7 @@ impl Catalog {
 
     /// The newest snapshot that this process has published. Never waits for a writer.
     pub fn searcher(&self) -> Arc<Searcher> {
-        Arc::clone(
-            &self
-                .shared
-                .current
-                .read()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        Arc::clone(&self.shared.current.read())
     }
 
     /// Publishes the commits of other processes and returns the newest snapshot. During another
@@ -358,7 +353,7 @@ impl Catalog {
     /// # Errors
     /// [`Error::Store`], also when the catalog was deleted.
     pub fn refresh(&self) -> Result<Arc<Searcher>> {
-        let mut observed = self.observed();
+        let mut observed = self.shared.observed.lock();
         if observed.is_current(&self.database()) {
             return Ok(self.searcher());
         }
@@ -389,9 +384,9 @@ impl Catalog {
     /// after a commit that was seen. Looks at the times of two files, in microseconds.
     pub fn may_be_behind(&self) -> bool {
         match self.shared.observed.try_lock() {
-            Ok(observed) => !observed.is_current(&self.database()),
+            Some(observed) => !observed.is_current(&self.database()),
             // A snapshot is being made.
-            Err(_) => true,
+            None => true,
         }
     }
 
@@ -448,8 +443,7 @@ impl Catalog {
 
     /// How it was opened, or what [`Catalog::set_options`] has set since.
     pub fn options(&self) -> Options {
-        let options = self.shared.options.read();
-        options.unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.options.read().clone()
     }
 
     /// Reads everything again and reuses nothing of the present snapshot.
@@ -458,7 +452,7 @@ impl Catalog {
     }
 
     fn reload_with(&self, options: Option<Options>) -> Result<()> {
-        let mut observed = self.observed();
+        let mut observed = self.shared.observed.lock();
         let store = self.read_only()?;
         *observed = Observed::of(&self.database());
         let is_replaced = options.is_some();
@@ -473,10 +467,7 @@ impl Catalog {
                 let _ = memory.set_embedders(self.options().embedders);
                 return Err(error);
             }
-            let mut current = self.shared.options.write();
-            *current
-                .as_deref_mut()
-                .unwrap_or_else(|poisoned| poisoned.get_mut()) = options;
+            *self.shared.options.write() = options;
         }
         self.publish(loaded.into_searcher(lexical));
         Ok(())
@@ -542,21 +533,12 @@ impl Catalog {
         self.shared.dir.join(DATABASE)
     }
 
-    fn observed(&self) -> MutexGuard<'_, Observed> {
-        let observed = self.shared.observed.lock();
-        observed.unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn publish(&self, searcher: Searcher) -> Arc<Searcher> {
         let searcher = Arc::new(Searcher {
             memory: Some(Arc::clone(&self.shared.memory)),
             ..searcher
         });
-        *self
-            .shared
-            .current
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::clone(&searcher);
+        *self.shared.current.write() = Arc::clone(&searcher);
         searcher
     }
 }
@@ -940,7 +922,7 @@ impl Writer {
     }
 
     fn load(&self) -> Result<Loaded> {
-        let _observed = self.catalog.observed();
+        let _observed = self.catalog.shared.observed.lock();
         Loaded::read(
             &self.catalog.read_only()?,
             &self.catalog.shared.dir,

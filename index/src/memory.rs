@@ -13,10 +13,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 
@@ -271,16 +272,12 @@ impl Memory {
     /// Recalls by these embedders from now on. Vectors of the former ones stay stored; requests
     /// without a vector of a new one are found by the others.
     pub(crate) fn set_embedders(&self, embedders: Vec<Arc<dyn Embedder>>) -> Result<()> {
-        *self
-            .embedders
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = embedders;
+        *self.embedders.write() = embedders;
         self.reload()
     }
 
     fn embedders(&self) -> Vec<Arc<dyn Embedder>> {
-        let embedders = self.embedders.read();
-        embedders.unwrap_or_else(PoisonError::into_inner).clone()
+        self.embedders.read().clone()
     }
 
     /// Whether it is in use.
@@ -611,10 +608,7 @@ impl Memory {
     }
 
     fn loaded(&self) -> Loaded {
-        self.loaded
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.loaded.read().clone()
     }
 
     fn recheck(&self, known: (Option<FileId>, i64)) {
@@ -624,10 +618,7 @@ impl Memory {
             // reload explicitly.
             .map(|version| (FileId::of(&self.path), version));
         if found.is_ok_and(|found| found == known) {
-            self.loaded
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .checked_at = Instant::now();
+            self.loaded.write().checked_at = Instant::now();
         } else {
             self.reload_or_report();
         }
@@ -649,7 +640,7 @@ impl Memory {
                 "the usage memory cannot be used and nothing is remembered: {source}; deleting \
                  the file fixes this and forgets every request"
             );
-            *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Loaded {
+            *self.loaded.write() = Loaded {
                 problem: Some(problem),
                 ..Loaded::empty()
             };
@@ -675,7 +666,7 @@ impl Memory {
         let (recall, version, damaged) = read?;
         self.damaged.fetch_add(damaged, Ordering::Relaxed);
         let version = (file, version);
-        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Loaded {
+        *self.loaded.write() = Loaded {
             recall,
             version,
             ..Loaded::empty()
@@ -700,10 +691,7 @@ impl Memory {
         &self,
         work: impl FnOnce(&mut Connection) -> Result<T, DatabaseError>,
     ) -> Result<T> {
-        let mut connection = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self.connection.lock();
         // Writes to a deleted file are lost, and another file may have taken its path.
         let is_gone = |file: Option<FileId>| file != FileId::of(&self.path) || !self.path.exists();
         connection.take_if(|(file, _)| is_gone(*file));

@@ -553,32 +553,26 @@ fn embedders(context: &Context, arms: &[Arm]) -> Vec<Arc<dyn Embedder>> {
 /// A progress bar on stderr; hidden when stderr is not a terminal.
 pub(super) struct Bar {
     pub(super) bar: ProgressBar,
-    set: std::sync::Mutex<String>,
+    set: parking_lot::Mutex<String>,
 }
 
 impl Bar {
     pub(super) fn new() -> Self {
         Bar {
             bar: bar("", TEMPLATE),
-            set: std::sync::Mutex::default(),
+            set: parking_lot::Mutex::default(),
         }
     }
 
     /// Sets the name of the set that the next stages belong to.
     pub(super) fn begin(&self, set: &str) {
-        *self
-            .set
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = set.to_owned();
+        *self.set.lock() = set.to_owned();
     }
 }
 
 impl Progress for Bar {
     fn stage(&self, what: &str, steps: usize) {
-        let set = self
-            .set
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let set = self.set.lock();
         self.bar.set_message(format!("{set}: {what}"));
         self.bar.set_length(steps as u64);
         self.bar.set_position(0);

@@ -113,9 +113,10 @@ impl ProgressTracker for Speed {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use indicatif::TermLike;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -124,7 +125,7 @@ mod tests {
         let printed = Arc::new(Mutex::new(Vec::new()));
         let keep = {
             let printed = Arc::clone(&printed);
-            Box::new(move |line: &str| printed.lock().unwrap().push(line.to_owned()))
+            Box::new(move |line: &str| printed.lock().push(line.to_owned()))
         };
         let lines = Lines::new(Duration::ZERO, keep);
         let bar = ProgressBar::with_draw_target(
@@ -136,7 +137,7 @@ mod tests {
         bar.set_position(4_000);
         bar.tick();
         bar.finish_and_clear();
-        let printed = printed.lock().unwrap().clone();
+        let printed = printed.lock().clone();
         let last = printed.last().unwrap();
         assert!(last.starts_with("embedding 4000/18917"), "{printed:?}");
     }
@@ -189,7 +190,7 @@ mod tests {
             self.write_str("\n")
         }
         fn write_str(&self, text: &str) -> io::Result<()> {
-            self.0.lock().unwrap().push_str(text);
+            self.0.lock().push_str(text);
             Ok(())
         }
         fn clear_line(&self) -> io::Result<()> {
@@ -215,7 +216,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(60));
         bar.tick();
         bar.abandon();
-        let drawn = terminal.0.lock().unwrap().clone();
+        let drawn = terminal.0.lock().clone();
         let last = drawn.lines().rfind(|line| line.contains("12345/18917"));
         let last = last.unwrap_or_else(|| panic!("{drawn:?}"));
         assert!(last.trim_end().chars().count() <= 60, "{last:?}");

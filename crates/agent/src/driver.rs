@@ -5,12 +5,13 @@
 //! when the stream is dropped. In every case the turn is saved, and the stream ends with one
 //! [`Event::Done`].
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -28,7 +29,7 @@ use crate::record::Record;
 use crate::reference::References;
 use crate::run::{Outcome, Run, RunConfig, Step, Work};
 use crate::turn_tools::TurnTools;
-use crate::{AgentState, Question, RunningTurn, lock};
+use crate::{AgentState, Question, RunningTurn};
 use toolscout_base::clock::millis;
 use toolscout_finder::finder::search::{Found, SearchRequest, off_async_threads, why_not_searched};
 use toolscout_finder::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
@@ -136,7 +137,7 @@ struct EventSender {
 impl EventSender {
     /// Sends an event. Stops the run if nobody receives it, unless the run is detached.
     async fn send(&self, event: Event) {
-        lock(&self.record).push(&event, self.gate.redaction());
+        self.record.lock().push(&event, self.gate.redaction());
         if let Event::ToolsInjected { tokens_by_tool, .. } = &event {
             let loaded = tokens_by_tool.iter();
             let loaded = loaded.map(|injected| (injected.tool.clone(), injected.tokens));
@@ -703,7 +704,7 @@ impl<'a> Turn<'a> {
         error: Option<String>,
         catalog_tokens: JoinHandle<usize>,
     ) -> TurnEnd {
-        lock(&self.events.record).drop_answer(&self.text);
+        self.events.record.lock().drop_answer(&self.text);
         self.events.send_all(self.run.cancel()).await;
         self.events.send_all(self.run.end_turn()).await;
         if let Some(content) = error.clone() {
@@ -739,7 +740,7 @@ impl<'a> Turn<'a> {
             error,
             figures,
             toolbox,
-            events: lock(&self.events.record).so_far(),
+            events: self.events.record.lock().so_far(),
         }
     }
 }

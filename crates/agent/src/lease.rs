@@ -1,12 +1,12 @@
 //! Keeps the lease of a running turn, where several processes share the conversations.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::lock;
 use crate::record::Record;
 use toolscout_state::session::{ConversationId, Lease, Sessions, TurnEvents};
 
@@ -33,7 +33,7 @@ impl LeasedTurn {
         let mut saved = TurnEvents::default();
         loop {
             self.sessions.renewal_due(&self.conversation).await;
-            let events = lock(&self.record).so_far();
+            let events = self.record.lock().so_far();
             let is_new = events != saved;
             match self.renew(is_new.then(|| events.clone())).await {
                 Some(Lease::Held) => saved = events,

@@ -22,10 +22,11 @@ pub mod driver;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -325,7 +326,7 @@ impl Agent {
 
     /// Stops a conversation's run; false when none within `scope` is in progress.
     pub fn stop(&self, scope: &OwnerScope, conversation: &ConversationId) -> bool {
-        let running = self.shared.running();
+        let running = self.shared.running.lock();
         let run = running
             .get(conversation)
             .filter(|run| scope.covers(&run.owner));
@@ -340,7 +341,7 @@ impl Agent {
         if timeout(grace, tasks.wait()).await.is_ok() {
             return;
         }
-        for run in self.shared.running().values() {
+        for run in self.shared.running.lock().values() {
             run.token.cancel();
         }
         if timeout(SAVE_TIMEOUT, tasks.wait()).await.is_err() {
@@ -373,7 +374,7 @@ impl Agent {
 
     /// True while a run of a conversation is in progress within `scope`.
     pub fn is_running(&self, scope: &OwnerScope, conversation: &ConversationId) -> bool {
-        let running = self.shared.running();
+        let running = self.shared.running.lock();
         running
             .get(conversation)
             .is_some_and(|run| scope.covers(&run.owner))
@@ -404,12 +405,12 @@ impl Agent {
         conversation: &ConversationId,
         turn: i64,
     ) -> Option<TurnEvents> {
-        let running = self.shared.running();
+        let running = self.shared.running.lock();
         let run = running
             .get(conversation)
             .filter(|run| scope.covers(&run.owner))
             .filter(|run| run.turn.load(Ordering::Acquire) == turn)?;
-        Some(lock(&run.record).so_far())
+        Some(run.record.lock().so_far())
     }
 
     /// The name by which a question chooses it.
@@ -448,7 +449,7 @@ impl Agent {
         conversation: &ConversationId,
         owner: &str,
     ) -> Result<RunningTurn, StartError> {
-        match self.shared.running().entry(conversation.clone()) {
+        match self.shared.running.lock().entry(conversation.clone()) {
             // Before `Busy`: another owner learns only that the id is taken.
             Entry::Occupied(run) if run.get().owner != owner => {
                 Err(StartError::NotOwned(conversation.clone()))
@@ -485,14 +486,8 @@ impl Toolset for Agent {
 }
 
 impl Turns {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<ConversationId, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tool_tokens(&self) -> MutexGuard<'_, ToolTokens> {
-        self.tool_tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.tool_tokens.lock()
     }
 
     /// Counts the tool definitions of a turn.
@@ -535,10 +530,7 @@ impl AgentState {
     fn catalog_tokens(&self) -> usize {
         // The lock is held while counting: turns that start together wait for one count, on
         // blocking threads, and do not make one each.
-        let mut cached = self
-            .catalog_tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.catalog_tokens.lock();
         let version = self.search.version();
         if let Some((counted_at, tokens)) = &*cached
             && *counted_at == version
@@ -560,16 +552,11 @@ struct RunningTurn {
     record: Arc<Mutex<Record>>,
 }
 
-/// Locks what no panic leaves half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Drop for RunningTurn {
     fn drop(&mut self) {
         // Runs also when the turn's task panics, so that a bug does not leave the conversation
         // busy.
-        self.shared.running().remove(&self.conversation);
+        self.shared.running.lock().remove(&self.conversation);
     }
 }
 

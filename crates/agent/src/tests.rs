@@ -777,7 +777,7 @@ struct Witness {
 
 impl Witness {
     fn note(&self, what: impl std::fmt::Display) {
-        lock(&self.seen).push(format!("{}: {what}", self.name));
+        self.seen.lock().push(format!("{}: {what}", self.name));
     }
 }
 
@@ -876,7 +876,7 @@ async fn hooks_see_and_change_a_run_in_their_order() {
         "a: answered with 0",
         "b: answered with 0",
     ];
-    assert_eq!(*lock(&seen), expected);
+    assert_eq!(*seen.lock(), expected);
     let result = events.iter().find_map(|event| match event {
         Event::ToolResult { content, .. } => Some(content.as_str()),
         _ => None,
@@ -893,7 +893,7 @@ async fn a_hook_stops_a_run_with_its_reason() {
     assert_eq!(ended(&events).0, TurnStatus::Failed);
     assert_eq!(errors(&events), ["not today"]);
     assert_eq!(
-        lock(&seen).last().unwrap(),
+        seen.lock().last().unwrap(),
         "b: calls weather/forecast true"
     );
 }
@@ -912,7 +912,7 @@ impl ChatModel for Narrow {
     }
 
     async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
-        lock(&self.requests).push(request.clone());
+        self.requests.lock().push(request.clone());
         let bytes: usize = request
             .messages
             .iter()
@@ -975,7 +975,7 @@ async fn a_prompt_that_is_too_long_for_the_model_is_sent_once_more_shorter() {
     });
     let (before, after) = compacted.unwrap();
     assert!(after <= before / 2, "{before} to {after}");
-    let seen = lock(&requests).clone();
+    let seen = requests.lock().clone();
     assert_eq!(seen.len(), 5);
     let shorter = &seen[4].messages;
     // The question, what was found before, and the last call with a part of its result.
@@ -999,7 +999,7 @@ async fn a_prompt_that_is_too_long_for_the_model_is_sent_once_more_shorter() {
         errors(&events)[0].contains("set --context-tokens"),
         "{events:?}"
     );
-    assert_eq!(lock(&requests).len(), 1);
+    assert_eq!(requests.lock().len(), 1);
 }
 
 #[tokio::test]
@@ -1008,7 +1008,7 @@ async fn a_later_turn_begins_as_the_one_before_and_knows_what_tools_returned() {
     let (agent, requests) = narrow(&script, usize::MAX);
     ask(&agent, "will it rain?").await;
     ask(&agent, "sure?").await;
-    let seen = lock(&requests);
+    let seen = requests.lock();
     let (last, next) = (&seen[2], &seen[3]);
     // The system prompt with its marker, and the question.
     assert_eq!(last.messages[..2], next.messages[..2]);

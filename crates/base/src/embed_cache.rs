@@ -1,10 +1,11 @@
 //! A cache of the vectors of search requests, in front of an embedder.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::metrics::counter::Counter;
 use toolscout_index::{Embedder, EmbedderProfile, Result};
 
@@ -41,7 +42,7 @@ impl QueryVectors {
 
     fn lock(&self) -> MutexGuard<'_, LruCache<(u64, String), Vec<f32>>> {
         // Vectors are inserted whole, so a panic elsewhere leaves the cache valid.
-        self.vectors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.vectors.lock()
     }
 }
 
@@ -182,7 +183,7 @@ mod tests {
 
         fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
             let call = texts.iter().map(|text| (*text).to_owned()).collect();
-            self.0.lock().unwrap().push(call);
+            self.0.lock().push(call);
             Ok(texts.iter().map(|text| vec![text.len() as f32]).collect())
         }
 
@@ -201,7 +202,7 @@ mod tests {
         // The third text takes the place of the one used longest ago.
         assert_eq!(embed(&["bb", "ccc", "a"]), [2.0, 3.0, 1.0]);
         assert_eq!(embed(&["bb"]), [2.0]);
-        let calls = model.0.lock().unwrap().clone();
+        let calls = model.0.lock().clone();
         assert_eq!(calls, [vec!["a", "bb"], vec!["ccc"], vec!["bb"]]);
         assert_eq!((counters.hits.get(), counters.misses.get()), (2, 4));
     }
@@ -213,7 +214,7 @@ mod tests {
         let [a, b] = [(); 2].map(|()| {
             CachedEmbedder::sharing(model.clone(), Arc::clone(&stored), CacheCounters::default())
         });
-        let calls = || model.0.lock().unwrap().len();
+        let calls = || model.0.lock().len();
         for (cache, text, expected) in [
             (&a, "x", 1),
             (&b, "x", 2),
@@ -236,7 +237,7 @@ mod tests {
     fn a_bypassed_or_cleared_cache_embeds_again() {
         let model = Arc::new(Recording::default());
         let cache = CachedEmbedder::new(model.clone(), 10, CacheCounters::default());
-        let calls = || model.0.lock().unwrap().len();
+        let calls = || model.0.lock().len();
         for expected in [1, 1] {
             cache.embed_queries(&["a"]).unwrap();
             assert_eq!(calls(), expected);

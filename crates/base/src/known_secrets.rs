@@ -6,10 +6,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::{LazyLock, PoisonError, RwLock};
+use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use parking_lot::RwLock;
 use regex::bytes::{Regex, RegexBuilder};
 
 /// Shorter secrets would mask words.
@@ -38,10 +39,10 @@ pub fn add(value: &str) {
     let secret = value.split_whitespace().next_back().unwrap_or_default();
     let is_known = |known: &Known| known.secrets.contains(secret);
     let is_short = secret.len() < MIN_BYTES || is_word(secret);
-    if is_short || is_known(&KNOWN.read().unwrap_or_else(PoisonError::into_inner)) {
+    if is_short || is_known(&KNOWN.read()) {
         return;
     }
-    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.write();
     if known.secrets.len() >= MAX_SECRETS {
         known.secrets.pop_first();
     }
@@ -73,16 +74,12 @@ fn is_word(secret: &str) -> bool {
 
 /// Whether any secret is known.
 pub fn is_empty() -> bool {
-    KNOWN
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .search
-        .is_none()
+    KNOWN.read().search.is_none()
 }
 
 /// The bytes with masks in place of secrets.
 pub fn mask_bytes(bytes: &[u8]) -> Cow<'_, [u8]> {
-    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    let known = KNOWN.read();
     let Some(search) = known
         .search
         .as_ref()
@@ -139,7 +136,7 @@ impl StreamMask {
 
 /// The length of the longest end of these bytes that a secret begins with.
 fn begun(bytes: &[u8]) -> usize {
-    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    let known = KNOWN.read();
     let longest = known.forms.first().map_or(0, Vec::len);
     let from = bytes.len().saturating_sub(longest.saturating_sub(1));
     let begins = |at: &usize| {

@@ -7,11 +7,12 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use lru::LruCache;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
 use toolscout_index::formats::{self, ReadOptions};
@@ -121,11 +122,14 @@ impl RequestCatalogs {
         tools: &Bytes,
     ) -> Reading {
         let id = ListId::of(owner, dialect, deferral, tools);
-        if let Some(known) = lock(&self.0.known).lists.get(&id) {
+        if let Some(known) = self.0.known.lock().lists.get(&id) {
             return known.clone();
         }
         let list = ToolList::read(id, owner, dialect.protocol(), deferral, tools).map(Arc::new);
-        lock(&self.0.known).add(id, list.clone(), self.0.limits.list_bytes);
+        self.0
+            .known
+            .lock()
+            .add(id, list.clone(), self.0.limits.list_bytes);
         list
     }
 
@@ -135,7 +139,10 @@ impl RequestCatalogs {
     /// # Errors
     /// Why they cannot be searched, for the log.
     pub async fn searcher(&self, list: &Arc<ToolList>) -> Result<Arc<Searcher>, String> {
-        let cell = lock(&self.0.open)
+        let cell = self
+            .0
+            .open
+            .lock()
             .get_or_insert(list.id, Arc::default)
             .clone();
         if let Some(searcher) = cell.get() {
@@ -158,7 +165,10 @@ impl RequestCatalogs {
 
     /// Begins to index a list, so that the first search waits less.
     pub fn prepare(&self, list: &Arc<ToolList>) {
-        let is_open = lock(&self.0.open)
+        let is_open = self
+            .0
+            .open
+            .lock()
             .peek(&list.id)
             .is_some_and(|cell| cell.initialized());
         if is_open {
@@ -204,10 +214,9 @@ impl RequestCatalogs {
 
     /// Reserves a folder, once nobody else uses it.
     fn reserve(&self, name: &str) -> FolderInUse<'_> {
-        let mut on_disk = lock(&self.0.on_disk);
+        let mut on_disk = self.0.on_disk.lock();
         while !on_disk.in_use.insert(name.to_owned()) {
-            let released = self.0.released.wait(on_disk);
-            on_disk = released.unwrap_or_else(PoisonError::into_inner);
+            self.0.released.wait(&mut on_disk);
         }
         FolderInUse {
             state: &self.0,
@@ -239,16 +248,16 @@ impl RequestCatalogs {
     /// Renames the catalog of a list that this one is a changed version of, so that only what
     /// changed is indexed. Whoever searches the former one has it open.
     fn take_over_similar(&self, list: &ToolList, name: &str) {
-        if lock(&self.0.on_disk).folders.contains(name) {
+        if self.0.on_disk.lock().folders.contains(name) {
             return;
         }
         let Some(former) = self.most_similar(list) else {
             return;
         };
         let former_name = former.to_text();
-        lock(&self.0.open).pop(&former);
+        self.0.open.lock().pop(&former);
         let folder = self.0.data.path().join("catalogs");
-        let mut on_disk = lock(&self.0.on_disk);
+        let mut on_disk = self.0.on_disk.lock();
         // It may have been reserved meanwhile.
         if on_disk.can_be_moved(&former_name)
             && std::fs::rename(folder.join(&former_name), folder.join(name)).is_ok()
@@ -259,14 +268,17 @@ impl RequestCatalogs {
     }
 
     fn most_similar(&self, list: &ToolList) -> Option<ListId> {
-        let recent: Vec<Arc<ToolList>> = lock(&self.0.known)
+        let recent: Vec<Arc<ToolList>> = self
+            .0
+            .known
+            .lock()
             .lists
             .iter()
             .filter_map(|(_, known)| known.clone().ok())
             .filter(|known| known.owner == list.owner && known.id != list.id)
             .take(MAX_COMPARED)
             .collect();
-        let on_disk = lock(&self.0.on_disk);
+        let on_disk = self.0.on_disk.lock();
         let similar = recent
             .iter()
             .filter(|known| on_disk.can_be_moved(&known.id.to_text()))
@@ -282,7 +294,7 @@ impl RequestCatalogs {
         let limits = &self.0.limits;
         let mut removed = Vec::new();
         {
-            let mut on_disk = lock(&self.0.on_disk);
+            let mut on_disk = self.0.on_disk.lock();
             let former = on_disk.folders.put(name.to_owned(), bytes);
             on_disk.bytes = on_disk.bytes.saturating_sub(former.unwrap_or_default()) + bytes;
             while on_disk.folders.len() > 1
@@ -344,7 +356,7 @@ struct FolderInUse<'s> {
 
 impl Drop for FolderInUse<'_> {
     fn drop(&mut self) {
-        lock(&self.state.on_disk).in_use.remove(&self.name);
+        self.state.on_disk.lock().in_use.remove(&self.name);
         self.state.released.notify_all();
     }
 }
@@ -409,8 +421,4 @@ fn tool(name: &str, json: &Bytes) -> Option<Tool> {
     let tool = Tool::new(SERVER, name).ok()?;
     let tool = tool.with_description(description.unwrap_or_default());
     tool.validate().is_ok().then_some(tool)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

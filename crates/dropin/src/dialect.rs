@@ -6,9 +6,10 @@ mod messages;
 mod responses;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -163,24 +164,20 @@ pub(super) struct HiddenTools(Arc<Mutex<BTreeSet<String>>>);
 impl HiddenTools {
     /// Adds a name.
     pub fn add(&self, name: &str) {
-        self.names().insert(name.to_owned());
+        self.0.lock().insert(name.to_owned());
     }
 
     /// Whether calls of this tool are hidden.
     pub fn contains(&self, name: &str) -> bool {
-        self.names().contains(name)
+        self.0.lock().contains(name)
     }
 
     /// Whether a name that comes in fragments may become a hidden one.
     pub fn may_become_hidden(&self, beginning: &str) -> bool {
-        let names = self.names();
+        let names = self.0.lock();
         names
             .iter()
             .any(|name| name.len() > beginning.len() && name.starts_with(beginning))
-    }
-
-    fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

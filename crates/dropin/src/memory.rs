@@ -5,10 +5,11 @@
 //! lost, the tools called in a conversation are shown again.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use lru::LruCache;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolscout_index::ToolId;
 
@@ -138,7 +139,7 @@ impl Memory {
 
     /// What is remembered of an answer.
     pub fn get(&self, key: &ConversationKey) -> Option<Arc<Remembered>> {
-        match self.state().entries.get(key)? {
+        match self.state.lock().entries.get(key)? {
             Entry::Answer(remembered) => Some(Arc::clone(remembered)),
             Entry::Item(_) => None,
         }
@@ -146,7 +147,7 @@ impl Memory {
 
     /// An item that a conversation refers to.
     pub fn item(&self, owner: &str, id: &str) -> Option<Item> {
-        match self.state().entries.get(&item_key(owner, id))? {
+        match self.state.lock().entries.get(&item_key(owner, id))? {
             Entry::Item(item) => Some(Item::clone(item)),
             Entry::Answer(_) => None,
         }
@@ -158,18 +159,15 @@ impl Memory {
             return;
         }
         let entry = Entry::Item(Arc::new(item));
-        self.state()
+        self.state
+            .lock()
             .put(item_key(owner, id), entry, self.most_bytes);
     }
 
     /// Remembers an answer.
     pub fn put(&self, key: ConversationKey, remembered: Remembered) {
         let entry = Entry::Answer(Arc::new(remembered));
-        self.state().put(key, entry, self.most_bytes);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().put(key, entry, self.most_bytes);
     }
 }
 
@@ -405,7 +403,7 @@ mod tests {
             memory.put(key(&format!("answer {number}")), answer(3_000));
             let item = said(&"y".repeat(2_000), &"z".repeat(2_000));
             memory.put_item("o", &format!("item {number}"), item);
-            let state = memory.state();
+            let state = memory.state.lock();
             let counted: usize = state.entries.iter().map(|(_, entry)| entry.bytes()).sum();
             assert_eq!(state.bytes, counted);
             assert!(counted <= MOST, "{counted} bytes after {number}");
@@ -426,7 +424,7 @@ mod tests {
         assert!(memory.get(&key("small")).is_some());
         memory.put_item("o", "long", said("", &"z".repeat(MAX_ITEM_BYTES)));
         assert!(memory.item("o", "long").is_none());
-        assert!(memory.state().bytes <= 10_000);
+        assert!(memory.state.lock().bytes <= 10_000);
     }
 
     #[test]

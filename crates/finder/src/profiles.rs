@@ -1,8 +1,9 @@
 //! Profiles of the settings: a part of a catalog that is all a client can see, find and call.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use toolscout_index::query::{DEFAULT_K, MAX_K};
 use toolscout_index::{Tool, ToolId, Version};
 
@@ -280,7 +281,7 @@ impl ProfiledSearch {
     fn ids(&self) -> Arc<BTreeSet<String>> {
         // Before the tools are read: of a change in between, the next call learns.
         let version = self.catalog.version();
-        let mut cached = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.ids.lock();
         if let Some((of, ids)) = &*cached
             && *of == version
         {

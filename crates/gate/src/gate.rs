@@ -26,11 +26,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::mem;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use lru::LruCache;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolscout_index::{Tool, ToolId};
 
@@ -817,7 +818,7 @@ impl Gate {
     }
 
     fn checker(&self, tool: &Arc<Tool>) -> Arc<Checker> {
-        let mut checkers = self.checkers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checkers = self.checkers.lock();
         // A tool of the same id may have a new schema; comparing pointers first is the fast path.
         if let Some(known) = checkers.get(&tool.id)
             && (Arc::ptr_eq(&known.tool, tool) || known.tool.input_schema == tool.input_schema)

@@ -23,10 +23,11 @@ mod upstream_call;
 mod waiting_calls;
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::request::Parts;
+use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
     ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, ListPromptsResult,
@@ -567,7 +568,7 @@ impl Session {
     ) -> Option<Injection> {
         let tools = meta_tools::merged(std::slice::from_ref(found));
         let (injection, loaded) = {
-            let mut toolbox = self.toolbox();
+            let mut toolbox = self.toolbox.lock();
             toolbox.begin_turn();
             let injection = toolbox.inject(&tools);
             let loaded = toolbox.tokens_by_tool(&injection.added);
@@ -719,9 +720,9 @@ impl Session {
         // The client checks the result by the schema that the list gave it.
         let is_checked = tool.output_schema.is_some();
         // A tool with an open call is not evicted from the list.
-        self.toolbox().open_call(&id);
+        self.toolbox.lock().open_call(&id);
         let response = self.call(tool, given, reply, context).await;
-        self.toolbox().close_call(&id);
+        self.toolbox.lock().close_call(&id);
         match response {
             Ok(response) if !is_checked => Ok(self.shortened(&id, response, context).await),
             response => response,
@@ -928,13 +929,13 @@ impl Session {
 
     /// The injected or pinned tool with this name, if there is one.
     async fn visible(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<Arc<Tool>> {
-        let visible = self.toolbox().find(name).cloned();
+        let visible = self.toolbox.lock().find(name).cloned();
         if visible.is_some() || self.shared.config.pins.is_empty() {
             return visible;
         }
         // A session of one request has not listed its tools.
         self.tools(&self.origin(context)).await;
-        self.toolbox().find(name).cloned()
+        self.toolbox.lock().find(name).cloned()
     }
 
     /// The list of the session.
@@ -946,7 +947,7 @@ impl Session {
             (Arc::from(""), Vec::new())
         });
         let own = own_tools::definitions(&overview);
-        let mut toolbox = self.toolbox();
+        let mut toolbox = self.toolbox.lock();
         let is_new = |tool: &&Arc<Tool>| !toolbox.holds(&tool.id);
         let new: Vec<ToolId> = pinned
             .iter()
@@ -962,10 +963,6 @@ impl Session {
             .specs()
             .filter_map(|spec| mcp_tool(toolbox.find(&spec.name)?, &spec.name));
         own.into_iter().chain(injected).collect()
-    }
-
-    fn toolbox(&self) -> MutexGuard<'_, Toolbox> {
-        self.toolbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::CallToolResult;
 use serde::Serialize;
 use serde_json::Value;
@@ -261,7 +262,7 @@ impl Pool {
         let mut statuses = Vec::with_capacity(self.shared.servers.len());
         for (name, server) in &self.shared.servers {
             let reason = server.unavailable();
-            let Progress { since, synced_at } = *server.progress();
+            let Progress { since, synced_at } = *server.progress.lock();
             statuses.push(Status {
                 server: name.clone(),
                 state: server.connection_state(),
@@ -288,8 +289,8 @@ impl Pool {
             return;
         };
         match blocked {
-            Some(reason) => server.blocked().insert(id.clone(), reason.to_owned()),
-            None => server.blocked().remove(id),
+            Some(reason) => server.blocked.lock().insert(id.clone(), reason.to_owned()),
+            None => server.blocked.lock().remove(id),
         };
         server.recheck.notify_one();
     }
@@ -315,7 +316,7 @@ impl Pool {
     /// Why this tool is blocked; `None` when it is not.
     pub fn blocked(&self, id: &ToolId) -> Option<String> {
         let server = self.shared.servers.get(id.server())?;
-        server.blocked().get(id).cloned()
+        server.blocked.lock().get(id).cloned()
     }
 
     /// Whether this server is one of these, connected or not.
@@ -409,10 +410,7 @@ impl Pool {
     }
 
     fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.shared
-            .tasks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.tasks.lock()
     }
 }
 
@@ -483,10 +481,6 @@ impl Server {
         }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn connection_state(&self) -> ConnectionState {
         match &*self.state.borrow() {
             State::Ready(_) => ConnectionState::Connected,
@@ -518,7 +512,7 @@ impl Server {
             () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
             connection = self.connection() => connection?,
         };
-        if let Some(reason) = self.blocked().get(id) {
+        if let Some(reason) = self.blocked.lock().get(id) {
             return Err(CallError::Blocked {
                 tool: id.to_string(),
                 reason: reason.clone(),
@@ -585,18 +579,12 @@ impl Server {
     }
 
     fn kept_offers(&self) -> Arc<Offers> {
-        let kept = self
-            .kept_offers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept_offers.lock();
         Arc::clone(&kept)
     }
 
     fn used(&self) {
-        *self
-            .last_used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_used.lock() = Instant::now();
     }
 
     /// How long it has not been called; zero while it is.
@@ -604,20 +592,13 @@ impl Server {
         if self.calls.available_permits() < self.limits.calls_at_once {
             return Duration::ZERO;
         }
-        let last_used = self
-            .last_used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last_used = self.last_used.lock();
         last_used.elapsed()
     }
 
     /// Whether it is stopped if nobody calls it.
     fn may_be_idle(&self) -> bool {
         matches!(self.config.transport, Transport::Stdio { .. }) && !self.limits.idle_stop.is_zero()
-    }
-
-    fn blocked(&self) -> MutexGuard<'_, BTreeMap<ToolId, String>> {
-        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -760,10 +741,7 @@ impl ConnectionTask {
     async fn stop_idle(&self, connection: &Arc<Connection>) -> Option<End> {
         let server = &self.server;
         let offers = connection.offers().await;
-        *server
-            .kept_offers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = offers;
+        *server.kept_offers.lock() = offers;
         server.state.send_replace(State::Idle);
         // A call notes that it uses the server before it looks at the state. So it is seen here, or it
         // sees that the server is stopped.
@@ -778,7 +756,7 @@ impl ConnectionTask {
             idle_s = server.limits.idle_stop.as_secs(),
             "MCP server is stopped, since nobody calls it; the next call starts it"
         );
-        server.progress().since = SystemTime::now();
+        server.progress.lock().since = SystemTime::now();
         Some(End {
             is_idle: true,
             ..End::of("nobody calls it".into())
@@ -829,7 +807,7 @@ impl ConnectionTask {
             state,
             ConnectionState::Reconnecting | ConnectionState::NeedsLogin
         ) {
-            self.server.progress().since = SystemTime::now();
+            self.server.progress.lock().since = SystemTime::now();
         }
     }
 
@@ -892,7 +870,7 @@ impl ConnectionTask {
             tracing::info!(server = self.name(), "MCP server is connected");
             // Starting it took time in which nobody could call it.
             self.server.used();
-            self.server.progress().since = SystemTime::now();
+            self.server.progress.lock().since = SystemTime::now();
             *state = State::Ready(Arc::clone(connection));
             true
         });
@@ -928,7 +906,7 @@ impl ConnectionTask {
         if let Some(synced) = last
             && synced.hash == hash
             // Blocked tools may have been accepted meanwhile, also by another process.
-            && self.server.blocked().is_empty()
+            && self.server.blocked.lock().is_empty()
             && self.last_decision().await.unwrap_or_default() == synced.decision
         {
             return;
@@ -957,7 +935,7 @@ impl ConnectionTask {
     async fn write(&self, offered: sync::OfferedTools) -> Result<(Synced, i64), String> {
         let _held = self.server.writing.lock().await;
         let compared = self.compare(offered).await?;
-        *self.server.blocked() = compared.0.blocked();
+        *self.server.blocked.lock() = compared.0.blocked();
         let (
             ComparedTools {
                 tools,
@@ -969,7 +947,7 @@ impl ConnectionTask {
         ) = compared;
         log_changes(&flagged);
         let changes = self.sink.sync(self.name(), tools).await?;
-        self.server.progress().synced_at = Some(SystemTime::now());
+        self.server.progress.lock().synced_at = Some(SystemTime::now());
         let synced = Synced {
             server: self.name().to_owned(),
             changes,

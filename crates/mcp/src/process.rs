@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
@@ -189,7 +190,7 @@ impl StderrTail {
     /// Three lines in one: the first two that speak of an error, and the last; without such lines the
     /// last three. `None` if there are none.
     pub fn text(&self) -> Option<String> {
-        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tail = self.0.lock();
         let text = String::from_utf8_lossy(&tail);
         let is_news = |line: &&str| !line.is_empty() && !line.starts_with("npm notice");
         let lines: Vec<&str> = text.lines().map(str::trim).filter(is_news).collect();
@@ -204,7 +205,7 @@ impl StderrTail {
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail = self.0.lock();
         tail.extend_from_slice(&bytes[bytes.len().saturating_sub(STDERR_TAIL_BYTES)..]);
         let excess = tail.len().saturating_sub(STDERR_TAIL_BYTES);
         tail.drain(..excess);

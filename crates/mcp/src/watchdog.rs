@@ -7,7 +7,8 @@
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The script of the shell, which executes one command per line.
 const SCRIPT: &str = r#"
@@ -40,7 +41,7 @@ struct Shell {
 impl Watchdog {
     /// Registers a group to be killed when this program ends.
     pub fn watch(&self, group: u32) {
-        let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shell = self.shell.lock();
         if shell.is_none() {
             *shell = Shell::start().inspect_err(|error| {
                 tracing::warn!(%error, "no shell to watch the MCP servers; they may outlive a kill of this program");
@@ -51,20 +52,12 @@ impl Watchdog {
 
     /// Sends SIGTERM to a group.
     pub fn terminate(&self, group: u32) {
-        send(
-            &mut self.shell.lock().unwrap_or_else(PoisonError::into_inner),
-            "terminate",
-            group,
-        );
+        send(&mut self.shell.lock(), "terminate", group);
     }
 
     /// Sends SIGKILL to a group and unregisters it.
     pub fn kill(&self, group: u32) {
-        send(
-            &mut self.shell.lock().unwrap_or_else(PoisonError::into_inner),
-            "kill",
-            group,
-        );
+        send(&mut self.shell.lock(), "kill", group);
     }
 }
 

@@ -13,12 +13,13 @@ pub mod double;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
@@ -392,7 +393,7 @@ impl Shared {
             let backoff = self.backoff * 2_u32.saturating_pow(attempt - 1);
             let asked = failure.retry_after.unwrap_or_default();
             let pause = backoff.min(MAX_PAUSE / 4).max(asked).min(MAX_PAUSE);
-            *self.asked_to_wait() = failure
+            *self.asked_to_wait.lock() = failure
                 .retry_after
                 .map(|asked| Instant::now() + asked.min(MAX_PAUSE));
             let is_over = start.elapsed() + pause > settings.patience();
@@ -419,7 +420,7 @@ impl Shared {
         &self,
         settings: &EndpointSettings,
     ) -> std::result::Result<(), Failure> {
-        let until = *self.asked_to_wait();
+        let until = *self.asked_to_wait.lock();
         let left = until.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(Instant::now())
         });
@@ -430,11 +431,6 @@ impl Shared {
         Err(Failure::passing(format!(
             "it asks to wait for {left} s more"
         )))
-    }
-
-    fn asked_to_wait(&self) -> MutexGuard<'_, Option<Instant>> {
-        let guard = self.asked_to_wait.lock();
-        guard.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Admits a request of a search.

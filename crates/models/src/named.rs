@@ -1,11 +1,11 @@
 //! Models that are used by name: finds their files, in the layout of the hub's cache, and loads them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use fastembed::{
     InitOptionsUserDefined, ModelTrait, TextEmbedding, TokenizerFiles, UserDefinedEmbeddingModel,
 };
+use parking_lot::Mutex;
 use serde::Serialize;
 use toolscout_index::{Embedder, EmbedderProfile, Error, Languages, Result};
 
@@ -269,7 +269,7 @@ impl NamedModel {
         };
         let embed = |text: &&str| {
             // For one text only: a search need not wait for a batch of tools.
-            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut session = self.session.lock();
             // One by one: the vector of a text must not depend on those beside it, which padding and
             // 8-bit arithmetic would make it do.
             let embedded = session.embed([format!("{prefix}{text}")], Some(1));

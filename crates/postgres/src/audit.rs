@@ -2,8 +2,9 @@
 //! what a log has is copied here within a second, as a chain of its own.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use sqlx::Row;
 
@@ -52,7 +53,7 @@ impl LocalChain {
     ) -> Result<Option<T>, StoreError> {
         let chain = Arc::clone(&self.0);
         let reading = tokio::task::spawn_blocking(move || {
-            let mut progress = chain.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut progress = chain.lock();
             let log = match progress.log.take() {
                 Some(log) => log,
                 None => match AuditLog::open_existing(&progress.path) {
@@ -70,7 +71,7 @@ impl LocalChain {
     }
 
     fn set_copied(&self, copied: Copied) {
-        let mut progress = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = self.0.lock();
         progress.copied = Some(copied);
     }
 }

@@ -1,8 +1,8 @@
 //! How far a node is with the usage memory of a catalog that it has open.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
+use parking_lot::Mutex;
 use toolscout_index::Catalog;
 
 /// The generation of a memory that this process has not looked at.

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, RwLock};
 use sqlx::Row;
 use sqlx::postgres::PgListener;
 use tokio::sync::Notify;
@@ -130,7 +131,7 @@ impl FollowedCatalog {
 
     /// The generation that this node has.
     pub(super) fn generation(&self) -> u64 {
-        lock(&self.state).map_or(0, |state| state.generation)
+        self.state.lock().map_or(0, |state| state.generation)
     }
 
     /// By how many generations this node is behind what it was told.
@@ -143,13 +144,13 @@ impl FollowedCatalog {
     }
 
     pub(super) fn set_state(&self, state: State) {
-        *lock(&self.state) = Some(state);
+        *self.state.lock() = Some(state);
         self.head.store(state.generation, Ordering::Release);
     }
 
     /// As [`FollowedCatalog::tell`], unless this is what the node has.
     fn tell_of(&self, head: &Head) {
-        let is_same = *lock(&self.state) == Some(head.state);
+        let is_same = *self.state.lock() == Some(head.state);
         if !is_same || self.is_pushed_down() != head.is_pushed_down {
             self.tell(head.state.generation);
         }
@@ -233,17 +234,17 @@ impl Hub {
         if silent < PATIENCE {
             return None;
         }
-        let reason = lock(&self.last_problem).clone();
+        let reason = self.last_problem.lock().clone();
         Some(reason.unwrap_or_else(|| "it does not answer".to_owned()))
     }
 
     pub(super) fn register(&self, catalog: &Arc<FollowedCatalog>) {
-        lock(&self.open).insert(catalog.id, Arc::downgrade(catalog));
+        self.open.lock().insert(catalog.id, Arc::downgrade(catalog));
     }
 
     /// True once in this time.
     pub(super) fn is_due(&self, now: Instant, pause: Duration) -> bool {
-        let mut tidied = lock(&self.tidied);
+        let mut tidied = self.tidied.lock();
         let is_due = tidied.is_none_or(|tidied| now - tidied >= pause);
         if is_due {
             *tidied = Some(now);
@@ -261,7 +262,7 @@ impl Hub {
     }
 
     pub(super) fn open(&self) -> Vec<Arc<FollowedCatalog>> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         open.retain(|_, catalog| catalog.strong_count() > 0);
         open.values().filter_map(Weak::upgrade).collect()
     }
@@ -274,7 +275,7 @@ impl Hub {
             false => self.set_changed(&heads.catalogs),
         }
         // Of what was deleted, the number alone tells.
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let names = self.names.read();
         names
             .as_ref()
             .is_some_and(|names| names.len() == heads.total)
@@ -292,7 +293,7 @@ impl Hub {
             .iter()
             .map(|head| (head.name.clone(), head.id))
             .collect();
-        *self.names.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(names));
+        *self.names.write() = Some(Arc::new(names));
     }
 
     fn set_changed(&self, catalogs: &[Head]) {
@@ -312,7 +313,7 @@ impl Hub {
 
     /// Notes a catalog's name. Returns the number of the catalog that had it.
     fn note_name(&self, head: &Head) -> Option<i64> {
-        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.write();
         let names = names.get_or_insert_default();
         match names.get(&head.name) {
             Some(id) if *id == head.id => Some(*id),
@@ -321,7 +322,7 @@ impl Hub {
     }
 
     fn open_one(&self, id: i64) -> Option<Arc<FollowedCatalog>> {
-        lock(&self.open).get(&id).and_then(Weak::upgrade)
+        self.open.lock().get(&id).and_then(Weak::upgrade)
     }
 
     /// `ID GENERATION`, as a commit announces them.
@@ -333,7 +334,7 @@ impl Hub {
             // A catalog that was created or deleted, or what else nodes follow.
             return self.hurry.notify_one();
         };
-        let catalog = lock(&self.open).get(&id).and_then(Weak::upgrade);
+        let catalog = self.open.lock().get(&id).and_then(Weak::upgrade);
         if let Some(catalog) = catalog
             && catalog.generation() != generation
         {
@@ -390,8 +391,7 @@ impl PostgresStore {
 
     /// The names of the catalogs as they were last told; `None` before the store was reached.
     pub fn known_names(&self) -> Option<Arc<BTreeMap<String, i64>>> {
-        let names = self.hub.names.read();
-        names.unwrap_or_else(PoisonError::into_inner).clone()
+        self.hub.names.read().clone()
     }
 
     /// The channel of this cluster's commits.
@@ -468,7 +468,7 @@ impl PostgresStore {
                 }
                 Err(error) => {
                     has_failed = true;
-                    *lock(&self.hub.last_problem) = Some(error.to_string());
+                    *self.hub.last_problem.lock() = Some(error.to_string());
                 }
             }
             self.look(asked.is_ok()).await;
@@ -593,8 +593,4 @@ impl PostgresStore {
         transaction.commit().await?;
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,8 +2,8 @@
 //! the catalogs that it has open into their files, by generations as it follows tools.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use sqlx::{PgConnection, Row};
 use toolscout_index::ToolId;
@@ -121,10 +121,7 @@ impl PostgresStore {
     /// Brings the memory of a catalog up to the store. Blocks.
     fn follow_memory(&self, catalog: &FollowedCatalog) -> Result<(), StoreError> {
         let followed = &catalog.memory;
-        let _one = followed
-            .following
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _one = followed.following.lock();
         let memory = followed.catalog.memory();
         let known = memory.followed()?;
         let read = self.ask(READ_LIMIT, self.memory_since(catalog.id, known));

@@ -18,8 +18,8 @@ mod texts;
 mod keeper;
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use candidates::KnownTerms;

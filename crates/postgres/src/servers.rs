@@ -1,12 +1,13 @@
 //! The servers of the store's address: one of them takes writes, and the others are standbys, of which one
 //! takes over when somebody promotes it. With one server there is nothing to choose.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{Connection, PgConnection, Row};
@@ -130,13 +131,13 @@ impl Servers {
 
     /// Connections for reading what changed, if that is to be done from a standby and one is known.
     pub(super) fn standby(&self) -> Option<&PgPool> {
-        let is_known = self.chosen().standby.is_some();
+        let is_known = self.chosen.lock().standby.is_some();
         (self.reads == StoreReads::Standby && is_known).then_some(&self.reading.pool)
     }
 
     /// How to connect to the server that takes writes.
     pub(super) fn options(&self) -> &PgConnectOptions {
-        let last = self.chosen().last;
+        let last = self.chosen.lock().last;
         &self.all[last.unwrap_or(0)].options
     }
 
@@ -153,7 +154,7 @@ impl Servers {
         if self.all.len() == 1 {
             return Ok(());
         }
-        let is_known = self.chosen().primary.is_some();
+        let is_known = self.chosen.lock().primary.is_some();
         if is_known && !self.is_suspect.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -184,7 +185,7 @@ impl Servers {
             let roles = join_all(self.all.iter().map(Server::role)).await;
             self.take(&roles);
         }
-        let chosen = self.chosen();
+        let chosen = self.chosen.lock();
         match chosen.primary {
             Some(_) => Ok(()),
             None => Err(StoreError::Unreachable(chosen.problem.clone())),
@@ -192,12 +193,12 @@ impl Servers {
     }
 
     fn is_asked_lately(&self) -> bool {
-        let asked = self.chosen().asked;
+        let asked = self.chosen.lock().asked;
         asked.is_some_and(|asked| asked.elapsed() < PAUSE)
     }
 
     fn take(&self, roles: &[Result<Role, StoreError>]) {
-        let mut chosen = self.chosen();
+        let mut chosen = self.chosen.lock();
         chosen.asked = Some(Instant::now());
         match newest_primary(roles, chosen.newest) {
             Some((place, line)) => {
@@ -264,10 +265,6 @@ impl Servers {
         };
         let _ = timeout(CONNECT_LIMIT, closing).await;
     }
-
-    fn chosen(&self) -> std::sync::MutexGuard<'_, Chosen> {
-        self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Door {
@@ -285,7 +282,7 @@ impl Door {
             // Done below, with a limit: a connection that was cut does not answer at all.
             .test_before_acquire(false)
             .before_acquire(move |connection, about| {
-                let since = meant.lock().unwrap_or_else(PoisonError::into_inner).since;
+                let since = meant.lock().since;
                 let is_meant = about.age < since.elapsed();
                 async move {
                     let ping = timeout(PING_LIMIT, connection.ping());
@@ -300,14 +297,14 @@ impl Door {
     /// Lets go of the connections there are. A session that began while the server only read goes on
     /// that way when the server writes again.
     fn renew(&self) {
-        let mut leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leads = self.leads.lock();
         if leads.since.elapsed() >= PAUSE {
             leads.since = Instant::now();
         }
     }
 
     fn lead_to(&self, place: usize, all: &[Server]) {
-        let mut leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leads = self.leads.lock();
         if leads.to != place {
             self.pool.set_connect_options(all[place].options.clone());
             *leads = Leads {

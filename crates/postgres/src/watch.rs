@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 use super::audit::LocalChain;
@@ -102,8 +103,7 @@ impl PostgresStore {
 
     /// Logs what went wrong, once while it is the same.
     pub(super) fn report(&self, what: &'static str, outcome: Result<(), StoreError>) {
-        let problems = self.watch.problems.lock();
-        let mut problems = problems.unwrap_or_else(PoisonError::into_inner);
+        let mut problems = self.watch.problems.lock();
         let problem = outcome.err().map(|error| error.to_string());
         if problem.as_ref() == problems.get(what) {
             return;

@@ -1,9 +1,9 @@
 //! The embedders of each catalog: those of the server, or those that the catalog's settings name.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use toolscout_index::Options;
 
 /// Loads embedders by the name that a catalog's settings give.
@@ -47,7 +47,7 @@ impl EmbeddersOf {
             return self.default.clone();
         };
         // Held while they are loaded: a model is large, and two catalogs may name the same.
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded.lock();
         loaded.retain(|_, loaded| !loaded.is_outdated());
         let load = || Loaded {
             options: source(name),
@@ -80,7 +80,7 @@ mod tests {
         }
         assert_eq!(LOADS.load(Ordering::Relaxed), 2);
         let earlier = Instant::now().checked_sub(2 * RETRY_AFTER).unwrap();
-        for loaded in embedders.loaded.lock().unwrap().values_mut() {
+        for loaded in embedders.loaded.lock().values_mut() {
             loaded.tried = earlier;
         }
         for name in ["there", "missing", "missing"] {

@@ -9,11 +9,12 @@ mod sent;
 mod store;
 mod wire;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::{FromRequest as _, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolscout_index::{Searcher, ToolId};
@@ -82,7 +83,7 @@ impl Evaluations {
 
     /// Stores an evaluation. Blocks.
     fn keep(&self, catalog: &OpenCatalog, evaluated: &Evaluated) -> ApiResult<()> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         Store::of(catalog).keep(evaluated)
     }
 }

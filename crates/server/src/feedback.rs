@@ -2,11 +2,11 @@
 //! that this server gave to the same key, with that tool among its hits.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use toolscout_index::query::MAX_QUERY_BYTES;
 use toolscout_index::{Searcher, ToolId};
@@ -204,7 +204,7 @@ impl RateLimit {
     /// # Errors
     /// 429 with the time to wait, when the key has sent as much as it may.
     fn count(&self, key: Option<&str>, now: Instant) -> ApiResult<()> {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         // Ended windows are dropped here, so that the map holds only active keys.
         windows.retain(|_, (begun, _)| now.duration_since(*begun) < RATE_WINDOW);
         let (begun, count) = windows.entry(key.map(str::to_owned)).or_insert((now, 0));
@@ -247,7 +247,7 @@ mod tests {
         rate.count(Some("b"), now).unwrap();
         rate.count(Some("a"), now + RATE_WINDOW).unwrap();
         assert_eq!(
-            rate.windows.lock().unwrap().len(),
+            rate.windows.lock().len(),
             1,
             "windows that ended are dropped"
         );

@@ -1,7 +1,6 @@
 //! The texts of a catalog that the model wrote and nobody has read: they speak of other servers' tools.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use serde::Serialize;
 use toolscout_finder::enrich::held::Held;
 use utoipa::ToSchema;
@@ -38,7 +37,7 @@ pub struct HeldTexts(Mutex<(usize, Vec<HeldText>)>);
 impl HeldTexts {
     /// Counts texts, and says each in the log.
     pub fn add(&self, held: Vec<Held>) {
-        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = self.0.lock();
         for one in held {
             tracing::warn!(tool = one.id.as_str(), "{}", one.reason());
             texts.0 += 1;
@@ -50,9 +49,6 @@ impl HeldTexts {
 
     /// Their number, and the first of them.
     pub fn all(&self) -> (usize, Vec<HeldText>) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 }

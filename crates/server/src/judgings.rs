@@ -5,12 +5,13 @@ mod store;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use toolscout_index::{Searcher, Tool, ToolId};
 use uuid::Uuid;
@@ -53,12 +54,7 @@ pub struct Judgings {
     writing: Arc<Mutex<()>>,
 }
 
-impl Judgings {
-    /// Held while one is written.
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Judgings {}
 
 /// The path of a judging.
 #[derive(Debug, Deserialize)]
@@ -110,7 +106,7 @@ pub async fn begin(
         .await??;
     let body = judged.body();
     blocking(move || {
-        let _writing = judgings.lock();
+        let _writing = judgings.writing.lock();
         Store::of(&catalog).begin(&judged)
     })
     .await??;
@@ -143,7 +139,7 @@ pub async fn delete(
     Path(JudgingPath { id, .. }): Path<JudgingPath>,
 ) -> ApiResult<StatusCode> {
     let deleted = blocking(move || {
-        let _writing = judgings.lock();
+        let _writing = judgings.writing.lock();
         Store::of(&catalog).delete(&id)
     });
     deleted.await??;
@@ -185,7 +181,7 @@ pub async fn judge(
 ) -> ApiResult<Json<JudgeProgressList>> {
     let judges = blocking(move || {
         let searcher = searched(&catalog)?;
-        let _writing = judgings.lock();
+        let _writing = judgings.writing.lock();
         let store = Store::of(&catalog);
         let mut judged = store.load(&id)?;
         let judgements = judgements_of(&request, &judged, &searcher)?;

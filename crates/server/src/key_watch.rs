@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use axum::body::{Body, HttpBody as _};
@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, StreamExt as _};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +63,7 @@ pub struct Begun {
 impl KeyWatch {
     /// Notes that something goes on for a key.
     pub fn begin(&self, key: &str) -> KeyInUse {
-        *self.lock().entry(key.to_owned()).or_default() += 1;
+        *self.in_use.lock().entry(key.to_owned()).or_default() += 1;
         KeyInUse {
             watch: self.clone(),
             key: key.to_owned(),
@@ -91,7 +92,7 @@ impl KeyWatch {
     pub async fn look(&self, keys: &KeyStore) {
         loop {
             tokio::time::sleep(LOOK).await;
-            let in_use: Vec<String> = self.lock().keys().cloned().collect();
+            let in_use: Vec<String> = self.in_use.lock().keys().cloned().collect();
             if in_use.is_empty() {
                 continue;
             }
@@ -103,10 +104,6 @@ impl KeyWatch {
                 self.ended.send_replace(ended);
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,7 +135,7 @@ impl KeyInUse {
 
 impl Drop for KeyInUse {
     fn drop(&mut self) {
-        let mut in_use = self.watch.lock();
+        let mut in_use = self.watch.in_use.lock();
         if let Some(count) = in_use.get_mut(&self.key) {
             *count -= 1;
             if *count == 0 {

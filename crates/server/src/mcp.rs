@@ -6,7 +6,7 @@ mod places;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::any;
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -237,10 +238,7 @@ impl McpServices {
         else {
             return Arc::clone(&self.whole);
         };
-        let mut of_profiles = self
-            .of_profiles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut of_profiles = self.of_profiles.lock();
         let made = of_profiles
             .entry(profile.name().to_owned())
             .or_insert_with(|| {

@@ -10,10 +10,11 @@ mod shared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use toolscout_index::memory::{Deletion, Source, Switch};
@@ -388,7 +389,7 @@ impl Registry {
             let is_deleted = matches!(store.block_on(store.find(name)), Ok(None));
             if is_deleted {
                 opener.forget_copy(name)?;
-                lock(&listing).note_deleted(name);
+                listing.lock().note_deleted(name);
             }
             Ok::<_, Error>(is_deleted)
         });
@@ -413,7 +414,7 @@ impl Registry {
         let create = move |opener: &Opener, name: &str| {
             let (open, created) = opener.create(name, bound, &listing)?;
             noted.store(created == Created::Now, Ordering::Release);
-            lock(&listing).note_created(name);
+            listing.lock().note_created(name);
             Ok(open)
         };
         let open = self.open_now(locked, create).await;
@@ -439,7 +440,7 @@ impl Registry {
                 open.close();
             }
             opener.delete(locked.name())?;
-            lock(&listing).note_deleted(locked.name());
+            listing.lock().note_deleted(locked.name());
             Ok(())
         });
         match deleted.await? {
@@ -462,7 +463,7 @@ impl Registry {
         let names = blocking(move || {
             opener
                 .shared_names()
-                .map_or_else(|| lock(&listing).names(), Ok)
+                .map_or_else(|| listing.lock().names(), Ok)
         });
         Ok(names.await??)
     }
@@ -470,7 +471,7 @@ impl Registry {
     /// The catalogs in this node's folder.
     async fn listed(&self) -> ApiResult<Arc<BTreeSet<String>>> {
         let listing = Arc::clone(&self.listing);
-        Ok(blocking(move || lock(&listing).names()).await??)
+        Ok(blocking(move || listing.lock().names()).await??)
     }
 
     /// What a catalog has, read without opening it.
@@ -579,16 +580,12 @@ impl Registry {
 
     /// The catalogs that could not be opened when they were last requested, with the reason.
     pub fn damaged(&self) -> BTreeMap<String, String> {
-        self.damaged
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.damaged.read().clone()
     }
 
     /// Why this catalog could not be opened when it was last requested.
     pub fn damage(&self, name: &str) -> Option<String> {
         let damaged = self.damaged.read();
-        let damaged = damaged.unwrap_or_else(PoisonError::into_inner);
         damaged.get(name).cloned()
     }
 
@@ -598,10 +595,7 @@ impl Registry {
             Error::UnknownCatalog { .. } => self.forget(name),
             error => {
                 let reason = without_folder(error);
-                self.damaged
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(name.to_owned(), reason);
+                self.damaged.write().insert(name.to_owned(), reason);
             }
         }
     }
@@ -614,7 +608,7 @@ impl Registry {
 
     /// Notes that there is nothing wrong with this catalog.
     fn is_sound(&self, name: &str) {
-        let mut damaged = self.damaged.write().unwrap_or_else(PoisonError::into_inner);
+        let mut damaged = self.damaged.write();
         damaged.remove(name);
     }
 
@@ -653,10 +647,6 @@ async fn prepare(searcher: Arc<Searcher>) -> ApiResult<()> {
         }
     });
     Ok(())
-}
-
-fn lock(listing: &Mutex<Listing>) -> MutexGuard<'_, Listing> {
-    listing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether a request created a catalog.
@@ -730,7 +720,7 @@ impl Opener {
             Err(NotOpened::Engine(Error::UnknownCatalog { .. })) => {}
             opened => return Ok((opened?, Created::Before)),
         }
-        if lock(listing).count()? >= max_catalogs {
+        if listing.lock().count()? >= max_catalogs {
             return Err(too_many(max_catalogs));
         }
         let catalog = self.data.open_or_create(name, self.options(None))?;

@@ -4,12 +4,13 @@
 mod shared;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -87,7 +88,7 @@ pub struct Task {
 impl Task {
     /// Its id.
     pub fn id(&self) -> String {
-        self.lock().id.clone()
+        self.body.lock().id.clone()
     }
 
     /// Whether it should end.
@@ -97,7 +98,7 @@ impl Task {
 
     /// Updates what clients see.
     pub fn update(&self, change: impl FnOnce(&mut TaskBody)) {
-        change(&mut self.lock());
+        change(&mut self.body.lock());
     }
 
     fn end(&self, outcome: &ApiResult<()>) {
@@ -116,7 +117,7 @@ impl Task {
 
     /// Its id, its catalog, what clients see, and whether it is running.
     fn report(&self) -> (String, String, Value, bool) {
-        let body = self.lock();
+        let body = self.body.lock();
         let is_running = body.status == TaskStatus::Running;
         // A struct of strings and numbers always serialises.
         let shown = serde_json::to_value(&*body).unwrap_or_default();
@@ -124,11 +125,7 @@ impl Task {
     }
 
     fn is_running(&self) -> bool {
-        self.lock().status == TaskStatus::Running
-    }
-
-    fn lock(&self) -> MutexGuard<'_, TaskBody> {
-        self.body.lock().unwrap_or_else(PoisonError::into_inner)
+        self.body.lock().status == TaskStatus::Running
     }
 }
 
@@ -206,9 +203,10 @@ impl Tasks {
 
     /// The task with this id.
     pub fn find(&self, id: &str) -> Option<Arc<Task>> {
-        self.lock()
+        self.stored
+            .lock()
             .iter()
-            .find(|task| task.lock().id == id)
+            .find(|task| task.body.lock().id == id)
             .cloned()
     }
 
@@ -229,7 +227,10 @@ impl Tasks {
 
     /// Cancels all tasks; each ends after the change in progress.
     pub fn cancel_all(&self) {
-        self.lock().iter().for_each(|task| task.cancel.cancel());
+        self.stored
+            .lock()
+            .iter()
+            .for_each(|task| task.cancel.cancel());
     }
 
     /// The answer to a request that became a task. Other nodes know of it from then on, unless the store
@@ -242,7 +243,7 @@ impl Tasks {
                 tracing::warn!(task = id, %error, "other nodes do not know of a task yet");
             }
         }
-        let mut answer = with_location(&id, task.lock().clone());
+        let mut answer = with_location(&id, task.body.lock().clone());
         answer.extensions_mut().insert(Begun {
             over: task.ended.clone(),
             stop: task.cancel.clone(),
@@ -263,7 +264,7 @@ impl Tasks {
         };
         let (found, catalog) = match (self.find(id), &self.store) {
             (Some(task), _) => {
-                let catalog = task.lock().catalog.clone();
+                let catalog = task.body.lock().catalog.clone();
                 (Found::Here(task), catalog)
             }
             (None, Some(store)) => {
@@ -282,7 +283,7 @@ impl Tasks {
     }
 
     fn add(&self, catalog: &str, total: usize) -> ApiResult<Arc<Task>> {
-        let mut stored = self.lock();
+        let mut stored = self.stored.lock();
         if *self.running.borrow() >= MAX_RUNNING {
             let message =
                 format!("{MAX_RUNNING} tasks are running, the maximum; wait for one to end");
@@ -317,10 +318,6 @@ impl Tasks {
         self.running.send_modify(|running| *running += 1);
         Ok(task)
     }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Task>>> {
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn with_location(id: &str, body: impl Serialize) -> Response {
@@ -341,7 +338,7 @@ pub async fn show(
 ) -> ApiResult<Response> {
     Ok(match tasks.find_allowed(&grant, &id).await? {
         Found::Here(task) => {
-            let body = task.lock().clone();
+            let body = task.body.lock().clone();
             Json(body).into_response()
         }
         Found::Elsewhere(stored) => Json(shared::body_of(stored)).into_response(),
@@ -362,7 +359,7 @@ pub async fn cancel(
     match tasks.find_allowed(&grant, &id).await? {
         Found::Here(task) => {
             task.cancel.cancel();
-            let body = task.lock().clone();
+            let body = task.body.lock().clone();
             Ok(with_location(&id, body))
         }
         Found::Elsewhere(stored) => {
@@ -398,11 +395,12 @@ mod tests {
             .unwrap();
         let panics = tasks.start("c", 1, |_| async { panic!("secret") }).unwrap();
         tasks.finished().await;
-        assert_eq!(good.lock().status, TaskStatus::Succeeded);
+        assert_eq!(good.body.lock().status, TaskStatus::Succeeded);
         for failed in [bad, panics] {
-            assert_eq!(failed.lock().status, TaskStatus::Failed);
+            assert_eq!(failed.body.lock().status, TaskStatus::Failed);
             assert!(
                 !failed
+                    .body
                     .lock()
                     .error
                     .as_ref()
@@ -432,7 +430,7 @@ mod tests {
         assert!(
             started
                 .iter()
-                .all(|task| task.lock().status == TaskStatus::Cancelled)
+                .all(|task| task.body.lock().status == TaskStatus::Cancelled)
         );
         tasks.start("c", 5, wait).unwrap();
     }

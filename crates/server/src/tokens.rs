@@ -5,12 +5,13 @@
 //! faster than it counts are left out, and how many is told.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use toolscout_base::cpu_pool::CpuPool;
 use toolscout_index::formats::{self, Emit};
@@ -122,7 +123,7 @@ impl TokenSavings {
 
     /// What was saved so far.
     pub fn read(&self, source: Source) -> SavedTokens {
-        *lock(self.totals.of(source))
+        *self.totals.of(source).lock()
     }
 
     /// Number of answers that were not counted, because they came too fast.
@@ -214,7 +215,7 @@ fn count_all(waiting: &Receiver<Answer>, totals: &Totals) {
         let answered = answer
             .tokens
             .unwrap_or_else(|| tokens_of(&answer.tools, answer.format));
-        let mut saved = lock(totals.of(answer.source));
+        let mut saved = totals.of(answer.source).lock();
         saved.answers += 1;
         saved.catalog_tokens += catalog as u64;
         saved.answered_tokens += answered as u64;
@@ -280,8 +281,4 @@ fn catalog_tokens(searcher: &Searcher, format: Emit) -> usize {
 fn tokens_of(tools: &[Arc<Tool>], format: Emit) -> usize {
     let tools: Vec<&Tool> = tools.iter().map(Arc::as_ref).collect();
     budget::count(&formats::emit(&tools, format).to_string())
-}
-
-fn lock(saved: &Mutex<SavedTokens>) -> MutexGuard<'_, SavedTokens> {
-    saved.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::header;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 /// How much of a body is read for nothing, and for how long. Most clients that are refused have sent
@@ -48,7 +49,7 @@ impl UnreadBody {
 async fn discard(body: Arc<Mutex<Body>>) {
     let mut left = MAX_BYTES;
     let next = async || {
-        let frame = poll_fn(|context| Pin::new(&mut *lock(&body)).poll_frame(context));
+        let frame = poll_fn(|context| Pin::new(&mut *body.lock()).poll_frame(context));
         timeout(MAX_PAUSE, frame).await
     };
     while let Ok(Some(Ok(frame))) = next().await {
@@ -71,18 +72,14 @@ impl HttpBody for LentBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut *lock(&self.0)).poll_frame(context)
+        Pin::new(&mut *self.0.lock()).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        lock(&self.0).is_end_stream()
+        self.0.lock().is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        lock(&self.0).size_hint()
+        self.0.lock().size_hint()
     }
-}
-
-fn lock(body: &Mutex<Body>) -> MutexGuard<'_, Body> {
-    body.lock().unwrap_or_else(PoisonError::into_inner)
 }

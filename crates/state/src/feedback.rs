@@ -5,9 +5,10 @@ mod local;
 mod token;
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -151,8 +152,7 @@ impl FeedbackStore {
 
     /// The signer of the answers to searches.
     pub fn signer(&self) -> Signer {
-        let signer = self.signer.read();
-        signer.unwrap_or_else(PoisonError::into_inner).clone()
+        self.signer.read().clone()
     }
 
     /// Signs with this secret from now on, also after a restart.
@@ -161,7 +161,7 @@ impl FeedbackStore {
     /// [`FeedbackError::Database`].
     pub fn set_secret(&self, secret: [u8; 32]) -> Result<(), FeedbackError> {
         self.local.set_secret(&secret)?;
-        let mut signer = self.signer.write().unwrap_or_else(PoisonError::into_inner);
+        let mut signer = self.signer.write();
         *signer = Signer::new(secret);
         Ok(())
     }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::TermLike;
+use parking_lot::Mutex;
 
 /// Longer lines are cut, and shorter ones filled with spaces, which are not printed.
 const WIDTH: u16 = 120;
@@ -71,7 +71,7 @@ impl TermLike for Lines {
     }
 
     fn write_str(&self, text: &str) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.drawn.push_str(text);
         Ok(())
     }
@@ -81,7 +81,7 @@ impl TermLike for Lines {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let drawn = std::mem::take(&mut state.drawn);
         let line = drawn.trim();
         if !line.is_empty() && state.printed.elapsed() >= self.pause {

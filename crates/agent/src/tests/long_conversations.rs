@@ -204,11 +204,11 @@ impl Forgetful {
     }
 
     fn begin_turn(&self) {
-        lock(&self.state).begins_turn = true;
+        self.state.lock().begins_turn = true;
     }
 
     fn seen(&self) -> Seen {
-        lock(&self.state).seen.clone()
+        self.state.lock().seen.clone()
     }
 }
 
@@ -219,7 +219,7 @@ impl ChatModel for Forgetful {
     }
 
     async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
-        let mut memory = lock(&self.state);
+        let mut memory = self.state.lock();
         memory.compare(&request);
         let mut deltas = memory.answer(&request);
         // Without it the agent counts the tokens of every prompt.

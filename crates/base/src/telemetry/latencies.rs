@@ -1,8 +1,9 @@
 //! Latencies counted in buckets, and the percentiles that can be told from them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
@@ -30,18 +31,14 @@ impl Latencies {
     /// Counts one latency.
     pub fn observe(&self, seconds: f64) {
         let bucket = BOUNDS_S.partition_point(|bound| *bound < seconds);
-        let mut buckets = self.lock();
+        let mut buckets = self.0.lock();
         buckets.counts[bucket] += 1;
         buckets.sum_s += seconds;
     }
 
     /// The counts so far.
     pub fn read(&self) -> Buckets {
-        *self.lock()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Buckets> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

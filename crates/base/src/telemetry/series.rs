@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
@@ -14,12 +15,12 @@ pub struct Series<L, M>(Arc<RwLock<BTreeMap<L, M>>>);
 impl<L: Ord, M: Clone + Default> Series<L, M> {
     /// The metric of these labels, made when it is first asked for.
     pub fn of(&self, labels: L) -> M {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.read();
         if let Some(metric) = known.get(&labels) {
             return metric.clone();
         }
         drop(known);
-        let mut metrics = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut metrics = self.0.write();
         metrics.entry(labels).or_default().clone()
     }
 }
@@ -27,7 +28,7 @@ impl<L: Ord, M: Clone + Default> Series<L, M> {
 impl<L: Clone, M: Clone> Series<L, M> {
     /// All labels with their metrics, in the order of the labels.
     pub fn all(&self) -> Vec<(L, M)> {
-        let metrics = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let metrics = self.0.read();
         let pairs = metrics.iter();
         pairs
             .map(|(labels, metric)| (labels.clone(), metric.clone()))
@@ -57,7 +58,7 @@ where
     M: EncodeMetric + TypedMetric,
 {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
-        let metrics = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let metrics = self.0.read();
         for (labels, metric) in metrics.iter() {
             metric.encode(encoder.encode_family(labels)?)?;
         }
@@ -69,7 +70,7 @@ where
     }
 
     fn is_empty(&self) -> bool {
-        let metrics = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let metrics = self.0.read();
         metrics.is_empty()
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use toolscout_finder::finder::toolbox;
 
 /// Capacity of the cache; when it is full, it is cleared.
@@ -17,7 +18,7 @@ pub fn tokens(text: &str) -> usize {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     let key = hasher.finish();
-    let known = || COUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = || COUNTED.lock();
     if let Some(&tokens) = known().get(&key) {
         return tokens;
     }

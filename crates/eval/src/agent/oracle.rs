@@ -5,10 +5,10 @@
 //! or as one that came after the hits, is selected by name.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{arguments, counting};
@@ -50,12 +50,12 @@ struct State {
 impl Oracle {
     /// Starts a conversation, with nothing in the cache of a provider.
     pub fn begin_conversation(&self) {
-        self.lock().last = None;
+        self.state.lock().last = None;
     }
 
     /// Starts a turn with this task.
     pub fn begin_turn(&self, task: Task) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.task, state.fresh_tokens) = (task, 0);
     }
 
@@ -63,11 +63,7 @@ impl Oracle {
     /// longest common prefix with the previous request, with tools before messages, as providers
     /// order them.
     pub fn fresh_tokens(&self) -> usize {
-        self.lock().fresh_tokens
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().fresh_tokens
     }
 }
 
@@ -78,7 +74,7 @@ impl ChatModel for Oracle {
     }
 
     async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let deltas = state.task.answer(&request);
         state.fresh_tokens += fresh_tokens(state.last.as_ref(), &request);
         state.last = Some(request);

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use toolscout_index::ToolId;
 
 use super::search::Found;
@@ -108,14 +108,14 @@ impl Default for SearchHistories {
 impl SearchHistories {
     /// Notes what a search in a conversation of this caller found.
     pub fn note(&self, (who, conversation): (&str, &str), queries: &[String], found: &mut Found) {
-        let mut histories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut histories = self.0.lock();
         let history = histories.get_or_insert_mut(key(who, conversation), SearchHistory::default);
         history.note(queries, found);
     }
 
     /// A tool was called in a conversation of this caller.
     pub fn called(&self, (who, conversation): (&str, &str)) {
-        let mut histories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut histories = self.0.lock();
         histories.pop(&key(who, conversation));
     }
 }
@@ -197,6 +197,6 @@ mod tests {
         for number in 0..2 * MAX_CONVERSATIONS.get() {
             repeats("a", &number.to_string());
         }
-        assert_eq!(histories.0.lock().unwrap().len(), MAX_CONVERSATIONS.get());
+        assert_eq!(histories.0.lock().len(), MAX_CONVERSATIONS.get());
     }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use toolscout_index::ToolId;
 
@@ -131,14 +132,14 @@ impl Default for SearchTrails {
 impl SearchTrails {
     /// Notes what a search in a conversation of this caller found.
     pub fn found(&self, (who, conversation): (&str, &str), queries: &[String], found: &Found) {
-        let mut trails = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trails = self.0.lock();
         let trail = trails.get_or_insert_mut(key(who, conversation), SearchTrail::default);
         trail.found(queries, found);
     }
 
     /// What is to be told of a call that succeeded.
     pub fn called(&self, (who, conversation): (&str, &str), tool: &ToolId) -> Option<UsedTool> {
-        let mut trails = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trails = self.0.lock();
         let query = trails.get_mut(&key(who, conversation))?.called(tool)?;
         Some(UsedTool {
             query,

@@ -1,8 +1,8 @@
 //! Keeps a thread within a share of one core.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use toolscout_gate::usage::shadow::Shadow;
 
 /// So many times as long as it has worked, the thread rests: then it works less than a tenth.
@@ -31,7 +31,7 @@ impl Pace {
     /// Rests for the work since the last rest.
     pub fn rest(&self) {
         let now = thread_cpu();
-        let mut rested = self.rested.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rested = self.rested.lock();
         let worked = now.saturating_sub(std::mem::replace(&mut rested, now));
         drop(rested);
         self.shadow.add_cpu(worked);

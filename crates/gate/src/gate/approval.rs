@@ -2,10 +2,11 @@
 //! refused.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -208,7 +209,7 @@ impl Approvals {
         within: Duration,
     ) -> Option<PendingApproval<'_>> {
         // Unanswered requests would otherwise grow without limit until their timeouts.
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         if open.len() >= MAX_OPEN {
             return None;
         }
@@ -251,7 +252,7 @@ impl Approvals {
         pending.board = Some(Arc::clone(board));
         match board.publish(caller, &pending.id, &request, within).await {
             Ok(()) => {
-                if let Some(open) = self.lock().get_mut(&pending.id) {
+                if let Some(open) = self.open.lock().get_mut(&pending.id) {
                     open.is_published = true;
                 }
             }
@@ -274,7 +275,11 @@ impl Approvals {
         id: &str,
         answer: Answer,
     ) -> Result<bool, BoardError> {
-        let is_local = self.lock().get(id).is_some_and(|open| !open.is_published);
+        let is_local = self
+            .open
+            .lock()
+            .get(id)
+            .is_some_and(|open| !open.is_published);
         match &self.board {
             Some(board) if !is_local => board.answer(scope, id, &answer).await,
             _ => Ok(self.answer(scope, id, answer)),
@@ -289,7 +294,7 @@ impl Approvals {
             && let Ok(known) = board.waiting(owner, conversation).await
         {
             let published: Vec<String> = {
-                let open = self.lock();
+                let open = self.open.lock();
                 let published = open.iter().filter(|(_, open)| open.is_published);
                 published.map(|(id, _)| id.clone()).collect()
             };
@@ -303,7 +308,7 @@ impl Approvals {
 
     /// The open requests of this owner's runs in a conversation, the one that expires first leading.
     pub fn waiting(&self, owner: &str, conversation: &str) -> Vec<OpenApproval> {
-        let open = self.lock();
+        let open = self.open.lock();
         let own = open
             .iter()
             .filter(|(_, open)| open.owner == owner && open.conversation == conversation);
@@ -314,7 +319,7 @@ impl Approvals {
 
     /// The open requests of this process within `scope`.
     pub fn waiting_within(&self, scope: &OwnerScope) -> Vec<WaitingApproval> {
-        let open = self.lock();
+        let open = self.open.lock();
         let within = open.iter().filter(|(_, open)| scope.covers(&open.owner));
         within
             .map(|(id, open)| WaitingApproval {
@@ -328,7 +333,7 @@ impl Approvals {
 
     /// Answers a request of this process; false when none is open under this id within `scope`.
     pub fn answer(&self, scope: &OwnerScope, id: &str, answer: Answer) -> bool {
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         // A request out of scope is treated as missing, so that ids cannot be probed.
         if !open
             .get(id)
@@ -339,10 +344,6 @@ impl Approvals {
         // Sending fails when the wait for the answer has just timed out.
         open.remove(id)
             .is_some_and(|request| request.answer.send(answer).is_ok())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenRequest>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -401,7 +402,7 @@ impl PendingApproval<'_> {
 
 impl Drop for PendingApproval<'_> {
     fn drop(&mut self) {
-        self.approvals.lock().remove(&self.id);
+        self.approvals.open.lock().remove(&self.id);
         if let Some(board) = &self.board {
             board.forget(&self.id);
         }

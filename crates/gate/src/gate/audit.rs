@@ -11,9 +11,9 @@ pub mod anchor;
 pub mod page;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::Serialize;
 use serde_json::Value;
@@ -501,7 +501,7 @@ impl AuditLog {
     /// # Errors
     /// [`AuditError::Database`], [`AuditError::AnchorFile`].
     pub fn trust(&self) -> Result<(), AuditError> {
-        let mut log = self.lock();
+        let mut log = self.log.lock();
         log.last = Link::last_of(&log.connection).map_err(|source| self.database_error(source))?;
         self.anchor
             .replace(log.last)
@@ -543,7 +543,7 @@ impl AuditLog {
     /// Anchors a new log, or one of a version without anchors. Only once, as the table `anchored`
     /// records: an anchor that is missing later was deleted.
     fn anchor_first_time(&self) -> Result<(), AuditError> {
-        let log = self.lock();
+        let log = self.log.lock();
         // Marked in the database and not by the anchor's file, which whoever cuts the log would
         // delete too.
         let marked = log
@@ -563,7 +563,7 @@ impl AuditLog {
     /// [`AuditError::Database`].
     pub fn entries_after(&self, seq: i64, limit: usize) -> Result<Vec<ChainedEntry>, AuditError> {
         let read = || {
-            let log = self.lock();
+            let log = self.log.lock();
             let mut statement = log.connection.prepare_cached(
                 "SELECT seq, entry, hash FROM entries WHERE seq > ?1 ORDER BY seq LIMIT ?2",
             )?;
@@ -651,7 +651,7 @@ impl AuditLog {
     /// Appends an entry after the last known one. When another process has used the number
     /// meanwhile, reads the new last entry and tries again.
     fn append_text(&self, text: &str) -> rusqlite::Result<i64> {
-        let mut log = self.lock();
+        let mut log = self.log.lock();
         let mut races = 0;
         loop {
             let (seq, hash) = log.last.after(text);
@@ -680,7 +680,7 @@ impl AuditLog {
         &self,
         mut visit: impl FnMut(i64, &str, [u8; 32]) -> Result<(), AuditError>,
     ) -> Result<(), AuditError> {
-        let log = self.lock();
+        let log = self.log.lock();
         let failed = |source| self.database_error(source);
         let mut statement = log
             .connection
@@ -710,10 +710,6 @@ impl AuditLog {
             AnchorError::Forged => AuditError::AnchorForged { anchor: path },
             AnchorError::File(source) => AuditError::AnchorFile { path, source },
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -747,7 +743,7 @@ mod tests {
 
     /// Edits the log as an attacker with access to the file would.
     fn tamper(log: &AuditLog, sql: &str) {
-        let log = log.lock();
+        let log = log.log.lock();
         log.connection
             .execute_batch(
                 "DROP TRIGGER entries_are_not_changed; DROP TRIGGER entries_are_not_deleted",
@@ -817,7 +813,8 @@ mod tests {
         let (_folder, log) = log();
         for sql in ["UPDATE entries SET entry = ''", "DELETE FROM entries"] {
             assert!(
-                log.lock()
+                log.log
+                    .lock()
                     .connection
                     .execute(sql, [])
                     .unwrap_err()

@@ -1,7 +1,8 @@
 //! The calls of a run, counted against its limits, and the preconditions that held in it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::gate::class::Class;
 use crate::gate::policy::{AppliedRule, Policies};
@@ -43,7 +44,7 @@ impl Ledger {
             true => ("a client", policies.limits_of_clients()),
             false => ("a run", policies.limits),
         };
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         let class = applied.class;
         if counts.calls >= limits.calls {
             return Err(format!(
@@ -81,16 +82,12 @@ impl Ledger {
 
     /// The arguments that a precondition sets which has held before in this run.
     pub fn satisfied(&self, precondition: &str) -> Option<Arguments> {
-        self.lock().satisfied.get(precondition).cloned()
+        self.counts.lock().satisfied.get(precondition).cloned()
     }
 
     /// Records that a precondition holds, and what it sets.
     pub fn mark_satisfied(&self, precondition: String, sets: Arguments) {
-        self.lock().satisfied.insert(precondition, sets);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().satisfied.insert(precondition, sets);
     }
 }
 

@@ -25,7 +25,7 @@ struct RecordingTool {
 #[async_trait]
 impl Callable for RecordingTool {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
-        self.calls.lock().unwrap().push(Value::Object(arguments));
+        self.calls.lock().push(Value::Object(arguments));
         if self.hangs {
             future::pending::<()>().await;
         }
@@ -84,7 +84,7 @@ impl RecordedTools {
     }
 
     fn calls(&self, id: &str) -> Vec<Value> {
-        self.tools[id].1.calls.lock().unwrap().clone()
+        self.tools[id].1.calls.lock().clone()
     }
 
     fn call(&self, id: &str, arguments: Value) -> Call {
@@ -652,7 +652,7 @@ struct RecordingApprover(Arc<Mutex<Vec<Value>>>);
 #[async_trait]
 impl Approver for RecordingApprover {
     async fn ask(&self, request: ApprovalRequest) -> Answer {
-        self.0.lock().unwrap().push(request.arguments);
+        self.0.lock().push(request.arguments);
         Answer::Approved { by: "ada".into() }
     }
 }
@@ -665,7 +665,7 @@ async fn a_person_is_asked_again_about_arguments_that_a_precondition_set() {
     run.approver = Box::new(approver.clone());
     assert!(run.result("s/put", json!({ "quantity": 1 })).await.is_ok());
     assert_eq!(
-        *approver.0.lock().unwrap(),
+        *approver.0.lock(),
         [
             json!({ "quantity": 1 }),
             json!({ "quantity": 1, "userId": "u7" })
@@ -831,7 +831,7 @@ struct ChangingDirectory {
 
 impl Directory for ChangingDirectory {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        let changed = self.changed.lock().unwrap().clone();
+        let changed = self.changed.lock().clone();
         changed.unwrap_or_else(|| self.tools.tool(id))
     }
 
@@ -843,7 +843,7 @@ impl Directory for ChangingDirectory {
 #[async_trait]
 impl Approver for ChangingDirectory {
     async fn ask(&self, _: ApprovalRequest) -> Answer {
-        *self.changed.lock().unwrap() = Some(self.to.clone());
+        *self.changed.lock() = Some(self.to.clone());
         Answer::Approved { by: "ada".into() }
     }
 }

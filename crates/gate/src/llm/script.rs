@@ -14,10 +14,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -223,11 +223,11 @@ impl ScriptedModel {
 
     /// All requests so far, in order.
     pub fn requests(&self) -> Vec<ChatRequest> {
-        self.lock().requests.clone()
+        self.state.lock().requests.clone()
     }
 
     fn next_turn(&self, request: ChatRequest) -> Result<Turn, LlmError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let purpose = request.purpose;
         let visible: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
         state.requests.push(request);
@@ -256,10 +256,6 @@ impl ScriptedModel {
             line: None,
             reason,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

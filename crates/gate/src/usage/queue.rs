@@ -2,8 +2,10 @@
 //! thread takes longer than all else that recording costs a search.
 
 use std::mem;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How long messages are collected before they are taken.
 const COLLECT: Duration = Duration::from_millis(200);
@@ -55,7 +57,7 @@ impl<T> Sender<T> {
     #[must_use]
     pub fn try_send(&self, message: T) -> bool {
         let queue = &self.0.0;
-        let mut state = queue.lock();
+        let mut state = queue.state.lock();
         let waiting = state.waiting.len();
         if waiting >= queue.most {
             return false;
@@ -72,7 +74,7 @@ impl<T> Sender<T> {
     /// comes of it, so there are few.
     pub fn send_urgently(&self, message: T) {
         let queue = &self.0.0;
-        let mut state = queue.lock();
+        let mut state = queue.state.lock();
         state.waiting.push(message);
         state.is_urgent = true;
         drop(state);
@@ -82,7 +84,7 @@ impl<T> Sender<T> {
 
 impl<T> Drop for Closing<T> {
     fn drop(&mut self) {
-        self.0.lock().is_closed = true;
+        self.0.state.lock().is_closed = true;
         self.0.changed.notify_one();
     }
 }
@@ -93,13 +95,13 @@ impl<T> Receiver<T> {
     pub fn take(&self, patience: Option<Duration>) -> Option<Vec<T>> {
         let queue = &self.0;
         let begun = Instant::now();
-        let mut state = queue.lock();
+        let mut state = queue.state.lock();
         while state.waiting.is_empty() && !state.is_closed {
             let left = patience.map(|patience| patience.saturating_sub(begun.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Some(Vec::new());
             }
-            state = queue.wait(state, left);
+            queue.wait(&mut state, left);
         }
         let first = Instant::now();
         while !state.is_urgent && !state.is_closed && state.waiting.len() <= queue.most / 2 {
@@ -107,7 +109,7 @@ impl<T> Receiver<T> {
             if left.is_zero() {
                 break;
             }
-            state = queue.wait(state, Some(left));
+            queue.changed.wait_for(&mut state, left);
         }
         state.is_urgent = false;
         let waiting = mem::take(&mut state.waiting);
@@ -116,23 +118,11 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Queue<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(
-        &self,
-        state: MutexGuard<'a, State<T>>,
-        patience: Option<Duration>,
-    ) -> MutexGuard<'a, State<T>> {
+    fn wait(&self, state: &mut MutexGuard<'_, State<T>>, patience: Option<Duration>) {
         match patience {
-            None => self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner),
+            None => self.changed.wait(state),
             Some(patience) => {
-                let waited = self.changed.wait_timeout(state, patience);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+                self.changed.wait_for(state, patience);
             }
         }
     }

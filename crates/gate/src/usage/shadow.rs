@@ -8,10 +8,11 @@ mod comparisons;
 pub mod report;
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use toolscout_index::{Query, Results, Searcher, ToolId};
 
 use super::event::{CallUse, Origin, Place};
@@ -268,23 +269,23 @@ impl Shadow {
     /// Says how far the shadow is. Searches are handed over while it answers.
     pub fn set_state(&self, state: State) {
         let is_ready = state == State::Ready;
-        *lock(&self.0.state) = state;
+        *self.0.state.lock() = state;
         self.0.is_ready.store(is_ready, Ordering::Relaxed);
     }
 
     /// How far it is.
     pub fn state(&self) -> State {
-        lock(&self.0.state).clone()
+        self.0.state.lock().clone()
     }
 
     /// Says which generation of the catalog the shadow has.
     pub fn set_generation(&self, generation: Option<u64>) {
-        *lock(&self.0.generation) = generation;
+        *self.0.generation.lock() = generation;
     }
 
     /// Which generation of the catalog the shadow has; `None` until it has one.
     pub fn generation(&self) -> Option<u64> {
-        *lock(&self.0.generation)
+        *self.0.generation.lock()
     }
 
     /// Says that the thread has taken a search from the queue, and how many wait there now.
@@ -318,7 +319,7 @@ impl Shadow {
 
     /// Adds figures, which [`Shadow::write`] writes later.
     pub fn add(&self, figures: &ShadowFigures) {
-        lock(&self.0.unwritten).add(figures);
+        self.0.unwritten.lock().add(figures);
     }
 
     /// Writes what is not written yet, as of this day.
@@ -327,7 +328,7 @@ impl Shadow {
     /// [`UsageError`]; the figures are then kept for the next time.
     pub fn write(&self, store: &mut UsageStore, day: i64) -> Result<(), UsageError> {
         // Locked until they are written, so that no reader misses them or counts them twice.
-        let mut unwritten = lock(&self.0.unwritten);
+        let mut unwritten = self.0.unwritten.lock();
         if *unwritten == ShadowFigures::default() {
             return Ok(());
         }
@@ -347,7 +348,7 @@ impl Shadow {
         since: i64,
         today: i64,
     ) -> Result<Vec<(i64, ShadowFigures)>, UsageError> {
-        let unwritten = lock(&self.0.unwritten);
+        let unwritten = self.0.unwritten.lock();
         let Identity { catalog, id, .. } = &self.0.identity;
         let mut days = match store {
             Some(store) => store.shadow(catalog, id, since)?,
@@ -366,7 +367,7 @@ impl Shadow {
     pub fn forget(&self, catalog: &str) {
         if catalog == self.0.identity.catalog {
             self.set_state(State::Waiting);
-            *lock(&self.0.unwritten) = ShadowFigures::default();
+            *self.0.unwritten.lock() = ShadowFigures::default();
             self.0.queue.send_urgently(Event::Deleted);
         }
     }
@@ -391,7 +392,7 @@ impl Shadow {
 
     /// Whether the program ends.
     pub fn has_ended(&self) -> bool {
-        *lock(&self.0.phase) >= Phase::Ends
+        *self.0.phase.lock() >= Phase::Ends
     }
 
     /// Waits for so long, or until the program ends.
@@ -400,27 +401,22 @@ impl Shadow {
     }
 
     fn enter(&self, phase: Phase) {
-        let mut present = lock(&self.0.phase);
+        let mut present = self.0.phase.lock();
         *present = phase.max(*present);
         self.0.changed.notify_all();
     }
 
     fn wait_for(&self, phase: Phase, time: Duration) {
         let until = Instant::now() + time;
-        let mut present = lock(&self.0.phase);
+        let mut present = self.0.phase.lock();
         while *present < phase {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            let waited = self.0.changed.wait_timeout(present, left);
-            present = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.0.changed.wait_for(&mut present, left);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A number whose bits depend on all bits of this one (the finalizer of `SplitMix64`).

@@ -3,10 +3,11 @@
 //! for such an error, and the request would wait until its time is up.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use lru::LruCache;
+use parking_lot::Mutex;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcRequest,
     RequestId, ServerJsonRpcMessage,
@@ -74,7 +75,7 @@ impl Renewals {
     /// The error of a request whose session has ended, in the words of its server. After the first
     /// one of a request, the SDK makes a new session and sends it once more.
     fn ended(&self, request: &RequestId, words: &str) -> HttpError {
-        let mut renewed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut renewed = self.0.lock();
         match renewed.put(request.clone(), ()) {
             None => HttpError::SessionExpired,
             Some(()) => {

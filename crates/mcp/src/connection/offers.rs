@@ -1,9 +1,10 @@
 //! What a server offers besides tools: prompts, resources and templates of resources.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResult, Prompt,
     ReadResourceRequestParams, ReadResourceResult, Resource, ResourceTemplate,
@@ -137,13 +138,13 @@ impl Connection {
 
 impl CachedOffers {
     fn fresh(&self, version: u64) -> Option<Arc<Offers>> {
-        let listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = self.0.lock();
         let listed = listed.as_ref()?;
         let is_fresh = listed.version == version && listed.at.elapsed() < FRESH;
         is_fresh.then(|| Arc::clone(&listed.offers))
     }
 
     fn keep(&self, listed: Listed) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed);
+        *self.0.lock() = Some(listed);
     }
 }

@@ -10,10 +10,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rmcp::model::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
     ElicitResult, ElicitationAction, ErrorData, FormElicitationCapability,
@@ -81,7 +82,7 @@ pub struct CallAtWork {
 
 impl Drop for CallAtWork {
     fn drop(&mut self) {
-        self.calls.calls().remove(&self.number);
+        self.calls.calls.lock().remove(&self.number);
     }
 }
 
@@ -89,7 +90,7 @@ impl CallsAtWork {
     /// Notes a call.
     pub fn begin(self: &Arc<Self>, client: Option<Arc<dyn CallingClient>>) -> CallAtWork {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.calls().insert(number, client);
+        self.calls.lock().insert(number, client);
         CallAtWork {
             number,
             calls: Arc::clone(self),
@@ -146,7 +147,7 @@ impl CallsAtWork {
     /// The client that made all calls at work, and a guard of the question to it.
     fn asked_client(&self) -> Option<(Arc<dyn CallingClient>, OpenQuestion<'_>)> {
         let client = {
-            let calls = self.calls();
+            let calls = self.calls.lock();
             let mut clients = calls.values();
             let first = clients.next()?.clone()?;
             let is_same = |other: &Option<Arc<dyn CallingClient>>| {
@@ -163,10 +164,6 @@ impl CallsAtWork {
             return None;
         }
         Some((client, OpenQuestion(&self.open_questions)))
-    }
-
-    fn calls(&self) -> MutexGuard<'_, BTreeMap<usize, Option<Arc<dyn CallingClient>>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

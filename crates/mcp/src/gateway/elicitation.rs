@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 use std::mem;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lru::LruCache;
+use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
     ElicitationSchema, InputRequest, InputRequiredResult, InputResponses, ProtocolVersion,
@@ -102,11 +102,7 @@ impl<'a> ElicitationApprover<'a> {
 
     /// The question that is the result of the call, if there is one.
     pub fn question(self) -> Option<InputRequiredResult> {
-        match self
-            .state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-        {
+        match self.state.into_inner() {
             QuestionState::Asked(question) => Some(question),
             _ => None,
         }
@@ -151,7 +147,7 @@ impl<'a> ElicitationApprover<'a> {
 
     fn ask_by_result(&self, request: &ApprovalRequest, params: ElicitRequestParams) -> Answer {
         let about = self.about(request);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         match mem::replace(&mut *state, QuestionState::Used) {
             QuestionState::Unasked => {
                 let question = self.shared.questions.ask(&self.caller.who, about);
@@ -393,16 +389,13 @@ impl OpenQuestions {
             about,
             asked: Instant::now(),
         };
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .put(id.clone(), open);
+        self.0.lock().put(id.clone(), open);
         id
     }
 
     /// Removes a question of this caller.
     fn close(&self, id: &str, who: &str) -> Option<Open> {
-        let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut questions = self.0.lock();
         questions
             .peek(id)
             .is_some_and(|open| open.who == who)

@@ -2,9 +2,9 @@
 
 use std::mem;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ impl KeptResults {
     /// Keeps a text and returns its first page. Blocks, since a text may be long.
     pub fn keep(&self, reader: &Reader, source: &str, text: String, page_bytes: usize) -> String {
         let long = LongText::of(source, text);
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let of_reader = all.get_or_insert_mut(reader.clone(), || {
             let results = LongResults::default().read_through(CALL_TOOL);
             match reader {
@@ -90,7 +90,7 @@ impl KeptResults {
 
     /// Whether there is a result that this reader may read on in.
     pub fn has_any(&self, reader: &Reader) -> bool {
-        self.lock().contains(reader)
+        self.0.lock().contains(reader)
     }
 
     /// The part of a result that the client asks for. Blocks, since a result may be long.
@@ -104,17 +104,13 @@ impl KeptResults {
         page_bytes: usize,
     ) -> Result<String, String> {
         // Results are shared, so that others do not wait meanwhile.
-        let of_reader = self.lock().get(reader).cloned().unwrap_or_default();
+        let of_reader = self.0.lock().get(reader).cloned().unwrap_or_default();
         Ok(of_reader.read(given, page_bytes)?.text)
     }
 
     /// Forgets the results of a session that has ended.
     pub fn forget_session(&self, id: &str) {
-        self.lock().pop(&Reader::Session(id.to_owned()));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<Reader, LongResults>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().pop(&Reader::Session(id.to_owned()));
     }
 }
 
@@ -346,7 +342,7 @@ mod tests {
             kept.keep(&session(&n.to_string()), "s/t", "x".repeat(15 << 20), 10);
         }
         let (readers, bytes) = {
-            let all = kept.lock();
+            let all = kept.0.lock();
             (
                 all.len(),
                 all.iter().map(|(_, kept)| kept.bytes()).sum::<usize>(),

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use lru::LruCache;
+use parking_lot::Mutex;
 use reqwest::Url;
 use rmcp::model::{
     CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, ErrorData,
@@ -55,14 +56,14 @@ impl Links {
             },
             _ => None,
         });
-        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.0.lock();
         for uri in uris {
             links.put(uri.clone(), server.to_owned());
         }
     }
 
     fn server_of(&self, uri: &str) -> Option<String> {
-        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.0.lock();
         links.get(uri).cloned()
     }
 }
@@ -430,7 +431,7 @@ struct Question {
 
 impl Question {
     fn given(&self) -> Option<Result<Given, CallError>> {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.given.lock();
         given.take()
     }
 
@@ -452,7 +453,7 @@ impl Callable for Question {
             Ok(_) => Ok(Value::Null),
             Err(error) => Err(ToolFailure::new(error.to_string())),
         };
-        *self.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
+        *self.given.lock() = Some(answered);
         outcome
     }
 }

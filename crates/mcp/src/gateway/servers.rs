@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use toolscout_index::formats::first_sentence;
 use toolscout_index::{Filter, Tool, Version, text};
@@ -29,7 +30,7 @@ impl Overview {
     /// A line for each server, within a token budget.
     pub fn of(&self, search: &dyn ToolSearch, filter: &Filter, max_tokens: usize) -> Arc<str> {
         let version = search.version();
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.0.lock();
         if let Some((of, text)) = &*cached
             && *of == version
         {

@@ -1,11 +1,12 @@
 //! Calls of clients, between the gate and the pool.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lru::LruCache;
+use parking_lot::Mutex;
 use rmcp::model::CallToolResult;
 use serde_json::Value;
 use toolscout_index::{Tool, ToolId};
@@ -61,7 +62,7 @@ impl Default for Ledgers {
 impl Ledgers {
     /// The ledger of this caller.
     pub fn of(&self, who: &str) -> Arc<Ledger> {
-        let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledgers = self.0.lock();
         if let Some((begun, ledger)) = ledgers.get(who)
             && begun.elapsed() < WINDOW
         {
@@ -130,10 +131,7 @@ impl UpstreamCall {
 
     /// The server's result; `None` if the call was not made.
     pub fn answer(&self) -> Option<Result<CallToolResult, CallError>> {
-        self.answer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.answer.lock().take()
     }
 }
 
@@ -148,7 +146,7 @@ impl Callable for UpstreamCall {
             Ok(_) => Ok(Value::Null),
             Err(error) => Err(ToolFailure::new(error.to_string())),
         };
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(called);
+        *self.answer.lock() = Some(called);
         outcome
     }
 

@@ -3,9 +3,10 @@
 //! take.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -92,7 +93,7 @@ impl WaitingCalls {
         about: [u8; 32],
         within: Duration,
     ) -> Option<WaitingCall> {
-        let mut calls = self.lock();
+        let mut calls = self.calls.lock();
         let now = Instant::now();
         calls.retain(|_, call| call.expires > now);
         if let Some(known) = calls.get(&about) {
@@ -124,16 +125,12 @@ impl WaitingCalls {
 
     /// The answer, for the first who takes it.
     fn take(&self, about: [u8; 32], answer: Answer) -> Answer {
-        match self.lock().remove(&about) {
+        match self.calls.lock().remove(&about) {
             Some(_) => answer,
             None => {
                 refused("the answer was used for the same call; call again to ask again".to_owned())
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], WaitingCall>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

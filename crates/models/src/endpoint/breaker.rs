@@ -1,7 +1,9 @@
 //! Keeps searches from waiting for an endpoint that fails.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::client::Failure;
 
@@ -67,7 +69,7 @@ impl Breaker {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while the lock is held, so a poisoned state is consistent.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

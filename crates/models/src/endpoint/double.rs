@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// A request as the double has read it.
@@ -143,7 +144,7 @@ impl Double {
 
     /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
-        self.requests.lock().expect("no panic").clone()
+        self.requests.lock().clone()
     }
 
     /// How many texts it was asked to embed so far.
@@ -173,7 +174,7 @@ fn serve(
         return;
     };
     let number = {
-        let mut seen = seen.lock().expect("no panic");
+        let mut seen = seen.lock();
         seen.push(request.clone());
         seen.len() - 1
     };

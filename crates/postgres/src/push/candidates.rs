@@ -1,7 +1,7 @@
 //! Finds the tools that may be hits of a query, and makes a searcher of them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query as Statement;
@@ -323,7 +323,7 @@ impl PostgresStore {
         let mut found = HashMap::with_capacity(wanted.len());
         let mut unknown = Vec::new();
         {
-            let mut known = self.known_terms();
+            let mut known = self.push.known_terms.lock();
             let known = known.entry(tables.catalog).or_default();
             known.be_of(state);
             for term in wanted {
@@ -359,15 +359,20 @@ impl PostgresStore {
         tables: Tables,
         state: State,
     ) -> Result<u64, StoreError> {
-        let known = self.known_terms().get(&tables.catalog).and_then(|known| {
-            let is_same = known.state == Some(state);
-            known.enriched.filter(|_| is_same)
-        });
+        let known = self
+            .push
+            .known_terms
+            .lock()
+            .get(&tables.catalog)
+            .and_then(|known| {
+                let is_same = known.state == Some(state);
+                known.enriched.filter(|_| is_same)
+            });
         if let Some(enriched) = known {
             return Ok(enriched);
         }
         let enriched = tables.count_enriched(connection).await?;
-        let mut known = self.known_terms();
+        let mut known = self.push.known_terms.lock();
         let known = known.entry(tables.catalog).or_default();
         known.be_of(state);
         known.enriched = Some(enriched);
@@ -375,7 +380,7 @@ impl PostgresStore {
     }
 
     fn remember_terms(&self, catalog: i64, state: State, read: &HashMap<String, u64>) {
-        let mut known = self.known_terms();
+        let mut known = self.push.known_terms.lock();
         if known.len() > MAX_KNOWN_CATALOGS {
             known.retain(|other, _| *other == catalog);
         }
@@ -388,11 +393,6 @@ impl PostgresStore {
         }
         let read = read.iter().map(|(term, tools)| (term.clone(), *tools));
         known.frequencies.extend(read.take(MAX_KNOWN_TERMS));
-    }
-
-    fn known_terms(&self) -> std::sync::MutexGuard<'_, HashMap<i64, KnownTerms>> {
-        let known = self.push.known_terms.lock();
-        known.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The limit of concurrent agent runs, per key and for the server.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::http::StatusCode;
+use parking_lot::Mutex;
 
 use crate::error::{ApiError, ApiResult};
 
@@ -33,7 +34,7 @@ impl Runs {
 
     /// Number of runs.
     pub fn count(&self) -> usize {
-        self.lock().all
+        self.running.lock().all
     }
 
     /// A permit for one more run, returned when it is dropped. Without a key only the limit of the
@@ -42,7 +43,7 @@ impl Runs {
     /// # Errors
     /// 429 when the key, or the server, has as many runs as it may.
     pub fn admit(&self, key: Option<&str>) -> ApiResult<RunPermit> {
-        let mut running = self.lock();
+        let mut running = self.running.lock();
         if running.all >= self.max {
             let message = format!(
                 "{} questions are being answered, the most that this server answers at one time; try again later",
@@ -66,10 +67,6 @@ impl Runs {
             key: key.map(str::to_owned),
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The permit of a run.
@@ -80,7 +77,7 @@ pub struct RunPermit {
 
 impl Drop for RunPermit {
     fn drop(&mut self) {
-        let mut running = self.runs.lock();
+        let mut running = self.runs.running.lock();
         running.all -= 1;
         let Some(key) = &self.key else { return };
         // Keys without runs are removed, so that the map stays as small as the number of runs.
@@ -115,7 +112,7 @@ mod tests {
             Some("too_many_runs")
         );
         drop(permits);
-        assert!(runs.lock().all == 0 && runs.lock().by_key.is_empty());
+        assert!(runs.running.lock().all == 0 && runs.running.lock().by_key.is_empty());
         let _permits = [runs.admit(Some("a")), runs.admit(Some("a"))];
         assert!(
             runs.admit(Some("a"))

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -91,7 +92,7 @@ impl Connections {
         } else {
             self.per_address
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let own = state.by_address.get(&address).copied().unwrap_or_default();
         // An address at its limit only closes connections of its own.
         if own >= bound && !self.end_idlest(&mut state, Some(address)) {
@@ -133,10 +134,6 @@ impl Connections {
         }
         self.metrics.rejected("idle_connection");
         true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -193,6 +190,7 @@ impl ConnectionPermit {
     /// Whether a request has arrived on the connection.
     pub fn has_had_request(&self) -> bool {
         self.connections
+            .state
             .lock()
             .open
             .get(&self.number)
@@ -201,7 +199,7 @@ impl ConnectionPermit {
 
     /// Marks the connection as busy; `None` when the permit is revoked already.
     pub fn begin_request(&self) -> Option<InProgress> {
-        let mut state = self.connections.lock();
+        let mut state = self.connections.state.lock();
         let entry = state.open.get_mut(&self.number)?;
         let Phase::Idle(since) = entry.phase else {
             return None;
@@ -218,7 +216,7 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut state = self.connections.lock();
+        let mut state = self.connections.state.lock();
         if let Some(entry) = state.open.remove(&self.number) {
             match entry.phase {
                 // Its address was released when the closing started.
@@ -243,7 +241,7 @@ pub struct InProgress {
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        let mut state = self.connections.lock();
+        let mut state = self.connections.state.lock();
         let since = state.tick();
         // The connection may have ended before its answer.
         let Some(entry) = state.open.get_mut(&self.number) else {
@@ -359,9 +357,9 @@ mod tests {
             Admission::Refused
         ));
         drop((requests, first, second, third));
-        assert_eq!(open.lock().by_address.len(), 1);
+        assert_eq!(open.state.lock().by_address.len(), 1);
         drop(other);
-        let state = open.lock();
+        let state = open.state.lock();
         assert!(
             state.open.is_empty()
                 && state.idle.is_empty()

@@ -2,10 +2,11 @@
 //! a session is not enough to use it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use tokio::sync::Notify;
@@ -132,7 +133,7 @@ impl SessionPlaces {
             tokio::pin!(freed);
             freed.as_mut().enable();
             let idlest = {
-                let mut taken = self.lock();
+                let mut taken = self.taken.lock();
                 if let Some(number) = taken.take(sender, self.limits) {
                     let places = Arc::clone(self);
                     return Ok(Place {
@@ -170,7 +171,7 @@ impl SessionPlaces {
         answer: &HeaderMap,
     ) -> Option<Arc<str>> {
         let id: Arc<str> = session_of(answer)?.into();
-        let mut taken = self.lock();
+        let mut taken = self.taken.lock();
         let holder = taken.places.get_mut(&place.number)?;
         holder.session = Some(OpenSession {
             id: Arc::clone(&id),
@@ -187,7 +188,7 @@ impl SessionPlaces {
     /// for a session that does not exist.
     pub fn enter(self: &Arc<Self>, sender: &str, headers: &mut HeaderMap) -> Option<InUse> {
         let id = session_of(headers)?;
-        let mut taken = self.lock();
+        let mut taken = self.taken.lock();
         let number = taken.sessions.get(id).copied();
         let own = number.and_then(|number| {
             let holder = taken.places.get_mut(&number)?;
@@ -205,7 +206,10 @@ impl SessionPlaces {
 
     fn refusal(&self, sender: &Sender) -> String {
         let PlaceLimits { all, per_key, .. } = self.limits;
-        let own = self.lock().count(|holder| holder.sender == sender.name);
+        let own = self
+            .taken
+            .lock()
+            .count(|holder| holder.sender == sender.name);
         if sender.key.is_some() && own >= per_key {
             return format!(
                 "this key has {own} MCP sessions and requests without a session, of at most {per_key}, and all are in use; \
@@ -215,10 +219,6 @@ impl SessionPlaces {
         format!(
             "the server has as many MCP sessions as it takes, of at most {all}, and none of yours is idle; try again later"
         )
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -266,7 +266,7 @@ impl Taken {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
+        let mut taken = self.places.taken.lock();
         if let Some(Holder {
             session: Some(session),
             ..
@@ -282,7 +282,7 @@ impl Drop for Place {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
+        let mut taken = self.places.taken.lock();
         let holder = taken.places.get_mut(&self.number);
         if let Some(session) = holder.and_then(|holder| holder.session.as_mut()) {
             session.requests = session.requests.saturating_sub(1);

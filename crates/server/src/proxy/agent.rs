@@ -1,7 +1,7 @@
 //! Our own agent as a model of the providers' APIs.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::http::HeaderMap;
@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, header};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -41,12 +42,12 @@ impl Default for KnownConversations {
 
 impl KnownConversations {
     fn get(&self, key: &ConversationKey) -> Option<ConversationId> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.get(key).cloned()
     }
 
     fn put(&self, key: ConversationKey, id: ConversationId) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.put(key, id);
     }
 }

@@ -1,8 +1,9 @@
 //! One lock for each catalog's name, for opening, closing and deleting it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 /// Locks by name. A name that nobody has locked takes no memory.
@@ -35,7 +36,7 @@ impl NameLocks {
 
     /// Locks this name unless it is locked.
     pub fn try_lock(&self, name: &str) -> Option<NameGuard> {
-        let mut locks = lock(&self.locks);
+        let mut locks = self.locks.lock();
         let found = Arc::clone(locks.entry(name.to_owned()).or_default());
         match found.try_lock_owned() {
             Ok(guard) => Some(self.guard(name, guard)),
@@ -47,7 +48,7 @@ impl NameLocks {
     }
 
     fn of(&self, name: &str) -> Arc<AsyncMutex<()>> {
-        Arc::clone(lock(&self.locks).entry(name.to_owned()).or_default())
+        Arc::clone(self.locks.lock().entry(name.to_owned()).or_default())
     }
 
     fn guard(&self, name: &str, guard: OwnedMutexGuard<()>) -> NameGuard {
@@ -68,7 +69,7 @@ impl NameGuard {
 
 impl Drop for NameGuard {
     fn drop(&mut self) {
-        let mut locks = lock(&self.locks);
+        let mut locks = self.locks.lock();
         drop(self.guard.take());
         forget_unused(&mut locks, &self.name);
     }
@@ -83,7 +84,7 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut locks = lock(&self.locks.locks);
+        let mut locks = self.locks.locks.lock();
         drop(self.lock.take());
         forget_unused(&mut locks, self.name);
     }
@@ -97,10 +98,6 @@ fn forget_unused(locks: &mut HashMap<String, Arc<AsyncMutex<()>>>, name: &str) {
     {
         locks.remove(name);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -119,9 +116,9 @@ mod tests {
             assert!(futures_util::poll!(&mut waiting).is_pending());
         }
         drop(held);
-        assert!(lock(&locks.locks).is_empty(), "one gave up waiting");
+        assert!(locks.locks.lock().is_empty(), "one gave up waiting");
         drop(locks.lock("a").await);
         assert!(locks.try_lock("a").is_some());
-        assert!(lock(&locks.locks).is_empty());
+        assert!(locks.locks.lock().is_empty());
     }
 }

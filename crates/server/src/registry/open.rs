@@ -2,8 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use parking_lot::{Mutex, RwLock};
 
 use super::OpenCatalog;
 use super::name_locks::{NameGuard, NameLocks};
@@ -57,20 +59,20 @@ pub struct Evicted {
 impl OpenCatalogs {
     /// The catalog of this name, which is used now.
     pub fn find(&self, name: &str) -> Option<Arc<OpenCatalog>> {
-        let found = self.read().get(name).cloned()?;
+        let found = self.by_name.read().get(name).cloned()?;
         self.note_use(&found);
         Some(found)
     }
 
     /// Adds a catalog that was opened, in place of one of the same name.
     pub fn add(&self, open: OpenCatalog) -> Arc<OpenCatalog> {
-        let mut order = lock(&self.order);
+        let mut order = self.order.lock();
         order.last_instance += 1;
         open.instance.store(order.last_instance, Ordering::Relaxed);
         let open = Arc::new(open);
         self.note_use(&open);
         order.by_use.push(Reverse(Recorded::of(&open)));
-        let mut by_name = self.write();
+        let mut by_name = self.by_name.write();
         let former = by_name.insert(open.name.clone(), Arc::clone(&open));
         order.forget_closed(&by_name);
         drop((order, by_name));
@@ -81,7 +83,7 @@ impl OpenCatalogs {
 
     /// Takes out the catalog of this name.
     pub fn remove(&self, name: &str) -> Option<Arc<OpenCatalog>> {
-        self.write().remove(name)
+        self.by_name.write().remove(name)
     }
 
     /// Takes out the catalog of this name if it is as `is_wanted` says.
@@ -90,7 +92,7 @@ impl OpenCatalogs {
         name: &str,
         is_wanted: impl FnOnce(&OpenCatalog) -> bool,
     ) -> Option<Arc<OpenCatalog>> {
-        let mut by_name = self.write();
+        let mut by_name = self.by_name.write();
         match by_name.get(name) {
             Some(open) if is_wanted(open) => by_name.remove(name),
             _ => None,
@@ -100,8 +102,8 @@ impl OpenCatalogs {
     /// Takes out the least recently used catalog that nobody holds. One that is still being embedded
     /// is taken only if there is no other.
     pub fn take_least_recently_used(&self, locks: &NameLocks) -> Option<Evicted> {
-        let mut order = lock(&self.order);
-        let mut by_name = self.write();
+        let mut order = self.order.lock();
+        let mut by_name = self.by_name.write();
         let mut pending: Option<String> = None;
         // Each at most twice: with its recorded time, and with that of its last use.
         for _ in 0..2 * order.by_use.len() {
@@ -138,6 +140,7 @@ impl OpenCatalogs {
     /// All of them, by name.
     pub fn all(&self) -> Vec<Arc<OpenCatalog>> {
         let sorted: BTreeMap<_, _> = self
+            .by_name
             .read()
             .iter()
             .map(|(name, open)| (name.clone(), Arc::clone(open)))
@@ -147,7 +150,8 @@ impl OpenCatalogs {
 
     /// True while this very catalog is open.
     pub fn holds(&self, catalog: &Arc<OpenCatalog>) -> bool {
-        self.read()
+        self.by_name
+            .read()
             .get(&catalog.name)
             .is_some_and(|open| Arc::ptr_eq(open, catalog))
     }
@@ -155,14 +159,6 @@ impl OpenCatalogs {
     fn note_use(&self, catalog: &OpenCatalog) {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         catalog.last_used.store(now, Ordering::Relaxed);
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<OpenCatalog>>> {
-        self.by_name.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Arc<OpenCatalog>>> {
-        self.by_name.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,7 +205,7 @@ impl CountedBytes {
 
     /// Counts this many from now on.
     pub fn set(&self, bytes: usize) {
-        let mut counted = lock(&self.counted);
+        let mut counted = self.counted.lock();
         let bytes = bytes as u64;
         self.of_all.fetch_add(bytes, Ordering::Relaxed);
         self.of_all.fetch_sub(*counted, Ordering::Relaxed);
@@ -221,10 +217,6 @@ impl Drop for CountedBytes {
     fn drop(&mut self) {
         self.set(0);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

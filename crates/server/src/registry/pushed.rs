@@ -1,8 +1,9 @@
 //! A catalog that is pushed down: its tools are looked for in the store.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::RwLock;
 use tokio::task::block_in_place;
 use toolscout_index::{Filter, Query, Searcher, Tool, ToolId};
 
@@ -178,12 +179,12 @@ impl ServedSnapshots {
 
     /// Takes the catalog as the last request found it: it may have been deleted and made anew.
     pub fn renew(&self, catalog: Arc<OpenCatalog>) {
-        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+        *self.catalog.write() = catalog;
     }
 
     /// The catalog itself.
     pub fn catalog(&self) -> Arc<OpenCatalog> {
-        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.catalog.read())
     }
 
     /// Waits for the store, on a thread that may block or on one of the server's runtime.

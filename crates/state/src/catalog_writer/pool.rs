@@ -7,8 +7,10 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 /// Threads that commit changes and read those of others. More than cores: a commit waits for the
 /// disk or for the store.
@@ -99,7 +101,7 @@ impl Pool {
     /// When the system cannot start a thread.
     pub fn shared() -> io::Result<Arc<Pool>> {
         static SHARED: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         if let Some(pool) = &*shared {
             return Ok(Arc::clone(pool));
         }
@@ -146,7 +148,7 @@ impl Pool {
 
     /// Ends the threads after their turns.
     pub fn stop(&self) {
-        self.lock().is_stopped = true;
+        self.state.lock().is_stopped = true;
         for condvar in [
             &self.changes_due,
             &self.embedding_due,
@@ -159,7 +161,7 @@ impl Pool {
 
     /// Adds a task, which wants its first turn at `next`.
     pub fn add(&self, task: Arc<dyn Task>, next: Next) -> TaskId {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.last_id += 1;
         let id = TaskId(state.last_id);
         let entry = Entry {
@@ -176,7 +178,7 @@ impl Pool {
 
     /// Gives a task a turn for its changes. Nothing happens to one that has ended.
     pub fn call(&self, id: TaskId) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(entry) = state.tasks.get_mut(&id) else {
             return;
         };
@@ -191,7 +193,7 @@ impl Pool {
 
     /// Lets a task end: it gets turns for changes that are queued, and no others.
     pub fn end(&self, id: TaskId) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(entry) = state.tasks.get_mut(&id) else {
             return;
         };
@@ -207,30 +209,30 @@ impl Pool {
 
     /// Waits until a task has ended.
     pub fn wait_for_end(&self, id: TaskId) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while state.tasks.contains_key(&id) && !state.is_stopped {
-            state = wait(&self.task_ended, state);
+            self.task_ended.wait(&mut state);
         }
     }
 
     fn work(&self, lane: Lane) {
-        let is_wanted = || !self.lock().queue_of(lane).is_empty();
-        let mut state = self.lock();
+        let is_wanted = || !self.state.lock().queue_of(lane).is_empty();
+        let mut state = self.state.lock();
         while !state.is_stopped {
             let Some((id, task)) = state.take(lane) else {
-                state = wait(self.due(lane), state);
+                self.due(lane).wait(&mut state);
                 continue;
             };
             drop(state);
             let turn = catch_unwind(AssertUnwindSafe(|| task.turn(lane, &is_wanted)));
             drop(task);
-            state = self.lock();
+            state = self.state.lock();
             let ended = self.finish(&mut state, id, turn.unwrap_or(Next::Idle));
             if ended.is_some() {
                 drop(state);
                 // It may close files.
                 drop(ended);
-                state = self.lock();
+                state = self.state.lock();
             }
         }
     }
@@ -287,7 +289,7 @@ impl Pool {
     /// Gives turns for embedding when they are due, and looks for news.
     fn keep_time(&self) {
         let mut look_at = Instant::now() + NEWS_INTERVAL;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.is_stopped {
             let now = Instant::now();
             while let Some(&(at, id)) = state.timers.first()
@@ -301,7 +303,7 @@ impl Pool {
                 drop(state);
                 self.look_for_news(idle);
                 look_at = Instant::now() + NEWS_INTERVAL;
-                state = self.lock();
+                state = self.state.lock();
                 continue;
             }
             let next = state
@@ -309,11 +311,7 @@ impl Pool {
                 .first()
                 .map_or(look_at, |(at, _)| look_at.min(*at));
             let pause = next.saturating_duration_since(now);
-            state = self
-                .timer_changed
-                .wait_timeout(state, pause)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            self.timer_changed.wait_for(&mut state, pause);
         }
     }
 
@@ -331,10 +329,6 @@ impl Pool {
             Lane::Changes => &self.changes_due,
             Lane::Embedding => &self.embedding_due,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -380,10 +374,6 @@ impl State {
     }
 }
 
-fn wait<'a>(condvar: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-    condvar.wait(state).unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -401,9 +391,9 @@ mod tests {
 
     impl Task for Counted {
         fn turn(&self, _: Lane, _: &dyn Fn() -> bool) -> Next {
-            let _ = self.gate.lock().unwrap().recv();
-            self.told.lock().unwrap().send(self.name).unwrap();
-            let mut left = self.left.lock().unwrap();
+            let _ = self.gate.lock().recv();
+            self.told.lock().send(self.name).unwrap();
+            let mut left = self.left.lock();
             *left -= 1;
             if *left > 0 { Next::Changes } else { Next::Idle }
         }
@@ -449,15 +439,15 @@ mod tests {
         let (task, open) = counted("a", 3, &told);
         let id = pool.add(Arc::clone(&task) as Arc<dyn Task>, Next::Changes);
         // While it waits in its turn, it is called often: that is one turn more.
-        while task.gate.try_lock().is_ok() {
+        while task.gate.try_lock().is_some() {
             std::thread::yield_now();
         }
-        *task.left.lock().unwrap() = 1;
+        *task.left.lock() = 1;
         for _ in 0..10 {
             pool.call(id);
         }
         assert!(heard.try_recv().is_err(), "no other thread has begun");
-        *task.left.lock().unwrap() = 2;
+        *task.left.lock() = 2;
         drop(open);
         assert_eq!(heard.iter().take(2).count(), 2);
         pool.end(id);
@@ -471,7 +461,7 @@ mod tests {
 
     impl Task for Panicking {
         fn turn(&self, _: Lane, _: &dyn Fn() -> bool) -> Next {
-            self.0.lock().unwrap().send(()).unwrap();
+            self.0.lock().send(()).unwrap();
             panic!("in a turn");
         }
 
@@ -487,7 +477,7 @@ mod tests {
         let id = pool.add(Arc::new(Panicking(Mutex::new(told))), Next::Changes);
         heard.recv().unwrap();
         let idle = loop {
-            let idle = pool.lock().idle();
+            let idle = pool.state.lock().idle();
             if !idle.is_empty() {
                 break idle;
             }
@@ -509,7 +499,7 @@ mod tests {
 
     impl Task for Embedding {
         fn turn(&self, lane: Lane, _: &dyn Fn() -> bool) -> Next {
-            self.0.lock().unwrap().send(lane).unwrap();
+            self.0.lock().send(lane).unwrap();
             match lane {
                 Lane::Changes => Next::Embedding(Instant::now()),
                 Lane::Embedding => Next::Idle,
@@ -533,10 +523,10 @@ mod tests {
             assert_eq!(heard.recv().unwrap(), Lane::Changes);
         }
         // However often it has left the queue for embedding, it is in there once at most.
-        assert!(pool.lock().embedding.len() <= 1);
+        assert!(pool.state.lock().embedding.len() <= 1);
         pool.end(id);
         pool.wait_for_end(id);
-        assert!(pool.lock().timers.is_empty());
+        assert!(pool.state.lock().timers.is_empty());
         pool.stop();
     }
 }

@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use toolscout_index::{Catalog, EmbedProgress, Error, Searcher};
 
@@ -91,13 +92,13 @@ impl Work {
 
     /// When it wants its first turn.
     pub fn first_turn(&self) -> Next {
-        let due = lock(&self.applier).next_embedding;
+        let due = self.applier.lock().next_embedding;
         due.map_or(Next::Idle, Next::Embedding)
     }
 
     /// Queues a change and calls for a turn. False once it takes no more.
     pub fn queue(&self, change: QueuedChange, call: impl FnOnce()) -> bool {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         if queue.is_closed {
             return false;
         }
@@ -110,18 +111,18 @@ impl Work {
     /// Takes no more changes, and interrupts embedding.
     pub fn take_no_more(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
-        lock(&self.queue).is_closed = true;
+        self.queue.lock().is_closed = true;
     }
 
     /// Tells those who wait for a generation that none follows.
     pub fn end_publishing(&self) {
-        drop(lock(&self.published).take());
+        drop(self.published.lock().take());
     }
 
     /// Commits changes that wait, together.
     fn apply_group(&self, applier: &mut Applier) {
         let group: Vec<QueuedChange> = {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             let count = queue.changes.len().min(MAX_GROUP);
             queue.changes.drain(..count).collect()
         };
@@ -215,11 +216,11 @@ impl Work {
     }
 
     fn has_changes(&self) -> bool {
-        !lock(&self.queue).changes.is_empty()
+        !self.queue.lock().changes.is_empty()
     }
 
     fn publish(&self) {
-        if let Some(published) = &*lock(&self.published) {
+        if let Some(published) = &*self.published.lock() {
             published.send_replace(self.catalog.searcher().generation());
         }
     }
@@ -227,7 +228,7 @@ impl Work {
 
 impl Task for Work {
     fn turn(&self, lane: Lane, is_wanted: &dyn Fn() -> bool) -> Next {
-        let mut applier = lock(&self.applier);
+        let mut applier = self.applier.lock();
         match lane {
             Lane::Changes => {
                 self.apply_group(&mut applier);
@@ -245,11 +246,9 @@ impl Task for Work {
     }
 
     fn has_news(&self) -> bool {
-        let applier = match self.applier.try_lock() {
-            Ok(applier) => applier,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        let Some(applier) = self.applier.try_lock() else {
             // It has a turn.
-            Err(TryLockError::WouldBlock) => return false,
+            return false;
         };
         let has_news = applier.store.may_have_news();
         if has_news {
@@ -313,10 +312,6 @@ fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
 /// The pause after embedding failed, having failed so often before.
 fn embed_retry(failures: u32) -> Duration {
     (FIRST_EMBED_RETRY * 2_u32.saturating_pow(failures.min(10))).min(LAST_EMBED_RETRY)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Feedback in the database of a data directory.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, params};
 use toolscout_index::database;
 
@@ -72,10 +72,7 @@ impl LocalFeedback {
         &self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
     ) -> Result<T, FeedbackError> {
-        let mut connection = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self.connection.lock();
         Ok(work(&mut connection)?)
     }
 }

@@ -2,9 +2,9 @@
 //! does not ask the store, and known keys go on working for a while when it is away.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 use toolscout_index::database;
 
@@ -210,10 +210,8 @@ impl KeyCopy {
             .map(drop)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Confirmed> {
-        self.confirmed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Confirmed> {
+        self.confirmed.lock()
     }
 }
 

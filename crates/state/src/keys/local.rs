@@ -1,8 +1,8 @@
 //! Keys in SQLite: those of a data directory, and a node's copy of those of the store.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use toolscout_index::database;
 
@@ -90,9 +90,7 @@ impl LocalKeys {
 
     /// A poisoned lock is safe to use: every change is a statement or a transaction.
     fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock()
     }
 }
 

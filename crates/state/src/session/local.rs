@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde_json::Value;
 use toolscout_index::database::{self, DatabaseError};
@@ -73,10 +73,7 @@ impl LocalSessions {
         &self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
     ) -> Result<T, SessionError> {
-        let mut connection: MutexGuard<'_, Connection> = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut connection: MutexGuard<'_, Connection> = self.connection.lock();
         work(&mut connection).map_err(|source| SessionError::Database {
             path: self.path.clone(),
             source: source.into(),

@@ -69,7 +69,7 @@ impl AuditLog {
         before: Option<i64>,
         limit: usize,
     ) -> rusqlite::Result<Page> {
-        let log = self.lock();
+        let log = self.log.lock();
         let mut page = Page {
             // Numbers have no gaps, and counting would read the whole log.
             total: log.connection.query_row(
