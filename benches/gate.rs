@@ -112,7 +112,7 @@ fn upstream_gated(bencher: Bencher) {
     };
     bencher.with_inputs(call).bench_values(|call| {
         let passed = upstream.fixture.pass_in(&upstream, call);
-        assert_eq!(passed.result.status, Status::Ok, "{passed:?}");
+        assert_eq!(passed.result.status, Status::Ok, "{:?}", passed.result);
     });
 }
 

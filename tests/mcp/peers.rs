@@ -237,7 +237,7 @@ async fn real_servers_are_taken_in_searched_and_called() {
         .await
         .unwrap();
     assert_eq!(
-        toolscout::mcp::outcome::Outcome::of(image).images[0].mime_type,
+        toolscout::mcp::outcome::Outcome::of(&image).images[0].mime_type,
         "image/png"
     );
     upstream.pool.close().await;

@@ -236,7 +236,7 @@ pub fn object(value: Value) -> Arguments {
 }
 
 pub fn text(result: CallToolResult) -> String {
-    Outcome::of(result).text.join("\n")
+    Outcome::of(&result).text.join("\n")
 }
 
 /// A tool as a double's state file has it.

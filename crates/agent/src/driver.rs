@@ -687,7 +687,7 @@ impl<'a> Turn<'a> {
         let (mut result, report) = match answered {
             Some(result) => (result, None),
             None => {
-                let CallOutcome { result, report } =
+                let CallOutcome { result, report, .. } =
                     self.shared.gate.pass(context, call.clone()).await;
                 (result, Some(report))
             }

@@ -51,7 +51,9 @@ use crate::gate::audit::{AuditError, CallEntry, Entry, now_ms};
 use crate::gate::precondition::{OnError, Precondition, SubCall};
 use crate::gate::redact::Redaction;
 use crate::tools::arguments::{self, Checker, Violation};
-use crate::tools::{Arguments, Callable, ErrorCode, Status, ToolResult, execute, operation};
+use crate::tools::{
+    Arguments, Callable, ErrorCode, OwnResult, Status, ToolResult, execute, operation,
+};
 use crate::usage::{CallUse, Origin, Place, Recorder};
 use toolscout_base::clock::millis;
 use toolscout_base::printable::excerpt;
@@ -131,15 +133,23 @@ pub struct GateContext<'a> {
 }
 
 /// The result of a call and how the gate decided on it.
-#[derive(Clone, Debug, PartialEq)]
 pub struct CallOutcome {
     /// The one result of the call.
     pub result: ToolResult,
+    /// The answer in the tool's own form, with its secrets. `None` if the call was not made, or if its
+    /// tool has no form of its own.
+    pub own: Option<OwnResult>,
     /// The gate's decision and changes.
     pub report: Report,
 }
 
 impl CallOutcome {
+    /// Takes the answer in the tool's own form, if it is of this type.
+    pub fn take_own<T: 'static>(&mut self) -> Option<T> {
+        let own = self.own.take()?.downcast::<T>().ok()?;
+        Some(*own)
+    }
+
     /// True for a call that was made and succeeded.
     pub fn has_succeeded(&self) -> bool {
         self.report.is_of_call(&self.result)
@@ -430,13 +440,14 @@ impl Gate {
             };
             self.usage
                 .decided(pending.checked.applied_rule.decision.as_str());
-            let result = match self.admit(context, &mut pending).await {
+            let (result, own) = match self.admit(context, &mut pending).await {
                 Ok(callable) => self.execute_logged(context, &pending, callable).await,
-                Err(NotMade::Refused(refusal)) => self.refuse(context, &pending, refusal),
-                Err(NotMade::DryRun) => self.dry_run(context, &pending),
+                Err(NotMade::Refused(refusal)) => (self.refuse(context, &pending, refusal), None),
+                Err(NotMade::DryRun) => (self.dry_run(context, &pending), None),
             };
             CallOutcome {
                 result,
+                own,
                 report: Report {
                     applied_rule: pending.checked.applied_rule,
                     changes: pending.checked.changes,
@@ -679,7 +690,7 @@ impl Gate {
         context: GateContext<'_>,
         pending: &PendingCall,
         callable: Arc<dyn Callable>,
-    ) -> ToolResult {
+    ) -> (ToolResult, Option<OwnResult>) {
         let entry = Entry::Begun {
             time_ms: now_ms(),
             call: Box::new(self.call_entry(context.caller, pending, None)),
@@ -695,13 +706,13 @@ impl Gate {
                 started: Instant::now(),
                 closed: false,
             },
-            Err(error) => return not_logged(&error),
+            Err(error) => return (not_logged(&error), None),
         };
         let arguments = pending.checked.arguments.clone();
-        let result = execute(callable, arguments, context.call_timeout).await;
+        let (result, own) = execute(callable, arguments, context.call_timeout).await;
         let result = result.without_secrets();
         open.close(&result);
-        result
+        (result, own)
     }
 
     fn refuse(

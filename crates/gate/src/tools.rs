@@ -17,6 +17,7 @@ mod schema_cost;
 pub mod scripted;
 pub mod typed;
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -53,6 +54,18 @@ fn mask_value(value: &mut Value) {
     }
 }
 
+/// What a tool answered in the form of its own protocol. Who knows the protocol downcasts it, and can
+/// pass it on unchanged.
+pub type OwnResult = Box<dyn Any + Send + Sync>;
+
+/// What a call gave.
+pub struct Called {
+    /// The data for a model, or why there is none.
+    pub outcome: Result<Value, ToolFailure>,
+    /// The answer in the tool's own form, of tools that have one.
+    pub own: Option<OwnResult>,
+}
+
 /// Something that can be called.
 ///
 /// A call is dropped when its run is stopped or its time limit is reached, so it must be safe to
@@ -64,6 +77,14 @@ pub trait Callable: Send + Sync {
     /// # Errors
     /// [`ToolFailure`] with a message for the model; the run continues.
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure>;
+
+    /// Makes one call and keeps the answer in the tool's own form, if it has one.
+    async fn call_in_own_form(&self, arguments: Arguments) -> Called {
+        Called {
+            outcome: self.call(arguments).await,
+            own: None,
+        }
+    }
 
     /// Whether it ends each call in time by itself. Otherwise a call is dropped at the limit of the
     /// agent or the gateway, whatever progress it makes.

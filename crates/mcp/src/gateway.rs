@@ -10,6 +10,7 @@
 //! calls a part of the catalog.
 
 mod calling_client;
+mod calls;
 mod client_texts;
 mod elicitation;
 mod kept_results;
@@ -19,7 +20,6 @@ mod plan;
 mod resolve;
 mod search_answer;
 mod servers;
-mod upstream_call;
 mod waiting_calls;
 
 use std::any::Any;
@@ -50,8 +50,9 @@ use uuid::Uuid;
 
 use crate::connection::{CallContext, CallError, Progress};
 use crate::implementation;
-use crate::pool::Pool;
+use crate::pool::{Pool, ServerAnswer};
 use calling_client::{Questions, WaitingClient};
+use calls::{CallDirectory, WINDOW};
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
 use kept_results::{KeptResults, Reader};
 use offers::Links;
@@ -72,12 +73,11 @@ use toolscout_gate::gate::{
 use toolscout_gate::tools::long_results::READ_MORE;
 use toolscout_gate::tools::{AbsentServer, Arguments, CallTimes, ErrorCode, Status, Toolset};
 use toolscout_gate::usage::Origin;
-use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
 use waiting_calls::WaitingCalls;
 
+pub use calls::{Ledgers, Principal};
 pub use client_texts::ClientTexts;
 pub use search_answer::Detail;
-pub use upstream_call::{Ledgers, Principal};
 
 /// Progress notifications that wait for a slow client; more are dropped.
 const PROGRESS_QUEUE: usize = 16;
@@ -742,11 +742,10 @@ impl Session {
         let id = called.id.clone();
         let (steps, forwarding) = start_forwarding_progress(context).unzip();
         let (calling, questions) = self.call_context(context, &caller, steps);
-        let forwarded = Arc::new(UpstreamCall::new(shared.pool.clone(), id.clone(), calling));
         let directory = CallDirectory {
             shared,
             id: id.clone(),
-            called: shared.pool.find(&id).map(|_| forwarded.clone() as _),
+            called: shared.pool.callable(&id, calling),
         };
         let elicitation = self.approver(context, &caller, reply);
         let call = Call {
@@ -756,17 +755,15 @@ impl Session {
             is_plan_step: false,
         };
         let passing = self.pass(&caller, &directory, &elicitation, call);
-        let outcome = questions.while_running(passing).await;
+        let mut outcome = questions.while_running(passing).await;
         self.teach(context, &id, &outcome).await;
-        let answer = forwarded.answer();
-        // They hold the sender of the progress, which ends the forwarding task.
+        // It holds the sender of the progress, which ends the forwarding task.
         drop(directory);
-        drop(forwarded);
         finish_progress(forwarding).await;
         if let Some(question) = elicitation.question() {
             return Ok(question.into());
         }
-        let result = match answer {
+        let result = match outcome.take_own::<ServerAnswer>() {
             Some(Ok(result)) => {
                 shared.links.note(id.server(), &result);
                 result

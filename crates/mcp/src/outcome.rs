@@ -57,34 +57,34 @@ pub struct Resource {
 
 impl Outcome {
     /// Reads a result.
-    pub fn of(result: CallToolResult) -> Self {
+    pub fn of(result: &CallToolResult) -> Self {
         let mut outcome = Outcome {
-            structured: result.structured_content,
+            structured: result.structured_content.clone(),
             ..Outcome::default()
         };
         outcome.is_error = result.is_error == Some(true);
-        for block in result.content {
+        for block in &result.content {
             match block {
-                ContentBlock::Text(text) => outcome.text.push(text.text),
-                ContentBlock::Image(image) => {
-                    outcome.images.push(Media::of(image.mime_type, &image.data))
-                }
+                ContentBlock::Text(text) => outcome.text.push(text.text.clone()),
+                ContentBlock::Image(image) => outcome
+                    .images
+                    .push(Media::of(&image.mime_type, &image.data)),
                 ContentBlock::Audio(audio) => {
-                    outcome.audio.push(Media::of(audio.mime_type, &audio.data))
+                    outcome.audio.push(Media::of(&audio.mime_type, &audio.data))
                 }
                 ContentBlock::Resource(embedded) => {
-                    outcome.resources.extend(Resource::of(embedded.resource))
+                    outcome.resources.extend(Resource::of(&embedded.resource))
                 }
                 ContentBlock::ResourceLink(link) => outcome.resources.push(Resource {
-                    uri: link.uri,
-                    mime_type: link.mime_type,
+                    uri: link.uri.clone(),
+                    mime_type: link.mime_type.clone(),
                     text: None,
                     bytes: None,
                 }),
                 // Kinds of later protocol versions.
                 other => outcome
                     .text
-                    .push(serde_json::to_string(&other).unwrap_or_default()),
+                    .push(serde_json::to_string(other).unwrap_or_default()),
             }
         }
         outcome.drop_repeated_text();
@@ -218,16 +218,16 @@ fn leave_out_bytes(value: &mut Value) {
 }
 
 impl Media {
-    fn of(mime_type: String, base64: &str) -> Self {
+    fn of(mime_type: &str, base64: &str) -> Self {
         Media {
-            mime_type,
+            mime_type: mime_type.to_owned(),
             bytes: decoded_bytes(base64),
         }
     }
 }
 
 impl Resource {
-    fn of(contents: ResourceContents) -> Option<Self> {
+    fn of(contents: &ResourceContents) -> Option<Self> {
         match contents {
             ResourceContents::TextResourceContents {
                 uri,
@@ -235,9 +235,9 @@ impl Resource {
                 text,
                 ..
             } => Some(Resource {
-                uri,
-                mime_type,
-                text: Some(text),
+                uri: uri.clone(),
+                mime_type: mime_type.clone(),
+                text: Some(text.clone()),
                 bytes: None,
             }),
             ResourceContents::BlobResourceContents {
@@ -246,10 +246,10 @@ impl Resource {
                 blob,
                 ..
             } => Some(Resource {
-                uri,
-                mime_type,
+                uri: uri.clone(),
+                mime_type: mime_type.clone(),
                 text: None,
-                bytes: Some(decoded_bytes(&blob)),
+                bytes: Some(decoded_bytes(blob)),
             }),
             _ => None,
         }
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     fn outcome(result: Value) -> Outcome {
-        Outcome::of(serde_json::from_value(result).unwrap())
+        Outcome::of(&serde_json::from_value(result).unwrap())
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
                 json!({ "images": [{ "mime_type": "application/octet-stream", "bytes": 3 }] }),
             ),
         ] {
-            let read = Outcome::of(lenient_result(result.clone()));
+            let read = Outcome::of(&lenient_result(result.clone()));
             assert_eq!(read.to_value(), expected, "{result}");
             assert!(!read.is_error);
         }
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_block_of_unknown_kind_are_left_out() {
         let video = json!({ "type": "video", "data": "QUJD".repeat(1000) });
-        let read = Outcome::of(lenient_result(json!({ "content": [video] })));
+        let read = Outcome::of(&lenient_result(json!({ "content": [video] })));
         assert_eq!(read.text, [r#"{"type":"video","data":"(3000 bytes)"}"#]);
     }
 
@@ -381,11 +381,11 @@ mod tests {
     fn a_failure_is_one_in_every_form() {
         for flag in [json!(true), json!("true"), json!(1)] {
             let result = json!({ "content": "no such zone", "isError": flag });
-            let read = Outcome::of(lenient_result(result));
+            let read = Outcome::of(&lenient_result(result));
             assert!(read.is_error);
             assert_eq!(read.failure(), "no such zone");
         }
         let fine = json!({ "content": "yes", "isError": "false" });
-        assert!(!Outcome::of(lenient_result(fine)).is_error);
+        assert!(!Outcome::of(&lenient_result(fine)).is_error);
     }
 }

@@ -29,7 +29,7 @@ use crate::login::{Logins, has_authorization};
 use crate::outcome::Outcome;
 use crate::sink::CatalogSink;
 use crate::sync::{self, Synced};
-use toolscout_gate::tools::{AbsentServer, Arguments, Callable, ToolFailure, Toolset};
+use toolscout_gate::tools::{AbsentServer, Arguments, Callable, Called, ToolFailure, Toolset};
 use toolscout_state::approved::Approved;
 
 /// Shortest time between two lists of a server's tools, whatever asks for the second.
@@ -432,7 +432,10 @@ impl Toolset for Pool {
     }
 }
 
-/// A tool of a server, as the agent calls it.
+/// What a server answers to a call: the form of its own that a call of an MCP tool keeps.
+pub type ServerAnswer = Result<CallToolResult, CallError>;
+
+/// A tool of a server, as the agent and the gateway call it.
 struct UpstreamTool {
     pool: Pool,
     id: ToolId,
@@ -442,12 +445,14 @@ struct UpstreamTool {
 #[async_trait]
 impl Callable for UpstreamTool {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
-        let called = self.pool.call(&self.id, arguments, &self.calling).await;
-        let outcome = Outcome::of(called.map_err(|error| ToolFailure::new(error.to_string()))?);
-        if outcome.is_error {
-            Err(ToolFailure::new(outcome.failure()))
-        } else {
-            Ok(outcome.to_value())
+        self.call_in_own_form(arguments).await.outcome
+    }
+
+    async fn call_in_own_form(&self, arguments: Arguments) -> Called {
+        let answer = self.pool.call(&self.id, arguments, &self.calling).await;
+        Called {
+            outcome: data_of(&answer),
+            own: Some(Box::new(answer)),
         }
     }
 
@@ -455,6 +460,19 @@ impl Callable for UpstreamTool {
     fn limits_itself(&self) -> bool {
         true
     }
+}
+
+/// The answer as data for a model.
+fn data_of(answer: &ServerAnswer) -> Result<Value, ToolFailure> {
+    let result = match answer {
+        Ok(result) => result,
+        Err(error) => return Err(ToolFailure::new(error.to_string())),
+    };
+    let outcome = Outcome::of(result);
+    if outcome.is_error {
+        return Err(ToolFailure::new(outcome.failure()));
+    }
+    Ok(outcome.to_value())
 }
 
 impl Server {

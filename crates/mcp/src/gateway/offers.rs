@@ -20,7 +20,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use toolscout_gate::gate::{Call, CallOutcome, Directory, NO_TOOL};
-use toolscout_gate::tools::{Arguments, Callable, ToolFailure, Toolset as _};
+use toolscout_gate::tools::{Arguments, Callable, Called, ToolFailure, Toolset as _};
 use toolscout_index::{Tool, ToolId};
 
 use super::{GatewayState, NAME_CHARS, Session};
@@ -225,16 +225,15 @@ impl Session {
         let caller = self.caller(context);
         let tool = Arc::new(asked.as_tool(server)?);
         let arguments = asked.arguments();
-        let question = Arc::new(Question {
+        let question = Question {
             pool: self.shared.pool.clone(),
             server: server.to_owned(),
             asked,
-            given: Mutex::default(),
-        });
+        };
         let directory = QuestionDirectory {
             shared: &self.shared,
             tool: Arc::clone(&tool),
-            question: Arc::clone(&question),
+            question: Arc::new(question),
         };
         let approver = self.approver(context, &caller, None);
         let call = Call {
@@ -243,9 +242,8 @@ impl Session {
             arguments,
             is_plan_step: false,
         };
-        let outcome = self.pass(&caller, &directory, &approver, call).await;
-        drop(directory);
-        match question.given() {
+        let mut outcome = self.pass(&caller, &directory, &approver, call).await;
+        match outcome.take_own::<Result<Given, CallError>>() {
             Some(Ok(given)) => Ok(given),
             Some(Err(error)) => Err(failure(&error)),
             None => Err(ErrorData::invalid_request(refusal(outcome), None)),
@@ -421,20 +419,14 @@ impl Asked {
     }
 }
 
-/// What a client asks, between the gate and the server. It stores the server's answer.
+/// What a client asks, between the gate and the server.
 struct Question {
     pool: Pool,
     server: String,
     asked: Asked,
-    given: Mutex<Option<Result<Given, CallError>>>,
 }
 
 impl Question {
-    fn given(&self) -> Option<Result<Given, CallError>> {
-        let mut given = self.given.lock();
-        given.take()
-    }
-
     async fn answer(&self) -> Result<Given, CallError> {
         let connection = self.pool.connection(&self.server).await?;
         match self.asked.clone() {
@@ -447,14 +439,20 @@ impl Question {
 #[async_trait]
 impl Callable for Question {
     // The arguments are those of the request: the gate changes none of a tool that has no types.
-    async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
-        let answered = self.answer().await;
-        let outcome = match &answered {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        self.call_in_own_form(arguments).await.outcome
+    }
+
+    async fn call_in_own_form(&self, _: Arguments) -> Called {
+        let answer = self.answer().await;
+        let outcome = match &answer {
             Ok(_) => Ok(Value::Null),
             Err(error) => Err(ToolFailure::new(error.to_string())),
         };
-        *self.given.lock() = Some(answered);
-        outcome
+        Called {
+            outcome,
+            own: Some(Box::new(answer)),
+        }
     }
 }
 

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use toolscout_index::Tool;
 
+use super::calls::CallDirectory;
 use super::elicitation::{asks_by_result, takes_forms};
 use super::resolve::NamedCall;
-use super::upstream_call::CallDirectory;
 use super::{NAME_CHARS, Session, failed, finish_progress, start_forwarding_progress};
 use crate::connection::Progress;
 use toolscout_base::printable::excerpt;

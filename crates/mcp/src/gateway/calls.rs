@@ -1,21 +1,17 @@
-//! Calls of clients, between the gate and the pool.
+//! Calls of clients: who makes them, what of their limits is used, and the tools that one call can
+//! reach.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use lru::LruCache;
 use parking_lot::Mutex;
-use rmcp::model::CallToolResult;
-use serde_json::Value;
 use toolscout_index::{Tool, ToolId};
 
 use super::GatewayState;
-use crate::connection::{CallContext, CallError};
-use crate::pool::Pool;
 use toolscout_gate::gate::{Directory, Ledger};
-use toolscout_gate::tools::{Arguments, Callable, ToolFailure, Toolset};
+use toolscout_gate::tools::{Callable, Toolset};
 
 /// The window in which the calls of one caller count towards its limits.
 pub const WINDOW: Duration = Duration::from_secs(600);
@@ -109,57 +105,12 @@ impl Directory for CallDirectory<'_> {
     }
 }
 
-/// A call of a client. It stores the server's result unchanged, including what the gate does not
-/// use.
-pub struct UpstreamCall {
-    pool: Pool,
-    id: ToolId,
-    calling: CallContext,
-    answer: Mutex<Option<Result<CallToolResult, CallError>>>,
-}
-
-impl UpstreamCall {
-    /// A call that has not been made.
-    pub fn new(pool: Pool, id: ToolId, calling: CallContext) -> Self {
-        UpstreamCall {
-            pool,
-            id,
-            calling,
-            answer: Mutex::default(),
-        }
-    }
-
-    /// The server's result; `None` if the call was not made.
-    pub fn answer(&self) -> Option<Result<CallToolResult, CallError>> {
-        self.answer.lock().take()
-    }
-}
-
-#[async_trait]
-impl Callable for UpstreamCall {
-    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
-        let called = self.pool.call(&self.id, arguments, &self.calling).await;
-        let outcome = match &called {
-            Ok(result) if result.is_error == Some(true) => {
-                Err(ToolFailure::new("the tool reported a failure"))
-            }
-            Ok(_) => Ok(Value::Null),
-            Err(error) => Err(ToolFailure::new(error.to_string())),
-        };
-        *self.answer.lock() = Some(called);
-        outcome
-    }
-
-    /// The server's limits extend with its progress.
-    fn limits_itself(&self) -> bool {
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Transport;
+    use crate::connection::CallContext;
+    use crate::pool::Pool;
     use crate::{PoolConfig, ServerConfig};
     use toolscout_gate::gate::{AppliedRule, Class, Decision, Policies, policy::CallLimits};
 
@@ -172,9 +123,8 @@ mod tests {
             ..PoolConfig::default()
         });
         let id = ToolId::parse("s/t").unwrap();
-        let of_agent = pool.find(&id).unwrap();
-        let of_client = UpstreamCall::new(pool, id, CallContext::default());
-        assert!(of_agent.limits_itself() && of_client.limits_itself());
+        let called = pool.callable(&id, CallContext::default()).unwrap();
+        assert!(called.limits_itself());
     }
 
     #[test]
