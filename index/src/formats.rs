@@ -96,8 +96,9 @@ impl FromStr for Format {
     }
 }
 
-/// The formats that are written.
+/// The formats in which tools are written, for models and programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = ToolFormat))]
 #[serde(rename_all = "snake_case")]
 pub enum Emit {
     /// OpenAI chat completions tools.

@@ -633,6 +633,7 @@ pub struct Signals {
 
 /// How well an answer serves its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SearchMatch))]
 #[serde(rename_all = "lowercase")]
 pub enum Match {
     /// Probably no tool does what was asked for. The hits, if there are any, are the nearest tools.

@@ -26,8 +26,9 @@ pub fn read_part(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_QUERY_BYTES)]
 }
 
-/// Which retrieval legs answer.
+/// The retrieval legs of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SearchMode))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// BM25, exact names and fuzzy matching.
@@ -76,6 +77,7 @@ impl FromStr for Mode {
 
 /// How the legs' scores are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SearchFusion))]
 #[serde(rename_all = "lowercase")]
 pub enum Fusion {
     /// A convex combination of min-max scores.

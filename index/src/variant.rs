@@ -55,11 +55,11 @@ impl Default for Parts {
     }
 }
 
-/// How much of the pipeline runs, the most expensive first.
-/// [`Results::variant`](crate::Results::variant) is the one that answered.
+/// How much of the pipeline runs, the most expensive first. An answer names the one that ran.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SearchVariant))]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
     /// Everything that the query asks for.

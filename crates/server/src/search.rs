@@ -18,7 +18,6 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
 use super::feedback::identity;
 use super::tokens::Source;
-use super::wire::ToolFormat;
 use toolscout_base::budget;
 use toolscout_base::telemetry::traces;
 use toolscout_gate::usage::shadow::{ComparedSearch, Shown};
@@ -88,13 +87,8 @@ pub async fn search(
     if let Some(format) = format {
         let tools = results.hits.iter().map(|hit| hit.tool.shared());
         let shown = answer.budget.as_ref().map(|budget| budget.tokens);
-        app.token_savings.count(
-            Source::Search,
-            served,
-            tools.collect(),
-            format.into(),
-            shown,
-        );
+        app.token_savings
+            .count(Source::Search, served, tools.collect(), format, shown);
     }
     traces::record_search(&span, &results);
     Ok(Json(answer))
@@ -137,7 +131,7 @@ fn search_use(
     origin: Origin,
     queries: Vec<String>,
     results: &Results,
-    format: Option<ToolFormat>,
+    format: Option<Emit>,
 ) -> SearchUse {
     let first = results.hits.first().map(|hit| &hit.id);
     let suggested = results.no_match.as_ref().map(|none| &none.nearest);
@@ -155,7 +149,7 @@ fn search_use(
         nearest: nearest.cloned(),
         hits: results.hits.iter().map(|hit| hit.id.clone()).collect(),
         more: Vec::new(),
-        sent: format.map(|format| (format.into(), tools())),
+        sent: format.map(|format| (format, tools())),
         queries,
     }
 }
@@ -186,7 +180,7 @@ struct PreparedSearch {
 
 /// The format of the found tools.
 struct Output {
-    format: ToolFormat,
+    format: Emit,
     max_tokens: Option<usize>,
     call_id: Option<String>,
 }
@@ -223,11 +217,11 @@ impl PreparedSearch {
             tool_names,
             budget,
             took_ms: TookMs::from(&results.timings),
-            mode: results.mode.into(),
-            variant: results.variant.into(),
+            mode: results.mode,
+            variant: results.variant,
             embedders: results.embedders.clone(),
             degraded: results.degraded.as_ref().map(DegradedReport::from),
-            matched: results.matched.into(),
+            matched: results.matched,
             advice: results.advice().to_owned(),
             unmatched: results.unmatched.clone(),
             better_hidden: results.better_hidden,
@@ -248,8 +242,8 @@ impl PreparedSearch {
 pub fn query_of(request: SearchRequest) -> ApiResult<Query> {
     let options = SearchOptions {
         k: request.k,
-        mode: request.mode.map(Into::into),
-        fusion: request.fusion.map(Into::into),
+        mode: request.mode,
+        fusion: request.fusion,
         dense_weight: request.dense_weight,
         min_score: request.min_score,
         min_confidence: request.min_confidence,
@@ -303,7 +297,7 @@ impl Output {
 
     fn write(self, hits: &[Hit]) -> (Value, Vec<ToolName>, Option<BudgetReport>) {
         let tools: Vec<Arc<Tool>> = hits.iter().map(|hit| hit.tool.shared()).collect();
-        let emit = Emit::from(self.format);
+        let emit = self.format;
         let Some(max_tokens) = self.max_tokens else {
             let all: Vec<&Tool> = tools.iter().map(Arc::as_ref).collect();
             let names = ToolName::of_all(tools.iter().map(|tool| &tool.id));
@@ -319,7 +313,7 @@ impl Output {
     /// For the OpenAI Responses API, the output item of a client-side tool search.
     fn wrap(self, tools: Value) -> Value {
         match (self.format, self.call_id) {
-            (ToolFormat::OpenaiResponses, Some(call_id)) => json!({
+            (Emit::OpenaiResponses, Some(call_id)) => json!({
                 "type": "tool_search_output",
                 "execution": "client",
                 "call_id": call_id,

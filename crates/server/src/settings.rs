@@ -1,10 +1,9 @@
 //! The settings of a catalog in the API.
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Catalog, Error, SearchOptions, Settings};
+use toolscout_index::{Catalog, Error, Fusion, Mode, SearchOptions, Settings};
 use utoipa::ToSchema;
 
-use super::wire::{SearchFusion, SearchMode};
 use toolscout_state::catalog_writer::Change;
 
 /// The settings of a catalog: defaults of its searches, which a request overrides. Every interface
@@ -19,9 +18,9 @@ pub struct CatalogSettings {
     #[schema(minimum = 1, maximum = 50)]
     pub k: Option<usize>,
     /// The retrieval legs.
-    pub mode: Option<SearchMode>,
+    pub mode: Option<Mode>,
     /// How the scores of the legs are combined.
-    pub fusion: Option<SearchFusion>,
+    pub fusion: Option<Fusion>,
     /// The share of the dense legs in the score; the engine's default when not set.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub dense_weight: Option<f32>,
@@ -65,8 +64,8 @@ impl CatalogSettings {
     fn search_options(&self) -> SearchOptions {
         SearchOptions {
             k: self.k,
-            mode: self.mode.map(Into::into),
-            fusion: self.fusion.map(Into::into),
+            mode: self.mode,
+            fusion: self.fusion,
             dense_weight: self.dense_weight,
             min_score: self.min_score,
             min_confidence: self.min_confidence,
@@ -81,8 +80,8 @@ impl From<&Settings> for CatalogSettings {
         CatalogSettings {
             description: settings.description.clone(),
             k: search.k,
-            mode: search.mode.map(Into::into),
-            fusion: search.fusion.map(Into::into),
+            mode: search.mode,
+            fusion: search.fusion,
             dense_weight: search.dense_weight,
             min_score: search.min_score,
             min_confidence: search.min_confidence,

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use toolscout_index::query::MAX_K;
+use toolscout_index::{Fusion, Mode};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::error::{ApiError, ApiResult};
 use super::super::extract;
 use super::super::search::{self, SearchFilter, SearchRequest};
-use super::super::wire::{SearchFusion, SearchMode};
 use toolscout_eval::answered;
 use toolscout_eval::arms::IN_USE;
 use toolscout_eval::latency::{Latency, Percentiles};
@@ -50,10 +50,10 @@ pub struct EvaluationRequest {
 pub struct ArmSettings {
     /// The retrieval legs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<SearchMode>,
+    pub mode: Option<Mode>,
     /// How the scores of the legs are combined.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fusion: Option<SearchFusion>,
+    pub fusion: Option<Fusion>,
     /// The share of the dense legs in the score.
     #[schema(minimum = 0.0, maximum = 1.0)]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolscout_index::{Filter, Hit, Searcher, ToolId, formats};
+use toolscout_index::formats::Emit;
+use toolscout_index::{Filter, Fusion, Hit, Match, Mode, Searcher, ToolId, Variant, formats};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::extract;
-use super::super::wire::{SearchFusion, SearchMatch, SearchMode, SearchVariant, ToolFormat};
 use crate::hints;
 use toolscout_base::budget::Fitted;
 use toolscout_models as models;
@@ -28,9 +28,9 @@ pub struct SearchRequest {
     #[schema(minimum = 1, maximum = 50)]
     pub k: Option<usize>,
     /// The retrieval legs.
-    pub mode: Option<SearchMode>,
+    pub mode: Option<Mode>,
     /// How the scores of the legs are combined; `convex` by default.
-    pub fusion: Option<SearchFusion>,
+    pub fusion: Option<Fusion>,
     /// The share of the dense legs in the score.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub dense_weight: Option<f32>,
@@ -60,7 +60,7 @@ pub struct SearchRequest {
     /// Explains the score of each hit.
     pub explain: bool,
     /// Adds the found tools in this format as `tools`.
-    pub format: Option<ToolFormat>,
+    pub format: Option<Emit>,
     /// Most tokens (o200k) of `tools`: whole schemas for the first tools, shortened ones below.
     /// Needs `format`.
     #[schema(minimum = 64, maximum = 1000000)]
@@ -123,10 +123,10 @@ pub struct SearchParams {
     k: Option<usize>,
     /// The retrieval legs.
     #[param(inline)]
-    mode: Option<SearchMode>,
+    mode: Option<Mode>,
     /// How the scores of the legs are combined; `convex` by default.
     #[param(inline)]
-    fusion: Option<SearchFusion>,
+    fusion: Option<Fusion>,
     /// The share of the dense legs in the score.
     #[param(minimum = 0.0, maximum = 1.0)]
     dense_weight: Option<f32>,
@@ -158,7 +158,7 @@ pub struct SearchParams {
     explain: Option<bool>,
     /// Adds the found tools in this format as `tools`.
     #[param(inline)]
-    format: Option<ToolFormat>,
+    format: Option<Emit>,
     /// Most tokens of `tools`. Needs `format`.
     #[param(minimum = 64, maximum = 1000000)]
     max_tokens: Option<usize>,
@@ -242,9 +242,9 @@ pub struct SearchAnswer {
     /// Milliseconds by stage.
     pub took_ms: TookMs,
     /// The legs that answered.
-    pub mode: SearchMode,
+    pub mode: Mode,
     /// The parts of the pipeline that ran.
-    pub variant: SearchVariant,
+    pub variant: Variant,
     /// The ids of the embedders that contributed to the scores.
     pub embedders: Vec<String>,
     /// Set when a requested leg was not available.
@@ -252,7 +252,7 @@ pub struct SearchAnswer {
     /// How well the hits serve the request: `good`, `possible`, or `none` if probably no tool does
     /// what was asked for. With `none` the hits, if there are any, are the nearest tools.
     #[serde(rename = "match")]
-    pub matched: SearchMatch,
+    pub matched: Match,
     /// The same in one sentence, for a model.
     pub advice: String,
     /// The words of the request that are in no hit and that no hit has a similar word for; for requests in
