@@ -111,6 +111,33 @@ fn what_is_not_run_over_postgres_is_a_test_with_a_reason() {
 }
 
 #[test]
+fn everything_has_one_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect(file);
+    let workspace: toml::Table = read("Cargo.toml").parse().expect("TOML");
+    let dependencies = workspace["workspace"]["dependencies"].as_table().unwrap();
+    for (name, dependency) in dependencies {
+        if name.starts_with("toolscout-") {
+            assert_eq!(dependency["version"].as_str(), Some(version), "{name}");
+        }
+    }
+    for client in ["native", "python", "typescript"] {
+        let manifest: toml::Table = read(&format!("clients/{client}/Cargo.toml"))
+            .parse()
+            .expect("TOML");
+        let found = manifest["package"]["version"].as_str();
+        assert_eq!(found, Some(version), "{client}");
+    }
+    let package = format!("\"version\": \"{version}\"");
+    assert!(read("clients/typescript/package.json").contains(&package));
+    let changelog = read("CHANGELOG.md");
+    let headings = changelog.lines().filter(|line| line.starts_with("## "));
+    let newest = headings.map(str::to_owned).find(|line| line != "## Unreleased");
+    let newest = newest.expect("a section of a version");
+    assert!(newest.starts_with(&format!("## {version} - ")), "{newest}");
+}
+
+#[test]
 fn an_upward_import_would_be_seen() {
     let (folder, write) = crate_folder();
     write("lib.rs", "pub mod low;\npub mod high;\n");
