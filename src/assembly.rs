@@ -144,13 +144,14 @@ impl AgentPlans {
         let mut default = self.default;
         default.builder = parts.stored(default.builder.gate(Arc::clone(parts.gate)))?;
         let default = default.build(parts)?;
-        let others = self.others.into_iter().map(|mut other| {
+        let mut others = Vec::new();
+        for mut other in self.others {
+            // Not the gate of the default one, whose policies are not theirs.
             let builder = other.builder.audit(Arc::clone(parts.audit));
             let builder = builder.usage(parts.gate.usage().clone());
             other.builder = builder.sharing(&default.agent);
-            other.build(parts)
-        });
-        let others = others.collect::<Result<_>>()?;
+            others.push(other.build(parts)?);
+        }
         Ok(Agents::new(default, others))
     }
 }
@@ -200,9 +201,10 @@ pub fn audit_log(data: &Path) -> Result<Arc<AuditLog>> {
 
 /// The gate of the default agent, and of those who call tools without an agent.
 pub fn gate(agents: Option<&AgentPlans>, audit: &Arc<AuditLog>, usage: Recorder) -> Arc<Gate> {
-    let policies = agents.map_or_else(Policies::default, |agents| {
-        agents.default.config.policies.clone()
-    });
+    let policies = match agents {
+        Some(agents) => agents.default.config.policies.clone(),
+        None => Policies::default(),
+    };
     let gate = Gate::new(policies).with_audit(Arc::clone(audit));
     Arc::new(gate.with_usage(usage))
 }
@@ -246,13 +248,14 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let catalogs = Registry::new(folder, embedders, &limits, counted, shared.clone());
     let catalogs = Arc::new(catalogs);
     shadow::discard_all_but(&data, settings.shadow.as_ref());
-    let shadow = settings.shadow.map(|plan| {
+    let mut shadow = None;
+    if let Some(plan) = settings.shadow {
         let name = plan.identity().catalog.clone();
         let shadowed = ShadowedCatalog::new(&catalogs, &name, &cpu_pool);
         let started = shadow::start(&data, &settings.default_catalog, plan, Box::new(shadowed));
-        started.context("start the shadow of the settings")
-    });
-    let usage = usage.with_shadow(shadow.transpose()?);
+        shadow = Some(started.context("start the shadow of the settings")?);
+    }
+    let usage = usage.with_shadow(shadow);
     let default_search = DefaultSearch::new(cpu_pool.clone());
 
     let gate = gate(settings.agents.as_ref(), &audit, usage.clone());
@@ -266,8 +269,10 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         search: Arc::new(default_search.clone()),
         pool: &settings.upstream,
     };
-    let agents = settings.agents.map(|agents| agents.build(&agent_parts));
-    let agents = agents.transpose()?;
+    let agents = match settings.agents {
+        Some(agents) => Some(agents.build(&agent_parts)?),
+        None => None,
+    };
 
     let token_savings = TokenSavings::start();
     let client_approvals = Arc::default();
@@ -281,12 +286,13 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         settings.gateway,
     );
 
-    let start_proxy = |config| {
+    let mut proxy = None;
+    if let Some(config) = settings.proxy {
         let folder = data.join(proxy::CATALOGS_FOLDER);
         let (metrics, cpu_pool) = (Arc::clone(&metrics), cpu_pool.clone());
-        Proxy::new(config, folder, endpoint_options, metrics, cpu_pool)
-    };
-    let proxy = settings.proxy.map(start_proxy).transpose()?;
+        let started = Proxy::new(config, folder, endpoint_options, metrics, cpu_pool);
+        proxy = Some(started?);
+    }
 
     Ok(Parts {
         mcp: McpServices::new(gateway, &limits, shutdown.token()),

@@ -1,6 +1,6 @@
 //! `toolscout add`: registers tools.
 
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -165,18 +165,20 @@ pub fn upsert(writer: &mut Writer, tools: Vec<Tool>, interrupt: &Interrupt) -> R
 /// the commit needs; freeing them takes a while, in which the disk is written.
 fn free_beside() -> Sender<Vec<Tool>> {
     let (sender, stored) = mpsc::channel();
-    let free = move || {
-        for (number, batch) in (1_usize..).zip(stored) {
-            drop(batch);
-            // Ever more seldom, since it takes as long as there is memory.
-            if number.is_power_of_two() {
-                allocator::release_freed();
-            }
-        }
-        allocator::release_freed();
-    };
-    let _ = thread::Builder::new().spawn(free);
+    // Where it cannot be started, sending fails and the sender frees them.
+    let _ = thread::Builder::new().spawn(|| free(stored));
     sender
+}
+
+fn free(stored: Receiver<Vec<Tool>>) {
+    for (number, batch) in (1_usize..).zip(stored) {
+        drop(batch);
+        // Ever more seldom, since it takes as long as there is memory.
+        if number.is_power_of_two() {
+            allocator::release_freed();
+        }
+    }
+    allocator::release_freed();
 }
 
 /// Commits and indexes what the writer holds, unless Ctrl-C was pressed. Returns the generation.
@@ -207,6 +209,7 @@ impl WriteArgs {
         } = &batch;
         match rejected.as_slice() {
             [] => return Ok(batch),
+            // One problem is the error itself, and not a list of one above an error.
             [only] if !self.skip_invalid => {
                 let hint = if tools.is_empty() {
                     ""
@@ -267,8 +270,11 @@ impl WriteArgs {
         writer: Writer,
         interrupt: &Interrupt,
     ) -> Result<Option<Embedded>> {
-        let has_model = || context.embedders().iter().any(|one| !one.is_instant());
-        if self.no_embed || !has_model() {
+        if self.no_embed {
+            return Ok(None);
+        }
+        // The commit has made the vectors of instant ones.
+        if context.embedders().iter().all(|one| one.is_instant()) {
             return Ok(None);
         }
         embed::soon(catalog, writer, interrupt).map(Some)
@@ -323,6 +329,7 @@ fn preview(context: &Context, tools: &[Tool]) -> Result<Changes> {
             ..Changes::default()
         });
     }
+    // Without embedders, since nothing is embedded in a dry run.
     let catalog = context
         .data_dir()
         .open(&context.settings.catalog, Options::default())?;
@@ -397,6 +404,7 @@ impl AddReport {
         context: &Context,
         embed: impl FnOnce() -> Result<Option<Embedded>>,
     ) -> Result<Outcome> {
+        // Embedding may take minutes, and what was stored is told before; JSON is one document.
         if !context.printer.is_json() {
             context.printer.text(self.summary(context))?;
             for service in &self.batch.services {
@@ -415,6 +423,7 @@ impl AddReport {
     }
 
     fn as_json<'a>(&'a self, context: &'a Context) -> ReportJson<'a> {
+        let embedded = self.embedded.as_ref();
         ReportJson {
             catalog: &context.settings.catalog,
             dry_run: self.generation.is_none(),
@@ -424,19 +433,13 @@ impl AddReport {
             skipped: &self.batch.rejected,
             warnings: &self.batch.warnings,
             services: &self.batch.services,
-            embedded: self.embedded.as_ref().map_or(0, |embedded| embedded.texts),
-            pending_embeddings: self.embedded.as_ref().map(|embedded| embedded.left),
-            embedding_problem: self
-                .embedded
-                .as_ref()
-                .and_then(|embedded| embedded.problem.as_deref()),
+            embedded: embedded.map_or(0, |embedded| embedded.texts),
+            pending_embeddings: embedded.map(|embedded| embedded.left),
+            embedding_problem: embedded.and_then(|embedded| embedded.problem.as_deref()),
             took_ms: TookMs {
                 read: ms(self.read),
                 store: ms(self.stored),
-                embed: self
-                    .embedded
-                    .as_ref()
-                    .map_or(0.0, |embedded| ms(embedded.took)),
+                embed: embedded.map_or(0.0, |embedded| ms(embedded.took)),
             },
         }
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
-use toolscout_index::{Catalog, Tool};
+use toolscout_index::Catalog;
 
 use super::Outcome;
 use super::apis;
@@ -161,7 +161,10 @@ impl Args {
             }
             None => ConversationId::fresh(),
         };
-        let question = (!self.words.is_empty()).then(|| self.words.join(" "));
+        let question = match self.words.as_slice() {
+            [] => None,
+            words => Some(words.join(" ")),
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -293,12 +296,13 @@ impl AgentArgs {
             Some(_) => Some(self.llm.model(&ModelParameters::default())?),
             None => None,
         };
-        let plans = profiles.into_iter().map(|profile| {
+        let mut plans = Vec::new();
+        for profile in profiles {
             let mut plan = self.plan(profile, &context.settings.agent, script.clone())?;
             plan.builder = plan.builder.tools(skills.clone());
-            Ok(plan)
-        });
-        let mut plans = plans.collect::<Result<Vec<_>>>()?;
+            plans.push(plan);
+        }
+        // That of --profile was put first.
         Ok(AgentPlans {
             default: plans.remove(0),
             others: plans,
@@ -320,8 +324,11 @@ impl AgentArgs {
         let builtins = mem::take(&mut profile.tools);
         let wants_search = builtins.web_search.is_some();
         let builtins = builtins.registry(environment)?;
-        let is_search = |tool: &Tool| tool.id.name() == "web_search";
-        if wants_search && !builtins.definitions().any(is_search) {
+        // A search without a provider is left out of the registry, which is no error there.
+        let has_search = builtins
+            .definitions()
+            .any(|tool| tool.id.name() == "web_search");
+        if wants_search && !has_search {
             missing.push(NO_WEB_SEARCH.to_owned());
         }
         if let Some(folder) = self.missing_skills(&name, &profile) {
@@ -364,11 +371,13 @@ impl AgentArgs {
     fn skills(&self, profiles: &[NamedProfile], context: &Context) -> Result<Skills> {
         let mut folders: Vec<&PathBuf> = Vec::from_iter(&self.skills);
         if folders.is_empty() {
-            let is_there =
-                |named: &&NamedProfile| self.missing_skills(&named.name, &named.profile).is_none();
-            let named = profiles.iter().filter(is_there);
-            folders.extend(named.filter_map(|named| named.profile.skills.as_ref()));
+            for NamedProfile { name, profile } in profiles {
+                if self.missing_skills(name, profile).is_none() {
+                    folders.extend(&profile.skills);
+                }
+            }
         }
+        // Profiles often share a folder.
         folders.dedup();
         if let [first, second, ..] = folders[..] {
             let message = format!(
@@ -391,9 +400,10 @@ impl AgentArgs {
     /// The folder of skills of an agent beside the default one, if it does not exist. That of --profile
     /// has to exist.
     fn missing_skills<'a>(&self, name: &str, profile: &'a Profile) -> Option<&'a PathBuf> {
-        let is_optional = self.skills.is_none() && name != DEFAULT_AGENT;
-        let folder = profile.skills.as_ref().filter(|_| is_optional);
-        folder.filter(|folder| !folder.is_dir())
+        if self.skills.is_some() || name == DEFAULT_AGENT {
+            return None;
+        }
+        profile.skills.as_ref().filter(|folder| !folder.is_dir())
     }
 
     /// What the flags say, then the profile, then the settings of the program.
@@ -593,6 +603,7 @@ impl Terminal {
         if self.questions.update(event) {
             self.ask()?;
         }
+        // A refusal may bring the next question up, which nobody can answer either.
         while !self.is_attended && self.questions.is_waiting() {
             self.answer_question(
                 "stdin is not a terminal, so nobody can approve the call; --allow PATTERN allows it in advance",
@@ -601,11 +612,12 @@ impl Terminal {
         Ok(())
     }
 
-    /// Prints the first open question. Input typed before it is discarded.
+    /// Prints the first open question.
     fn ask(&mut self) -> Result<()> {
         if !self.is_attended || !self.questions.is_waiting() {
             return Ok(());
         }
+        // What was typed before the question was shown does not answer it.
         self.input.discard();
         Ok(write!(
             io::stderr(),
@@ -663,14 +675,15 @@ impl Terminal {
                 continue;
             }
             // Lines of a file are all questions.
-            match Command::parse(&line).filter(|_| self.is_attended) {
-                None => outcome = self.answer(line).await?,
-                Some(command) => {
-                    if self.carry_out(command)?.is_break() {
-                        return Ok(outcome);
-                    }
+            if self.is_attended
+                && let Some(command) = Command::parse(&line)
+            {
+                if self.carry_out(command)?.is_break() {
+                    return Ok(outcome);
                 }
+                continue;
             }
+            outcome = self.answer(line).await?;
         }
     }
 
@@ -701,14 +714,16 @@ impl Terminal {
 
     /// The ids of the tools that the conversation has loaded.
     fn loaded_tools(&self) -> Result<Vec<String>> {
-        let state = self.agent.sessions().toolbox(&self.conversation)?;
-        let state: ToolboxState = state
-            .and_then(|state| serde_json::from_value(state).ok())
-            .unwrap_or_default();
+        let Some(state) = self.agent.sessions().toolbox(&self.conversation)? else {
+            return Ok(Vec::new());
+        };
+        // A state that cannot be read counts as none.
+        let state: ToolboxState = serde_json::from_value(state).unwrap_or_default();
         Ok(state.loaded().map(str::to_owned).collect())
     }
 
     fn interrupt(&self, interrupted: &mut bool, stream: &RunStream) {
+        // The first press lets the run end in order, which may take as long as a call does.
         if mem::replace(interrupted, true) {
             std::process::exit(EXIT_INTERRUPTED);
         }
@@ -738,8 +753,10 @@ impl Terminal {
 
 /// The user at the terminal, for the audit log.
 pub fn user() -> String {
-    let name = ["USER", "LOGNAME"]
-        .iter()
-        .find_map(|variable| std::env::var(variable).ok());
-    format!("terminal:{}", name.unwrap_or_else(|| "unknown".into()))
+    for variable in ["USER", "LOGNAME"] {
+        if let Ok(name) = std::env::var(variable) {
+            return format!("terminal:{name}");
+        }
+    }
+    "terminal:unknown".to_owned()
 }

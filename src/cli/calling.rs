@@ -61,11 +61,11 @@ impl Service {
 
     fn add(&mut self, call: &Value) {
         let urls = call.get("servers").and_then(Value::as_array);
-        let urls = urls.into_iter().flatten().filter_map(Value::as_str);
-        let whole = urls.filter(|url| url.starts_with("http") && !url.contains('{'));
-        for url in whole {
-            if self.base_urls.len() < MAX_LISTED && !self.base_urls.iter().any(|known| known == url)
-            {
+        for url in urls.into_iter().flatten().filter_map(Value::as_str) {
+            // Others are relative to a page that is not known here, or have variables in them.
+            let is_whole = url.starts_with("http") && !url.contains('{');
+            let is_known = self.base_urls.iter().any(|known| known == url);
+            if is_whole && !is_known && self.base_urls.len() < MAX_LISTED {
                 self.base_urls.push(url.to_owned());
             }
         }
@@ -85,25 +85,28 @@ impl Service {
         if self.is_named {
             return None;
         }
+        // Ids are sorted, so the first after `SERVER/` is of this server if any is.
         let before = format!("{}/", self.server);
         let first = searcher.ids_after(Some(&before)).next()?;
-        let tool = searcher
-            .tool(first)
-            .filter(|_| first.server() == self.server)?;
+        if first.server() != self.server {
+            return None;
+        }
+        let tool = searcher.tool(first)?;
         let [known] = &Service::of_tools(std::slice::from_ref(&*tool), false)[..] else {
             return None;
         };
-        let has_other = |url: &String| !self.base_urls.contains(url);
         let known_url = known.base_urls.first()?;
-        let is_another = !self.base_urls.is_empty() && known.base_urls.iter().all(has_other);
-        is_another.then(|| {
-            format!(
-                "the catalog has tools of {} from a document for {}, and this one replaces those of the same name; \
-                 --server NAME keeps them apart",
-                printable::name(&self.server),
-                printable::line(known_url)
-            )
-        })
+        // Without an address there is nothing to compare; with a common one it is the same API.
+        let mut known_urls = known.base_urls.iter();
+        if self.base_urls.is_empty() || known_urls.any(|url| self.base_urls.contains(url)) {
+            return None;
+        }
+        Some(format!(
+            "the catalog has tools of {} from a document for {}, and this one replaces those of the same name; \
+             --server NAME keeps them apart",
+            printable::name(&self.server),
+            printable::line(known_url)
+        ))
     }
 
     /// How to call its tools, in some lines.
@@ -128,10 +131,9 @@ impl Service {
         lines.push(format!(
             "  save these lines as {server}.toml, and start `toolscout agent`, `serve` or `mcp` with --profile {server}.toml:"
         ));
-        lines.extend(
-            self.profile_lines()
-                .map(|line| format!("    {}", printable::line(&line))),
-        );
+        for line in self.profile_lines() {
+            lines.push(format!("    {}", printable::line(&line)));
+        }
         if !self.is_named && !self.server.is_empty() {
             let name = "the document's title names the server; --server NAME names it otherwise";
             lines.push(format!("  {name}"));
@@ -139,17 +141,23 @@ impl Service {
         lines.join("\n")
     }
 
-    fn profile_lines(&self) -> impl Iterator<Item = String> {
-        let auth = self.auth.iter().find_map(|auth| auth.profile.as_ref());
-        let base = self.base_urls.is_empty();
-        let lines = [
-            Some("[[operations]]".to_owned()),
-            Some(format!("server = {:?}", self.server)),
-            base.then(|| "base_url = \"https://HOST/PATH\"".to_owned()),
-            auth.map(|auth| format!("auth = {auth}")),
-            (auth.is_some() && !base).then(|| format!("auth_for = {:?}", self.base_urls)),
+    fn profile_lines(&self) -> Vec<String> {
+        let mut lines = vec![
+            "[[operations]]".to_owned(),
+            format!("server = {:?}", self.server),
         ];
-        lines.into_iter().flatten()
+        let is_address_missing = self.base_urls.is_empty();
+        if is_address_missing {
+            lines.push("base_url = \"https://HOST/PATH\"".to_owned());
+        }
+        if let Some(auth) = self.auth.iter().find_map(|auth| auth.profile.as_ref()) {
+            lines.push(format!("auth = {auth}"));
+            // A secret is sent to the addresses of a document only if they are listed.
+            if !is_address_missing {
+                lines.push(format!("auth_for = {:?}", self.base_urls));
+            }
+        }
+        lines
     }
 }
 
@@ -161,8 +169,8 @@ impl Authentication {
                 .and_then(Value::as_str)
                 .unwrap_or_default()
         };
-        let bearer = || Some(format!("{{ bearer_env = {variable:?} }}"));
-        let basic = || Some(format!("{{ basic_env = {variable:?} }}"));
+        let bearer = Some(format!("{{ bearer_env = {variable:?} }}"));
+        let basic = Some(format!("{{ basic_env = {variable:?} }}"));
         let named = |place: &str| {
             let key = text("name");
             Some(format!(
@@ -174,11 +182,12 @@ impl Authentication {
             text("scheme").to_lowercase().as_str(),
             text("in"),
         ) {
-            ("http", "basic", _) | ("basic", _, _) => ("user:password".to_owned(), basic()),
-            ("http", "bearer", _) => ("a bearer token".to_owned(), bearer()),
+            // `basic` as a type is that of Swagger 2.
+            ("http", "basic", _) | ("basic", _, _) => ("user:password".to_owned(), basic),
+            ("http", "bearer", _) => ("a bearer token".to_owned(), bearer),
             ("oauth2" | "openIdConnect", _, _) => (
                 "OAuth: an access token that you have got".to_owned(),
-                bearer(),
+                bearer,
             ),
             ("apiKey", _, "header") => (
                 format!("a key in the header {}", text("name")),
@@ -202,18 +211,11 @@ impl Authentication {
 
 /// A name for the variable of a server's secret.
 fn variable(server: &str) -> String {
-    let letters: String = server
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_uppercase()
-            } else {
-                '_'
-            }
-        })
-        .collect();
+    let letters = server.to_ascii_uppercase();
+    let letters = letters.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     match letters.trim_matches('_') {
         "" => "API_TOKEN".to_owned(),
+        // Shells accept no variable that begins with a digit.
         letters if letters.starts_with(|c: char| c.is_ascii_digit()) => {
             format!("API_{letters}_TOKEN")
         }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,6 +67,7 @@ impl Context {
             embedders: OnceCell::new(),
             patience: Cell::new(Patience::of_search(None)),
         };
+        // Once for each start: any verb may be the first after a version that wrote wider ones.
         let narrowed = narrow_permissions(&context.settings.data);
         if let Some(first) = narrowed.first() {
             let more = match narrowed.len() - 1 {
@@ -89,10 +91,10 @@ impl Context {
     /// are loaded.
     pub fn use_catalog(&mut self, name: &str) {
         name.clone_into(&mut self.settings.catalog);
-        self.settings.embedder = self
-            .settings
-            .embedder_of_catalog()
-            .unwrap_or_else(|| self.general_embedder.clone());
+        self.settings.embedder = match self.settings.embedder_of_catalog() {
+            Some(kind) => kind,
+            None => self.general_embedder.clone(),
+        };
     }
 
     /// Records the use of tools of this catalog, which is that of the settings, into the data directory,
@@ -104,12 +106,14 @@ impl Context {
             usage,
             ..
         } = &self.settings;
-        let plan = self.shadow()?;
-        let plan = plan.filter(|plan| plan.identity().catalog == *catalog);
-        let start = |plan| shadow::start(data, catalog, plan, Box::new(searched.clone()));
-        let shadow = plan.map(start).transpose();
-        Ok(Recorder::start(data, catalog, usage)
-            .with_shadow(shadow.context("start the shadow of the settings")?))
+        let mut shadow = None;
+        if let Some(plan) = self.shadow()?
+            && plan.identity().catalog == *catalog
+        {
+            let started = shadow::start(data, catalog, plan, Box::new(searched.clone()));
+            shadow = Some(started.context("start the shadow of the settings")?);
+        }
+        Ok(Recorder::start(data, catalog, usage).with_shadow(shadow))
     }
 
     /// The shadow of the settings, if they have one.
@@ -119,6 +123,7 @@ impl Context {
         };
         let kind = shadow.embedder.clone().unwrap_or_default();
         let settings = self.settings.clone();
+        // Loaded only if the shadow is started; `usage shadow` needs no model.
         let load = move || models::embedders_of(&kind, &settings, Patience::of_server()).options();
         let Settings {
             catalog, embedders, ..
@@ -204,12 +209,12 @@ impl Context {
         if servers.is_empty() {
             return;
         }
-        let known: BTreeSet<String> = searcher
-            .tools()
-            .map(|tool| tool.id.server().to_owned())
-            .collect();
-        for server in servers.iter().filter(|server| !known.contains(*server)) {
-            self.warn(unknown_server(&self.settings.catalog, server, &known));
+        let tools = searcher.tools();
+        let known: BTreeSet<String> = tools.map(|tool| tool.id.server().to_owned()).collect();
+        for server in servers {
+            if !known.contains(server) {
+                self.warn(unknown_server(&self.settings.catalog, server, &known));
+            }
         }
     }
 
@@ -269,8 +274,10 @@ impl Context {
 
 /// The message about a server without tools, with similar names.
 pub fn unknown_server(catalog: &str, server: &str, known: &BTreeSet<String>) -> String {
-    let hint = did_you_mean(server, known.iter().map(String::as_str))
-        .unwrap_or_else(|| "`toolscout stats` lists the servers".to_owned());
+    let hint = match did_you_mean(server, known.iter().map(String::as_str)) {
+        Some(similar) => similar,
+        None => "`toolscout stats` lists the servers".to_owned(),
+    };
     format!("no tool of server {server:?} in catalog {catalog:?}; {hint}")
 }
 
@@ -284,10 +291,11 @@ fn narrow_permissions(data: &Path) -> Vec<PathBuf> {
         ours.insert(0, data.to_owned());
     }
     for catalog in entries(&data.join(CATALOGS)) {
-        let inside = entries(&catalog)
-            .into_iter()
-            .filter(|path| path.is_dir() || is_database(path));
-        ours.extend(inside);
+        for path in entries(&catalog) {
+            if path.is_dir() || is_database(&path) {
+                ours.push(path);
+            }
+        }
         ours.push(catalog);
     }
     // An error means that the file belongs to another user, who chose its permissions.
@@ -296,16 +304,14 @@ fn narrow_permissions(data: &Path) -> Vec<PathBuf> {
 }
 
 fn is_ours(path: &Path) -> bool {
-    is_database(path) || path.file_name().is_some_and(|name| name == CATALOGS)
+    is_database(path) || path.file_name() == Some(OsStr::new(CATALOGS))
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect()
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    entries.flatten().map(|entry| entry.path()).collect()
 }
 
 fn is_database(path: &Path) -> bool {

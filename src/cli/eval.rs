@@ -18,7 +18,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use toolscout_index::embed::{Encoder, MultilingualTable, StaticTable};
-use toolscout_index::{Embedder, Fusion, MAX_ENRICHMENT_TEXTS, Mode};
+use toolscout_index::{Embedder, Fusion, Languages, MAX_ENRICHMENT_TEXTS, Mode};
 
 use super::Outcome;
 use super::context::Context;
@@ -38,11 +38,10 @@ use crate::regular_file;
 
 /// Parses a share, from 0 to 1.
 fn share(text: &str) -> Result<f64, String> {
-    let share = text
-        .parse()
-        .ok()
-        .filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| format!("{text} is no share; give a number from 0 to 1"))
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err(format!("{text} is no share; give a number from 0 to 1")),
+    }
 }
 
 const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
@@ -278,13 +277,13 @@ impl Args {
         steps: Option<&[Step]>,
     ) -> Result<Outcome> {
         let evaluations = &measured.evaluations;
-        let reports: Vec<Report> = evaluations
-            .iter()
-            .map(|evaluation| evaluation.report.clone())
-            .collect();
-        for run in evaluations.iter().flat_map(|evaluation| &evaluation.runs) {
-            if let Some(facts) = &run.file {
-                print_stderr(format_args!("{}: {}", run.name, facts.line()));
+        let mut reports = Vec::new();
+        for evaluation in evaluations {
+            reports.push(evaluation.report.clone());
+            for run in &evaluation.runs {
+                if let Some(facts) = &run.file {
+                    print_stderr(format_args!("{}: {}", run.name, facts.line()));
+                }
             }
         }
         // An ablation compares steps, so all of them must have been measured.
@@ -306,6 +305,7 @@ impl Args {
             (None, Some(baseline)) => self.compare(baseline, &reports),
             _ => Ok(Outcome::Success),
         };
+        // What was measured is printed and written in any case; the first error is the one to report.
         results.insert(0, measured.failure.map_or(Ok(()), Err));
         outputs::all(results)?;
         outcome
@@ -335,6 +335,7 @@ impl Args {
             let Some(evaluation) = measured.evaluations.last() else {
                 break;
             };
+            // A set that was stopped half-way is reported as far as it got, and the next ones are not begun.
             let written = match (&evaluation.report.unfinished, &mut features) {
                 (Some(reason), _) => Err(anyhow::anyhow!("{reason}")),
                 (None, Some(features)) => {
@@ -429,13 +430,10 @@ impl Args {
         let mut embedders = embedders(context, arms);
         if let Some(path) = &self.table {
             let table = read_table(read_file(path)?)?;
-            let kind = |embedder: &Arc<dyn Embedder>| {
-                embedder.is_instant().then_some(embedder.languages())
-            };
-            let of_its_kind = embedders
-                .iter()
-                .position(|other| kind(other) == kind(&table));
-            match of_its_kind {
+            // There is a table for English and one for other languages, and this stands in for one.
+            let kind = languages_of_table(&table);
+            let mut others = embedders.iter();
+            match others.position(|other| languages_of_table(other) == kind) {
                 Some(place) => embedders[place] = table,
                 None => embedders.insert(0, table),
             }
@@ -538,7 +536,10 @@ pub(super) fn workspace(context: &Context, index_dir: Option<&Path>, arms: &[Arm
 }
 
 pub(super) fn index_dir(context: &Context, index_dir: Option<&Path>) -> PathBuf {
-    index_dir.map_or_else(|| context.settings.cache.join("eval"), Path::to_owned)
+    match index_dir {
+        Some(dir) => dir.to_owned(),
+        None => context.settings.cache.join("eval"),
+    }
 }
 
 fn embedders(context: &Context, arms: &[Arm]) -> Vec<Arc<dyn Embedder>> {
@@ -589,6 +590,11 @@ impl Progress for Bar {
 
 fn read_file(path: &Path) -> Result<Vec<u8>> {
     regular_file::read(path).with_context(|| format!("read {}", path.display()))
+}
+
+/// `None` for an embedder that is no table.
+fn languages_of_table(embedder: &Arc<dyn Embedder>) -> Option<Languages> {
+    embedder.is_instant().then_some(embedder.languages())
 }
 
 /// Reads a table of either kind.

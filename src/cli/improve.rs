@@ -149,10 +149,10 @@ impl Args {
     fn judged(&self, context: &Context, searcher: &Searcher) -> Result<EvalSet> {
         let name = &context.settings.catalog;
         let tools = searcher.tools().map(|tool| Tool::clone(&tool)).collect();
-        let queries = self.queries.as_deref().map(|path| match path.is_dir() {
-            true => path.join("queries.jsonl"),
-            false => path.to_owned(),
-        });
+        let queries = match &self.queries {
+            Some(folder) if folder.is_dir() => Some(folder.join("queries.jsonl")),
+            other => other.clone(),
+        };
         // What was recorded may be of tools that are gone.
         let load = Load {
             skip_unknown: true,
@@ -176,8 +176,9 @@ impl Args {
             texts.extend(texts_of_file(context, searcher, file)?);
         }
         if self.llm.is_chosen() {
-            let written = texts_of_model(&self.llm, searcher, self.yes)?.into_iter();
-            texts.extend(written.map(|(tool, written)| (tool.id.clone(), written)));
+            for (tool, written) in texts_of_model(&self.llm, searcher, self.yes)? {
+                texts.push((tool.id.clone(), written));
+            }
         }
         Ok(texts)
     }
@@ -281,10 +282,11 @@ fn texts_of_file(
     if matched.usable.is_empty() {
         bail!("no text of {} can be used", file.display());
     }
-    let usable = matched.usable.into_iter();
-    Ok(usable
-        .map(|(tool, texts)| (tool.id.clone(), texts))
-        .collect())
+    let mut usable = Vec::new();
+    for (tool, texts) in matched.usable {
+        usable.push((tool.id.clone(), texts));
+    }
+    Ok(usable)
 }
 
 /// Writes what `change` makes of a catalog's present content, embeds it, and returns the generation. Figures
@@ -321,14 +323,14 @@ fn log(context: &Context, id: Option<u64>) -> Result<Outcome> {
         let Some(What::Applied { change, .. }) = line.map(|line| &line.what) else {
             bail!("{id} is no change; `toolscout improve log` lists them");
         };
-        return match context.printer.is_json() {
-            true => context.printer.json(change),
-            false => change
-                .entries
-                .iter()
-                .try_for_each(|entry| context.printer.text(entry)),
+        if context.printer.is_json() {
+            context.printer.json(change)?;
+            return Ok(Outcome::Success);
         }
-        .map(|()| Outcome::Success);
+        for entry in &change.entries {
+            context.printer.text(entry)?;
+        }
+        return Ok(Outcome::Success);
     }
     if context.printer.is_json() {
         context.printer.json(&journal.lines())?;
@@ -372,6 +374,7 @@ fn row(journal: &Journal, line: &Line) -> Vec<String> {
         }
         What::Reverted(id) => {
             row.push(format!("revert of {id}"));
+            // The columns of figures, which a revert does not have.
             row.extend(std::iter::repeat_n("-".to_owned(), 5));
         }
     }
@@ -409,25 +412,30 @@ fn revert(context: &Context, id: u64) -> Result<Outcome> {
     Ok(Outcome::Success)
 }
 
-fn print(context: &Context, improved: &Improved) -> Result<()> {
-    let rows = improved.changes.iter().map(|change| {
-        let [low, high] = change.gain_ci95;
-        let entries = match change.entries.len() {
-            made if made < change.proposed => format!("{made} of {}", change.proposed),
-            all => all.to_string(),
-        };
-        let is_measured = change.decision != Decision::NothingProposed;
-        let measured = |text: String| if is_measured { text } else { "-".to_owned() };
-        vec![
-            change.kind.as_str().to_owned(),
-            change.decision.as_str().to_owned(),
-            measured(entries),
-            measured(format!("{:.4}", change.before)),
-            measured(format!("{:.4}", change.after)),
-            measured(format!("{low:+.4} to {high:+.4}")),
-            measured(format!("{:.4}", change.p)),
-        ]
+/// The row of a proposal.
+fn proposed(change: &Change) -> Vec<String> {
+    let mut row = vec![
+        change.kind.as_str().to_owned(),
+        change.decision.as_str().to_owned(),
+    ];
+    if change.decision == Decision::NothingProposed {
+        // Nothing was measured.
+        row.extend(std::iter::repeat_n("-".to_owned(), 5));
+        return row;
+    }
+    row.push(match change.entries.len() {
+        made if made < change.proposed => format!("{made} of {}", change.proposed),
+        all => all.to_string(),
     });
+    row.extend([change.before, change.after].map(|mean| format!("{mean:.4}")));
+    let [low, high] = change.gain_ci95;
+    row.push(format!("{low:+.4} to {high:+.4}"));
+    row.push(format!("{:.4}", change.p));
+    row
+}
+
+fn print(context: &Context, improved: &Improved) -> Result<()> {
+    let rows = improved.changes.iter().map(proposed);
     context.printer.rows(
         &[
             "change",
@@ -440,10 +448,10 @@ fn print(context: &Context, improved: &Improved) -> Result<()> {
         ],
         rows.collect(),
     )?;
-    let lines: Vec<&Entry> = improved
-        .accepted()
-        .flat_map(|change: &Change| &change.entries)
-        .collect();
+    let mut lines = Vec::new();
+    for change in improved.accepted() {
+        lines.extend(&change.entries);
+    }
     for line in lines.iter().take(MAX_LINES) {
         context.printer.text(line)?;
     }

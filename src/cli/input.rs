@@ -102,10 +102,7 @@ impl Reading {
         let mut batch = Batch::default();
         let mut origins = HashMap::new();
         for location in expand(inputs)? {
-            let parsed = location
-                .bytes(fetch, MAX_BYTES)
-                .and_then(|bytes| self.parse(&location, bytes, fetch));
-            match parsed {
+            match self.parse(&location, fetch) {
                 Ok(parsed) => {
                     let is_named = self.server.is_some();
                     batch.add(&location, parsed, &mut origins, is_named);
@@ -116,7 +113,8 @@ impl Reading {
         Ok(batch)
     }
 
-    fn parse(&self, location: &Location, bytes: Vec<u8>, fetch: &Fetch) -> Result<formats::Parsed> {
+    fn parse(&self, location: &Location, fetch: &Fetch) -> Result<formats::Parsed> {
+        let bytes = location.bytes(fetch, MAX_BYTES)?;
         let other_files = match self.follow_refs {
             true => location.files_beside(fetch),
             false => OtherFiles::default(),
@@ -133,6 +131,7 @@ impl Reading {
             known_servers: self.known_servers.clone(),
         };
         let parsed = formats::parse_owned(bytes, &options)?;
+        // An input whose items are all invalid is not empty: each of them has its own error.
         if parsed.tools.is_empty() && parsed.skipped.is_empty() {
             let reason = parsed.without_tools();
             bail!(
@@ -198,7 +197,10 @@ impl Batch {
 
     /// Why nothing could be read at all.
     pub fn whole_input_rejected(&self) -> Option<&Rejected> {
-        self.unread().next().filter(|_| self.tools.is_empty())
+        if !self.tools.is_empty() {
+            return None;
+        }
+        self.unread().next()
     }
 }
 
@@ -316,12 +318,10 @@ impl Location {
     }
 
     fn default_server(&self) -> Option<String> {
-        match self {
-            Location::Member(path) => path
-                .file_stem()
-                .map(|stem| stem.to_string_lossy().into_owned()),
-            _ => None,
-        }
+        let Location::Member(path) = self else {
+            return None;
+        };
+        Some(path.file_stem()?.to_string_lossy().into_owned())
     }
 
     /// The content. Errors do not name the location, because [`Rejected`] does.
@@ -348,8 +348,8 @@ pub fn document(argument: &str, fetch: &Fetch) -> Result<Vec<u8>> {
 /// Replaces folders with the files in them, sorted by name.
 fn expand(arguments: &[String]) -> Result<Vec<Location>> {
     let mut locations = Vec::new();
-    for location in arguments.iter().map(|argument| Location::parse(argument)) {
-        match location {
+    for argument in arguments {
+        match Location::parse(argument) {
             Location::File(folder) if folder.is_dir() => locations.extend(members(&folder)?),
             location => locations.push(location),
         }
@@ -360,11 +360,13 @@ fn expand(arguments: &[String]) -> Result<Vec<Location>> {
 fn members(folder: &Path) -> Result<Vec<Location>> {
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
-    let mut files: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.is_file() && has_known_extension(path))
-        .collect();
+    let mut files = Vec::new();
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_file() && has_known_extension(&path) {
+            files.push(path);
+        }
+    }
     // The system lists files in any order, and of two tools with one id the first is kept.
     files.sort();
     if files.is_empty() {
@@ -388,6 +390,7 @@ fn has_known_extension(path: &Path) -> bool {
 
 /// The content of a file in this folder or below it, links in it followed.
 fn file_below(folder: &Path, name: &str) -> Result<Vec<u8>> {
+    // The parent of a bare file name is empty, which is no path to the system.
     let folder = match folder.as_os_str().is_empty() {
         true => Path::new("."),
         false => folder,
@@ -417,10 +420,11 @@ fn download(url: &str, fetch: &Fetch, max_bytes: u64) -> Result<Vec<u8>> {
         .redirect(reqwest::redirect::Policy::limited(MAX_REDIRECTS))
         .user_agent(concat!("toolscout/", env!("CARGO_PKG_VERSION")))
         .build()?;
+    // The URL may have a key in it, and the caller names it already.
     let response = client
         .get(url)
         .send()
-        .map_err(|error| anyhow::Error::new(error.without_url()))?;
+        .map_err(reqwest::Error::without_url)?;
     if !response.status().is_success() {
         bail!("the server responded with {}", response.status());
     }

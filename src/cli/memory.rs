@@ -132,8 +132,10 @@ fn add(context: &Context, tool: &str, query: &str) -> Result<()> {
     let searcher = catalog.searcher();
     if searcher.tool(&id).is_none() {
         let ids: Vec<ToolId> = searcher.tools().map(|tool| tool.id.clone()).collect();
-        let hint = did_you_mean(tool, ids.iter().map(ToolId::as_str))
-            .unwrap_or_else(|| "`toolscout list` lists the tools".to_owned());
+        let hint = match did_you_mean(tool, ids.iter().map(ToolId::as_str)) {
+            Some(similar) => similar,
+            None => "`toolscout list` lists the tools".to_owned(),
+        };
         bail!("no tool {tool:?} in {:?}; {hint}", context.settings.catalog);
     }
     let is_stored = catalog
@@ -246,16 +248,15 @@ fn by_command_line() -> Vec<String> {
 
 fn read_entries(file: &Path) -> Result<Vec<Entry>> {
     let name = file.display();
-    let text = if file == Path::new("-") {
-        let mut text = String::new();
+    let mut text = String::new();
+    if file == Path::new("-") {
         io::stdin()
             .lock()
             .read_to_string(&mut text)
-            .map(|_| text)
-            .context("read stdin")?
+            .context("read stdin")?;
     } else {
-        regular_file::read_to_string(file).with_context(|| format!("read {name}"))?
-    };
+        text = regular_file::read_to_string(file).with_context(|| format!("read {name}"))?;
+    }
     let mut entries = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
@@ -275,16 +276,13 @@ fn read_entries(file: &Path) -> Result<Vec<Entry>> {
 
 fn parse_entry(line: &str) -> Result<Entry> {
     let exported: ExportedEntry = serde_json::from_str(line)?;
+    let teachers = exported.taught_by.iter();
     Ok(Entry {
         query: exported.query,
         tool: ToolId::parse(&exported.tool)?,
         times: exported.times,
         at_ms: exported.at_ms,
-        taught_by: exported
-            .taught_by
-            .iter()
-            .map(|name| teacher(name))
-            .collect(),
+        taught_by: teachers.map(|name| teacher(name)).collect(),
     })
 }
 
@@ -309,20 +307,24 @@ fn without_known(memory: &Memory, entries: Vec<Entry>) -> Result<Vec<Entry>> {
     let mut new = Vec::new();
     for entry in entries {
         let key = (entry.query.trim().to_owned(), entry.tool.clone());
-        let adds = known.get(&key).is_none_or(|known| {
-            entry.times > known.times
-                || entry
-                    .taught_by
-                    .iter()
-                    .any(|teacher| !known.taught_by.contains(teacher))
-        });
-        if adds {
+        // It is stored without white space around it.
+        let is_new = match known.get(&key) {
+            Some(known) => adds_to(&entry, known),
+            None => true,
+        };
+        if is_new {
             // A line that occurs twice in the file is known the second time.
             known.insert(key, entry.clone());
             new.push(entry);
         }
     }
     Ok(new)
+}
+
+/// Whether an entry has calls or teachers that the same entry of the memory does not have.
+fn adds_to(entry: &Entry, known: &Entry) -> bool {
+    let mut teachers = entry.taught_by.iter();
+    entry.times > known.times || teachers.any(|teacher| !known.taught_by.contains(teacher))
 }
 
 fn forget(context: &Context, args: ForgetArgs) -> Result<()> {

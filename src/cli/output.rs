@@ -50,13 +50,11 @@ pub struct Printer {
 impl Printer {
     /// A printer of this format; by default a table on a terminal and plain columns elsewhere.
     pub fn new(output: Option<Output>) -> Self {
-        let output = output.unwrap_or_else(|| {
-            if io::stdout().is_terminal() {
-                Output::Table
-            } else {
-                Output::Plain
-            }
-        });
+        let output = match output {
+            Some(output) => output,
+            None if io::stdout().is_terminal() => Output::Table,
+            None => Output::Plain,
+        };
         Printer { output }
     }
 
@@ -95,11 +93,11 @@ impl Printer {
     }
 
     /// Prints rows: a table with a header, or tab-separated columns without one.
-    pub fn rows(&self, header: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
-        let rows: Vec<Vec<String>> = rows
-            .into_iter()
-            .map(|row| row.iter().map(|cell| printable::line(cell)).collect())
-            .collect();
+    pub fn rows(&self, header: &[&str], mut rows: Vec<Vec<String>>) -> Result<()> {
+        for cell in rows.iter_mut().flatten() {
+            // Tabs become spaces too, which would otherwise begin another column.
+            *cell = printable::line(cell);
+        }
         let mut stdout = io::stdout();
         if self.output == Output::Table {
             return Ok(writeln!(stdout, "{}", table(header, rows))?);
@@ -129,11 +127,8 @@ pub fn summary(tool: &Tool) -> String {
         tool.shown_description(),
         tool.title.as_deref().unwrap_or_default(),
     ];
-    let line = text
-        .iter()
-        .flat_map(|text| text.lines())
-        .map(str::trim)
-        .find(|line| !line.is_empty());
+    let mut lines = text.into_iter().flat_map(str::lines).map(str::trim);
+    let line = lines.find(|line| !line.is_empty());
     excerpt(line.unwrap_or_default(), SUMMARY_CHARS)
 }
 
@@ -162,6 +157,7 @@ fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let width = width(table.width(), columns.as_deref());
     table.set_width(width);
     table.set_header(header.iter().map(|title| heading(title)));
+    // Wrapped here, because the table would break a long text in the middle of a word.
     let text_width = width_of_last_column(header, &rows, width);
     for mut cells in rows {
         if let Some(text) = cells.last_mut() {
@@ -178,10 +174,15 @@ fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
 /// The width of a table, from the terminal or from `COLUMNS`. A pseudo-terminal that nobody has
 /// sized (`script`, continuous integration) reports 0.
 fn width(terminal: Option<u16>, columns: Option<&str>) -> u16 {
-    terminal
-        .filter(|width| *width > 0)
-        .or_else(|| columns?.parse().ok().filter(|width| *width > 0))
-        .unwrap_or(DEFAULT_WIDTH)
+    if let Some(width) = terminal
+        && width > 0
+    {
+        return width;
+    }
+    match columns.unwrap_or_default().parse() {
+        Ok(width) if width > 0 => width,
+        _ => DEFAULT_WIDTH,
+    }
 }
 
 /// Lets only the last column wrap, because it holds running text. The others keep their width, each
@@ -202,15 +203,15 @@ fn keep_narrow_columns_whole(table: &mut Table, width: u16) {
 fn width_of_last_column(header: &[&str], rows: &[Vec<String>], width: u16) -> usize {
     let width = usize::from(width);
     let narrow = header.len().saturating_sub(1);
-    let others: usize = (0..narrow)
-        .map(|column| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            let texts = cells.map(String::as_str).chain([header[column]]);
-            let needed = texts.map(display_width).max().unwrap_or_default();
-            // And a column between it and the next one.
-            (needed + usize::from(PADDING)).min(width / 2) + 1
-        })
-        .sum();
+    let mut others = 0;
+    for (column, title) in header.iter().take(narrow).enumerate() {
+        let mut needed = display_width(title);
+        for cell in rows.iter().filter_map(|row| row.get(column)) {
+            needed = needed.max(display_width(cell));
+        }
+        // And a column between it and the next one.
+        others += (needed + usize::from(PADDING)).min(width / 2) + 1;
+    }
     let left = width.saturating_sub(others + usize::from(PADDING));
     left.max(MIN_TEXT_WIDTH)
 }
@@ -223,6 +224,7 @@ fn in_lines(text: &str, width: usize) -> String {
     }
     lines.truncate(ROW_LINES);
     if let Some(last) = lines.last_mut() {
+        // Room for the dots, within which no part of a word is left.
         let mut short = last.trim_end();
         while display_width(short) >= width {
             let (end, _) = short.char_indices().next_back().unwrap_or_default();

@@ -61,11 +61,12 @@ impl Args {
 
     fn review(&self) -> Result<Review> {
         let mut verdicts = BTreeMap::new();
-        let accepted = self.accept.iter().map(|id| (id, Verdict::Accept));
-        let blocked = self.block.iter().map(|id| (id, Verdict::Block));
-        for (id, verdict) in accepted.chain(blocked) {
-            let before = verdicts.insert(ToolId::parse(id)?, (verdict, None));
-            if before.is_some_and(|(before, _)| before != verdict) {
+        for id in &self.accept {
+            verdicts.insert(ToolId::parse(id)?, (Verdict::Accept, None));
+        }
+        for id in &self.block {
+            let before = verdicts.insert(ToolId::parse(id)?, (Verdict::Block, None));
+            if let Some((Verdict::Accept, _)) = before {
                 bail!("{id} is to be accepted and blocked; name it once");
             }
         }
@@ -82,6 +83,7 @@ fn apply(context: &Context, catalog: &Catalog, review: &Review) -> Result<()> {
     let mut writer = catalog.writer()?;
     let audit = AuditLog::open(&context.settings.data.join(FILE_NAME))?;
     let reviewed = decide(catalog.path(), &catalog.searcher(), review)?;
+    // Before the catalog follows: a decision in force that the log lacks could not be explained.
     for tool in &reviewed.tools {
         audit.append(&tool.audited(&context.settings.catalog, &user()))?;
     }
@@ -92,14 +94,13 @@ fn apply(context: &Context, catalog: &Catalog, review: &Review) -> Result<()> {
 }
 
 fn print_decided(context: &Context, reviewed: &Reviewed, generation: u64) -> Result<()> {
-    let of = |verdict| -> Vec<&ToolId> {
-        let decided = reviewed.tools.iter();
-        decided
-            .filter(|tool| tool.verdict == verdict)
-            .map(|tool| &tool.id)
-            .collect()
-    };
-    let (accepted, blocked) = (of(Verdict::Accept), of(Verdict::Block));
+    let (mut accepted, mut blocked) = (Vec::new(), Vec::new());
+    for tool in &reviewed.tools {
+        match tool.verdict {
+            Verdict::Accept => accepted.push(&tool.id),
+            Verdict::Block => blocked.push(&tool.id),
+        }
+    }
     if context.printer.is_json() {
         return context.printer.json(&json!({
             "accepted": accepted, "blocked": blocked, "generation": generation,
@@ -130,19 +131,17 @@ fn list(context: &Context, catalog: &Catalog, servers: &[String]) -> Result<()> 
     let searcher = catalog.searcher();
     let names = OtherTools::of(searcher.ids_after(None));
     if context.printer.is_json() {
-        let changes: Vec<Value> = changes
-            .iter()
-            .map(|(id, change)| as_json(&searcher, &names, id, change))
-            .collect();
-        return context.printer.json(&json!({ "changes": changes }));
+        let mut listed = Vec::new();
+        for (id, change) in &changes {
+            listed.push(as_json(&searcher, &names, id, change));
+        }
+        return context.printer.json(&json!({ "changes": listed }));
     }
+    let mut blocked = 0;
     for (id, change) in &changes {
         context.printer.text(card(&searcher, &names, id, change))?;
+        blocked += usize::from(change.blocked_by.is_some());
     }
-    let blocked = changes
-        .values()
-        .filter(|change| change.blocked_by.is_some())
-        .count();
     context.printer.note(format_args!(
         "{}: {}, {blocked} blocked",
         context.settings.catalog,
@@ -179,8 +178,12 @@ fn card(searcher: &Searcher, names: &OtherTools, id: &ToolId, change: &ToolChang
     );
     let mut lines = vec![head];
     for part in parts {
-        lines.extend(before.map(|tool| format!("  - {}", text(tool, part))));
-        lines.extend(after.map(|tool| format!("  + {}", text(tool, part))));
+        if let Some(tool) = before {
+            lines.push(format!("  - {}", text(tool, part)));
+        }
+        if let Some(tool) = after {
+            lines.push(format!("  + {}", text(tool, part)));
+        }
     }
     for finding in findings_of(change, in_catalog.as_ref(), names) {
         let (kind, path) = (finding.kind.described(), &finding.path);

@@ -10,7 +10,7 @@ use toolscout_index::formats::Emit;
 use toolscout_index::hit::{MatchedField, NameMatch, Reranked};
 use toolscout_index::{
     CompanionOf, Explain, Hit, Match, Mode, NoMatchReason, Query, Results, Searcher, Timings, Tool,
-    Variant,
+    ToolId, Variant,
 };
 
 use super::Outcome;
@@ -81,7 +81,8 @@ impl Args {
         let no_remark_on_samples = self.no_remark_on_samples;
         let servers = self.filter.server.clone();
         let mut options = self.options.options().or(context.settings.search);
-        if context.settings.embedder == EmbedderKind::None && options.mode.is_none_or(is_auto) {
+        let is_mode_open = matches!(options.mode, None | Some(Mode::Auto));
+        if context.settings.embedder == EmbedderKind::None && is_mode_open {
             // The user chose words alone, so the answer is not degraded.
             options.mode = Some(Mode::Lexical);
         }
@@ -96,6 +97,7 @@ impl Args {
         // Below the hits it says what is missing; a warning above them would say it twice.
         let has_notes = format.is_none() && !context.printer.is_json();
         if has_notes && legs == Legs::All && context.has_catalog()? {
+            // Loaded here, because `open` would print the warning.
             let _ = context.required_model();
         }
         let start = Instant::now();
@@ -137,11 +139,11 @@ impl Args {
 
     /// The requests: all positional words together, then each `--query`.
     fn texts(&self) -> Result<Vec<String>> {
-        let words = (!self.words.is_empty()).then(|| self.words.join(" "));
-        let texts: Vec<String> = words
-            .into_iter()
-            .chain(self.queries.iter().cloned())
-            .collect();
+        let mut texts = Vec::new();
+        if !self.words.is_empty() {
+            texts.push(self.words.join(" "));
+        }
+        texts.extend(self.queries.iter().cloned());
         if texts.is_empty() {
             return Err(UsageError(
                 "no query; describe in a few words what the tool should do".into(),
@@ -172,10 +174,6 @@ impl Args {
         }
         query
     }
-}
-
-fn is_auto(mode: Mode) -> bool {
-    mode == Mode::Auto
 }
 
 /// An answer, with the context to print it.
@@ -247,10 +245,12 @@ impl Answer<'_> {
             if several {
                 row.push(query_numbers(hit));
             }
+            let mut text = summary(&hit.tool);
             let remarks = [flagged(hit), companion_of(hit), also_on(hit)];
-            let remarks = remarks.into_iter().flatten();
-            let remarks: String = remarks.map(|remark| format!(" ({remark})")).collect();
-            row.push(summary(&hit.tool) + &remarks);
+            for remark in remarks.into_iter().flatten() {
+                text += &format!(" ({remark})");
+            }
+            row.push(text);
             rows.push(row);
         }
         printer.rows(&header, rows)
@@ -261,9 +261,8 @@ impl Answer<'_> {
     }
 
     fn confidence(&self) -> Option<String> {
-        self.results
-            .confidence
-            .map(|confidence| format!("{confidence:.2}"))
+        let confidence = self.results.confidence?;
+        Some(format!("{confidence:.2}"))
     }
 
     /// The lines below the hits: what did not match, a degraded answer, and the figures.
@@ -280,7 +279,7 @@ impl Answer<'_> {
         } = &self.results;
         let mut notes = Vec::new();
         if let Some(no_match) = no_match {
-            let nearest: Vec<&str> = no_match.nearest.iter().map(|id| id.as_str()).collect();
+            let nearest: Vec<&str> = no_match.nearest.iter().map(ToolId::as_str).collect();
             notes.push(format!("no match: {}", no_match.reason));
             if !nearest.is_empty() {
                 notes.push(format!("nearest: {}", nearest.join(", ")));
@@ -333,6 +332,7 @@ impl Answer<'_> {
         if *variant != Variant::Full {
             figures.push(format!("{variant} variant for time"));
         }
+        // A search often takes less than ten milliseconds, of which a tenth still tells something.
         let decimals = usize::from(timings.total_ms < 10.0);
         figures.push(format!("{:.decimals$} ms", timings.total_ms));
         figures.join(" · ")
@@ -352,13 +352,10 @@ impl Answer<'_> {
             generation,
             ..
         } = &self.results;
-        let hits: Vec<Value> = self
-            .results
-            .hits
-            .iter()
-            .enumerate()
-            .map(|(index, hit)| hit_json(index + 1, hit))
-            .collect();
+        let mut hits = Vec::new();
+        for (index, hit) in self.results.hits.iter().enumerate() {
+            hits.push(hit_json(index + 1, hit));
+        }
         json!({
             "queries": self.texts,
             "hits": hits,
@@ -399,6 +396,7 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
         "score": printable::short_floats(&hit.score),
         "matched_queries": hit.matched_queries,
     });
+    // Fields that few hits have are left out of the others, instead of being null.
     if let Some(need) = &hit.serves {
         json["serves"] = json!(need);
     }
@@ -419,11 +417,9 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
 
 /// The queries that found a hit, by 1-based number.
 fn query_numbers(hit: &Hit) -> String {
-    hit.matched_queries
-        .iter()
-        .map(|query| (query + 1).to_string())
-        .collect::<Vec<_>>()
-        .join(", ")
+    let queries = hit.matched_queries.iter();
+    let numbers: Vec<String> = queries.map(|query| (query + 1).to_string()).collect();
+    numbers.join(", ")
 }
 
 /// The mode of the search and its embedders.
@@ -442,13 +438,19 @@ fn describe_pipeline(results: &Results) -> String {
 }
 
 fn also_on(hit: &Hit) -> Option<String> {
-    let others: Vec<&str> = hit.also_on.iter().map(|id| id.as_str()).collect();
-    (!others.is_empty()).then(|| format!("also on: {}", others.join(", ")))
+    if hit.also_on.is_empty() {
+        return None;
+    }
+    let others: Vec<&str> = hit.also_on.iter().map(ToolId::as_str).collect();
+    Some(format!("also on: {}", others.join(", ")))
 }
 
 /// What is suspicious about it.
 fn flagged(hit: &Hit) -> Option<String> {
-    (!hit.flagged.is_empty()).then(|| format!("flagged: it {}", hit.flagged.join(", ")))
+    if hit.flagged.is_empty() {
+        return None;
+    }
+    Some(format!("flagged: it {}", hit.flagged.join(", ")))
 }
 
 /// Which hit it is a companion of, and for which parameter.
@@ -458,12 +460,12 @@ fn companion_of(hit: &Hit) -> Option<String> {
 }
 
 fn describe_timings(timings: &Timings) -> String {
-    let stages: Vec<String> = timings
-        .stages()
-        .into_iter()
-        .filter(|(_, ms)| *ms >= MIN_STAGE_MS)
-        .map(|(stage, ms)| format!("{stage} {ms:.2}"))
-        .collect();
+    let mut stages = Vec::new();
+    for (stage, ms) in timings.stages() {
+        if ms >= MIN_STAGE_MS {
+            stages.push(format!("{stage} {ms:.2}"));
+        }
+    }
     format!("{:.2} ms ({})", timings.total_ms, stages.join(", "))
 }
 
@@ -479,12 +481,14 @@ fn explanation(hits: &[Hit]) -> Vec<String> {
         if let Some(flagged) = flagged(hit) {
             lines.push(format!("     {}", printable::line(&flagged)));
         }
-        let companion = hit.companion_of.as_ref().map(|companion_of| {
-            let CompanionOf { id, reason, .. } = companion_of;
-            ("companion", format!("of {id}: {reason}"))
-        });
-        let reasons = hit.explain.as_ref().map(reasons).unwrap_or_default();
-        for (title, reason) in companion.into_iter().chain(reasons) {
+        let mut titled = Vec::new();
+        if let Some(CompanionOf { id, reason, .. }) = &hit.companion_of {
+            titled.push(("companion", format!("of {id}: {reason}")));
+        }
+        if let Some(explain) = &hit.explain {
+            titled.extend(reasons(explain));
+        }
+        for (title, reason) in titled {
             lines.push(format!("     {title:<10} {}", printable::line(&reason)));
         }
     }
@@ -559,28 +563,21 @@ fn describe_name_match(name_match: NameMatch) -> &'static str {
 
 /// The fields of the tool and the words of the query found in each.
 fn describe_fields(fields: &[MatchedField]) -> String {
-    fields
-        .iter()
-        .map(|field| {
-            format!(
-                "{}: {}",
-                field.field.replace('_', " "),
-                field.terms.join(" ")
-            )
-        })
-        .collect::<Vec<_>>()
-        .join("; ")
+    let mut texts = Vec::new();
+    for MatchedField { field, terms, .. } in fields {
+        texts.push(format!("{}: {}", field.replace('_', " "), terms.join(" ")));
+    }
+    texts.join("; ")
 }
 
 fn describe_clauses(explain: &Explain) -> String {
     let clauses = explain.clauses.join(" | ");
-    let best = explain
-        .best_clause
-        .and_then(|best| explain.clauses.get(best));
-    match best {
-        Some(best) => format!("{clauses}; best for {best:?}"),
-        None => clauses,
+    if let Some(best) = explain.best_clause
+        && let Some(best) = explain.clauses.get(best)
+    {
+        return format!("{clauses}; best for {best:?}");
     }
+    clauses
 }
 
 /// The move of a hit from its rank by the fused score, with the strongest reasons for it. Both ranks
@@ -644,12 +641,13 @@ fn describe_feature(feature: &str) -> &'static str {
         ("everyday", "words for everyday phrases"),
         ("kinds", "fit of the values to the parameters"),
     ];
-    DESCRIPTIONS
-        .iter()
-        .find(|(prefix, _)| feature.starts_with(prefix))
-        .map_or("fit to requests of this form", |(_, description)| {
-            description
-        })
+    for (prefix, description) in DESCRIPTIONS {
+        if feature.starts_with(prefix) {
+            return description;
+        }
+    }
+    // The rest are figures of the request, such as its number of words.
+    "fit to requests of this form"
 }
 
 #[cfg(test)]

@@ -251,10 +251,10 @@ impl ServerArgs {
             .map_or(limits.connections_per_address, NonZero::get);
         limits.search_queue = self.search_queue.unwrap_or(limits.search_queue);
         limits.max_catalogs = self.max_catalogs.map_or(limits.max_catalogs, NonZero::get);
-        limits.max_open_catalogs = self
-            .max_open_catalogs
+        if let Some(most) = self.max_open_catalogs {
             // The default one is always open, and another has to be.
-            .map_or(limits.max_open_catalogs, |most| most.get().max(2));
+            limits.max_open_catalogs = most.get().max(2);
+        }
         limits.max_open_bytes = self.max_open_bytes.unwrap_or(limits.max_open_bytes);
         limits = limits.with_mcp_sessions(
             self.max_mcp_sessions as usize,
@@ -312,22 +312,24 @@ impl ServerArgs {
             languages: Vec::new(),
         };
         let settings = flags.or(context.settings.enrich.clone());
-        settings
-            .check()
-            .map_err(|problem| UsageError(problem.to_string()))?;
-        Ok(settings)
+        match settings.check() {
+            Ok(()) => Ok(settings),
+            Err(problem) => Err(UsageError(problem.to_string()).into()),
+        }
     }
 }
 
 fn tool_profiles(settings: &config::Settings) -> Vec<ToolProfile> {
-    let profiles = settings.profiles.iter();
+    let mut profiles = Vec::new();
+    for (name, settings) in &settings.profiles {
+        profiles.push(ToolProfile::new(name, settings));
+    }
     profiles
-        .map(|(name, settings)| ToolProfile::new(name, settings))
-        .collect()
 }
 
 /// How catalogs that name no embedders are opened.
 fn general_options(context: &Context) -> Options {
+    // Those of the context are loaded already if it uses them.
     if context.general_embedder == context.settings.embedder {
         return context.options(Legs::All);
     }
@@ -354,20 +356,21 @@ fn embedder_source(settings: &config::Settings) -> Option<EmbedderSource> {
 
 /// Parses the scope of keys that may ask the agent.
 fn agent_scope(text: &str) -> Result<Scope, String> {
-    let scopes = [Scope::Search, Scope::Llm].into_iter();
-    let mut named = scopes.filter(|scope| scope.name() == text);
-    named
-        .next()
-        .ok_or_else(|| "use search, which every key has, or llm".to_owned())
+    for scope in [Scope::Search, Scope::Llm] {
+        if scope.name() == text {
+            return Ok(scope);
+        }
+    }
+    Err("use search, which every key has, or llm".to_owned())
 }
 
 /// Parses an address and port. Of names only `localhost` is accepted, so that no name server decides
 /// who can reach the API.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let numeric = text
-        .strip_prefix("localhost:")
-        .map(|port| format!("127.0.0.1:{port}"));
-    let parsed = numeric.as_deref().unwrap_or(text).parse();
+    let parsed = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}").parse(),
+        None => text.parse(),
+    };
     parsed.map_err(|_| "write an IP address and a port, as 127.0.0.1:7700 or [::1]:7700".to_owned())
 }
 
@@ -392,10 +395,9 @@ async fn serve(
 
 /// The error of a port in use with the next step; any other error as it is.
 fn with_other_port(error: anyhow::Error) -> anyhow::Error {
-    let is_in_use = error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse);
-    if is_in_use {
+    if let Some(cause) = error.downcast_ref::<io::Error>()
+        && cause.kind() == io::ErrorKind::AddrInUse
+    {
         let message = error_message(&error);
         return anyhow!("{message}; choose another with --listen 127.0.0.1:0");
     }

@@ -130,7 +130,9 @@ impl StoreArgs {
     /// For a password on the command line, and a value that cannot be used.
     pub fn settings(&self, context: &Context) -> Result<StoreSettings> {
         let address = self.store.as_ref().map(StoreAddress::new);
-        if address.as_ref().is_some_and(StoreAddress::has_password) {
+        if let Some(address) = &address
+            && address.has_password()
+        {
             bail!(
                 "--store has a password, which everybody on this machine could read in the list of processes; put it into \
                  a file for --store-password-file, or the address into TOOLSCOUT_STORE"
@@ -294,43 +296,39 @@ fn place(catalog: &CatalogStatus) -> String {
 
 /// The servers of the address, and the standbys that the primary knows.
 fn print_servers(context: &Context, status: &StoreStatus) -> Result<()> {
-    let rows = status
-        .servers
-        .iter()
-        .map(|server| vec![server.server.clone(), server.state.clone()]);
-    context.printer.rows(&["server", "state"], rows.collect())?;
+    let mut rows = Vec::new();
+    for server in &status.servers {
+        rows.push(vec![server.server.clone(), server.state.clone()]);
+    }
+    context.printer.rows(&["server", "state"], rows)?;
     if status.standbys.is_empty() {
         return Ok(());
     }
-    let or_hidden = |text: &Option<String>| text.clone().unwrap_or_else(|| "hidden".to_owned());
-    let rows = status.standbys.iter().map(|standby| {
-        let lag = standby.lag_bytes;
-        vec![
-            format!(
-                "{} {}",
-                standby.name,
-                standby.address.as_deref().unwrap_or("")
-            ),
-            or_hidden(&standby.state),
-            or_hidden(&standby.sync),
-            lag.map_or_else(|| "hidden".to_owned(), |bytes| bytes.to_string()),
-        ]
-    });
-    context.printer.rows(
-        &["standby", "state", "sync", "bytes behind"],
-        rows.collect(),
-    )
+    let mut rows = Vec::new();
+    for standby in &status.standbys {
+        let address = standby.address.as_deref().unwrap_or("");
+        // PostgreSQL hides these from a role that may not monitor it.
+        let lag = standby.lag_bytes.map(|bytes| bytes.to_string());
+        let figures = [&standby.state, &standby.sync, &lag];
+        let mut row = vec![format!("{} {address}", standby.name)];
+        row.extend(figures.map(|text| text.as_deref().unwrap_or("hidden").to_owned()));
+        rows.push(row);
+    }
+    context
+        .printer
+        .rows(&["standby", "state", "sync", "bytes behind"], rows)
 }
 
 fn print_nodes(context: &Context, status: &StoreStatus) -> Result<()> {
     let mut rows = Vec::new();
     for node in &status.nodes {
-        let behind: Vec<String> = node
-            .lag
-            .iter()
-            .filter(|(_, lag)| **lag > 0)
-            .map(|(name, lag)| format!("{name} {lag}"))
-            .collect();
+        let mut behind = Vec::new();
+        for (name, lag) in &node.lag {
+            if *lag > 0 {
+                behind.push(format!("{name} {lag}"));
+            }
+        }
+        // What a node that is gone said last says nothing about now.
         let behind = match behind.is_empty() {
             _ if node.seen_s > GONE_S => "gone, or cannot reach the store".to_owned(),
             true => format!("0 in {} open catalogs", node.open),

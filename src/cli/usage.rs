@@ -175,33 +175,40 @@ impl Args {
 }
 
 fn row(tool: &ToolUse) -> Vec<String> {
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
     vec![
         tool.searches.to_string(),
         tool.first.to_string(),
-        number(tool.mean_place),
+        figure(tool.mean_place),
         tool.injections.to_string(),
         tool.calls.to_string(),
         (tool.calls - tool.successes.min(tool.calls)).to_string(),
-        number(tool.p50_ms),
-        number(tool.p95_ms),
+        figure(tool.p50_ms),
+        figure(tool.p95_ms),
         (tool.definition_tokens + tool.result_tokens).to_string(),
-        tool.tool
-            .clone()
-            .unwrap_or_else(|| "(all tools)".to_owned()),
+        tool.tool.as_deref().unwrap_or("(all tools)").to_owned(),
     ]
 }
 
+fn figure(value: Option<f64>) -> String {
+    match value {
+        Some(value) => value.to_string(),
+        None => "-".to_owned(),
+    }
+}
+
 impl UnusedArgs {
+    fn is_wanted(&self, tool: &ToolId) -> bool {
+        match &self.server {
+            Some(server) => tool.server() == server,
+            None => true,
+        }
+    }
+
     fn run(&self, context: &Context) -> Result<()> {
         let recorded = Record::read(context, self.since.period())?;
         let searcher = context.open(Legs::Lexical)?.searcher();
         context.warn_of_unknown_servers(&searcher, self.server.as_slice());
-        let is_wanted = |tool: &ToolId| {
-            let server = self.server.as_deref();
-            server.is_none_or(|server| tool.server() == server)
-        };
-        let tools = searcher.tools().filter(|tool| is_wanted(&tool.id));
+        let tools = searcher.tools().filter(|tool| self.is_wanted(&tool.id));
         let unused = Unused::of(tools, &recorded.tools);
         let limit = self.limit.unwrap_or(DEFAULT_ROWS);
         let shown: Vec<_> = unused.tools.iter().take(limit).collect();
@@ -295,16 +302,17 @@ impl MissedArgs {
                 "left_out": missed.left_out,
             }));
         }
-        let rows = shown.iter().map(|group| {
-            vec![
+        let mut rows = Vec::new();
+        for group in &shown {
+            rows.push(vec![
                 group.times.to_string(),
                 group.none.to_string(),
                 group.possible.to_string(),
                 group.not_called.to_string(),
-                group.nearest.clone().unwrap_or_else(|| "-".to_owned()),
+                group.nearest.as_deref().unwrap_or("-").to_owned(),
                 group.request.clone(),
-            ]
-        });
+            ]);
+        }
         context.printer.rows(
             &[
                 "times",
@@ -314,7 +322,7 @@ impl MissedArgs {
                 "nearest",
                 "request",
             ],
-            rows.collect(),
+            rows,
         )?;
         context.printer.note(format_args!(
             "{} of {} from {}",
@@ -358,22 +366,7 @@ impl ShadowArgs {
 }
 
 fn rows_of(report: &ShadowReport) -> Vec<Vec<String>> {
-    let none = || "-".to_owned();
-    let estimate = |estimate: Estimate| format!("{} ± {}", estimate.mean, estimate.plus_minus);
-    let compared = |name: &str, figure: Option<ComparedFigure>| match figure {
-        Some(figure) => vec![
-            name.to_owned(),
-            figure.live.to_string(),
-            figure.shadow.to_string(),
-            estimate(figure.gain),
-        ],
-        None => vec![name.to_owned(), none(), none(), none()],
-    };
-    let both = |name: &str, value: String| vec![name.to_owned(), none(), none(), value];
-    let overlap = report.overlap_at_5.map_or_else(none, estimate);
-    let same_first = report
-        .same_first_hit
-        .map_or_else(none, |share| share.to_string());
+    let overlap = report.overlap_at_5.map_or("-".to_owned(), estimate);
     vec![
         compared("called tool first", report.first_place),
         compared("reciprocal place of called tool", report.reciprocal_place),
@@ -382,10 +375,33 @@ fn rows_of(report: &ShadowReport) -> Vec<Vec<String>> {
             report.absent.to_string(),
         ),
         both("overlap@5", overlap),
-        both("same first hit", same_first),
+        both("same first hit", figure(report.same_first_hit)),
         both("calls", report.calls.to_string()),
         both("searches", report.searches.to_string()),
     ]
+}
+
+fn estimate(estimate: Estimate) -> String {
+    format!("{} ± {}", estimate.mean, estimate.plus_minus)
+}
+
+/// A row of a figure that live searches and the shadow have each.
+fn compared(name: &str, figure: Option<ComparedFigure>) -> Vec<String> {
+    match figure {
+        Some(figure) => vec![
+            name.to_owned(),
+            figure.live.to_string(),
+            figure.shadow.to_string(),
+            estimate(figure.gain),
+        ],
+        None => both(name, "-".to_owned()),
+    }
+}
+
+/// A row of a figure about both of them.
+fn both(name: &str, value: String) -> Vec<String> {
+    let none = "-".to_owned();
+    vec![name.to_owned(), none.clone(), none, value]
 }
 
 /// Writes the first request of each group as a query without judgements.
@@ -416,6 +432,7 @@ fn export(context: &Context, file: &Path, missed: &Missed) -> Result<()> {
 /// Fails for a catalog that does not exist: a misspelt one would have no use at all.
 fn check_catalog(context: &Context) -> Result<()> {
     if !context.has_catalog()? {
+        // Its error names similar catalogs.
         context.open(Legs::Lexical)?;
     }
     Ok(())
@@ -458,7 +475,10 @@ fn said_period(context: &Context, period: &UsePeriod) -> String {
 }
 
 fn is_of_server(tool: &str, server: Option<&str>) -> bool {
-    server.is_none_or(|server| ToolId::parse(tool).is_ok_and(|id| id.server() == server))
+    let Some(server) = server else {
+        return true;
+    };
+    ToolId::parse(tool).is_ok_and(|id| id.server() == server)
 }
 
 #[cfg(test)]

@@ -202,7 +202,6 @@ fn get(context: &Context, catalog: &Catalog) -> Result<()> {
     if !context.printer.is_table() {
         return context.printer.json(&words);
     }
-    let row = |kind: &str, key: &str, value: String| vec![kind.to_owned(), key.to_owned(), value];
     let mut rows = Vec::new();
     for (tool, names) in &words.aliases {
         rows.push(row("alias", tool, names.join(", ")));
@@ -235,6 +234,10 @@ fn get(context: &Context, catalog: &Catalog) -> Result<()> {
         ))?;
     }
     Ok(())
+}
+
+fn row(kind: &str, key: &str, value: String) -> Vec<String> {
+    vec![kind.to_owned(), key.to_owned(), value]
 }
 
 fn described_synonyms(synonyms: &Synonyms) -> String {
@@ -311,6 +314,7 @@ impl AddArgs {
             add_new(&mut entry.words, vec![self.key]);
         }
         add_new(&mut entry.words, self.values);
+        // A word that stands for the others must not stand for itself too.
         if let Some(from) = &entry.from {
             entry.words.retain(|word| word != from);
         }
@@ -367,16 +371,19 @@ fn remove(words: &mut OwnerWords, kind: Kind, key: &str, values: &[String]) -> R
     Ok(match kind {
         Kind::Alias if values.is_empty() => words.aliases.remove(key).is_some(),
         Kind::Alias => {
-            let names = words.aliases.get_mut(key);
-            let is_changed = names.is_some_and(|names| remove_all(names, values));
+            let is_changed = match words.aliases.get_mut(key) {
+                Some(names) => remove_all(names, values),
+                None => false,
+            };
+            // A tool without other names has no entry.
             words.aliases.retain(|_, names| !names.is_empty());
             is_changed
         }
         Kind::Synonym if values.is_empty() => words.synonyms.remove(key).is_some(),
-        Kind::Synonym => {
-            let entry = words.synonyms.get_mut(key);
-            entry.is_some_and(|entry| remove_all(&mut entry.words, values))
-        }
+        Kind::Synonym => match words.synonyms.get_mut(key) {
+            Some(entry) => remove_all(&mut entry.words, values),
+            None => false,
+        },
         Kind::Pin => {
             let before = words.pins.len();
             let is_meant =
@@ -403,8 +410,9 @@ fn remove_all(known: &mut Vec<String>, values: &[String]) -> bool {
 
 /// The message for an entry that is not there, with what is there.
 fn no_such_entry(words: &OwnerWords, kind: Kind, key: &str) -> String {
-    let pin = words.pins.get(key).filter(|_| kind == Kind::Pin);
-    if let Some(pin) = pin {
+    if kind == Kind::Pin
+        && let Some(pin) = words.pins.get(key)
+    {
         return format!(
             "{key:?} is the name of a pin in the document; `toolscout words remove pin {:?} {}` removes it",
             pin.query, pin.tool

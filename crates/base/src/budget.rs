@@ -113,6 +113,7 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn choose(tools: &'a [Arc<Tool>], emit: Emit, budget: usize) -> Self {
+        // What an answer without tools costs: the brackets around them.
         let frame = count(&formats::emit(&[], emit).to_string());
         let shortest: Vec<usize> = tools
             .iter()
@@ -202,6 +203,7 @@ fn cost(tool: &Tool, emit: Emit, frame: usize, left: usize) -> Option<usize> {
     if text.len() / MAX_TOKEN_BYTES > left + frame {
         return None;
     }
+    // The comma after the tool before.
     let separator = 1;
     let cost = (count(&text) + separator).saturating_sub(frame);
     (cost <= left).then_some(cost)
@@ -212,6 +214,7 @@ fn shortened(tool: &Tool, input_schema: Map<String, Value>) -> Tool {
         description: first_sentence(tool.shown_description()).to_owned(),
         owner_texts: OwnerTexts::default(),
         input_schema,
+        // A model needs neither of them to write a call.
         output_schema: None,
         metadata: Map::new(),
         ..tool.clone()
@@ -220,11 +223,12 @@ fn shortened(tool: &Tool, input_schema: Map<String, Value>) -> Tool {
 
 fn first_sentence(text: &str) -> &str {
     let text = text.trim();
-    let limit = text
-        .char_indices()
-        .nth(TERSE_DESCRIPTION_CHARS)
-        .map_or(text.len(), |(at, _)| at);
-    let line = text[..limit].lines().next().unwrap_or_default();
+    let start = match text.char_indices().nth(TERSE_DESCRIPTION_CHARS) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    };
+    let line = start.lines().next().unwrap_or_default();
+    // A full stop alone may be that of an abbreviation, a number or a file name.
     match line.find(". ") {
         Some(end) => &line[..=end],
         None => line,
@@ -233,11 +237,13 @@ fn first_sentence(text: &str) -> &str {
 
 /// A schema that accepts the same values, without descriptions.
 fn without_explanations(schema: &Map<String, Value>) -> Map<String, Value> {
-    schema
-        .iter()
-        .filter(|(keyword, _)| !EXPLAINING_KEYWORDS.contains(&keyword.as_str()))
-        .map(|(keyword, value)| (keyword.clone(), strip_keyword(keyword, value)))
-        .collect()
+    let mut kept = Map::new();
+    for (keyword, value) in schema {
+        if !EXPLAINING_KEYWORDS.contains(&keyword.as_str()) {
+            kept.insert(keyword.clone(), strip_keyword(keyword, value));
+        }
+    }
+    kept
 }
 
 /// A keyword's value without descriptions. Keys under `properties` and similar keywords are names,
@@ -266,25 +272,30 @@ fn strip(schema: &Value) -> Value {
 
 /// The arguments' names and types, one level deep.
 fn outline(schema: &Map<String, Value>) -> Map<String, Value> {
-    let typed = |property: &Value| -> Value {
-        ["type", "enum"]
-            .into_iter()
-            .filter_map(|keyword| Some((keyword, property.get(keyword)?.clone())))
-            .collect()
-    };
     let mut outline = Map::new();
     outline.insert("type".into(), "object".into());
     if let Some(Value::Object(properties)) = schema.get("properties") {
-        let properties = properties
-            .iter()
-            .map(|(name, property)| (name.clone(), typed(property)))
-            .collect();
-        outline.insert("properties".into(), Value::Object(properties));
+        let mut typed = Map::new();
+        for (name, property) in properties {
+            typed.insert(name.clone(), only_type(property));
+        }
+        outline.insert("properties".into(), Value::Object(typed));
     }
     if let Some(required) = schema.get("required") {
         outline.insert("required".into(), required.clone());
     }
     outline
+}
+
+fn only_type(property: &Value) -> Value {
+    let mut kept = Map::new();
+    // The values of an `enum` are the type of an argument that takes nothing else.
+    for keyword in ["type", "enum"] {
+        if let Some(value) = property.get(keyword) {
+            kept.insert(keyword.to_owned(), value.clone());
+        }
+    }
+    Value::Object(kept)
 }
 
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {

@@ -43,23 +43,7 @@ impl KnownModel {
     /// Every known model, by name.
     pub fn all() -> &'static [KnownModel] {
         static ALL: OnceLock<Vec<KnownModel>> = OnceLock::new();
-        ALL.get_or_init(|| {
-            let mut all: Vec<KnownModel> = TextEmbedding::list_supported_models()
-                .into_iter()
-                // Trained to match pictures, not to search.
-                .filter(|info| info.model != EmbeddingModel::ClipVitB32)
-                .map(|info| KnownModel {
-                    name: short_name(&info.model_code, &info.model),
-                    hub_id: info.model_code,
-                    weights: info.model_file,
-                    more_weights: info.additional_files,
-                    dimensions: info.dim,
-                    model: info.model,
-                })
-                .collect();
-            all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-            all
-        })
+        ALL.get_or_init(of_fastembed)
     }
 
     /// The model of a name: short (`bge-m3`) or with the organisation (`BAAI/bge-m3`), and with or
@@ -67,17 +51,20 @@ impl KnownModel {
     pub fn find(name: &str) -> Option<&'static KnownModel> {
         let (name, _) = split_revision(name);
         let wanted = name.to_ascii_lowercase();
-        // Files of one name on the hub hold several models; the first is the one of full precision.
-        let by_hub_id = || {
-            let mut same = Self::all().iter();
-            same.find(|model| model.hub_id.eq_ignore_ascii_case(name))
+        let Some((_, short)) = wanted.rsplit_once('/') else {
+            return Self::with_short_name(&wanted);
         };
-        // Fastembed takes some models from copies by others, so the organisation may be another.
-        let by_name = |wanted: &str| Self::all().iter().find(|model| model.name == wanted);
-        match wanted.rsplit_once('/') {
-            None => by_name(&wanted),
-            Some((_, name)) => by_hub_id().or_else(|| by_name(name)),
+        // Files of one name on the hub hold several models; the first is the one of full precision.
+        let mut all = Self::all().iter();
+        match all.find(|model| model.hub_id.eq_ignore_ascii_case(name)) {
+            Some(model) => Some(model),
+            // Fastembed takes some models from copies by others, so the organisation may be another.
+            None => Self::with_short_name(short),
         }
+    }
+
+    fn with_short_name(name: &str) -> Option<&'static KnownModel> {
+        Self::all().iter().find(|model| model.name == name)
     }
 
     /// All files, the weights first.
@@ -90,18 +77,17 @@ impl KnownModel {
     /// What is written before a request and before a text of a tool.
     pub fn prefixes(&self) -> (&'static str, &'static str) {
         let name = self.name.as_str();
+        let starts_with_any = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+        // As the cards of the models say; special cases of a family come before it.
         if name.contains("e5") {
             ("query: ", "passage: ")
-        } else if name.starts_with("nomic") || name.starts_with("modernbert") {
+        } else if starts_with_any(&["nomic", "modernbert"]) {
             ("search_query: ", "search_document: ")
         } else if name.starts_with("bge") && name.contains("-zh") {
             (BGE_QUERY_ZH, "")
         } else if name.starts_with("bge-m3") {
             ("", "")
-        } else if ["bge", "mxbai", "snowflake"]
-            .iter()
-            .any(|start| name.starts_with(start))
-        {
+        } else if starts_with_any(&["bge", "mxbai", "snowflake"]) {
             (BGE_QUERY, "")
         } else if name.starts_with("embeddinggemma") {
             ("task: search result | query: ", "title: none | text: ")
@@ -130,7 +116,6 @@ pub fn check_revision(name: &str) -> Result<()> {
     let Some(revision) = split_revision(name).1 else {
         return Ok(());
     };
-    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let problem = if revision.is_empty() {
         "it is empty"
     } else if revision.len() > MAX_REVISION_CHARS {
@@ -144,15 +129,20 @@ pub fn check_revision(name: &str) -> Result<()> {
         "each part must start with a letter or a digit"
     } else if revision.contains("..") {
         "it must not have two dots in a row"
-    } else if !revision.chars().all(|c| is_legal(c) || c == '/') {
+    } else if !revision.chars().all(is_legal) {
         "it may have letters, digits, `-`, `_` and `.`"
     } else {
         return Ok(());
     };
+    // It may be of any length, and so may be what is wrong with it.
     let shown: String = revision.chars().take(MAX_REVISION_CHARS).collect();
     bail!(
         "the revision {shown:?} cannot be used: {problem}; write NAME@REVISION with a commit, a branch or a tag"
     )
+}
+
+fn is_legal(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/')
 }
 
 /// A name and the revision after `@`.
@@ -163,6 +153,27 @@ pub fn split_revision(name: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// The models of fastembed, by name.
+fn of_fastembed() -> Vec<KnownModel> {
+    let mut all = Vec::new();
+    for info in TextEmbedding::list_supported_models() {
+        // Trained to match pictures, not to search.
+        if info.model == EmbeddingModel::ClipVitB32 {
+            continue;
+        }
+        all.push(KnownModel {
+            name: short_name(&info.model_code, &info.model),
+            hub_id: info.model_code,
+            weights: info.model_file,
+            more_weights: info.additional_files,
+            dimensions: info.dim,
+            model: info.model,
+        });
+    }
+    all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
 fn short_name(hub_id: &str, model: &EmbeddingModel) -> String {
     let name = hub_id
         .rsplit('/')
@@ -171,6 +182,7 @@ fn short_name(hub_id: &str, model: &EmbeddingModel) -> String {
         .to_ascii_lowercase();
     let name = name.strip_suffix("-q").unwrap_or(&name);
     let name = name.strip_suffix("-onnx").unwrap_or(name);
+    // Only the variant tells 8-bit weights from those of full precision in one repository.
     let variant = format!("{model:?}");
     let suffix = if variant.ends_with("Q4") {
         "-q4"

@@ -37,9 +37,11 @@ struct Known {
 /// Notes a secret. A value of several words, such as `Bearer KEY`, has it in the last one.
 pub fn add(value: &str) {
     let secret = value.split_whitespace().next_back().unwrap_or_default();
-    let is_known = |known: &Known| known.secrets.contains(secret);
-    let is_short = secret.len() < MIN_BYTES || is_word(secret);
-    if is_short || is_known(&KNOWN.read()) {
+    if secret.len() < MIN_BYTES || is_word(secret) {
+        return;
+    }
+    // Most calls are about a known one, and building the search anew is slow.
+    if KNOWN.read().secrets.contains(secret) {
         return;
     }
     let mut known = KNOWN.write();
@@ -47,12 +49,12 @@ pub fn add(value: &str) {
         known.secrets.pop_first();
     }
     known.secrets.insert(secret.to_owned());
-    let forms: BTreeSet<Vec<u8>> = known
-        .secrets
-        .iter()
-        .flat_map(|secret| forms(secret))
-        .collect();
-    known.forms = forms.into_iter().collect();
+    let mut all = BTreeSet::new();
+    for secret in &known.secrets {
+        all.extend(forms(secret));
+    }
+    known.forms = all.into_iter().collect();
+    // The first alternative that fits is found, so a longer form comes before its beginning.
     known
         .forms
         .sort_by_key(|form| std::cmp::Reverse(form.len()));
@@ -80,13 +82,13 @@ pub fn is_empty() -> bool {
 /// The bytes with masks in place of secrets.
 pub fn mask_bytes(bytes: &[u8]) -> Cow<'_, [u8]> {
     let known = KNOWN.read();
-    let Some(search) = known
-        .search
-        .as_ref()
-        .filter(|search| search.is_match(bytes))
-    else {
+    let Some(search) = &known.search else {
         return Cow::Borrowed(bytes);
     };
+    // Nearly everything has no secret in it, and is not copied.
+    if !search.is_match(bytes) {
+        return Cow::Borrowed(bytes);
+    }
     let mut masked = bytes.to_vec();
     for found in search.find_iter(bytes) {
         for (at, place) in masked[found.range()].iter_mut().enumerate() {
@@ -139,38 +141,35 @@ fn begun(bytes: &[u8]) -> usize {
     let known = KNOWN.read();
     let longest = known.forms.first().map_or(0, Vec::len);
     let from = bytes.len().saturating_sub(longest.saturating_sub(1));
-    let begins = |at: &usize| {
-        known
-            .forms
-            .iter()
-            .any(|form| form.starts_with(&bytes[*at..]))
-    };
-    (from..bytes.len())
-        .find(begins)
-        .map_or(0, |at| bytes.len() - at)
+    for at in from..bytes.len() {
+        let end = &bytes[at..];
+        if known.forms.iter().any(|form| form.starts_with(end)) {
+            return end.len();
+        }
+    }
+    0
 }
 
 /// A secret in all forms that are looked for.
 fn forms(secret: &str) -> Vec<Vec<u8>> {
     let bytes = secret.as_bytes();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let none = |_: u8| false;
     let upper = |byte: u8| format!("%{byte:02X}");
     let lower = |byte: u8| format!("%{byte:02x}");
     let quoted = serde_json::Value::from(secret).to_string();
+    // Some programs encode only what has to be, some every byte.
     let mut forms = vec![
         secret.to_owned(),
-        percent_encoded(bytes, plain, upper),
-        percent_encoded(bytes, plain, lower),
-        percent_encoded(bytes, none, upper),
-        percent_encoded(bytes, none, lower),
+        percent_encoded(bytes, is_unreserved, upper),
+        percent_encoded(bytes, is_unreserved, lower),
+        percent_encoded(bytes, |_| false, upper),
+        percent_encoded(bytes, |_| false, lower),
         quoted[1..quoted.len() - 1].to_owned(),
         quoted[1..quoted.len() - 1].replace('/', "\\/"),
     ];
+    // Base64 takes three bytes at a time, so it depends on how many come before the secret.
     for before in 0..3 {
-        let padded: Vec<u8> = std::iter::repeat_n(0, before)
-            .chain(bytes.iter().copied())
-            .collect();
+        let mut padded = vec![0; before];
+        padded.extend(bytes);
         for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
             let whole = engine.encode(&padded);
             // The letters that no neighbour of the secret has a part in.
@@ -182,16 +181,25 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
     long.map(String::into_bytes).collect()
 }
 
+/// The bytes that a URL never needs to encode.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
 fn percent_encoded(
     bytes: &[u8],
     is_plain: impl Fn(u8) -> bool,
     escape: impl Fn(u8) -> String,
 ) -> String {
-    let write = |byte: &u8| match is_plain(*byte) {
-        true => char::from(*byte).to_string(),
-        false => escape(*byte),
-    };
-    bytes.iter().map(write).collect()
+    let mut encoded = String::new();
+    for &byte in bytes {
+        if is_plain(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&escape(byte));
+        }
+    }
+    encoded
 }
 
 /// Bytes as an expression that finds them.

@@ -67,6 +67,7 @@ pub fn short_floats(value: &impl Serialize) -> Value {
 pub fn line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
+        // U+0085 is white space to Unicode, but terminals take it for a control character.
         if c.is_whitespace() && c != '\u{85}' {
             safe.push(' ');
         } else if is_hidden(c) {
@@ -106,10 +107,10 @@ pub fn prose(text: &str) -> String {
 /// very long one, is quoted, with its whitespace collapsed and its end cut off, so that it cannot
 /// imitate the text around it.
 pub fn name(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:*".contains(c);
-    if !text.is_empty() && text.len() <= MAX_NAME_CHARS && text.chars().all(plain) {
+    if !text.is_empty() && text.len() <= MAX_NAME_CHARS && text.chars().all(is_plain) {
         return text.to_owned();
     }
+    // Quoted names stay on one line, and a quotation mark within them does not end them.
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut short: String = words.join(" ").chars().take(MAX_NAME_CHARS).collect();
     if short.chars().count() == MAX_NAME_CHARS {
@@ -119,25 +120,31 @@ pub fn name(text: &str) -> String {
     format!("\"{}\"", line(&escaped))
 }
 
+/// Characters of the ids, names and patterns that the program itself writes.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-./:*".contains(c)
+}
+
 /// Equivalent JSON text in which control and invisible characters are written as `\uXXXX`.
 pub fn json(text: &str) -> String {
     // A raw line break can only be between tokens: within a string it is escaped already.
-    escaped(text, |c| c == '\n')
+    escaped(text, &['\n'])
 }
 
 /// A line of a log, as text or JSON. Raw escape characters are the log's own colors: `tracing`
 /// escapes those in its fields.
 pub fn log(text: &str) -> String {
-    escaped(text, |c| c == '\n' || c == '\x1b')
+    escaped(text, &['\n', '\x1b'])
 }
 
-fn escaped(text: &str, kept: impl Fn(char) -> bool) -> String {
+fn escaped(text: &str, kept: &[char]) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if kept(c) || !is_hidden(c) {
+        if !is_hidden(c) || kept.contains(&c) {
             safe.push(c);
             continue;
         }
+        // JSON escapes units of UTF-16, of which a character has one or two.
         for unit in c.encode_utf16(&mut [0; 2]) {
             let _ = write!(safe, "\\u{unit:04x}");
         }
@@ -149,10 +156,28 @@ fn escaped(text: &str, kept: impl Fn(char) -> bool) -> String {
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}'
-            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+            // Soft hyphen, grapheme joiner, Arabic letter mark.
+            '\u{ad}' | '\u{34f}' | '\u{61c}'
+            // Hangul fillers and Khmer vowels, which are drawn as nothing.
+            | '\u{115f}'..='\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{17b4}'..='\u{17b5}'
+            // Mongolian variation selectors.
+            | '\u{180b}'..='\u{180f}'
+            // Spaces without width, joiners, marks of direction.
+            | '\u{200b}'..='\u{200f}'
+            // Line and paragraph separators, and what overrides the direction of text.
+            | '\u{2028}'..='\u{202e}'
+            // Word joiner, invisible operators, isolates of direction.
+            | '\u{2060}'..='\u{206f}'
+            // The empty Braille pattern.
+            | '\u{2800}'
+            // Variation selectors, and the byte order mark.
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            // Annotations within a line.
+            | '\u{fff0}'..='\u{fffb}'
+            // Format characters of hieroglyphs, shorthand and musical notation.
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            // Tags, which can hide a whole ASCII text, and more variation selectors.
+            | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Adds a mark to the start of each line of streamed text, and breaks lines at the terminal's
@@ -209,6 +234,7 @@ impl Margin {
 
     /// Whether a word ends before the line does, or would not on a line of its own either.
     fn has_room_for(&self, word: &str) -> bool {
+        // A word longer than a line breaks anyway, so it need not start a new one.
         let columns = word.width();
         self.column + columns < self.width || self.mark.len() + columns >= self.width
     }
@@ -231,6 +257,7 @@ pub fn hanging(text: &str, width: usize) -> String {
         }
         for word in line.split_inclusive(' ') {
             if !rest.has_room_for(word.trim_end()) {
+                // The space before the word is not needed at the end of a line.
                 shown.truncate(shown.trim_end_matches(' ').len());
                 shown.push('\n');
                 rest.restart();

@@ -123,26 +123,22 @@ impl Endpoint {
             Some(model) => model.clone(),
             None => {
                 let client = client(settings, "")?;
-                runtime
-                    .block_on(client.only_model(left()))
-                    .map_err(|failure| failed(&client, failure.reason))?
+                answered(&runtime, &client, client.only_model(left()))?
             }
         };
         let dimensions = match settings.dimensions {
             Some(dimensions) => dimensions,
             None => {
                 let client = client(settings, &model)?;
+                // Any text will do: only the length of its vector is wanted.
                 let texts = vec![format!("{}dimensions", settings.passage_prefix)];
                 let limit = settings.timeout().min(left());
                 let answer = client.embed(&texts, &settings.passage_parameters, None, limit);
-                runtime
-                    .block_on(answer)
-                    .map_err(|failure| failed(&client, failure.reason))?
-                    .vectors
-                    .first()
-                    .map_or(0, Vec::len)
+                let vectors = answered(&runtime, &client, answer)?.vectors;
+                vectors.first().map_or(0, Vec::len)
             }
         };
+        // In the background, since waiting is not allowed on an async thread.
         runtime.shutdown_background();
         Ok(Identity { model, dimensions })
     }
@@ -203,13 +199,16 @@ impl Endpoint {
 
     /// The texts as they are sent.
     fn prepared(&self, texts: &[&str], prefix: &str) -> Vec<String> {
-        let max_chars = self.settings.max_chars;
-        let prepare = |text: &&str| {
-            let end = text.char_indices().nth(max_chars);
-            let read = &text[..end.map_or(text.len(), |(end, _)| end)];
-            format!("{prefix}{read}")
-        };
-        texts.iter().map(prepare).collect()
+        let mut prepared = Vec::with_capacity(texts.len());
+        for text in texts {
+            // What a model would not read need not be sent.
+            let read = match text.char_indices().nth(self.settings.max_chars) {
+                Some((end, _)) => &text[..end],
+                None => text,
+            };
+            prepared.push(format!("{prefix}{read}"));
+        }
+        prepared
     }
 
     /// Embeds with retries, some batches at a time.
@@ -238,6 +237,7 @@ impl Endpoint {
             };
             let vectors: std::result::Result<Vec<Vec<Vec<f32>>>, Failure> = stream::iter(batches)
                 .map(embed)
+                // In the order of the batches, whichever is answered first.
                 .buffered(settings.concurrency)
                 .try_collect()
                 .await;
@@ -257,7 +257,7 @@ impl Endpoint {
             .admit()
             .map_err(|reason| failed(&self.shared.client, reason))?;
         let query_timeout = self.settings.query_timeout();
-        let wait = limit.map_or(query_timeout, |limit| limit.min(query_timeout));
+        let wait = limit.unwrap_or(query_timeout).min(query_timeout);
         let parameters = self.settings.query_parameters.clone();
         let dimensions = self.identity.dimensions;
         let (send, receive) = sync_channel(1);
@@ -390,6 +390,7 @@ impl Shared {
                 }
                 Err(failure) => failure,
             };
+            // Our own pauses stop growing at a quarter of what an endpoint may ask for.
             let backoff = self.backoff * 2_u32.saturating_pow(attempt - 1);
             let asked = failure.retry_after.unwrap_or_default();
             let pause = backoff.min(MAX_PAUSE / 4).max(asked).min(MAX_PAUSE);
@@ -420,10 +421,10 @@ impl Shared {
         &self,
         settings: &EndpointSettings,
     ) -> std::result::Result<(), Failure> {
-        let until = *self.asked_to_wait.lock();
-        let left = until.map_or(Duration::ZERO, |until| {
-            until.saturating_duration_since(Instant::now())
-        });
+        let Some(until) = *self.asked_to_wait.lock() else {
+            return Ok(());
+        };
+        let left = until.saturating_duration_since(Instant::now());
         if left <= settings.patience() {
             return Ok(());
         }
@@ -496,17 +497,9 @@ fn id(settings: &EndpointSettings, identity: &Identity) -> String {
     let digest = blake3::hash(sent.to_string().as_bytes()).to_hex();
     // The organisation would be taken for the name, which ends at the first slash of an id.
     let name = identity.model.rsplit('/').next().unwrap_or_default();
-    let name: String = name
-        .chars()
-        .map(|c| {
-            if c.is_control() || c.is_whitespace() {
-                '-'
-            } else {
-                c
-            }
-        })
-        .take(64)
-        .collect();
+    // The id is printed, so it must stay on one line.
+    let name = name.replace(|c: char| c.is_control() || c.is_whitespace(), "-");
+    let name: String = name.chars().take(64).collect();
     format!("{name}/{}/{}", identity.dimensions, &digest[..8])
 }
 
@@ -528,6 +521,18 @@ fn client(settings: &EndpointSettings, model: &str) -> Result<Client> {
         model: masked(&settings.url),
         reason,
     })
+}
+
+/// Waits for an answer of the client.
+fn answered<T>(
+    runtime: &Runtime,
+    client: &Client,
+    answer: impl Future<Output = std::result::Result<T, Failure>>,
+) -> Result<T> {
+    match runtime.block_on(answer) {
+        Ok(answer) => Ok(answer),
+        Err(failure) => Err(failed(client, failure.reason)),
+    }
 }
 
 fn failed(client: &Client, reason: String) -> Error {

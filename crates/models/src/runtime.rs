@@ -31,20 +31,22 @@ const SYSTEM_DIRS: [&str; 7] = [
 /// Finds the library: that of `ORT_DYLIB_PATH` if usable, else in the cache, else in the
 /// directories of the system.
 pub fn locate(settings: &Settings, depth: Depth) -> Part {
-    let mut seen = Vec::new();
+    let mut broken = None;
     for part in candidates(settings, depth) {
         match part {
-            ready @ Part::Ready { .. } => return ready,
-            other => seen.push(other),
+            Part::Ready { .. } => return part,
+            // The first of several, which is that of `ORT_DYLIB_PATH` if it is set.
+            Part::Broken { .. } => broken = broken.or(Some(part)),
+            Part::Missing { .. } => {}
         }
     }
     // A broken library says more than a list of folders without one.
-    let broken = seen
-        .into_iter()
-        .find(|part| matches!(part, Part::Broken { .. }));
-    broken.unwrap_or_else(|| Part::Missing {
-        looked_in: search_paths(settings),
-    })
+    match broken {
+        Some(part) => part,
+        None => Part::Missing {
+            looked_in: search_paths(settings),
+        },
+    }
 }
 
 /// Checks one library without loading it: it exists, is a library, is new enough, and a pinned file
@@ -64,17 +66,17 @@ pub fn check(path: &Path, depth: Depth) -> Part {
         Err(error) => return broken(format!("cannot be read: {error}")),
     }
     let version = version_in_name(&real);
-    if let Some((major, minor)) = version
-        .as_deref()
-        .and_then(major_minor)
-        .filter(|found| *found < OLDEST)
+    if let Some((major, minor)) = version.as_deref().and_then(major_minor)
+        && (major, minor) < OLDEST
     {
         return broken(format!(
             "is too old: {major}.{minor}, it must be {}.{} or newer",
             OLDEST.0, OLDEST.1
         ));
     }
-    if let Some(Err(reason)) = pinned_file(&real).map(|pin| pin.check(&real, depth)) {
+    if let Some(pin) = pinned_file(&real)
+        && let Err(reason) = pin.check(&real, depth)
+    {
         return broken(reason);
     }
     Part::Ready {
@@ -104,12 +106,13 @@ pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String>
 /// [`Error::Embedder`] when the file is no ONNX Runtime, or too old.
 pub fn load(library: &Path) -> toolscout_index::Result<()> {
     // Only loads the library; the first session creates the environment.
-    ort::init_from(library)
-        .map(drop)
-        .map_err(|error| Error::Embedder {
+    match ort::init_from(library) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::Embedder {
             model: library.display().to_string(),
             reason: format!("{error}; use {}.{} or newer", OLDEST.0, OLDEST.1),
-        })
+        }),
+    }
 }
 
 fn candidates(settings: &Settings, depth: Depth) -> impl Iterator<Item = Part> {
@@ -155,11 +158,13 @@ fn folder(settings: &Settings, package: &Package) -> PathBuf {
 
 /// The libraries of a directory, newest version first.
 fn libraries_in(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| version_in_name(path).is_some())
-        .collect();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if version_in_name(&path).is_some() {
+            found.push(path);
+        }
+    }
     found.sort_by_key(|path| {
         std::cmp::Reverse(version_in_name(path).as_deref().and_then(major_minor))
     });
@@ -188,11 +193,11 @@ fn major_minor(version: &str) -> Option<(u32, u32)> {
 fn pinned_file(path: &Path) -> Option<&'static pins::PinnedFile> {
     let package = pins::runtime()?;
     let folder = path.parent()?.file_name()?.to_str()?;
-    let ours = folder == format!("{}-{}", package.name, package.version);
-    package
-        .files
-        .iter()
-        .find(|pin| ours && path.ends_with(pin.name))
+    // A library of that name elsewhere is not the one that was pinned.
+    if folder != format!("{}-{}", package.name, package.version) {
+        return None;
+    }
+    package.files.iter().find(|pin| path.ends_with(pin.name))
 }
 
 /// ELF, Mach-O (one architecture or several) or PE, by the first bytes.

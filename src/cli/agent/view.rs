@@ -86,6 +86,7 @@ impl View {
     pub fn show(&mut self, event: &Event) -> Vec<(Stream, String)> {
         match event {
             Event::Text { content } => {
+                // The answer tells them.
                 self.results = None;
                 self.model_text(Stream::Stdout, content)
             }
@@ -119,10 +120,10 @@ impl View {
 
     /// Text of the program, wrapped to the width of the terminal.
     pub fn wrapped(&self, lines: &str) -> String {
-        self.columns.map_or_else(
-            || lines.to_owned(),
-            |columns| printable::hanging(lines, columns),
-        )
+        match self.columns {
+            Some(columns) => printable::hanging(lines, columns),
+            None => lines.to_owned(),
+        }
     }
 
     fn model_text(&mut self, stream: Stream, content: &str) -> Vec<(Stream, String)> {
@@ -133,7 +134,11 @@ impl View {
         } else {
             Some(&mut self.thinking)
         };
-        let content = margin.map_or_else(|| content.clone(), |margin| margin.write(&content));
+        let content = match margin {
+            Some(margin) => margin.write(&content),
+            None => content,
+        };
+        // After the margin, which would count the escape sequences as columns.
         let content = match self.thinking_style {
             ThinkingStyle::Dimmed if stream == Stream::Stderr => {
                 format!("\x1b[2m{content}\x1b[0m")
@@ -147,9 +152,12 @@ impl View {
     /// Ends an unfinished line, unless the next text continues it.
     fn close(&mut self, next: Option<Stream>) -> Vec<(Stream, String)> {
         let unfinished = mem::replace(&mut self.open, next);
-        let Some(stream) = unfinished.filter(|stream| Some(*stream) != next) else {
+        let Some(stream) = unfinished else {
             return Vec::new();
         };
+        if next == unfinished {
+            return Vec::new();
+        }
         match (stream, &mut self.answer) {
             (Stream::Stdout, Some(margin)) => margin.restart(),
             (Stream::Stdout, None) => {}
@@ -165,10 +173,11 @@ fn columns(output: impl IsTerminal + std::os::fd::AsFd) -> Option<usize> {
     if !output.is_terminal() {
         return None;
     }
-    let size = rustix::termios::tcgetwinsize(output)
-        .ok()
-        .filter(|size| size.ws_col > 0);
-    Some(size.map_or(DEFAULT_COLUMNS, |size| usize::from(size.ws_col)))
+    Some(match rustix::termios::tcgetwinsize(output) {
+        // A pseudo-terminal that nobody has sized has 0 columns.
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => DEFAULT_COLUMNS,
+    })
 }
 
 /// The columns of a terminal; `None` where there is none.
@@ -190,11 +199,10 @@ fn describe_event(event: &Event) -> Vec<String> {
             ..
         } => {
             let asked: Vec<&str> = queries.iter().chain(select).map(String::as_str).collect();
-            let found = no_match
-                .as_ref()
-                .filter(|_| hits.is_empty())
-                .cloned()
-                .unwrap_or_else(|| names(hits));
+            let found = match no_match {
+                Some(reason) if hits.is_empty() => reason.clone(),
+                _ => names(hits),
+            };
             vec![format!(
                 "[search] {} -> {}",
                 printable::line(&asked.join(" | ")),
@@ -348,10 +356,8 @@ fn result_text(result: &Value) -> String {
 }
 
 fn names(ids: &[ToolId]) -> String {
-    ids.iter()
-        .map(|id| printable::name(id.as_str()))
-        .collect::<Vec<_>>()
-        .join(", ")
+    let names: Vec<String> = ids.iter().map(|id| printable::name(id.as_str())).collect();
+    names.join(", ")
 }
 
 fn describe_step(step: &PlannedStep) -> String {
@@ -384,9 +390,9 @@ fn describe_decision(
         printable::name(tool),
         printable::line(rule)
     );
-    std::iter::once(head)
-        .chain(changes.iter().map(describe_change))
-        .collect()
+    let mut lines = vec![head];
+    lines.extend(changes.iter().map(describe_change));
+    lines
 }
 
 fn describe_run(conversation: &str, status: TurnStatus, figures: &Figures) -> String {
@@ -395,10 +401,10 @@ fn describe_run(conversation: &str, status: TurnStatus, figures: &Figures) -> St
     } else {
         ""
     };
-    let first_words = figures
-        .first_token_ms
-        .map(|ms| format!(" (first words after {ms} ms)"))
-        .unwrap_or_default();
+    let first_words = match figures.first_token_ms {
+        Some(ms) => format!(" (first words after {ms} ms)"),
+        None => String::new(),
+    };
     // In a catalog of a few tools, search costs more tokens than it saves. The JSON has the
     // negative figure; a person is told of savings only.
     let saved = match figures.tokens_saved {

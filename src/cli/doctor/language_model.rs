@@ -104,6 +104,7 @@ fn listed_models(llm: &LlmArgs) -> Result<(Vec<Model>, bool), Problem> {
     let mut models = server.models()?;
     let is_ollama = server.is_ollama();
     if is_ollama {
+        // One request for each, so only for the model in use or for those that are printed.
         let wanted = llm.chosen_model();
         let is_asked_of = |model: &&mut Model| wanted.is_none_or(|wanted| is_named(model, wanted));
         for model in models.iter_mut().filter(is_asked_of).take(MAX_NAMED) {
@@ -152,12 +153,14 @@ impl<'a> Server<'a> {
 
         let key = self.llm.key();
         let headers = self.llm.api().headers(key.as_deref());
-        let request = headers.into_iter().fold(request, |request, (name, value)| {
-            request.header(name, value)
-        });
-        let answer = request
-            .send()
-            .map_err(|error| Problem::Unreachable(root_cause(&error)))?;
+        let mut request = request;
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let answer = match request.send() {
+            Ok(answer) => answer,
+            Err(error) => return Err(Problem::Unreachable(root_cause(&error))),
+        };
         if !answer.status().is_success() {
             return Err(Problem::Refused(answer.status().as_u16()));
         }
@@ -167,25 +170,30 @@ impl<'a> Server<'a> {
 
     fn models(&self) -> Result<Vec<Model>, Problem> {
         let listed = self.ask(self.client.get(format!("{}/models", self.url)))?;
-        let models = listed["data"].as_array();
-        let models = models.ok_or_else(|| Problem::NoList("it has no field data".to_owned()))?;
-        let names = models.iter().filter_map(|model| model["id"].as_str());
-        let of = |name: &str| Model {
-            name: excerpt(name, 200),
-            calls_tools: None,
+        let Some(listed) = listed["data"].as_array() else {
+            return Err(Problem::NoList("it has no field data".to_owned()));
         };
-        Ok(names.map(of).collect())
+        let mut models = Vec::new();
+        for model in listed {
+            if let Some(name) = model["id"].as_str() {
+                models.push(Model {
+                    name: excerpt(name, 200),
+                    calls_tools: None,
+                });
+            }
+        }
+        Ok(models)
     }
 
     /// Whether it is Ollama, which alone says what a model is able to do.
     fn is_ollama(&self) -> bool {
-        let Some(root) = self
-            .url
-            .strip_suffix("/v1")
-            .filter(|root| root.starts_with("http://"))
-        else {
+        let Some(root) = self.url.strip_suffix("/v1") else {
             return false;
         };
+        // Ollama speaks no TLS itself, so a provider is not asked for what it does not have.
+        if !root.starts_with("http://") {
+            return false;
+        }
         let version = self.ask(self.client.get(format!("{root}/api/version")));
         version.is_ok_and(|answer| answer["version"].is_string())
     }

@@ -61,18 +61,22 @@ impl DiffArgs {
             check_output(path)
                 .with_context(|| format!("--html {} cannot be written", path.display()))?;
         }
-        let metrics = self.metrics.as_deref().map(read_list).transpose()?;
+        let metrics = match &self.metrics {
+            Some(names) => read_list(names)?,
+            None => Vec::new(),
+        };
+        let mut arms = Vec::new();
+        for text in &self.arms {
+            arms.push(pair(text)?);
+        }
         let plan = DiffPlan {
-            arms: self
-                .arms
-                .iter()
-                .map(|text| pair(text))
-                .collect::<Result<_>>()?,
-            metrics: metrics.unwrap_or_default(),
+            arms,
+            metrics,
             seed: self.seed,
         };
         let found = diff(&self.a, &self.b, &plan)?;
         let json = serde_json::to_string_pretty(&found)?;
+        // Both are tried before either's error is reported.
         let page = match &self.html {
             Some(path) => write(path, &html::diff_page(&found)),
             None => Ok(()),
@@ -81,7 +85,10 @@ impl DiffArgs {
             all(vec![print(&json), page])?;
             return Ok(Outcome::Success);
         }
-        let written = file.map_or(Ok(()), |path| write(path.as_ref(), &format!("{json}\n")));
+        let written = match file {
+            Some(path) => write(path.as_ref(), &format!("{json}\n")),
+            None => Ok(()),
+        };
         all(vec![print(&self.tables(&found.sets)), written, page])?;
         Ok(Outcome::Success)
     }
@@ -92,24 +99,28 @@ impl DiffArgs {
         } else {
             Style::Terminal
         };
-        let remark = |set: &SetDiff| {
-            let left_out = (set.left_out > 0).then(|| {
-                format!(
-                    "{} queries left out, which only one report has or which differ",
-                    set.left_out
-                )
-            });
-            let remarks = set.remarks.iter().cloned().chain(left_out);
-            let remarks: Vec<String> = remarks.collect();
-            (!remarks.is_empty()).then(|| format!("{}: {}", set.set, remarks.join("; ")))
-        };
-        let remarks: Vec<String> = sets.iter().filter_map(remark).collect();
+        let remarks: Vec<String> = sets.iter().filter_map(remarks).collect();
         joined([
             table::diff(sets, style),
             remarks.join("\n"),
             table::moved(sets, style),
         ])
     }
+}
+
+/// What has to be said of a set, on one line.
+fn remarks(set: &SetDiff) -> Option<String> {
+    let mut remarks = set.remarks.clone();
+    if set.left_out > 0 {
+        remarks.push(format!(
+            "{} queries left out, which only one report has or which differ",
+            set.left_out
+        ));
+    }
+    if remarks.is_empty() {
+        return None;
+    }
+    Some(format!("{}: {}", set.set, remarks.join("; ")))
 }
 
 /// The arms of `X:Y`, or of `X` in both reports.

@@ -79,14 +79,12 @@ impl JudgeArgs {
         let searcher = context.open(Legs::All)?.searcher();
         let ids: Vec<ToolId> = searcher.ids_after(None).cloned().collect();
         let queries = pasted::read(&text, None, &ids)?;
-        let done: HashSet<String> = if self.out.exists() {
-            read_lines(&self.out)?
-                .into_iter()
-                .map(|line| line.id)
-                .collect()
-        } else {
-            HashSet::new()
-        };
+        let mut done = HashSet::new();
+        if self.out.exists() {
+            for line in read_lines(&self.out)? {
+                done.insert(line.id);
+            }
+        }
         let asker = match self.by {
             Judge::Person => None,
             Judge::Model => {
@@ -102,10 +100,8 @@ impl JudgeArgs {
             (None, Some(asker)) => asker.model.name().to_owned(),
             (None, None) => "person".to_owned(),
         };
-        let left: Vec<&PastedQuery> = queries
-            .iter()
-            .filter(|query| !done.contains(&query.id))
-            .collect();
+        let mut left: Vec<&PastedQuery> = queries.iter().collect();
+        left.retain(|query| !done.contains(&query.id));
         let progress = self.each(&left, &searcher, asker.as_ref(), &judge)?;
         self.report(context, &progress, left.len())
     }
@@ -138,14 +134,16 @@ impl JudgeArgs {
             let Graded::Grades(grades) = graded else {
                 break;
             };
-            let relevant: BTreeMap<String, f64> = tools
-                .iter()
-                .zip(&grades)
-                .filter_map(|(tool, grade)| Some((tool.id.to_string(), f64::from((*grade)?))))
-                .collect();
+            let mut relevant = BTreeMap::new();
+            for (tool, grade) in tools.iter().zip(grades) {
+                if let Some(grade) = grade {
+                    relevant.insert(tool.id.to_string(), f64::from(grade));
+                }
+            }
             if relevant.is_empty() {
                 progress.skipped += 1;
                 progress.in_a_row += 1;
+                // A person may skip as many as they like.
                 if asker.is_some() && progress.in_a_row == MAX_FAILURES_IN_A_ROW {
                     print_stderr(format_args!(
                         "{MAX_FAILURES_IN_A_ROW} answers in a row gave no grade; no further query is sent"
@@ -158,6 +156,7 @@ impl JudgeArgs {
             progress.judged += 1;
             progress.pairs += relevant.len();
             progress.ungraded += tools.len() - relevant.len();
+            // At once: a run of many queries may end at any of them.
             self.add(&JudgedLine {
                 times: None,
                 id: query.id.clone(),
@@ -214,11 +213,14 @@ fn by_model(asker: &Asker, query: &PastedQuery, tools: &[&Tool]) -> Graded {
     if asker.interrupt.is_raised() {
         return Graded::End;
     }
-    let answer = asker.ask(pool::request(&query.text, tools));
-    let answer = answer.unwrap_or_else(|error| {
-        print_stderr(format_args!("{}: {error:#}", query.id));
-        String::new()
-    });
+    let answer = match asker.ask(pool::request(&query.text, tools)) {
+        Ok(answer) => answer,
+        Err(error) => {
+            print_stderr(format_args!("{}: {error:#}", query.id));
+            // Counts as an answer without grades, of which only a few in a row end the run.
+            String::new()
+        }
+    };
     Graded::Grades(pool::grades_of(&answer, tools.len()))
 }
 
@@ -250,17 +252,26 @@ fn grade_of_person() -> Result<Option<Option<u8>>> {
     loop {
         write!(io::stderr(), "grade [0-{MAX_GRADE}, s, q]: ")?;
         let mut line = String::new();
+        // The end of the input.
         if io::stdin().lock().read_line(&mut line)? == 0 {
             return Ok(None);
         }
         match line.trim() {
             "q" => return Ok(None),
             "s" => return Ok(Some(None)),
-            text => match text.parse().ok().filter(|grade| *grade <= MAX_GRADE) {
-                Some(grade) => return Ok(Some(Some(grade))),
-                None => print_stderr(format_args!("{GRADES}; s: skip, q: end")),
+            text => match text.parse() {
+                Ok(grade) if grade <= MAX_GRADE => return Ok(Some(Some(grade))),
+                _ => print_stderr(format_args!("{GRADES}; s: skip, q: end")),
             },
         }
+    }
+}
+
+/// A figure that is not defined for every pair of judges.
+fn figure(kappa: Option<f64>) -> String {
+    match kappa {
+        Some(kappa) => format!("{kappa:.3}"),
+        None => "-".to_owned(),
     }
 }
 
@@ -315,18 +326,16 @@ impl AgreementArgs {
             context.printer.json(&found)?;
             return Ok(Outcome::Success);
         }
-        let kappa =
-            |kappa: Option<f64>| kappa.map_or("-".to_owned(), |kappa| format!("{kappa:.3}"));
         let rows = vec![
             vec![
                 "grades".to_owned(),
                 format!("{:.3}", found.same_grade),
-                kappa(found.kappa),
+                figure(found.kappa),
             ],
             vec![
                 "relevant or not".to_owned(),
                 format!("{:.3}", found.same_relevance),
-                kappa(found.kappa_relevance),
+                figure(found.kappa_relevance),
             ],
         ];
         context.printer.rows(&["of", "same", "kappa"], rows)?;

@@ -84,7 +84,9 @@ impl GenerateArgs {
         context.warn_of_unknown_servers(&searcher, &self.server);
         let mut tools: Vec<_> = searcher.tools().collect();
         tools.retain(|tool| enrich::is_of(&self.server, &tool.id));
-        tools.truncate(self.limit.map_or(usize::MAX, |limit| limit as usize));
+        if let Some(limit) = self.limit {
+            tools.truncate(limit as usize);
+        }
         if tools.is_empty() {
             bail!("the catalog {} has no such tools", context.settings.catalog);
         }
@@ -94,12 +96,7 @@ impl GenerateArgs {
         } else if self.by == Maker::Model {
             self.by_model(&tools, per_tool)?
         } else {
-            let of_tool = |tool: &Arc<Tool>| {
-                let id = tool.id.to_string();
-                let queries = generate::queries(tool, per_tool, self.seed);
-                queries.into_iter().map(move |query| (query, id.clone()))
-            };
-            lines("template", tools.iter().flat_map(of_tool), TEMPLATE)
+            self.by_templates(&tools, per_tool)
         };
         if made.is_empty() {
             bail!(
@@ -113,6 +110,16 @@ impl GenerateArgs {
             );
         }
         finish(context, &self.out, &made, 0)
+    }
+
+    fn by_templates(&self, tools: &[Arc<Tool>], per_tool: usize) -> Vec<JudgedLine> {
+        let mut pairs = Vec::new();
+        for tool in tools {
+            for query in generate::queries(tool, per_tool, self.seed) {
+                pairs.push((query, tool.id.to_string()));
+            }
+        }
+        lines("template", pairs, TEMPLATE)
     }
 
     fn of_answers(&self, file: &Path, searcher: &Searcher) -> Result<Vec<JudgedLine>> {
@@ -138,11 +145,12 @@ impl GenerateArgs {
         for id in matched.unknown.iter().chain(&matched.stale) {
             print_stderr(format_args!("{id}: no tool with this definition; left out"));
         }
-        let usable = matched.usable.iter();
-        let pairs = usable.flat_map(|(tool, texts)| {
-            let texts = texts.texts().iter().take(self.per_tool.into());
-            texts.map(|text| (text.clone(), tool.id.to_string()))
-        });
+        let mut pairs = Vec::new();
+        for (tool, texts) in &matched.usable {
+            for text in texts.texts().iter().take(self.per_tool.into()) {
+                pairs.push((text.clone(), tool.id.to_string()));
+            }
+        }
         Ok(lines("written", pairs, &format!("model {model}")))
     }
 
@@ -155,9 +163,11 @@ impl GenerateArgs {
         let mut by_tool: HashMap<ToolId, Enrichment> = HashMap::new();
         while let Some(step) = asker.runtime.block_on(run.next(&is_stopped)) {
             if let Step::Answered { written, .. } = step {
+                // The run gives up after some answers that nothing was stored of.
                 run.stored(written.len(), Vec::new());
-                let written = written.into_iter();
-                by_tool.extend(written.map(|(tool, texts)| (tool.id.clone(), texts)));
+                for (tool, texts) in written {
+                    by_tool.insert(tool.id.clone(), texts);
+                }
             }
         }
         for refused in run.without_texts().into_iter().chain(&run.refused) {
@@ -169,14 +179,15 @@ impl GenerateArgs {
         if is_stopped() {
             print_stderr("ended by Ctrl-C; the queries so far are kept");
         }
-        // Answers come in any order.
-        let in_order = tools
-            .iter()
-            .filter_map(|tool| Some((tool, by_tool.get(&tool.id)?)));
+        // Answers come in any order, and the file has the order of the catalog.
         let mut pairs = Vec::new();
-        for (tool, texts) in in_order {
-            let texts = texts.texts().iter();
-            pairs.extend(texts.map(|text| (text.clone(), tool.id.to_string())));
+        for tool in tools {
+            let Some(texts) = by_tool.get(&tool.id) else {
+                continue;
+            };
+            for text in texts.texts() {
+                pairs.push((text.clone(), tool.id.to_string()));
+            }
         }
         Ok(lines("model", pairs, &format!("model {}", run.model())))
     }
@@ -238,38 +249,33 @@ impl FromUsageArgs {
         let place = Place::open(&self.store, context, || context.options(Legs::Lexical))?;
         let catalog = &context.settings.catalog;
         let searcher = place.catalog().searcher();
-        let known: HashSet<&str> = searcher.ids_after(None).map(|id| id.as_str()).collect();
-        let entries = place.catalog().memory().entries(None, MAX_ENTRIES)?;
-        let called = entries
-            .into_iter()
-            .filter(|entry| entry.times >= self.times);
+        let known: HashSet<&str> = searcher.ids_after(None).map(ToolId::as_str).collect();
         let mut times: HashMap<String, u64> = HashMap::new();
-        let mut pairs = Vec::new();
-        for entry in called {
+        let mut called = Vec::new();
+        for entry in place.catalog().memory().entries(None, MAX_ENTRIES)? {
+            if entry.times < self.times {
+                continue;
+            }
+            // One request has an entry for each tool that was called for it.
             let most = times.entry(entry.query.clone()).or_default();
             *most = entry.times.max(*most);
-            pairs.push((entry.query, entry.tool.to_string()));
+            called.push((entry.query, entry.tool.to_string()));
         }
-        let called = pairs;
         let local = FeedbackStore::open(&context.settings.data)?;
-        let reported = match &place {
+        let tools_of_queries = match &place {
             Place::Shared(copy) => copy.feedback(local).called(catalog)?,
             Place::Local(_) => local.called(catalog)?,
         };
-        let reported = reported
-            .into_iter()
-            .flat_map(|(query, tools)| tools.into_iter().map(move |tool| (query.clone(), tool)));
-        let (mut kept, mut gone) = ([Vec::new(), Vec::new()], 0);
-        for (place, pairs) in [called, reported.collect()].into_iter().enumerate() {
-            for (query, tool) in pairs {
-                if known.contains(tool.as_str()) {
-                    kept[place].push((query, tool));
-                } else {
-                    gone += 1;
-                }
+        let mut reported = Vec::new();
+        for (query, tools) in tools_of_queries {
+            for tool in tools {
+                reported.push((query.clone(), tool));
             }
         }
-        let [called, reported] = kept;
+        let recorded = called.len() + reported.len();
+        called.retain(|(_, tool)| known.contains(tool.as_str()));
+        reported.retain(|(_, tool)| known.contains(tool.as_str()));
+        let gone = recorded - called.len() - reported.len();
         let mut made = joined(
             lines("call", called, CALLS),
             lines("feedback", reported, FEEDBACK),
@@ -305,17 +311,20 @@ fn finish(context: &Context, out: &Path, made: &[JudgedLine], gone: usize) -> Re
     let text: String = made.iter().map(JudgedLine::line).collect();
     write(out, &text)?;
     let mut sources: Vec<(&str, usize)> = Vec::new();
-    for source in made.iter().filter_map(|line| line.source.as_deref()) {
+    for line in made {
+        let Some(source) = line.source.as_deref() else {
+            continue;
+        };
         match sources.iter_mut().find(|(known, _)| *known == source) {
             Some((_, count)) => *count += 1,
             None => sources.push((source, 1)),
         }
     }
     if context.printer.is_json() {
-        let by_source: serde_json::Map<String, serde_json::Value> = sources
-            .iter()
-            .map(|(source, count)| ((*source).to_owned(), json!(count)))
-            .collect();
+        let mut by_source = serde_json::Map::new();
+        for (source, count) in sources {
+            by_source.insert(source.to_owned(), json!(count));
+        }
         context.printer.json(&json!({
             "file": out,
             "queries": made.len(),

@@ -92,17 +92,18 @@ impl Args {
             let reason = format!("it must be from 1 to {}", scale::MAX_TOOLS);
             return Err(EvalError::option("--scale", size.to_string(), reason).into());
         }
-        if let Some(file) = self.run.first().filter(|_| self.sets.len() > 1) {
+        if let [file, ..] = self.run.as_slice()
+            && self.sets.len() > 1
+        {
             let reason = "a run file belongs to one set; name one SET_DIR";
             return Err(EvalError::option("--run", file.display().to_string(), reason).into());
         }
-        if self
-            .relevant_from
-            .is_some_and(|grade| !(grade.is_finite() && grade > 0.0))
+        // Grade 0 says that a tool is not relevant.
+        if let Some(grade) = self.relevant_from
+            && !(grade.is_finite() && grade > 0.0)
         {
-            let grade = self.relevant_from.unwrap_or_default().to_string();
             let reason = "it must be a number above 0";
-            return Err(EvalError::option("--relevant-from", grade, reason).into());
+            return Err(EvalError::option("--relevant-from", grade.to_string(), reason).into());
         }
         if self.queries == Some(0) {
             return Err(EvalError::option("--queries", "0", "it must be at least 1").into());
@@ -132,8 +133,10 @@ impl Args {
 
     /// The metrics of --metrics; none for the usual ones.
     fn metrics(&self) -> Result<Vec<Metric>> {
-        let metrics = self.metrics.as_deref().map(read_list).transpose()?;
-        let metrics = metrics.unwrap_or_default();
+        let metrics = match &self.metrics {
+            Some(names) => read_list(names)?,
+            None => Vec::new(),
+        };
         if let Some(metric) = metrics.iter().find(|metric| metric.depth > Some(MAX_K)) {
             let reason = format!("cut-offs are from 1 to {MAX_K}");
             return Err(EvalError::option("--metrics", metric.to_string(), reason).into());
@@ -143,16 +146,18 @@ impl Args {
 
     /// The metrics that must not drop.
     pub(super) fn gated(&self) -> Result<Vec<Metric>> {
-        let gate = self.gate.as_deref().map(read_list).transpose()?;
-        Ok(gate.unwrap_or_else(|| GATED.to_vec()))
+        match &self.gate {
+            Some(names) => Ok(read_list(names)?),
+            None => Ok(GATED.to_vec()),
+        }
     }
 
     /// The arms of the flags; by default every arm that the embedders allow.
     fn arms(&self, context: &Context) -> Result<Vec<Arm>> {
         if self.ablate {
             let limits = self.usual_limits();
-            let arms = steps(context).into_iter();
-            return Ok(arms.map(|step| step.arm.within(&limits)).collect());
+            let steps = steps(context).into_iter();
+            return Ok(steps.map(|step| step.arm.within(&limits)).collect());
         }
         let embeds = !context.embedders().is_empty();
         if self.mode.is_none() && self.arms.is_empty() && !embeds {
@@ -170,13 +175,15 @@ impl Args {
             None => vec![Mode::Lexical.name().into()],
         };
         let limits = self.usual_limits();
-        let arms = Arm::named(&names, &self.fusion, self.dense_weight)?;
-        let arms = arms.into_iter().map(|arm| arm.within(&limits));
-        Ok(if self.no_ranker {
-            arms.map(Arm::without_ranker).collect()
-        } else {
-            arms.collect()
-        })
+        let mut arms = Vec::new();
+        for arm in Arm::named(&names, &self.fusion, self.dense_weight)? {
+            let arm = arm.within(&limits);
+            arms.push(match self.no_ranker {
+                true => arm.without_ranker(),
+                false => arm,
+            });
+        }
+        Ok(arms)
     }
 }
 

@@ -78,7 +78,10 @@ impl Args {
         let bytes = document(&self.input, &context.settings.fetch)?;
         let described = read(&bytes, self.server.as_deref())?;
         let import = described.import(self.kind.as_deref(), &is_installed)?;
-        let name = self.name.clone().unwrap_or_else(|| import.short_name());
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => import.short_name(),
+        };
         // The name is checked as it will be when the file is read.
         parse_server(&format!("{name}=x"), &|_| None).map_err(UsageError)?;
         let plan = Plan::adding(&self.mcp, &name, &import.entry)?;
@@ -132,6 +135,7 @@ impl Args {
         for variable in &self.env {
             let (name, value) = match variable.split_once('=') {
                 Some((name, value)) => (name, value.to_owned()),
+                // Taken from the environment when the server is started.
                 None => (variable.as_str(), format!("${{{variable}}}")),
             };
             if name.is_empty() {
@@ -141,9 +145,9 @@ impl Args {
         }
         let mut headers = Map::new();
         for header in &self.header {
-            let (name, value) = header
-                .split_once(':')
-                .ok_or_else(|| format!("--header {header}: write NAME: VALUE"))?;
+            let Some((name, value)) = header.split_once(':') else {
+                return Err(format!("--header {header}: write NAME: VALUE"));
+            };
             headers.insert(name.trim().to_owned(), value.trim().into());
         }
         for (key, fields) in [("env", variables), ("headers", headers)] {
@@ -187,11 +191,8 @@ impl Args {
 /// Says which variables have to be set before the server is used.
 fn print_open(import: &Import) {
     for required in [true, false] {
-        let open: Vec<&OpenValue> = import
-            .open
-            .iter()
-            .filter(|open| open.required == required)
-            .collect();
+        let mut open: Vec<&OpenValue> = import.open.iter().collect();
+        open.retain(|open| open.required == required);
         if open.is_empty() {
             continue;
         }
@@ -213,8 +214,11 @@ fn print_open(import: &Import) {
 /// Whether a program is in one of the folders of `PATH`.
 fn is_installed(program: &str) -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).any(|folder| {
+    for folder in std::env::split_paths(&folders) {
         let file = folder.join(program);
-        file.is_file() || (cfg!(windows) && file.with_extension("exe").is_file())
-    })
+        if file.is_file() || (cfg!(windows) && file.with_extension("exe").is_file()) {
+            return true;
+        }
+    }
+    false
 }

@@ -140,13 +140,13 @@ impl Args {
     }
 
     fn say_that_there_are_none(&self, report: &Report) -> Outcome {
-        let left_out = || {
-            report
-                .sources
-                .iter()
-                .flat_map(|source| &source.found.left_out)
-        };
-        if left_out().count() > 0 && left_out().all(|(_, reason)| reason == IS_OWN) {
+        let mut reasons = Vec::new();
+        for source in &report.sources {
+            for (_, reason) in &source.found.left_out {
+                reasons.push(reason);
+            }
+        }
+        if !reasons.is_empty() && reasons.into_iter().all(|reason| reason == IS_OWN) {
             print_stderr("toolscout has the place of all servers already");
             return Outcome::Success;
         }
@@ -184,6 +184,7 @@ impl Args {
                 print_stderr("note: goose is left out: its settings are read and not written");
                 continue;
             }
+            // A client that was named has to be read; others are only looked at.
             match Source::read(Some(*client), path) {
                 Ok(source) => sources.push(source),
                 Err(error) if is_named => return Err(error),
@@ -277,6 +278,7 @@ impl Source {
 impl Report {
     /// What becomes of the servers of these sources beside those that are listed.
     fn of(mut sources: Vec<Source>, mut listed: Map<String, Value>, keeps_secrets: bool) -> Self {
+        // All variables that are in use are known before the first new one is named.
         let found = sources.iter().flat_map(|source| &source.found.servers);
         let entries = found.map(|server| &server.entry).chain(listed.values());
         let mut variables = Variables::beside(entries, keeps_secrets);
@@ -310,15 +312,24 @@ impl Report {
     }
 
     fn servers_of(&self, source: usize) -> Vec<&ImportedServer> {
-        let of_source = self.placed.iter().filter(|placed| placed.source == source);
-        of_source.map(|placed| &placed.server).collect()
+        let mut servers = Vec::new();
+        for placed in &self.placed {
+            if placed.source == source {
+                servers.push(&placed.server);
+            }
+        }
+        servers
     }
 
     /// The servers that the file of servers does not have, by name.
     fn new_entries(&self) -> Vec<(String, Value)> {
-        let new = self.placed.iter().filter(|placed| placed.is_new);
-        new.map(|placed| (placed.name.clone(), placed.server.entry.clone()))
-            .collect()
+        let mut new = Vec::new();
+        for placed in &self.placed {
+            if placed.is_new {
+                new.push((placed.name.clone(), placed.server.entry.clone()));
+            }
+        }
+        new
     }
 
     fn rows(&self) -> Vec<Vec<String>> {

@@ -57,6 +57,7 @@ impl ImportArgs {
                 "{folder} has no catalogs; name a data directory, as `toolscout doctor` prints it"
             );
         }
+        // Each is complete before the next begins, so an import that ends early can go on.
         let mut all = Vec::new();
         for name in names {
             let imported = on_runtime(&settings, async |store| {
@@ -90,21 +91,14 @@ fn chosen(all: Vec<String>, only: &[String]) -> Result<Vec<String>> {
         let known = all.join(", ");
         bail!("there is no catalog {missing:?}; there are: {known}");
     }
-    let is_chosen = |name: &String| only.is_empty() || only.contains(name);
-    Ok(all.into_iter().filter(is_chosen).collect())
+    if only.is_empty() {
+        return Ok(all);
+    }
+    // In the order of the catalogs, and each once.
+    Ok(all.into_iter().filter(|name| only.contains(name)).collect())
 }
 
 fn print_imported(context: &Context, all: &[(String, Imported)]) -> Result<()> {
-    let numbers = |done: &Imported| {
-        vec![
-            done.added,
-            done.changed,
-            done.unchanged,
-            done.removed,
-            done.vectors as usize,
-            done.enrichments,
-        ]
-    };
     let header = [
         "added",
         "changed",
@@ -113,12 +107,21 @@ fn print_imported(context: &Context, all: &[(String, Imported)]) -> Result<()> {
         "vectors",
         "enrichments",
     ];
-    print_numbers(context, all, &header, numbers)
+    print_numbers(context, all, &header, |done| {
+        vec![
+            done.added,
+            done.changed,
+            done.unchanged,
+            done.removed,
+            done.vectors as usize,
+            done.enrichments,
+        ]
+    })
 }
 
 fn print_exported(context: &Context, all: &[(String, Exported)]) -> Result<()> {
-    let numbers = |done: &Exported| vec![done.tools, done.vectors];
-    print_numbers(context, all, &["tools", "vectors"], numbers)
+    let header = ["tools", "vectors"];
+    print_numbers(context, all, &header, |done| vec![done.tools, done.vectors])
 }
 
 /// Prints what was done with each catalog.
@@ -129,16 +132,18 @@ fn print_numbers<T: Serialize>(
     numbers: impl Fn(&T) -> Vec<usize>,
 ) -> Result<()> {
     if context.printer.is_json() {
-        let by_name: BTreeMap<&str, &T> = all
-            .iter()
-            .map(|(name, done)| (name.as_str(), done))
-            .collect();
+        let mut by_name = BTreeMap::new();
+        for (name, done) in all {
+            by_name.insert(name, done);
+        }
         return context.printer.json(&by_name);
     }
-    let rows = all.iter().map(|(name, done)| {
-        let numbers = numbers(done).into_iter().map(|number| number.to_string());
-        std::iter::once(name.clone()).chain(numbers).collect()
-    });
+    let mut rows = Vec::new();
+    for (name, done) in all {
+        let mut row = vec![name.clone()];
+        row.extend(numbers(done).iter().map(usize::to_string));
+        rows.push(row);
+    }
     let header = [&["catalog"], header].concat();
-    context.printer.rows(&header, rows.collect())
+    context.printer.rows(&header, rows)
 }

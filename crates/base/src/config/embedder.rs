@@ -58,8 +58,7 @@ impl EmbedderKind {
             EmbedderKind::None => "none: searches are lexical".into(),
             EmbedderKind::Hashing => "hashing: hashed words without meaning, for tests only".into(),
             EmbedderKind::Models(names) => {
-                let names: Vec<String> = names.iter().map(|name| masked(name)).collect();
-                let models = names.join(" and ");
+                let models = all_masked(names).join(" and ");
                 format!("{}: the built-in tables and {models}", self.shown())
             }
         }
@@ -68,10 +67,7 @@ impl EmbedderKind {
     /// As it may be shown: without what may be a key in an address.
     pub fn shown(&self) -> String {
         match self {
-            EmbedderKind::Models(names) => {
-                let names: Vec<String> = names.iter().map(|name| masked(name)).collect();
-                names.join(&TOGETHER.to_string())
-            }
+            EmbedderKind::Models(names) => all_masked(names).join(&TOGETHER.to_string()),
             other => other.to_string(),
         }
     }
@@ -113,6 +109,7 @@ impl EmbedderKind {
                 || is_url(name)
                 || endpoints.contains_key(name)
                 || KnownModel::find(name).is_some();
+            // An address may have an `@` before its host.
             if is_known && !is_url(name) {
                 check_revision(name)?;
             }
@@ -174,12 +171,18 @@ impl FromStr for EmbedderKind {
                 name => names.push(name.to_owned()),
             }
         }
+        // What has a kind of its own is that kind, however it was written.
         Ok(match names.as_slice() {
             [] => EmbedderKind::Table,
             [only] if only == "minilm" => EmbedderKind::Minilm,
             _ => EmbedderKind::Models(names),
         })
     }
+}
+
+/// The names, of which addresses may have a key in them.
+fn all_masked(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| masked(name)).collect()
 }
 
 /// The name of a built-in embedder by which it is chosen; answers and `stats` call it otherwise.
@@ -321,27 +324,25 @@ impl Default for EndpointSettings {
 impl EndpointSettings {
     /// An endpoint by its address, with the model after `#`.
     pub fn of_url(url: &str) -> Self {
-        let (url, model) = match url.split_once('#') {
-            Some((url, model)) => (
-                url,
-                Some(model.to_owned()).filter(|model| !model.is_empty()),
-            ),
-            None => (url, None),
-        };
+        let (url, model) = url.split_once('#').unwrap_or((url, ""));
         EndpointSettings {
             url: url.to_owned(),
-            model,
+            model: (!model.is_empty()).then(|| model.to_owned()),
             ..EndpointSettings::default()
         }
     }
 
     /// Reads the key from the variable that `key_env` names.
     pub(super) fn read_key(&mut self, environment: Environment<'_>) {
-        let value = self.key_env.as_deref().and_then(environment);
-        self.key = value
-            .and_then(|value| value.into_string().ok())
-            .filter(|value| !value.is_empty())
-            .map(ApiKey);
+        self.key = None;
+        // A variable that is set to nothing counts as none, so that a script may always pass it on.
+        if let Some(variable) = &self.key_env
+            && let Some(value) = environment(variable)
+            && let Ok(key) = value.into_string()
+            && !key.is_empty()
+        {
+            self.key = Some(ApiKey(key));
+        }
     }
 
     /// The time that a batch of tools may take.
@@ -384,6 +385,7 @@ pub(super) fn validate(name: &str, endpoint: &EndpointSettings) -> Result<()> {
         }
         bail!("embedders.{name}.{key} is {value}, it must be from {low} to {high}")
     };
+    // Dimensions that are not set are asked for, so there is nothing to check.
     let dimensions = endpoint.dimensions.unwrap_or(1);
     in_range("dimensions", dimensions as u64, 1, MAX_DIMENSIONS as u64)?;
     if endpoint.request_dimensions && endpoint.dimensions.is_none() {
@@ -396,6 +398,7 @@ pub(super) fn validate(name: &str, endpoint: &EndpointSettings) -> Result<()> {
     in_range("timeout_s", endpoint.timeout_s, 1, 3600)?;
     in_range("query_timeout_ms", endpoint.query_timeout_ms, 1, 600_000)?;
     in_range("patience_s", endpoint.patience_s, 0, 86_400)?;
+    // Written so that NaN fails too.
     if !(endpoint.weight > 0.0 && endpoint.weight <= 100.0) {
         bail!(
             "embedders.{name}.weight is {}, it must be above 0 and at most 100",

@@ -105,19 +105,26 @@ impl ShadowSettings {
 
     /// What differs, each in a few words.
     pub fn differences(&self) -> Vec<String> {
-        let embedder = self.embedder.as_ref();
-        let file = |what, path: &Path| format!("{what} {}", path.display());
-        let settings = self.settings.as_ref().map(|change| match change {
-            SettingsChange::File(path) => file("settings", path),
-            SettingsChange::Table(table) => format!("settings {}", Value::Object(table.clone())),
-        });
-        let differences = [
-            embedder.map(|embedder| format!("embedder {}", embedder.shown())),
-            self.ranker.as_deref().map(|path| file("ranker", path)),
-            self.words.as_deref().map(|path| file("words", path)),
-            settings,
-        ];
-        differences.into_iter().flatten().collect()
+        let mut differences = Vec::new();
+        if let Some(embedder) = &self.embedder {
+            differences.push(format!("embedder {}", embedder.shown()));
+        }
+        if let Some(path) = &self.ranker {
+            differences.push(format!("ranker {}", path.display()));
+        }
+        if let Some(path) = &self.words {
+            differences.push(format!("words {}", path.display()));
+        }
+        match &self.settings {
+            Some(SettingsChange::File(path)) => {
+                differences.push(format!("settings {}", path.display()));
+            }
+            Some(SettingsChange::Table(table)) => {
+                differences.push(format!("settings {}", Value::Object(table.clone())));
+            }
+            None => {}
+        }
+        differences
     }
 
     /// Reads the files.
@@ -210,14 +217,14 @@ fn merge(parts: &mut Map<String, Value>, changed: &Map<String, Value>, place: &s
 }
 
 fn unknown(name: &str, fields: &Value, search: &Value) -> String {
-    let of = |fields: &Value| -> Vec<String> {
-        let fields = fields.as_object().into_iter().flatten();
-        fields.map(|(name, _)| name.clone()).collect()
-    };
-    let mut known = of(search);
-    known.extend(of(fields));
-    known.retain(|name| name != "search" && !NOT_CHANGED.contains(&name.as_str()));
+    let mut known = Vec::new();
+    for fields in [search, fields] {
+        known.extend(fields.as_object().into_iter().flat_map(Map::keys));
+    }
+    // These are refused too, so they must not be suggested.
+    known.retain(|name| *name != "search" && !NOT_CHANGED.contains(&name.as_str()));
     known.dedup();
+    let known: Vec<&str> = known.into_iter().map(String::as_str).collect();
     format!(
         "{name:?} is no setting of a catalog; use {}",
         known.join(", ")

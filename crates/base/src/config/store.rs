@@ -64,6 +64,7 @@ impl StoreAddress {
 
     /// The URL with its password, for the connection alone.
     pub fn secret(&self) -> &str {
+        // From here on it may turn up in errors and logs, where its password has to be masked.
         for server in self.servers().into_iter().flatten() {
             known_secrets::add(server.url.password().unwrap_or_default());
         }
@@ -80,15 +81,14 @@ impl StoreAddress {
             Some((user, hosts)) => (format!("{user}@"), hosts),
             None => (String::new(), authority),
         };
-        let server = |host: &str| {
+        let mut servers = Vec::new();
+        for host in hosts.split(',') {
             let mut url = Url::parse(&format!("{scheme}://{user}{host}{tail}")).ok()?;
             leave_out(&mut url, WANTED_SERVER);
-            Some(StoreServer {
-                name: host.to_owned(),
-                url,
-            })
-        };
-        hosts.split(',').map(server).collect()
+            let name = host.to_owned();
+            servers.push(StoreServer { name, url });
+        }
+        Some(servers)
     }
 
     /// Whether it has a password in it.
@@ -97,10 +97,7 @@ impl StoreAddress {
             // What cannot be read may have one.
             return self.0.contains('@');
         };
-        let has_password = |url: &Url| {
-            url.password().is_some() || url.query_pairs().any(|(key, _)| key == "password")
-        };
-        servers.iter().any(|server| has_password(&server.url))
+        servers.iter().any(StoreServer::has_password)
     }
 
     fn check(&self) -> Result<()> {
@@ -112,8 +109,8 @@ impl StoreAddress {
             let count = servers.len();
             bail!("store {self} names {count} servers; name {MAX_SERVERS} at most");
         }
-        let is_nameless = |server: &StoreServer| server.name.is_empty();
-        if servers.len() > 1 && servers.iter().any(is_nameless) {
+        // A single server may be named by the parameter `host`.
+        if servers.len() > 1 && servers.iter().any(|server| server.name.is_empty()) {
             bail!("store {self} has a server without a name between its commas; {form}");
         }
         for server in &servers {
@@ -144,12 +141,11 @@ impl StoreAddress {
 
     /// Writes need the primary, so there is nothing to choose.
     fn check_wanted_server(&self) -> Result<()> {
-        let query = self.0.split_once('?').map_or("", |(_, query)| query);
-        let wanted = query
-            .split('&')
-            .filter_map(|pair| pair.split_once('='))
-            .find(|(key, _)| *key == WANTED_SERVER);
-        match wanted {
+        let Some((_, query)) = self.0.split_once('?') else {
+            return Ok(());
+        };
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        match pairs.find(|(key, _)| *key == WANTED_SERVER) {
             Some((_, value)) if !PRIMARY.contains(&value) => bail!(
                 "store {self} has the {WANTED_SERVER} {value:?}; writes need read-write. To read from a standby set \
                  store_reads = \"standby\""
@@ -190,12 +186,21 @@ pub struct StoreServer {
     pub url: Url,
 }
 
+impl StoreServer {
+    fn has_password(&self) -> bool {
+        let mut parameters = self.url.query_pairs();
+        self.url.password().is_some() || parameters.any(|(key, _)| key == "password")
+    }
+}
+
 fn leave_out(url: &mut Url, parameter: &str) {
-    let kept: Vec<(String, String)> = url
-        .query_pairs()
-        .filter(|(key, _)| key != parameter)
-        .map(|(key, value)| (key.into_owned(), value.into_owned()))
-        .collect();
+    let mut kept = Vec::new();
+    for (key, value) in url.query_pairs() {
+        if key != parameter {
+            kept.push((key.into_owned(), value.into_owned()));
+        }
+    }
+    // Without parameters there must be no `?` at the end either.
     url.set_query(None);
     if !kept.is_empty() {
         url.query_pairs_mut().extend_pairs(kept);
@@ -292,7 +297,8 @@ impl StoreSettings {
             store.check()?;
         }
         let schema = self.schema();
-        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        // It becomes a part of PostgreSQL's `search_path`, without quotation marks.
+        let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_');
         let starts_well = schema.starts_with(|c: char| c.is_ascii_lowercase());
         if !starts_well || schema.len() > 40 || !schema.chars().all(is_plain) {
             bail!(

@@ -113,7 +113,10 @@ impl Client {
             http,
             model: model.to_owned(),
             key: settings.key.clone(),
-            requested_dimensions: settings.dimensions.filter(|_| settings.request_dimensions),
+            requested_dimensions: match settings.request_dimensions {
+                true => settings.dimensions,
+                false => None,
+            },
             // The model is not known before the endpoint is asked for it.
             shown: format!("{model} at {}", masked(url.as_str()))
                 .trim_start()
@@ -140,6 +143,7 @@ impl Client {
     ) -> Result<Answer, Failure> {
         let body = self.body(texts, parameters);
         let length = dimensions.unwrap_or(MAX_UNKNOWN_DIMENSIONS);
+        // As much as vectors of that length can take, so that no answer fills the memory.
         let max_bytes =
             MAX_FRAME_BYTES + texts.len() * (MAX_FRAME_BYTES / 64 + length * MAX_NUMBER_BYTES);
         let request = self.http.post(self.url.clone()).json(&body);
@@ -253,9 +257,10 @@ impl Client {
             body.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR_BYTES - body.len())]);
         }
         let words = words_of_error(&self.without_key(&body));
-        let busy = status == StatusCode::TOO_MANY_REQUESTS
-            || status == StatusCode::REQUEST_TIMEOUT
-            || status.is_server_error();
+        let busy = match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => true,
+            status => status.is_server_error(),
+        };
         let reason = match words.as_str() {
             "" => format!("it answered {}", status.as_u16()),
             words => format!("it answered {}: {words}", status.as_u16()),
@@ -263,6 +268,7 @@ impl Client {
         Failure {
             may_retry: busy,
             retry_after,
+            // The endpoint works, so other requests must not be held back.
             is_about_request: matches!(status.as_u16(), 400 | 413 | 422),
             ..Failure::unusable(reason)
         }
