@@ -109,6 +109,7 @@ impl Reset {
             Reset::Embedder => settings.embedder = None,
             Reset::Description => settings.description.clear(),
             Reset::GraphMinVectors => settings.graph_min_vectors = None,
+            // The scoring is everything besides these, whatever is added to it.
             Reset::Scoring => {
                 *settings = Settings {
                     description: settings.description.clone(),
@@ -152,16 +153,15 @@ fn list(context: &Context) -> Result<Outcome> {
     let dir = context.data_dir();
     let mut counted = Vec::new();
     for name in dir.catalogs()? {
-        let tools = dir
-            .open(&name, Options::default())
-            .map(|catalog| catalog.searcher().len());
-        counted.push((name, tools));
+        // A damaged catalog is listed too, so that it can be deleted.
+        let opened = dir.open(&name, Options::default());
+        counted.push((name, opened.map(|catalog| catalog.searcher().len())));
     }
     if context.printer.is_json() {
-        let json: Vec<_> = counted
-            .iter()
-            .map(|(name, tools)| as_json(name, tools))
-            .collect();
+        let mut json = Vec::new();
+        for (name, tools) in &counted {
+            json.push(as_json(name, tools));
+        }
         context.printer.json(&json)?;
         return Ok(Outcome::Success);
     }
@@ -212,6 +212,7 @@ fn settings(context: &Context, given: Given, reset: &[Reset]) -> Result<Outcome>
     for name in reset {
         name.clear(&mut settings);
     }
+    // Before anything is written: the catalog must not lose vectors that its searches use.
     if let Some(embedder) = context.globals.embedder() {
         check_complete(context)?;
         settings.embedder = Some(embedder.stored()?);
@@ -234,13 +235,13 @@ fn settings(context: &Context, given: Given, reset: &[Reset]) -> Result<Outcome>
 /// These settings with a number, given as `NAME=VALUE` with the name that it has in them.
 fn with(settings: &Settings, given: &str) -> Result<Settings> {
     let refused = |reason: String| UsageError(format!("--set {given}: {reason}"));
-    let (name, value) = given
-        .split_once('=')
-        .ok_or_else(|| refused("write NAME=VALUE".to_owned()))?;
-    let number: f64 = value
-        .trim()
-        .parse()
-        .map_err(|_| refused(format!("{value:?} is not a number")))?;
+    let Some((name, value)) = given.split_once('=') else {
+        return Err(refused("write NAME=VALUE".to_owned()).into());
+    };
+    let Ok(number) = value.trim().parse::<f64>() else {
+        return Err(refused(format!("{value:?} is not a number")).into());
+    };
+    // By way of JSON, which names all weights and thresholds alike.
     let mut fields = json!(settings);
     let known = scoring(&fields);
     if !known.iter().any(|(known, _)| known == name.trim()) {
@@ -316,6 +317,7 @@ fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
     fields["description"] = json!(settings.description);
     fields["graph_min_vectors"] = json!(settings.graph_min_vectors);
     let usual = scoring(&json!(Settings::default()));
+    // Both have the same names in the same order. What was not changed would only fill the list.
     for ((name, value), (_, usual)) in scoring(&json!(settings)).into_iter().zip(usual) {
         if value != usual {
             fields[name] = value;
@@ -364,6 +366,7 @@ pub fn delete(context: &Context, name: &str) -> Result<Outcome> {
     if is_gone && let Some(mut usage) = UsageStore::open_existing(data)? {
         usage.forget(name)?;
     }
+    // Last, so that what belongs to a catalog that is gone already is deleted all the same.
     deleted?;
     if context.printer.is_json() {
         context.printer.json(&json!({ "deleted": name }))?;

@@ -120,6 +120,7 @@ impl Args {
             None => self.checks(context),
         };
         print(context, &checks)?;
+        // What is only missing was never set up, and is not reported as a failure.
         let broken = checks.iter().any(|check| check.state == State::Broken);
         Ok(if broken {
             Outcome::Failure
@@ -190,10 +191,10 @@ fn data_dir(path: &Path) -> Check {
     }
     // A missing directory will be created, so its nearest existing ancestor must be writable. The
     // last ancestor of a relative path is the empty path, which stands for the current directory.
-    let existing = path
-        .ancestors()
-        .find(|ancestor| ancestor.is_dir())
-        .unwrap_or(Path::new("."));
+    let mut ancestors = path.ancestors();
+    let existing = ancestors.find(|ancestor| ancestor.is_dir());
+    let existing = existing.unwrap_or(Path::new("."));
+    // Written, because permissions alone do not tell a full or a read-only disk.
     let probe = existing.join(format!(".toolscout-probe-{}", std::process::id()));
     let written = std::fs::write(&probe, b"probe");
     // An empty file left behind does no harm, so a failure to delete it is ignored.
@@ -294,6 +295,7 @@ fn catalog(context: &Context, name: &str) -> Check {
             )
         }
         Err(error) => {
+            // One that opens and fails its check may still give most of its tools.
             let keep = if is_readable {
                 format!("keep what `toolscout export --catalog {name}` still gives; ")
             } else {
@@ -319,6 +321,7 @@ fn embedding(context: &Context) -> Vec<Check> {
         EmbedderKind::Minilm => [tables(), minilm(context)].concat(),
         EmbedderKind::Table => tables(),
         EmbedderKind::None | EmbedderKind::Hashing => Vec::new(),
+        // The runtime before the models that need it.
         EmbedderKind::Models(_) => [tables(), runtime(context), chosen(context)].concat(),
     }
 }
@@ -326,11 +329,11 @@ fn embedding(context: &Context) -> Vec<Check> {
 /// Embeds a text by each embedder that the settings name.
 fn chosen(context: &Context) -> Vec<Check> {
     let mut checks = Vec::new();
-    for embedder in context
-        .embedders()
-        .iter()
-        .filter(|embedder| !embedder.is_instant())
-    {
+    for embedder in context.embedders() {
+        // The tables have a check of their own.
+        if embedder.is_instant() {
+            continue;
+        }
         let start = Instant::now();
         checks.push(match embedder.embed_queries(&["create an issue"]) {
             Ok(_) => {
@@ -377,6 +380,7 @@ fn table(name: &'static str, table: toolscout_index::Result<Arc<dyn Embedder>>) 
 
 fn minilm(context: &Context) -> Vec<Check> {
     let files = models::verify(&context.settings);
+    // Without its files the next question is whether they can be downloaded.
     let works = match files.ready() {
         Some(_) => probe(context),
         None => pip(),
@@ -404,6 +408,7 @@ fn part(name: &str, part: &Part, pull: &str) -> Check {
     let (_, detail) = describe_part(part);
     match part {
         Part::Ready { .. } => Check::ok(name, detail),
+        // Searches go on with words and tables, so this is no failure.
         Part::Missing { .. } => {
             Check::missing(name, format!("searches work without it; {detail}"), pull)
         }

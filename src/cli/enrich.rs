@@ -171,8 +171,10 @@ impl Args {
             return Ok(Outcome::Failure);
         }
         self.llm.check()?;
+        // Before the model is paid: a file that cannot be written ends the run at once.
         let mut held_file = HeldFile::create(held_file)?;
         let interrupt = Interrupt::listen()?;
+        // Whoever was asked has read it already.
         if self.yes && plan.tools > 0 {
             print_stderr(plan.announcement(&self.llm));
         }
@@ -193,6 +195,7 @@ impl Args {
         let took = start.elapsed();
         asking::report(&run, context, &place, left, took, embedded.as_ref())?;
         held_file.say(context, &run.held)?;
+        // After the report: what was stored stays, whatever ended the run.
         ended?;
         if run.enriched > 0 {
             measure::say(context, &place, embedded.as_ref(), &interrupt)?;
@@ -221,7 +224,9 @@ impl Args {
         let wanted = wanted.map_err(UsageError)?;
         context.warn_of_unknown_servers(searcher, &self.server);
         let mut tools = enrich::missing(searcher, &self.server);
-        tools.truncate(self.limit.map_or(usize::MAX, |limit| limit as usize));
+        if let Some(limit) = self.limit {
+            tools.truncate(limit as usize);
+        }
         let plan = Plan::of(tools, self.batch.into(), &wanted);
         Ok(Plan {
             price: self.prices().of(plan.tokens),
@@ -270,10 +275,9 @@ impl Args {
             Some(id) => vec![known(&searcher, id)?],
             None => {
                 context.warn_of_unknown_servers(&searcher, &self.server);
-                let ids = searcher
-                    .ids_after(None)
-                    .filter(|id| enrich::is_of(&self.server, id));
-                ids.cloned().collect()
+                let mut ids: Vec<ToolId> = searcher.ids_after(None).cloned().collect();
+                ids.retain(|id| enrich::is_of(&self.server, id));
+                ids
             }
         };
         if id.is_none() && !self.yes {
@@ -351,6 +355,7 @@ pub fn texts_of_model(
             Ok(())
         },
     )?;
+    // Half of the texts would be measured as if they were all.
     if interrupt.is_raised() {
         bail!("ended by Ctrl-C, and nothing was changed");
     }
@@ -362,6 +367,7 @@ fn is_confirmed(question: &str, is_agreed: bool) -> Result<bool> {
     if is_agreed {
         return Ok(true);
     }
+    // What a script pipes in is no consent.
     if !io::stdin().is_terminal() {
         return Err(UsageError(format!("{question}; add --yes to confirm")).into());
     }
@@ -376,8 +382,10 @@ fn known(searcher: &Searcher, id: &str) -> Result<ToolId> {
     let id = ToolId::parse(id)?;
     if searcher.tool(&id).is_none() {
         let all = searcher.ids_after(None).map(ToolId::as_str);
-        let hint = did_you_mean(id.as_str(), all)
-            .unwrap_or_else(|| "`toolscout list` lists the tools".to_owned());
+        let hint = match did_you_mean(id.as_str(), all) {
+            Some(similar) => similar,
+            None => "`toolscout list` lists the tools".to_owned(),
+        };
         bail!("no tool {id:?} in this catalog; {hint}");
     }
     Ok(id)

@@ -152,9 +152,14 @@ impl Keys {
             Some(store) => store.block_on(store.names())?,
             None => context.data_dir().catalogs()?,
         };
-        for name in names.iter().filter(|name| !known.contains(name)) {
-            let hint = did_you_mean(name, known.iter().map(String::as_str))
-                .unwrap_or_else(|| format!("`toolscout --catalog {name} add` creates it"));
+        for name in names {
+            if known.contains(name) {
+                continue;
+            }
+            let hint = match did_you_mean(name, known.iter().map(String::as_str)) {
+                Some(similar) => similar,
+                None => format!("`toolscout --catalog {name} add` creates it"),
+            };
             context.warn(format_args!("no catalog {name:?} exists yet; {hint}"));
         }
         Ok(())
@@ -165,9 +170,14 @@ impl Keys {
 /// settings of its own.
 fn check_profiles(context: &Context, profiles: &BTreeSet<String>) -> Result<()> {
     let known = &context.settings.profiles;
-    for name in profiles.iter().filter(|name| !known.contains_key(*name)) {
-        let hint = did_you_mean(name, known.keys().map(String::as_str))
-            .unwrap_or_else(|| format!("add [profiles.{name}] to the settings of the server"));
+    for name in profiles {
+        if known.contains_key(name) {
+            continue;
+        }
+        let hint = match did_you_mean(name, known.keys().map(String::as_str)) {
+            Some(similar) => similar,
+            None => format!("add [profiles.{name}] to the settings of the server"),
+        };
         let message = format!("no profile {name:?} exists here; {hint}");
         if !known.is_empty() {
             return Err(UsageError(message).into());
@@ -186,6 +196,7 @@ fn create(store: &KeyStore, context: &Context, new: NewKey) -> Result<Outcome> {
         context.printer.json(&json)?;
     } else {
         context.printer.text(&made.token)?;
+        // Only its hash is stored.
         context
             .printer
             .note("store it now: it cannot be shown again")?;
@@ -226,6 +237,7 @@ fn revoke(store: &KeyStore, context: &Context, id: &str) -> Result<Outcome> {
     } else {
         context.printer.text(format_args!("revoked {id}"))?;
     }
+    // The server does not fall back to requests without keys: that would open it to everybody.
     if is_last {
         context.warn("no valid key is left: every request is refused until you create one");
     }
@@ -261,26 +273,23 @@ fn as_row(key: &Key) -> Vec<String> {
 }
 
 fn lifetime(text: &str) -> Result<Duration> {
-    let unit = text.chars().last().and_then(|unit| match unit {
-        's' => Some(1),
-        'm' => Some(60),
-        'h' => Some(60 * 60),
-        'd' => Some(24 * 60 * 60),
-        _ => None,
-    });
-    let Some(unit) = unit else {
-        bail!(
+    let unit = match text.chars().last() {
+        Some('s') => 1,
+        Some('m') => 60,
+        Some('h') => 60 * 60,
+        Some('d') => 24 * 60 * 60,
+        _ => bail!(
             "{text:?} does not end in a unit: d (days), h (hours), m (minutes) or s (seconds), as in 30d"
-        )
+        ),
     };
     // The unit is one byte, so this is a character boundary.
     let number: u64 = text[..text.len() - 1]
         .parse()
         .with_context(|| format!("{text:?} is not a whole number and a unit"))?;
-    let seconds = number.checked_mul(unit).filter(|seconds| *seconds > 0);
-    seconds
-        .map(Duration::from_secs)
-        .with_context(|| format!("{text:?} is not a valid lifetime of a key"))
+    match number.checked_mul(unit) {
+        Some(seconds @ 1..) => Ok(Duration::from_secs(seconds)),
+        _ => bail!("{text:?} is not a valid lifetime of a key"),
+    }
 }
 
 #[cfg(test)]

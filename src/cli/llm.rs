@@ -85,24 +85,30 @@ impl LlmArgs {
 
     /// The API that is spoken there.
     pub fn api(&self) -> Api {
-        let usual = || self.provider().map(|provider| provider.api);
-        self.llm_api.or_else(usual).unwrap_or_default()
+        match (self.llm_api, self.provider()) {
+            (Some(api), _) => api,
+            (None, Some(provider)) => provider.api,
+            (None, None) => Api::default(),
+        }
     }
 
     /// The key: the one given, or the one that people have for the provider in the environment.
     pub fn key(&self) -> Option<String> {
-        self.llm_key.clone().or_else(|| {
-            let key = std::env::var(self.key_variable()?).ok()?;
-            (!key.is_empty()).then_some(key)
-        })
+        if self.llm_key.is_some() {
+            return self.llm_key.clone();
+        }
+        let key = std::env::var(self.key_variable()?).ok()?;
+        (!key.is_empty()).then_some(key)
     }
 
     /// The variable in which people have the key of a provider that is named by its word.
     fn key_variable(&self) -> Option<&'static str> {
         let provider = self.provider()?;
-        provider
-            .key_variable
-            .filter(|_| provider.name == self.named())
+        // A provider that is named by its URL gets only the key that was given.
+        if provider.name != self.named() {
+            return None;
+        }
+        provider.key_variable
     }
 
     /// The API in which the model gets these parameters.
@@ -203,10 +209,11 @@ impl LlmArgs {
 
     /// Refuses a provider of many models where none of them is named, and one without its key.
     pub fn check(&self) -> Result<()> {
-        let has_many = self
-            .provider()
-            .filter(|provider| provider.key_variable.is_some());
-        if let (Some(provider), None) = (has_many, &self.model) {
+        // Those that want a key offer many models.
+        if let Some(provider) = self.provider()
+            && provider.key_variable.is_some()
+            && self.model.is_none()
+        {
             let name = provider.name;
             bail!(
                 "{name} has many models: name one with --model or TOOLSCOUT_MODEL; `toolscout doctor --llm {name}` lists them"

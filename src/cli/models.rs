@@ -92,34 +92,29 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
     }
     if context.printer.is_json() {
         let mut json = serde_json::json!({ "runtime": runtime, "model": model });
-        json["built_in"] = models::built_in()
-            .found
-            .iter()
-            .map(|embedder| serde_json::json!({ "id": embedder.id(), "dimensions": embedder.dimensions() }))
-            .collect();
+        let mut built_in = Vec::new();
+        for embedder in models::built_in().found {
+            let (id, dimensions) = (embedder.id(), embedder.dimensions());
+            built_in.push(serde_json::json!({ "id": id, "dimensions": dimensions }));
+        }
+        json["built_in"] = built_in.into();
         json["by_name"] = serde_json::json!(named);
         json["endpoints"] = serde_json::json!(context.settings.embedders);
         context.printer.json(&json)?;
         return Ok(Outcome::Success);
     }
-    let row = |name: &str, part: &Part| {
-        let (state, detail) = describe_part(part);
-        vec![name.to_owned(), state.to_owned(), detail]
-    };
-    let mut rows: Vec<Vec<String>> = models::built_in()
-        .found
-        .iter()
-        .map(|embedder| {
-            let detail = format!("{} dimensions, part of the program", embedder.dimensions());
-            vec![embedder.id().to_owned(), "ok".to_owned(), detail]
-        })
-        .collect();
+    let mut rows = Vec::new();
+    for embedder in models::built_in().found {
+        let detail = format!("{} dimensions, part of the program", embedder.dimensions());
+        rows.push(vec![embedder.id().to_owned(), "ok".to_owned(), detail]);
+    }
     rows.extend([
         row(models::MODEL_NAME, &model),
         row("onnxruntime", &runtime),
     ]);
     for model in &named {
         let mut cells = row(&model.name, &model.files);
+        // The folders searched are the same for all, and what the model is says more.
         if let (Part::Missing { .. }, Some(detail)) = (&model.files, cells.last_mut()) {
             let languages = KnownModel::find(&model.name).map_or("", models::languages);
             *detail = format!(
@@ -148,15 +143,18 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
     Ok(Outcome::Success)
 }
 
+fn row(name: &str, part: &Part) -> Vec<String> {
+    let (state, detail) = describe_part(part);
+    vec![name.to_owned(), state.to_owned(), detail]
+}
+
 /// State and detail of a part, in words.
 pub fn describe_part(part: &Part) -> (&'static str, String) {
     match part {
         Part::Ready { path, version } => ("ok", format!("{version}, {}", path.display())),
         Part::Missing { looked_in } => {
-            let places: Vec<String> = looked_in
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect();
+            let places = looked_in.iter().map(|path| path.display().to_string());
+            let places: Vec<String> = places.collect();
             ("missing", format!("looked in {}", places.join(", ")))
         }
         Part::Broken { path, reason } => ("broken", format!("{} {reason}", path.display())),
@@ -202,16 +200,18 @@ struct DownloadProgress(RefCell<Option<(String, ProgressBar)>>);
 impl DownloadProgress {
     fn update(&self, transfer: Transfer<'_>) {
         let mut current = self.0.borrow_mut();
-        if current
-            .as_ref()
-            .is_none_or(|(what, _)| what != transfer.what)
-        {
-            if let Some((_, old)) = current.take() {
-                old.finish_and_clear();
+        match &*current {
+            Some((what, _)) if what == transfer.what => {}
+            _ => {
+                // One download follows the other, so the bar before is done.
+                if let Some((_, old)) = current.take() {
+                    old.finish_and_clear();
+                }
+                *current = Some((transfer.what.to_owned(), download_bar(transfer)));
             }
-            *current = Some((transfer.what.to_owned(), download_bar(transfer)));
         }
         if let Some((_, bar)) = current.as_ref() {
+            // The temporary files of pip count too, so more may be done than there is.
             bar.set_position(transfer.done.min(transfer.total.unwrap_or(u64::MAX)));
             bar.tick();
         }

@@ -152,6 +152,7 @@ impl Args {
             return without_gain(context, adapted.verdict(), adapted.test_gain_p);
         }
         if self.apply {
+            // A set has tools of its own, so the catalog was not opened before.
             let place = match place {
                 Some(place) => place,
                 None => self.place(context, Legs::Lexical)?,
@@ -162,6 +163,7 @@ impl Args {
                     copy.set_ranker(ranker)?;
                 }
                 Place::Local(catalog) => {
+                    // In one commit: a ranker must not stand without the note of its queries.
                     let mut writer = catalog.writer()?;
                     let settings = tuned_on(&set, writer.settings()?);
                     writer.set_settings(&settings)?;
@@ -203,6 +205,7 @@ impl Args {
 
 /// Settings that remember the queries of a set, since the catalog is tuned to them.
 pub(super) fn tuned_on(set: &EvalSet, mut settings: Settings) -> Settings {
+    // `eval` says of figures on these queries that they are in-sample.
     let queries = set.queries.iter().map(|query| query.text.as_str());
     settings.tuned_on.add(queries);
     settings

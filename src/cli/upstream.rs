@@ -62,6 +62,7 @@ impl McpArgs {
         let mut servers = Vec::new();
         for path in &self.mcp {
             let of_file = load(path, &environment)?;
+            // No error: the same file may be kept for when its servers are switched on again.
             if of_file.is_empty() {
                 let path = path.display();
                 print_stderr(format_args!(
@@ -72,10 +73,12 @@ impl McpArgs {
             servers.extend(of_file);
         }
         for text in &self.mcp_server {
-            let server = parse_server(text, &environment);
-            servers.push(
-                server.map_err(|reason| UsageError(format!("--mcp-server {text}: {reason}")))?,
-            );
+            match parse_server(text, &environment) {
+                Ok(server) => servers.push(server),
+                Err(reason) => {
+                    return Err(UsageError(format!("--mcp-server {text}: {reason}")).into());
+                }
+            }
         }
         // Reversed, so that the first of a name that is met is the last one given.
         let mut seen = BTreeSet::new();
@@ -158,22 +161,16 @@ fn parse_result_format(name: &str) -> Result<ResultFormat, String> {
 
 /// The server with this name, or at this URL.
 pub fn find<'a>(wanted: &str, config: &'a PoolConfig) -> Result<Cow<'a, ServerConfig>> {
-    if let Some(server) = config
-        .servers
-        .iter()
-        .find(|server| server.is_called(wanted))
-    {
+    let mut servers = config.servers.iter();
+    if let Some(server) = servers.find(|server| server.is_called(wanted)) {
         return Ok(Cow::Borrowed(server));
     }
     if is_url(wanted) {
         let server = parse_server(&format!("{NAME_OF_URL}={wanted}"), &|_| None);
         return Ok(Cow::Owned(server.map_err(UsageError)?));
     }
-    let names: Vec<&str> = config
-        .servers
-        .iter()
-        .map(|server| server.name.as_str())
-        .collect();
+    let servers = config.servers.iter();
+    let names: Vec<&str> = servers.map(|server| server.name.as_str()).collect();
     Err(UsageError(match names.as_slice() {
         [] => format!("name the file that has server {wanted:?} with --mcp, or give its URL"),
         names => format!("there is no server {wanted:?}, only {}", names.join(", ")),

@@ -160,7 +160,10 @@ impl Parts {
             "this system has no seccomp filters, so programs in the sandbox can use the network and all system calls",
         );
         let missing: Vec<&str> = files.into_iter().chain(calls).collect();
-        (!missing.is_empty()).then(|| format!("the sandbox is incomplete: {}", missing.join("; ")))
+        if missing.is_empty() {
+            return None;
+        }
+        Some(format!("the sandbox is incomplete: {}", missing.join("; ")))
     }
 }
 
@@ -177,6 +180,7 @@ impl Sandbox {
         let files = &mut settings.files;
         for path in files.read.iter_mut().chain(&mut files.write) {
             *path = with_home(path);
+            // Here, and not only when the first program is started.
             if let Err(source) = path.metadata() {
                 return Err(SandboxError::Path {
                     path: path.clone(),
@@ -198,12 +202,10 @@ impl Sandbox {
     /// The sandbox or the program cannot be started.
     pub fn start(&self, command: &mut Command) -> io::Result<(Child, PrivateFolder)> {
         let private = tempfile::Builder::new().prefix("toolscout-").tempdir()?;
-        let is_set = |command: &Command, name: &str| {
-            let mut variables = command.as_std().get_envs();
-            variables.any(|(variable, value)| variable == name && value.is_some())
-        };
         command.env("TMPDIR", private.path());
-        if !is_set(command, "HOME") {
+        // A variable without a value is one that is only removed.
+        let mut variables = command.as_std().get_envs();
+        if !variables.any(|(variable, value)| variable == "HOME" && value.is_some()) {
             command.env("HOME", private.path());
         }
         command.current_dir(self.folder.as_deref().unwrap_or(private.path()));
@@ -251,6 +253,7 @@ fn check_width(folder: &Path) -> Result<(), SandboxError> {
     let Ok(real) = folder.canonicalize() else {
         return Ok(());
     };
+    // Compared as the system sees them, since either may be reached through links.
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     let holds = match home {
         _ if real.parent().is_none() => "the whole disk",

@@ -40,9 +40,11 @@ pub enum LogFormat {
 /// otherwise, as errors and warnings, requests, connections and logins that fail, which this program
 /// reports itself.
 pub fn without_sdk_noise(filter: EnvFilter) -> EnvFilter {
-    let is_fine = filter
-        .max_level_hint()
-        .is_none_or(|finest| finest > LevelFilter::INFO);
+    let is_fine = match filter.max_level_hint() {
+        Some(finest) => finest > LevelFilter::INFO,
+        // Without a hint anything may be let through.
+        None => true,
+    };
     let directives: &[&str] = if is_fine {
         &["rmcp::transport::auth=info"]
     } else {
@@ -53,10 +55,13 @@ pub fn without_sdk_noise(filter: EnvFilter) -> EnvFilter {
             "rmcp::transport::worker=off",
         ]
     };
-    directives
-        .iter()
-        .filter_map(|directive| directive.parse().ok())
-        .fold(filter, EnvFilter::add_directive)
+    let mut filter = filter;
+    for directive in directives {
+        if let Ok(directive) = directive.parse() {
+            filter = filter.add_directive(directive);
+        }
+    }
+    filter
 }
 
 /// Starts logging, and exports spans to `traces`. `filter` is a level or a list of `target=level`,
@@ -105,6 +110,7 @@ impl Write for PrintableStderr {
         let line = String::from_utf8_lossy(bytes);
         let line = printable::log(&known_secrets::mask(&line));
         io::stderr().write_all(line.as_bytes())?;
+        // Of what came in, since the line that was written may be longer.
         Ok(bytes.len())
     }
 

@@ -117,12 +117,14 @@ pub fn take(
     let interrupt = Interrupt::listen()?;
     let start = Instant::now();
     let mut problem = answers.problem.clone();
+    // In parts, so that Ctrl-C in a large file keeps what was stored before.
     let (mut matched, mut enriched) = (Matched::default(), 0);
     for mut part in answers.matched_in_parts(&searcher, model, MAX_ENRICHMENT_TEXTS, review) {
         let usable = std::mem::take(&mut part.usable);
         enriched += store(place, &interrupt, usable, &mut part.refused)?;
         matched.add(part);
         held_file.write(&searcher, &matched.held)?;
+        // After the last part nothing is left to run again for.
         if interrupt.is_raised() && matched.answers < answers.len() {
             problem = Some("ended by Ctrl-C; run it again for the rest".to_owned());
             break;
@@ -238,11 +240,8 @@ impl Report {
 
 /// The first of these ids.
 fn named(ids: &[String]) -> String {
-    let first: Vec<String> = ids
-        .iter()
-        .take(MAX_NAMED)
-        .map(|id| printable::name(id))
-        .collect();
+    let first = ids.iter().take(MAX_NAMED);
+    let first: Vec<String> = first.map(|id| printable::name(id)).collect();
     let first = first.join(", ");
     match ids.len().checked_sub(MAX_NAMED) {
         Some(more @ 1..) => format!("{first} and {more} more"),

@@ -37,6 +37,7 @@ impl HeldFile {
         let Some((path, file)) = &mut self.file else {
             return Ok(());
         };
+        // The first ones are in the file since an earlier answer.
         let lines = held_lines(searcher, &held[self.written..]);
         self.written = held.len();
         file.write_all(lines.as_bytes())

@@ -33,6 +33,7 @@ pub fn store(
     refused: &mut Vec<Refused>,
 ) -> Result<usize> {
     if let Place::Shared(copy) = place {
+        // The store decides which definitions are still the same, and the copy follows it.
         let ids = ids_of(&written);
         let stored = copy.commit(&Change::Enrich(written.clone()))?.changed;
         refused.extend(not_stored(&ids, &stored));
@@ -68,10 +69,11 @@ fn commit(catalog: &Catalog, interrupt: &Interrupt, change: &Change) -> Result<C
             }
             Err(WriteError::Catalog(error)) => return Err(error.into()),
             written => {
-                return Ok(written?
-                    .pop()
-                    .map(|written| written.changes)
-                    .unwrap_or_default());
+                // One change was committed, so there is one result.
+                return Ok(match written?.pop() {
+                    Some(written) => written.changes,
+                    None => Changes::default(),
+                });
             }
         }
     }
@@ -90,10 +92,10 @@ pub fn embed_pending(
     if context.embedders().is_empty() || interrupt.is_raised() {
         return Ok(None);
     }
-    let embedded = catalog
-        .writer()
-        .map_err(Into::into)
-        .and_then(|mut writer| embed::pending(&mut writer, interrupt));
+    let embedded = match catalog.writer() {
+        Ok(mut writer) => embed::pending(&mut writer, interrupt),
+        Err(error) => Err(error.into()),
+    };
     match embedded {
         Ok(embedded) => {
             if let Some(problem) = &embedded.problem {

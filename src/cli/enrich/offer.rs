@@ -16,9 +16,11 @@ const COUNTED: usize = 200;
 
 /// Offers `toolscout enrich`, unless somebody has used it for this catalog already.
 pub fn offer(context: &Context, catalog: &Catalog) {
-    let model = VARIABLES.iter().find_map(|name| std::env::var(name).ok());
-    let is_wanted = context.settings.enrich.mode() != EnrichMode::Off;
-    if let Some(model) = model.filter(|model| is_wanted && !model.is_empty())
+    if context.settings.enrich.mode() == EnrichMode::Off {
+        return;
+    }
+    if let Some(model) = VARIABLES.iter().find_map(|name| std::env::var(name).ok())
+        && !model.is_empty()
         && let Some(offer) = words(&catalog.searcher(), &model)
     {
         print_stderr(offer);
@@ -30,25 +32,24 @@ fn words(searcher: &Searcher, model: &str) -> Option<String> {
         return None;
     }
     let tools = searcher.ids_after(None).count();
+    if tools == 0 {
+        return None;
+    }
     let Tokens { input, output } = tokens(searcher, tools);
-    (tools > 0).then(|| {
-        format!(
-            "`toolscout enrich` lets {} write what people say when they need these {}: about {input} tokens sent and \
-             {output} received, once",
-            printable::line(model),
-            counted(tools, "tool"),
-        )
-    })
+    Some(format!(
+        "`toolscout enrich` lets {} write what people say when they need these {}: about {input} tokens sent and \
+         {output} received, once",
+        printable::line(model),
+        counted(tools, "tool"),
+    ))
 }
 
 /// About how many tokens texts of all tools take.
 fn tokens(searcher: &Searcher, tools: usize) -> Tokens {
+    // Spread over the catalog: tools of one server are alike, and stand together.
     let every = tools.div_ceil(COUNTED).max(1);
-    let sample: Vec<_> = searcher
-        .ids_after(None)
-        .step_by(every)
-        .filter_map(|id| searcher.tool(id))
-        .collect();
+    let ids = searcher.ids_after(None).step_by(every);
+    let sample: Vec<_> = ids.filter_map(|id| searcher.tool(id)).collect();
     let of_sample = enrich::estimate(&enrich::batches(&sample, DEFAULT_BATCH, &Wanted::default()));
     let scale = |tokens: usize| tokens * tools / sample.len().max(1);
     Tokens {

@@ -82,11 +82,16 @@ pub fn offered(
 
 fn look(searcher: &Searcher, servers: &[String], review: Review<'_>) -> Offered {
     let mut offered = Offered::default();
-    let ids = searcher.ids_after(None);
-    for id in ids.filter(|id| enrich::is_of(servers, id)) {
+    for id in searcher.ids_after(None) {
+        if !enrich::is_of(servers, id) {
+            continue;
+        }
         let present = searcher.enrichment(id);
-        let is_wanted = present.is_none() || matches!(review, Review::Done);
-        let Some(tool) = searcher.tool(id).filter(|_| is_wanted) else {
+        // Texts are added to those of a tool only once a person has read them.
+        if present.is_some() && !matches!(review, Review::Done) {
+            continue;
+        }
+        let Some(tool) = searcher.tool(id) else {
             continue;
         };
         let meta = tool.metadata.get("_meta");
@@ -103,14 +108,12 @@ fn look(searcher: &Searcher, servers: &[String], review: Review<'_>) -> Offered 
         let model = format!("server {}", tool.id.server());
         let read = checked(&tool, &list, MAX_ENRICHMENT_TEXTS, &model, review);
         offered.held.extend(read.held);
-        let mut refuse = |reason: String| {
-            let id = tool.id.as_str();
-            offered.refused.push(Refused::new(id, reason));
-        };
-        read.refused.into_iter().for_each(&mut refuse);
+        for reason in read.refused {
+            offered.refused.push(Refused::new(id.as_str(), reason));
+        }
         match read.enrichment {
             Ok(enrichment) => offered.usable.push((tool, enrichment)),
-            Err(reason) => refuse(reason),
+            Err(reason) => offered.refused.push(Refused::new(id.as_str(), reason)),
         }
     }
     offered

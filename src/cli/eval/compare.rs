@@ -43,6 +43,7 @@ impl Args {
             }
         }
         progress.bar.finish_and_clear();
+        // A set that the first embedder did not come to has nothing to show.
         measured.retain(|of_set| !of_set.is_empty());
         let mut results = Vec::new();
         if !measured.is_empty() {
@@ -66,10 +67,9 @@ impl Args {
     ) -> Result<()> {
         kind.check(&context.settings.embedders)?;
         let embedders = models::embedders_of(kind, &context.settings, Patience::of_measuring());
-        if let Some(problem) = embedders
-            .without_model
-            .as_ref()
-            .filter(|one| one.is_problem())
+        // A figure without the model would stand under its name.
+        if let Some(problem) = &embedders.without_model
+            && problem.is_problem()
         {
             bail!("{label} cannot be measured: {problem}");
         }
@@ -83,6 +83,7 @@ impl Args {
         )
         .ranked_by(Ranking::load(self.ranker.as_deref())?);
         for (number, set) in sets.iter().enumerate() {
+            // The endpoints count over all sets, so each set has the difference.
             let before = spent(&embedders);
             let plan = self.plan_for(&plan, set);
             progress.begin(&format!("{}, {label}", set.name));
@@ -135,13 +136,13 @@ impl Args {
             ("--run", !self.run.is_empty()),
             ("--compare", !self.compare.is_empty()),
         ];
-        match named.into_iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => {
+        for (flag, is_given) in named {
+            if is_given {
                 let reason = "it has a place for one embedder only; name one with --embedder";
-                Err(EvalError::option(flag, "", reason).into())
+                return Err(EvalError::option(flag, "", reason).into());
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 }
 

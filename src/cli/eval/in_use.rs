@@ -21,8 +21,9 @@ impl Args {
         let file = self.query_file()?;
         let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
         let arms = self.arms_in_use(context)?;
-        let is_lexical = |arm: &Arm| arm.effective_mode() == Mode::Lexical;
-        let legs = if arms.iter().all(is_lexical) {
+        // Words alone need no model.
+        let mut modes = arms.iter().map(Arm::effective_mode);
+        let legs = if modes.all(|mode| mode == Mode::Lexical) {
             Legs::Lexical
         } else {
             Legs::All
@@ -106,14 +107,14 @@ impl Args {
             ("--compare", !self.compare.is_empty()),
             ("--agent", self.agent.agent),
         ];
-        match named.into_iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => {
+        for (flag, is_given) in named {
+            if is_given {
                 let message = format!(
                     "{flag} needs a catalog of its own and --catalog measures one as it is; leave one of them out"
                 );
-                Err(UsageError(message).into())
+                return Err(UsageError(message).into());
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 }

@@ -43,13 +43,13 @@ impl Args {
         unfinished: Option<String>,
         table: impl FnOnce() -> String,
     ) -> Vec<Result<()>> {
-        let json = || Ok::<_, anyhow::Error>(report::to_json(reports, unfinished.as_deref())?);
+        let unfinished = unfinished.as_deref();
         match self.json.as_deref() {
-            Some("-") => vec![json().and_then(|json| print(&json))],
-            None if context.printer.is_json() => vec![json().and_then(|json| print(&json))],
+            Some("-") => vec![print_json(reports, unfinished)],
+            None if context.printer.is_json() => vec![print_json(reports, unfinished)],
             Some(path) => vec![
                 print(&table()),
-                json().and_then(|json| write(Path::new(path), &format!("{json}\n"))),
+                write_json(Path::new(path), reports, unfinished),
             ],
             None => vec![print(&table())],
         }
@@ -80,6 +80,15 @@ impl Args {
     }
 }
 
+fn print_json<T: Serialize>(reports: &[T], unfinished: Option<&str>) -> Result<()> {
+    print(&report::to_json(reports, unfinished)?)
+}
+
+fn write_json<T: Serialize>(path: &Path, reports: &[T], unfinished: Option<&str>) -> Result<()> {
+    let json = report::to_json(reports, unfinished)?;
+    write(path, &format!("{json}\n"))
+}
+
 /// The first error; the others are printed, as each is about another result.
 pub(super) fn all(results: Vec<Result<()>>) -> Result<()> {
     let mut errors = results.into_iter().filter_map(Result::err);
@@ -102,6 +111,7 @@ pub(super) fn check_output(path: &Path) -> Result<()> {
     let is_new = !path.exists();
     // Opened to append: what an earlier run wrote stays until there are results to replace it.
     OpenOptions::new().append(true).create(true).open(path)?;
+    // An empty file would look like a result if the work fails.
     if is_new {
         std::fs::remove_file(path)?;
     }

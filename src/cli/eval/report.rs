@@ -47,6 +47,7 @@ impl ReportArgs {
                 .with_context(|| format!("--html {} cannot be written", path.display()))?;
         }
         let json = read_json(&self.file)?;
+        // As it was written, with fields that this version may not know.
         let printed = if context.printer.is_json() {
             serde_json::to_string_pretty(&json)?
         } else {

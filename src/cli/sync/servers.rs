@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use toolscout_index::{Changes, ToolId, Writer};
+use toolscout_index::{Catalog, Changes, Tool, ToolId, Writer};
 
 use super::super::Outcome;
 use super::super::add::{WriteArgs, commit, stop_if_interrupted};
@@ -13,7 +13,7 @@ use super::super::enrich;
 use super::super::exit::UsageError;
 use super::super::interrupt::Interrupt;
 use super::print_changes;
-use crate::approved::{Approved, Update};
+use crate::approved::{Approved, Remembered, Update};
 use crate::mcp::PoolConfig;
 use crate::mcp::changes::ApprovedBefore;
 use crate::mcp::sync::{OfferedTools, Synced, compare, fetch_all};
@@ -27,12 +27,10 @@ pub fn sync(
     only: Option<&str>,
     write: &WriteArgs,
 ) -> Result<Outcome> {
-    let servers: Vec<_> = config
-        .servers
-        .iter()
-        .filter(|server| only.is_none_or(|only| server.is_called(only)))
-        .cloned()
-        .collect();
+    let mut servers = config.servers.clone();
+    if let Some(only) = only {
+        servers.retain(|server| server.is_called(only));
+    }
     if servers.is_empty() {
         return Err(UsageError(match only {
             Some(only) => format!("no MCP server is called {only:?}"),
@@ -56,30 +54,29 @@ pub fn sync(
         // A dry run must not create the catalog; every tool then counts as added.
         None
     };
-    let mut writer = catalog
-        .as_ref()
-        .map(|catalog| catalog.writer())
-        .transpose()?;
+    // A dry run writes too, and its writer undoes that when it is dropped.
+    let mut writer = match &catalog {
+        Some(catalog) => Some(catalog.writer()?),
+        None => None,
+    };
     let mut report = ServersReport::default();
     let mut approvals = Vec::new();
     for (server, offer) in servers.iter().zip(offers) {
-        let offer = offer.map_err(|error| error.to_string());
-        let imported = offer.and_then(|offer| {
-            import(
-                &server.name,
-                offer,
-                config,
-                catalog.as_ref(),
-                writer.as_mut(),
-            )
-            .map_err(|error| format!("{error:#}"))
-        });
-        match imported {
+        let name = &server.name;
+        let offer = match offer {
+            Ok(offer) => offer,
+            Err(error) => {
+                report.add_failure(context, name, &error.to_string());
+                continue;
+            }
+        };
+        // One server that fails does not keep the others from being written.
+        match import(name, offer, config, catalog.as_ref(), writer.as_mut()) {
             Ok((synced, approval)) => {
-                approvals.push((&server.name, approval));
+                approvals.push((name, approval));
                 report.add(context, &synced)?;
             }
-            Err(error) => report.add_failure(context, &server.name, &error),
+            Err(error) => report.add_failure(context, name, &format!("{error:#}")),
         }
     }
     let took_s = fetched.as_secs_f64();
@@ -109,14 +106,14 @@ fn import(
     server: &str,
     offer: OfferedTools,
     config: &PoolConfig,
-    catalog: Option<&toolscout_index::Catalog>,
+    catalog: Option<&Catalog>,
     writer: Option<&mut Writer>,
 ) -> Result<(Synced, Approval)> {
-    let remembered = catalog
-        .map(|catalog| Approved::peek(catalog.path(), server))
-        .transpose()?
-        .unwrap_or_default();
-    let searcher = catalog.map(|catalog| catalog.searcher());
+    let remembered = match catalog {
+        Some(catalog) => Approved::peek(catalog.path(), server)?,
+        None => Remembered::default(),
+    };
+    let searcher = catalog.map(Catalog::searcher);
     let before = ApprovedBefore::of(
         server,
         searcher.as_deref(),
@@ -154,7 +151,7 @@ struct Approval {
     decision: i64,
 }
 
-fn ids(tools: &[toolscout_index::Tool]) -> Vec<ToolId> {
+fn ids(tools: &[Tool]) -> Vec<ToolId> {
     tools.iter().map(|tool| tool.id.clone()).collect()
 }
 

@@ -176,11 +176,13 @@ impl FromStr for ReasoningEffort {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let named = Self::ALL.iter().find(|(_, name)| *name == word);
-        let words = || Self::ALL.map(|(_, name)| name).join(", ");
-        named
-            .map(|(effort, _)| *effort)
-            .ok_or_else(|| format!("use one of {}", words()))
+        for (effort, name) in Self::ALL {
+            if name == word {
+                return Ok(effort);
+            }
+        }
+        let words = Self::ALL.map(|(_, name)| name);
+        Err(format!("use one of {}", words.join(", ")))
     }
 }
 
@@ -230,6 +232,7 @@ impl Limits {
 
     fn check(&self) -> Result<(), String> {
         let number = |value: Option<usize>| value.map(|value| value as u64);
+        // Those that are not here may have any value.
         for (key, value, range) in [
             ("max_rounds", self.max_rounds.map(u64::from), ROUNDS),
             ("max_searches", self.max_searches.map(u64::from), ROUNDS),
@@ -258,6 +261,7 @@ impl ModelParameters {
             max_tokens: self.max_tokens.or(other.max_tokens),
             reasoning_effort: self.reasoning_effort.or(other.reasoning_effort),
             num_ctx: self.num_ctx.or(other.num_ctx),
+            // A list that is not given is empty.
             stop: if self.stop.is_empty() {
                 other.stop
             } else {
