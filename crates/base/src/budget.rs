@@ -228,7 +228,7 @@ fn first_sentence(text: &str) -> &str {
         None => text,
     };
     let line = start.lines().next().unwrap_or_default();
-    // A full stop alone may be that of an abbreviation, a number or a file name.
+    // The full stop in a number or a file name has no space after it.
     match line.find(". ") {
         Some(end) => &line[..=end],
         None => line,

@@ -53,12 +53,13 @@ impl CpuPool {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PoolError> {
-        let admission = Arc::clone(&self.admitted)
-            .try_acquire_owned()
-            .map_err(|_| PoolError::Full)?;
+        let Ok(admission) = Arc::clone(&self.admitted).try_acquire_owned() else {
+            return Err(PoolError::Full);
+        };
         let queued = GaugeGuard::new(&self.queue_depth);
         let thread = timeout(self.patience, Arc::clone(&self.threads).acquire_owned()).await;
         drop(queued);
+        // The wait was too long; the semaphore itself is never closed.
         let Ok(Ok(thread)) = thread else {
             return Err(PoolError::Full);
         };

@@ -41,7 +41,7 @@ impl QueryVectors {
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<(u64, String), Vec<f32>>> {
-        // Vectors are inserted whole, so a panic elsewhere leaves the cache valid.
+        // Never held while a model embeds, which takes long.
         self.vectors.lock()
     }
 }
@@ -90,11 +90,12 @@ impl CachedEmbedder {
     /// Removes all its vectors.
     pub fn clear(&self) {
         let mut stored = self.stored.lock();
-        let own = stored
-            .iter()
-            .map(|(key, _)| key)
-            .filter(|(owner, _)| *owner == self.owner);
-        let own: Vec<_> = own.cloned().collect();
+        let mut own = Vec::new();
+        for (key, _) in stored.iter() {
+            if key.0 == self.owner {
+                own.push(key.clone());
+            }
+        }
         for key in own {
             stored.pop(&key);
         }
@@ -139,18 +140,19 @@ impl Embedder for CachedEmbedder {
                 .map(|text| stored.get(&self.key(text)).cloned())
                 .collect()
         };
-        let missing: Vec<&str> = texts
-            .iter()
-            .zip(&found)
-            .filter(|(_, vector)| vector.is_none())
-            .map(|(text, _)| *text)
-            .collect();
+        let mut missing = Vec::new();
+        for (text, vector) in texts.iter().zip(&found) {
+            if vector.is_none() {
+                missing.push(*text);
+            }
+        }
         let hits = texts.len() - missing.len();
         self.counters.hits.inc_by(hits as u64);
         self.counters.misses.inc_by(missing.len() as u64);
         if !missing.is_empty() {
             let vectors = self.inner.embed_queries_within(&missing, limit)?;
             self.store(missing, &vectors);
+            // The embedder gives one vector for each text, in their order.
             let gaps = found.iter_mut().filter(|vector| vector.is_none());
             for (gap, vector) in gaps.zip(vectors) {
                 *gap = Some(vector);

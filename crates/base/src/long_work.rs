@@ -18,6 +18,7 @@ static TURNS: LazyLock<Semaphore> =
 /// Does work that takes long. On a thread of async work, another thread takes over the others' work.
 pub fn run<T>(work: impl FnOnce() -> T) -> T {
     match runtime_of_threads() {
+        // The turn is waited for within, so that this thread's other work has gone on by then.
         Some(runtime) => block_in_place(|| {
             let _turn = runtime.block_on(turn());
             work()
@@ -28,6 +29,7 @@ pub fn run<T>(work: impl FnOnce() -> T) -> T {
 
 /// Reads a text of so many bytes. Waits for a turn without a thread if that takes long.
 pub async fn read<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    // A runtime of one thread has no other one that could take over, and `block_in_place` panics there.
     if bytes < LONG_TEXT_BYTES || runtime_of_threads().is_none() {
         return work();
     }

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 pub fn find_program(program: &str) -> Option<PathBuf> {
     // Absolute, since calls run in the folder of the settings and not in the present one.
     if program.contains('/') {
-        return std::path::absolute(program)
-            .ok()
-            .filter(|path| path.is_file());
+        let path = std::path::absolute(program).ok()?;
+        return path.is_file().then_some(path);
+    }
+    // A folder joined with nothing is the folder itself.
+    if program.is_empty() {
+        return None;
     }
     let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders)
-        .map(|folder| folder.join(program))
-        .find(|path| !program.is_empty() && path.is_file())
+    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(program));
+    files.find(|path| path.is_file())
 }

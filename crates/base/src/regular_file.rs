@@ -19,6 +19,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let file = options.open(path)?;
+    // Of the open file, since another one may have been put in its place meanwhile.
     let kind = file.metadata()?;
     if kind.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());

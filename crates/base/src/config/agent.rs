@@ -168,6 +168,7 @@ impl ReasoningEffort {
     /// Its word.
     pub fn name(self) -> &'static str {
         let named = Self::ALL.iter().find(|(effort, _)| *effort == self);
+        // Every effort is in the list.
         named.map_or("medium", |(_, name)| name)
     }
 }

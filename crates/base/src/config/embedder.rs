@@ -160,6 +160,7 @@ impl FromStr for EmbedderKind {
         for name in text.split(TOGETHER).map(str::trim) {
             match with_short_name(name) {
                 "" => bail!("the embedder {text:?} has an empty name"),
+                // Each of these stands for all of the embedding, or for none of it.
                 "auto" | "none" | "hashing" => {
                     bail!("{name} cannot be used together with other embedders")
                 }
@@ -335,7 +336,7 @@ impl EndpointSettings {
     /// Reads the key from the variable that `key_env` names.
     pub(super) fn read_key(&mut self, environment: Environment<'_>) {
         self.key = None;
-        // A variable that is set to nothing counts as none, so that a script may always pass it on.
+        // A variable that is set to nothing counts as none.
         if let Some(variable) = &self.key_env
             && let Some(value) = environment(variable)
             && let Ok(key) = value.into_string()

@@ -70,6 +70,7 @@ impl EnrichSettings {
         EnrichSettings {
             mode: self.mode.or(other.mode),
             tokens_a_day: self.tokens_a_day.or(other.tokens_a_day),
+            // A list that is not given is empty.
             languages: match self.languages.is_empty() {
                 true => other.languages,
                 false => self.languages,
@@ -93,6 +94,7 @@ impl EnrichSettings {
                 TOKENS.start(),
                 TOKENS.end()
             ),
+            // Nobody is there to stop it.
             None if self.mode() == EnrichMode::Auto => bail!(
                 "enrich.mode is auto, which needs enrich.tokens_a_day: the most tokens that may be spent in a day"
             ),

@@ -59,6 +59,7 @@ pub enum ProfileDetail {
 /// # Errors
 /// A message with the key and its value.
 pub(super) fn validate(name: &str, profile: &ProfileSettings) -> Result<()> {
+    // The name is a part of an address, as in `/mcp/p/NAME`.
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.chars().all(legal) {
         bail!(
@@ -90,7 +91,7 @@ pub(super) fn validate(name: &str, profile: &ProfileSettings) -> Result<()> {
     for (key, list) in patterns {
         check_patterns(name, key, list.as_deref())?;
     }
-    if classes.as_ref().is_some_and(Vec::is_empty) {
+    if let Some([]) = classes.as_deref() {
         bail!(
             "profiles.{name}.classes is empty; name read_only, state_changing or destructive, or leave it out for all"
         );
@@ -105,6 +106,7 @@ pub(super) fn validate(name: &str, profile: &ProfileSettings) -> Result<()> {
 
 fn check_patterns(name: &str, key: &str, patterns: Option<&[String]>) -> Result<()> {
     match patterns {
+        // It would leave everything out, which nobody means by a list that is empty.
         Some([]) => {
             bail!("profiles.{name}.{key} is empty; leave it out, or name something in it")
         }

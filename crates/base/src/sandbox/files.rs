@@ -5,7 +5,7 @@ use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, Scope, make_bitflags,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
 };
 
 use crate::sandbox::SandboxFiles;
@@ -104,6 +104,7 @@ impl Rules<'_> {
         for path in DEVICES.map(Path::new) {
             ruleset = allow(ruleset, path, using_devices()).or_else(without_missing)?;
         }
+        // These were named by a person, so one that is missing is an error.
         for path in &self.settings.read {
             ruleset = allow(ruleset, path, reading()).map_err(|(_, error)| error)?;
         }
@@ -120,14 +121,20 @@ impl Rules<'_> {
 /// # Errors
 /// The kernel refuses it.
 pub fn empty_ruleset(has_network: bool) -> io::Result<RulesetCreated> {
+    restricted(has_network)
+        .and_then(Ruleset::create)
+        .map_err(io::Error::other)
+}
+
+fn restricted(has_network: bool) -> Result<Ruleset, RulesetError> {
     let ruleset = Ruleset::default()
-        .handle_access(AccessFs::from_all(FILE_RIGHTS))
-        .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V6)));
-    let ruleset = match has_network {
-        true => ruleset,
-        false => ruleset.and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V4))),
-    };
-    ruleset.and_then(Ruleset::create).map_err(io::Error::other)
+        .handle_access(AccessFs::from_all(FILE_RIGHTS))?
+        // Signals to programs outside, and their sockets without a path.
+        .scope(Scope::from_all(ABI::V6))?;
+    if has_network {
+        return Ok(ruleset);
+    }
+    ruleset.handle_access(AccessNet::from_all(ABI::V4))
 }
 
 /// What could not be allowed, with the rules as they were.
@@ -135,11 +142,12 @@ type NotAllowed = (RulesetCreated, io::Error);
 
 /// A path that is not there needs no rule.
 fn without_missing((ruleset, error): NotAllowed) -> io::Result<RulesetCreated> {
-    let is_missing = matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory
-    );
-    is_missing.then_some(ruleset).ok_or(error)
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    match error.kind() {
+        // What this program cannot open, one that it starts cannot open either.
+        NotFound | PermissionDenied | NotADirectory => Ok(ruleset),
+        _ => Err(error),
+    }
 }
 
 fn allow(

@@ -24,7 +24,8 @@ pub fn spawn(command: &mut Command, rules: &Rules<'_>, parts: Parts) -> io::Resu
     };
     close_files_at_start();
     let runtime = tokio::runtime::Handle::current();
-    let start = || {
+    in_thread(|| {
+        // Tokio starts programs only within a runtime, which other threads are not in.
         let _entered = runtime.enter();
         if let Some(ruleset) = ruleset {
             restrict(ruleset)?;
@@ -33,8 +34,7 @@ pub fn spawn(command: &mut Command, rules: &Rules<'_>, parts: Parts) -> io::Resu
             system_calls::restrict(rules.has_network)?;
         }
         command.spawn()
-    };
-    in_thread(start)
+    })
 }
 
 /// The parts that this system has, by trying them.

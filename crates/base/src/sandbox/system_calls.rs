@@ -181,14 +181,17 @@ fn filter(has_network: bool) -> Result<BpfProgram, String> {
     // Times by a path; by an open file they are those of a file that it may use.
     let by_path = rule_of_pointer(1, SeccompCmpOp::Ne)?;
     rules.insert(libc::SYS_utimensat, vec![by_path]);
-    let flags = NAMESPACES.map(|flag| u64::from(flag.cast_unsigned()));
-    let flags = flags.map(|flag| rule(&[(0, SeccompCmpOp::MaskedEq(flag), flag)]));
-    rules.insert(
-        libc::SYS_clone,
-        flags.into_iter().collect::<Result<_, _>>()?,
-    );
-    let requests = REQUESTS.map(|request| rule(&[(1, SeccompCmpOp::Eq, request)]));
-    let requests = requests.into_iter().collect::<Result<_, _>>()?;
+    // One rule for each: a call is refused if any rule of it fits.
+    let mut namespaces = Vec::new();
+    for flag in NAMESPACES {
+        let flag = u64::from(flag.cast_unsigned());
+        namespaces.push(rule(&[(0, SeccompCmpOp::MaskedEq(flag), flag)])?);
+    }
+    rules.insert(libc::SYS_clone, namespaces);
+    let mut requests = Vec::new();
+    for request in REQUESTS {
+        requests.push(rule(&[(1, SeccompCmpOp::Eq, request)])?);
+    }
     rules.insert(libc::SYS_ioctl, requests);
     rules.insert(libc::SYS_socket, sockets(has_network)?);
     let architecture = std::env::consts::ARCH.try_into();
@@ -229,13 +232,13 @@ fn sockets(has_network: bool) -> Result<Vec<SeccompRule>, String> {
 
 /// A rule for 32 bits of arguments, all of which have to fit.
 fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, String> {
-    let conditions = conditions.iter().map(|(argument, compare, value)| {
-        SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, compare.clone(), *value)
-    });
-    let rule = conditions
-        .collect::<Result<_, _>>()
-        .and_then(SeccompRule::new);
-    rule.map_err(|error| error.to_string())
+    let mut compared = Vec::new();
+    for (argument, compare, value) in conditions {
+        let length = SeccompCmpArgLen::Dword;
+        let condition = SeccompCondition::new(*argument, length, compare.clone(), *value);
+        compared.push(condition.map_err(|error| error.to_string())?);
+    }
+    SeccompRule::new(compared).map_err(|error| error.to_string())
 }
 
 /// A rule for a pointer, compared with null.

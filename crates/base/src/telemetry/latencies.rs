@@ -30,6 +30,7 @@ pub struct Buckets {
 impl Latencies {
     /// Counts one latency.
     pub fn observe(&self, seconds: f64) {
+        // A latency that equals a bound counts below it, as Prometheus has it.
         let bucket = BOUNDS_S.partition_point(|bound| *bound < seconds);
         let mut buckets = self.0.lock();
         buckets.counts[bucket] += 1;
@@ -73,8 +74,10 @@ impl Buckets {
 
     /// Their mean in seconds; `None` without any.
     pub fn mean_s(&self) -> Option<f64> {
-        let count = self.len();
-        (count > 0).then(|| self.sum_s / count as f64)
+        match self.len() {
+            0 => None,
+            count => Some(self.sum_s / count as f64),
+        }
     }
 
     /// Adds the counts of another histogram.
@@ -99,6 +102,7 @@ impl Buckets {
         let mut below = 0;
         for (index, count) in self.counts.into_iter().enumerate() {
             let reached = below + count;
+            // Without the first condition a share of 0 would divide by an empty bucket.
             if count > 0 && reached as f64 >= wanted {
                 let part = (wanted - below as f64) / count as f64;
                 return Some(within(index, part));

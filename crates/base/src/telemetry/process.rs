@@ -22,10 +22,17 @@ pub fn memory_limit_bytes() -> Option<u64> {
         "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
     ];
-    let limits = groups
-        .iter()
-        .filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
-    Some(limits.fold(machine, u64::min))
+    let mut least = machine;
+    for path in groups {
+        let Ok(text) = fs::read_to_string(path) else {
+            continue;
+        };
+        // Version 1 says a number near the largest one where there is no limit.
+        if let Ok(limit) = text.trim().parse() {
+            least = least.min(limit);
+        }
+    }
+    Some(least)
 }
 
 fn status_bytes(key: &str) -> Option<u64> {

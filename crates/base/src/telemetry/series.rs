@@ -20,6 +20,7 @@ impl<L: Ord, M: Clone + Default> Series<L, M> {
             return metric.clone();
         }
         drop(known);
+        // Another thread may have made it meanwhile, so it is looked for once more.
         let mut metrics = self.0.write();
         metrics.entry(labels).or_default().clone()
     }
@@ -28,11 +29,11 @@ impl<L: Ord, M: Clone + Default> Series<L, M> {
 impl<L: Clone, M: Clone> Series<L, M> {
     /// All labels with their metrics, in the order of the labels.
     pub fn all(&self) -> Vec<(L, M)> {
-        let metrics = self.0.read();
-        let pairs = metrics.iter();
-        pairs
-            .map(|(labels, metric)| (labels.clone(), metric.clone()))
-            .collect()
+        let mut all = Vec::new();
+        for (labels, metric) in self.0.read().iter() {
+            all.push((labels.clone(), metric.clone()));
+        }
+        all
     }
 }
 

@@ -81,7 +81,9 @@ struct Masked<E>(E);
 impl<E: Exporter> Exporter for Masked<E> {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         if !known_secrets::is_empty() {
-            batch.iter_mut().for_each(mask_span);
+            for span in &mut batch {
+                mask_span(span);
+            }
         }
         self.0.export(batch).await
     }
@@ -119,6 +121,7 @@ fn mask_values(attributes: &mut [KeyValue]) {
     for KeyValue { value, .. } in attributes {
         if matches!(value, Value::String(_) | Value::Array(_)) {
             let text = value.as_str().into_owned();
+            // Borrowed means that no secret was found, and lists stay lists.
             if let Cow::Owned(masked) = known_secrets::mask(&text) {
                 *value = masked.into();
             }
@@ -152,6 +155,7 @@ pub fn request_span(
         http.response.status_code = Empty,
         request_id,
     );
+    // Without a collector the headers need not be read.
     if !span.is_disabled() {
         let caller = TraceContextPropagator::new().extract(&Headers(headers));
         // It fails only without a collector, where the parent does not matter.
@@ -163,6 +167,7 @@ pub fn request_span(
 /// Records the status of a request in its span.
 pub fn record_status(span: &Span, status: u16) {
     span.record("http.response.status_code", status);
+    // An error of the client is none of the server, by the conventions of OpenTelemetry.
     if status >= 500 {
         span.record("otel.status_code", "ERROR");
     }
