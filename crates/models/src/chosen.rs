@@ -30,6 +30,7 @@ pub fn load(names: &[String], settings: &Settings, patience: Patience) -> Chosen
     let mut chosen = Chosen::default();
     for name in names {
         if let Err(problem) = chosen.add(name, settings, patience) {
+            // The others may still be of use, and one problem is enough for a warning.
             chosen.problem.get_or_insert(problem);
         }
     }
@@ -60,10 +61,8 @@ impl Chosen {
                 return Ok(());
             }
         };
-        let endpoint =
-            connect(endpoint, &settings.cache, patience).map_err(|error| Unavailable::Failed {
-                reason: error.to_string(),
-            })?;
+        let endpoint = connect(endpoint, &settings.cache, patience)
+            .map_err(|error| failed(error.to_string()))?;
         self.usage
             .push((endpoint.id().to_owned(), endpoint.usage()));
         self.found.push(Arc::new(endpoint));
@@ -73,9 +72,10 @@ impl Chosen {
 
 /// Loads a model by its name.
 fn by_name(name: &str, settings: &Settings) -> Result<NamedModel, Unavailable> {
-    let failed = |reason: String| Unavailable::Failed { reason };
-    let wanted = Wanted::named(name)
-        .ok_or_else(|| failed(format!("the embedder {name:?} is unknown on this machine")))?;
+    let Some(wanted) = Wanted::named(name) else {
+        let reason = format!("the embedder {name:?} is unknown on this machine");
+        return Err(failed(reason));
+    };
     let (files, library) = (
         named::locate(wanted, settings, Depth::Sizes),
         runtime::locate(settings, Depth::Sizes),
@@ -94,6 +94,10 @@ fn by_name(name: &str, settings: &Settings) -> Result<NamedModel, Unavailable> {
     NamedModel::load(wanted.model, folder, library).map_err(|error| failed(error.to_string()))
 }
 
+fn failed(reason: String) -> Unavailable {
+    Unavailable::Failed { reason }
+}
+
 fn connect(
     settings: EndpointSettings,
     cache: &Path,
@@ -108,19 +112,16 @@ fn connect(
             model: model.clone(),
             dimensions,
         },
-        _ => match remembered.read().filter(|known| {
-            settings
-                .dimensions
-                .is_none_or(|dimensions| dimensions == known.dimensions)
-        }) {
-            Some(known) => known,
-            None => {
+        _ => match remembered.read() {
+            Some(known) if agrees(&settings, &known) => known,
+            _ => {
                 let found = Endpoint::discover(&settings, patience.discovery())?;
                 remembered.write(&found);
                 found
             }
         },
     };
+    // The model behind the address was changed, so the next start asks again.
     let endpoint = Endpoint::new(patience.bound(settings), identity)?
         .on_other_length(move || remembered.forget());
     Ok(if patience.is_measuring() {
@@ -128,6 +129,14 @@ fn connect(
     } else {
         endpoint
     })
+}
+
+/// Whether what is remembered is still what the settings say; they may have got other dimensions since.
+fn agrees(settings: &EndpointSettings, known: &Identity) -> bool {
+    match settings.dimensions {
+        Some(dimensions) => dimensions == known.dimensions,
+        None => true,
+    }
 }
 
 /// The key under which it is remembered what an endpoint was asked: by its whole address, of which
@@ -186,6 +195,7 @@ impl Remembered {
     fn write_all(&self, known: &Known) {
         let partial = self
             .file
+            // Renamed once it is complete, because other processes may read it at any time.
             .with_extension(format!("{}.partial", std::process::id()));
         let write = || -> std::io::Result<()> {
             if let Some(folder) = self.file.parent() {
@@ -195,6 +205,7 @@ impl Remembered {
             std::fs::rename(&partial, &self.file)
         };
         if let Err(error) = write() {
+            // No warning: the endpoint is asked once more, and that is all.
             tracing::debug!(%error, file = %self.file.display(), "not remembered");
         }
     }

@@ -251,6 +251,7 @@ impl Hub {
                 "{id}/{name} has another checksum than the hub says; nothing was replaced, try again"
             );
         }
+        // No file of a model is empty, and this one would pass for a valid one later.
         if done == 0 {
             bail!("{id}/{name} is empty; nothing was replaced");
         }

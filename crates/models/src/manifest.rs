@@ -46,6 +46,7 @@ impl Manifest {
     pub fn check(&self, path: &Path, name: &str, depth: Depth) -> Result<(), String> {
         let metadata =
             std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?;
+        // Nothing is known of a file that another program has put there.
         let Some(entry) = self.0.get(name) else {
             return match metadata.len() {
                 0 => Err("is empty".to_owned()),

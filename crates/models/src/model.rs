@@ -8,7 +8,7 @@ use toolscout_index::embed::minilm::FILES;
 use super::hub_cache::{OnHub, home, homes, name_revision};
 use super::hub_files;
 use super::manifest::Manifest;
-use super::pins::{self, PinnedFile};
+use super::pins;
 use super::{Depth, OnTransfer, Part, pypi};
 use toolscout_base::config::Settings;
 
@@ -24,19 +24,18 @@ const PINNED_REVISION: &str = "local";
 /// Finds the folder with the files of the model.
 pub fn locate(settings: &Settings, depth: Depth) -> Part {
     let homes = homes(settings);
-    let mut parts: Vec<Part> = homes
-        .iter()
-        .filter_map(|home| snapshot(home))
-        .map(|folder| check(&folder, depth))
-        .collect();
+    let mut parts = Vec::new();
+    for home in &homes {
+        if let Some(folder) = snapshot(home) {
+            parts.push(check(&folder, depth));
+        }
+    }
     if parts.is_empty() {
         return Part::Missing { looked_in: homes };
     }
-    let best = parts
-        .iter()
-        .position(|part| part.ready().is_some())
-        .unwrap_or(0);
-    parts.swap_remove(best)
+    // Where none is complete, the first says what it lacks.
+    let ready = parts.iter().position(|part| part.ready().is_some());
+    parts.swap_remove(ready.unwrap_or(0))
 }
 
 /// Downloads the pinned files. Returns the model's name.
@@ -76,28 +75,20 @@ fn check(folder: &Path, depth: Depth) -> Part {
     // Other programs may have put any revision here, of which nothing is known.
     let pinned = revision == PINNED_REVISION;
     let manifest = Manifest::read(folder);
-    let problem = pins::MODEL.files.iter().find_map(|pin| {
+    for pin in pins::MODEL.files {
         let path = folder.join(pin.name);
-        let result = if pinned {
+        let checked = if pinned {
             pin.check(&path, depth)
         } else {
             manifest.check(&path, pin.name, depth)
         };
-        result.err().map(|reason| (pin, reason))
-    });
-    match problem {
-        None => Part::Ready {
-            path: folder.to_owned(),
-            version: revision,
-        },
-        Some((pin, reason)) => broken(folder, pin, reason),
+        if let Err(reason) = checked {
+            return Part::Broken { path, reason };
+        }
     }
-}
-
-fn broken(folder: &Path, pin: &PinnedFile, reason: String) -> Part {
-    Part::Broken {
-        path: folder.join(pin.name),
-        reason,
+    Part::Ready {
+        path: folder.to_owned(),
+        version: revision,
     }
 }
 

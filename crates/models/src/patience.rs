@@ -29,7 +29,7 @@ impl Patience {
     /// Of a search with this budget.
     pub fn of_search(budget: Option<Duration>) -> Self {
         Patience {
-            discovery: budget.map_or(SEARCH, |budget| budget.min(SEARCH)),
+            discovery: budget.unwrap_or(SEARCH).min(SEARCH),
             batch_s: None,
             retries: false,
             is_measuring: false,
@@ -81,6 +81,7 @@ impl Patience {
 
     /// The settings of an endpoint with no more patience than this.
     pub fn bound(&self, settings: EndpointSettings) -> EndpointSettings {
+        // Never longer than the settings say, whoever waits.
         let timeout_s = settings.timeout_s.min(self.batch_s.unwrap_or(u64::MAX));
         let patience_s = if self.retries { settings.patience_s } else { 0 };
         EndpointSettings {

@@ -118,6 +118,7 @@ impl PinnedFile {
 /// Copies to the end and returns the sha256, in lower-case hex.
 pub fn copy_summed(mut from: impl Read, mut to: impl Write) -> io::Result<String> {
     let mut hasher = Sha256::new();
+    // In pieces, since a file may be larger than the memory.
     let mut buffer = vec![0; 1 << 16];
     loop {
         let count = from.read(&mut buffer)?;

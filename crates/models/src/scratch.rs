@@ -45,8 +45,12 @@ fn remove_abandoned(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_scratch = entry.file_name().to_string_lossy().starts_with(PREFIX);
         let changed = entry.metadata().and_then(|metadata| metadata.modified());
-        let age = changed.ok().and_then(|changed| changed.elapsed().ok());
-        if is_scratch && age.is_some_and(|age| age > ABANDONED) {
+        // A time in the future is that of a clock that was wrong, and says nothing.
+        if is_scratch
+            && let Ok(changed) = changed
+            && let Ok(age) = changed.elapsed()
+            && age > ABANDONED
+        {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -54,14 +58,15 @@ fn remove_abandoned(folder: &Path) {
 
 /// Total size of the files below a folder; files that vanish meanwhile count 0.
 pub fn bytes_under(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.metadata() {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        bytes += match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => bytes_under(&entry.path()),
             Ok(metadata) => metadata.len(),
             Err(_) => 0,
-        })
-        .sum()
+        };
+    }
+    bytes
 }
 
 #[cfg(test)]

@@ -86,7 +86,10 @@ impl Answer {
         }
         // As many as texts, and none twice: none is missing.
         let vectors: Vec<Vec<f32>> = vectors.into_iter().flatten().collect();
-        let expected = dimensions.unwrap_or_else(|| vectors.first().map_or(0, Vec::len));
+        let expected = match dimensions {
+            Some(dimensions) => dimensions,
+            None => vectors.first().map_or(0, Vec::len),
+        };
         if let Some(wrong) = vectors.iter().find(|vector| vector.len() != expected) {
             return Err(Unusable {
                 reason: format!(
@@ -97,9 +100,11 @@ impl Answer {
                 is_other_length: true,
             });
         }
-        let tokens = body
-            .usage
-            .map_or(0, |usage| usage.prompt_tokens.max(usage.total_tokens));
+        // Some endpoints fill in one of the two figures only.
+        let tokens = match body.usage {
+            Some(usage) => usage.prompt_tokens.max(usage.total_tokens),
+            None => 0,
+        };
         Ok(Answer { vectors, tokens })
     }
 }
@@ -108,13 +113,16 @@ fn unit_vector(values: &[Option<f64>], index: usize) -> Result<Vec<f32>, Unusabl
     if values.is_empty() {
         return Err(format!("vector {index} is empty").into());
     }
+    // In double precision, where the squares of large values do not overflow.
     let mut squares = 0.0;
     for (place, value) in values.iter().enumerate() {
-        let value = value.filter(|value| value.abs() <= f64::from(f32::MAX));
-        let Some(value) = value else {
-            return Err(format!("value {place} of vector {index} is not a finite number").into());
-        };
-        squares += value * value;
+        match value {
+            Some(value) if value.abs() <= f64::from(f32::MAX) => squares += value * value,
+            _ => {
+                let reason = format!("value {place} of vector {index} is not a finite number");
+                return Err(reason.into());
+            }
+        }
     }
     let length = squares.sqrt();
     if !(length > 0.0 && length.is_finite()) {

@@ -35,6 +35,7 @@ impl Breaker {
 
     fn fail(&self, failure: &Failure) {
         let mut state = self.lock();
+        // Bounded, since a thousand times the first pause is far above the longest one.
         let doubled = FIRST_PAUSE * 2_u32.saturating_pow(state.failures.min(10));
         let asked = failure.retry_after.unwrap_or_default();
         state.failures = state.failures.saturating_add(1);
@@ -55,6 +56,7 @@ impl Breaker {
             return Ok(());
         };
         let left = until.saturating_duration_since(Instant::now());
+        // One request tests the endpoint; the others do not wait for what may fail again.
         if left.is_zero() && !state.is_tested {
             state.is_tested = true;
             return Ok(());
@@ -68,7 +70,7 @@ impl Breaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the lock is held, so a poisoned state is consistent.
+        // Held for a few assignments only, and never while a request is on its way.
         self.0.lock()
     }
 }
