@@ -247,6 +247,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
     let (folder, counted) = (DataDir::new(data.clone()), Arc::clone(&metrics));
     let catalogs = Registry::new(folder, embedders, &limits, counted, shared.clone());
     let catalogs = Arc::new(catalogs);
+    // No settings name the others any more.
     shadow::discard_all_but(&data, settings.shadow.as_ref());
     let mut shadow = None;
     if let Some(plan) = settings.shadow {
@@ -256,6 +257,7 @@ fn parts(settings: Settings, shutdown: &Shutdown) -> Result<Parts> {
         shadow = Some(started.context("start the shadow of the settings")?);
     }
     let usage = usage.with_shadow(shadow);
+    // It stands in for the default catalog until the server listens and opens it.
     let default_search = DefaultSearch::new(cpu_pool.clone());
 
     let gate = gate(settings.agents.as_ref(), &audit, usage.clone());

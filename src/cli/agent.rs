@@ -172,6 +172,7 @@ impl Args {
         let outcome = runtime.block_on(async {
             pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
             pool.settled(MCP_START_TIMEOUT).await;
+            // After the servers have settled: they may have brought the tools that rules name.
             let pins = &agent.config().pins;
             warn_of_unknown_names(&unknown_names(&catalog, gate.policies(), pins));
             if let Some(tools) = &tools {

@@ -52,14 +52,16 @@ enum Action {
 impl Args {
     /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let path = self
-            .log
-            .unwrap_or_else(|| context.settings.data.join(FILE_NAME));
+        let path = match self.log {
+            Some(path) => path,
+            None => context.settings.data.join(FILE_NAME),
+        };
         let log = AuditLog::open_existing(&path)?;
         match self.action {
             Action::Verify { head } => {
                 let verified = log.verify(head.as_deref())?;
                 print(context, &verified, "verified")?;
+                // JSON has both numbers.
                 if verified.anchored < verified.entries && !context.printer.is_json() {
                     let unanchored = counted(verified.entries - verified.anchored, "entry");
                     context.printer.note(format_args!(
@@ -69,6 +71,7 @@ impl Args {
             }
             Action::Export => log.export(|line| context.printer.json_text(line))?,
             Action::Anchor => {
+                // Verified once more, now by the new anchor.
                 log.trust()?;
                 print(context, &log.verify(None)?, "anchored")?;
             }

@@ -9,6 +9,7 @@ use super::output::print_stderr;
 /// Opens an address in the person's browser. Without one a message says what to open.
 pub async fn open(url: String) {
     let mut command = opener(&url);
+    // What it prints would get between the lines of this program.
     let opened = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -76,6 +76,7 @@ struct Search {
 impl Args {
     /// Makes the catalog and searches in it, or deletes it.
     pub fn run(self, mut context: Context) -> Result<Outcome> {
+        // Searches of the demo name the catalog, so another one would not fit them.
         if let Some(name) = context.globals.layer().catalog
             && name != samples::CATALOG
         {
@@ -117,6 +118,7 @@ fn make(context: &Context) -> Result<Outcome> {
     context.set_patience(Patience::of_adding());
     let catalog = context.open_or_create(Legs::All)?;
     let mut writer = catalog.writer()?;
+    // By these settings the demo knows its own catalog, and may delete it.
     writer.set_settings(&samples::settings())?;
     let changes = add::upsert(&mut writer, tools, &interrupt)?;
     let generation = add::commit(&mut writer, &interrupt)?;
@@ -135,6 +137,7 @@ fn make(context: &Context) -> Result<Outcome> {
 
 /// Runs the searches, each below its command.
 fn show(context: &Context) -> Result<()> {
+    // Parsed like a command line, so that each can be typed as it is printed.
     for (what, arguments) in SEARCHES {
         let typed: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
         let command = format!("toolscout --catalog demo search {}", typed.join(" "));

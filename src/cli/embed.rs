@@ -68,6 +68,7 @@ impl Args {
                 embedded.left
             );
         }
+        // With some vectors missing, searches by the new embedders would miss tools.
         let is_switched = self.switch && embedded.left == 0;
         if is_switched {
             let settings = Settings {
@@ -175,10 +176,10 @@ impl fmt::Display for Embedded {
     }
 }
 
-/// Embeds what was just stored, and tries once more after an early failure. Meanwhile others may
-/// write.
+/// Embeds what was just stored, and tries once more after an early failure.
 pub fn soon(catalog: &Catalog, mut writer: Writer, interrupt: &Interrupt) -> Result<Embedded> {
     let first = pending(&mut writer, interrupt)?;
+    // Others may write during the pause.
     drop(writer);
     if first.problem.is_none() || first.waited > RETRY_WITHIN {
         return Ok(first);
@@ -217,6 +218,7 @@ pub fn pending(writer: &mut Writer, interrupt: &Interrupt) -> Result<Embedded> {
     bar.finish_and_clear();
     let problem = match outcome {
         Ok(_) => None,
+        // Ctrl-C ends a request of an endpoint, which then fails.
         Err(_) if interrupt.is_raised() => None,
         Err(error @ Error::Embedder { .. }) => Some(error.to_string()),
         Err(error) => return Err(error.into()),

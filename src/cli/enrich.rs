@@ -144,6 +144,7 @@ impl Args {
             return self.measure(context);
         }
         if self.offered {
+            // Without --yes the texts are only printed, and nothing is embedded.
             let legs = if self.yes { Legs::All } else { Legs::Lexical };
             let place = self.place(context, legs)?;
             let (servers, is_agreed) = (&self.server, self.yes);

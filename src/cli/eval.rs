@@ -352,6 +352,7 @@ impl Args {
                 break;
             }
         }
+        // After a failure too: what was measured before it can be used.
         features.map(FeaturesFile::finish).transpose()?;
         progress.bar.finish_and_clear();
         Ok(measured)
@@ -440,6 +441,7 @@ impl Args {
         }
         if let Some(path) = &self.encoder {
             let encoder: Arc<dyn Embedder> = Arc::new(Encoder::read(read_file(path)?)?);
+            // Of encoders one takes part, so this stands in for the one of the settings.
             match embedders.iter().position(|other| !other.is_instant()) {
                 Some(place) => embedders[place] = encoder,
                 None => embedders.push(encoder),

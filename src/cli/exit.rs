@@ -57,11 +57,11 @@ pub fn report(error: &anyhow::Error, failed: u8) -> u8 {
     }
     // Further lines are indented, so that text from outside cannot imitate another message.
     let message = error_message(error).replace('\n', "\n  ");
-    let step = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<Error>())
-        .map(next_step)
-        .unwrap_or_default();
+    let mut causes = error.chain();
+    let step = match causes.find_map(|cause| cause.downcast_ref::<Error>()) {
+        Some(cause) => next_step(cause),
+        None => String::new(),
+    };
     print_stderr(format_args!("error: {message}{step}"));
     if is_usage(error) { 2 } else { failed }
 }
@@ -106,22 +106,21 @@ pub fn error_message(error: &anyhow::Error) -> String {
     for cause in error.chain().map(ToString::to_string) {
         if message.is_empty() {
             message = cause;
+        // Many errors repeat their cause in their own message.
         } else if !message.contains(&cause) {
             message = format!("{message}: {cause}");
         }
     }
-    message
-        .split(['\n', '\r'])
-        .map(str::trim_end)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
+    let mut lines: Vec<&str> = message.split(['\n', '\r']).map(str::trim_end).collect();
+    lines.retain(|line| !line.is_empty());
+    lines.join("\n")
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    match cause.downcast_ref::<io::Error>() {
+        Some(error) => error.kind() == io::ErrorKind::BrokenPipe,
+        None => false,
+    }
 }
 
 #[cfg(test)]

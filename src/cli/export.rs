@@ -38,14 +38,13 @@ impl Args {
         }
         context.warn_of_unknown_servers(&searcher, &self.filter.server);
         let filter = self.filter.filter();
-        let tools: Vec<Arc<Tool>> = searcher
-            .tools()
-            .filter(|tool| filter.accepts(tool))
-            .collect();
+        let accepted = searcher.tools().filter(|tool| filter.accepts(tool));
+        let tools: Vec<Arc<Tool>> = accepted.collect();
         let tools: Vec<&Tool> = tools.iter().map(|tool| &**tool).collect();
         match self.format {
             Some(format) => print_emitted(context, &tools, format)?,
             None if context.printer.is_json() => context.printer.json(&tools)?,
+            // A tool on each line, so that other programs need not read all of it at once.
             None => {
                 for tool in tools {
                     context.printer.json_line(tool)?;

@@ -59,10 +59,8 @@ impl FromStr for Embedders {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        text.split(',')
-            .map(str::parse)
-            .collect::<Result<_, _>>()
-            .map(Embedders)
+        let kinds = text.split(',').map(str::parse);
+        Ok(Embedders(kinds.collect::<Result<_, _>>()?))
     }
 }
 
@@ -139,10 +137,11 @@ impl Globals {
 
 /// The path from the root, whether or not something exists there.
 pub fn absolute(path: &Path) -> String {
-    std::path::absolute(path)
-        .unwrap_or_else(|_| path.to_owned())
-        .display()
-        .to_string()
+    // It fails only for an empty path, or without a current directory.
+    match std::path::absolute(path) {
+        Ok(path) => path.display().to_string(),
+        Err(_) => path.display().to_string(),
+    }
 }
 
 #[cfg(test)]

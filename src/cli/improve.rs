@@ -139,6 +139,7 @@ impl Args {
             print(context, &improved)?;
             note(context, &improved, &made)?;
         }
+        // Changes were asked for, and none was good enough.
         Ok(match self.apply && made.is_empty() {
             true => Outcome::Failure,
             false => Outcome::Success,
@@ -201,6 +202,7 @@ fn make(
         };
         let with = |content: &Content| content.with(&change.entries);
         let generation = write(context, catalog, &interrupt, Some(set), with)?;
+        // After the change itself: an entry for one that failed could not be taken back.
         made.push(journal.append(unix_ms(SystemTime::now()), generation, what)?);
     }
     Ok(made)
@@ -254,6 +256,7 @@ fn texts_of_file(
             problem.unwrap_or("`toolscout enrich --ask FILE` writes questions for them")
         );
     }
+    // Nobody has read these texts yet, so those about tools of other servers are held back.
     let review = Review::of(false, searcher);
     let matched = answers.matched(searcher, "assistant", MAX_ENRICHMENT_TEXTS, review);
     for (count, why) in [
@@ -401,6 +404,7 @@ fn revert(context: &Context, id: u64) -> Result<Outcome> {
         content
     })?;
     journal.append(unix_ms(SystemTime::now()), generation, What::Reverted(id))?;
+    // Other commands may have changed or removed them since.
     let rest = match entries.len() - removed {
         0 => String::new(),
         gone => format!("; {gone} were gone or changed already"),

@@ -102,7 +102,7 @@ impl Reading {
         let mut batch = Batch::default();
         let mut origins = HashMap::new();
         for location in expand(inputs)? {
-            match self.parse(&location, fetch) {
+            match self.read_one(&location, fetch) {
                 Ok(parsed) => {
                     let is_named = self.server.is_some();
                     batch.add(&location, parsed, &mut origins, is_named);
@@ -113,8 +113,12 @@ impl Reading {
         Ok(batch)
     }
 
-    fn parse(&self, location: &Location, fetch: &Fetch) -> Result<formats::Parsed> {
+    fn read_one(&self, location: &Location, fetch: &Fetch) -> Result<formats::Parsed> {
         let bytes = location.bytes(fetch, MAX_BYTES)?;
+        self.parse(location, bytes, fetch)
+    }
+
+    fn parse(&self, location: &Location, bytes: Vec<u8>, fetch: &Fetch) -> Result<formats::Parsed> {
         let other_files = match self.follow_refs {
             true => location.files_beside(fetch),
             false => OtherFiles::default(),
@@ -170,6 +174,7 @@ impl Batch {
             self.rejected.push(Rejected::item(location, skipped));
         }
         let mut tools = parsed.tools;
+        // Of two tools with one id the first counts, and the other is reported with where that is.
         tools.retain(|tool| match origins.get(&tool.id) {
             None => {
                 origins.insert(tool.id.clone(), source);
@@ -408,6 +413,7 @@ fn url_below(document: &str, name: &str, fetch: &Fetch) -> Result<Vec<u8>> {
     let document = reqwest::Url::parse(document)?;
     let url = document.join(name)?;
     let folder = document.join(".")?;
+    // A name in a document may be absolute or begin with `..`.
     if url.origin() != folder.origin() || !url.path().starts_with(folder.path()) {
         bail!("its URL is not below that of the document");
     }

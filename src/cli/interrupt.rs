@@ -62,6 +62,7 @@ async fn wait_twice(raised: &AtomicBool, installed: &SyncSender<()>) {
         return;
     }
     raised.store(true, Ordering::Relaxed);
+    // A terminal shows `^C` at the end of the line.
     let line_end = if io::stderr().is_terminal() { "\n" } else { "" };
     print_stderr(format_args!(
         "{line_end}stopping once what has begun is stored or undone; Ctrl-C again ends at once"

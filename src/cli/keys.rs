@@ -88,6 +88,7 @@ impl Args {
             } => {
                 let new = NewKey {
                     scopes: scope.into_iter().collect(),
+                    // Only a key that is bound to profiles may leave them out.
                     catalogs: catalogs.unwrap_or(Catalogs::All),
                     profiles: profile.into_iter().collect(),
                     lifetime: expires,

@@ -45,6 +45,7 @@ impl FilterArgs {
         Filter {
             servers: self.server.into_iter().collect(),
             tags: self.tag.into_iter().collect(),
+            // A tool without hints is taken to change things, so neither filter lets it through.
             read_only: self.read_only.then_some(true),
             destructive: self.not_destructive.then_some(false),
             ..Filter::default()
@@ -58,19 +59,18 @@ impl Args {
         let searcher = context.open(Legs::Lexical)?.searcher();
         context.warn_of_unknown_servers(&searcher, &self.filter.server);
         let filter = self.filter.filter();
-        let tools = searcher
-            .tools()
-            .filter(|tool| filter.accepts(tool))
-            .take(self.limit.unwrap_or(usize::MAX));
+        // One after the other: the list may be long, and the limit short.
+        let accepted = searcher.tools().filter(|tool| filter.accepts(tool));
+        let tools = accepted.take(self.limit.unwrap_or(usize::MAX));
         if context.printer.is_json() {
-            context
-                .printer
-                .json(&tools.map(|tool| as_json(&tool)).collect::<Vec<_>>())?;
+            let listed: Vec<Value> = tools.map(|tool| as_json(&tool)).collect();
+            context.printer.json(&listed)?;
             return Ok(Outcome::Success);
         }
-        let rows: Vec<Vec<String>> = tools
-            .map(|tool| vec![tool.id.to_string(), summary(&tool)])
-            .collect();
+        let mut rows = Vec::new();
+        for tool in tools {
+            rows.push(vec![tool.id.to_string(), summary(&tool)]);
+        }
         let listed = rows.len();
         context.printer.rows(&["id", "description"], rows)?;
         context.printer.note(format_args!(

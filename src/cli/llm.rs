@@ -172,6 +172,7 @@ impl LlmArgs {
             return Ok(self.model(parameters)?.0);
         }
         let mut config = self.endpoint(parameters)?;
+        // The run itself paces all of them together.
         config.waits_for_limits = false;
         Ok(Arc::new(Endpoint::new(config)?))
     }

@@ -204,6 +204,7 @@ fn narrowed(
 /// Warns of built-in tools, which a client does not get from here. The folder of files is for operations
 /// that send files, too.
 fn warn_of_builtins(preset: &Profile) {
+    // The files of a profile serve operations too, which are called here.
     let others = BuiltinConfig {
         files: None,
         ..preset.tools.clone()
@@ -278,6 +279,7 @@ fn serve(
         let connecting = pool.clone();
         tokio::spawn(async move {
             connecting.settled(settle).await;
+            // It reads every tool, which would hold up the client's first requests.
             let looking = spawn_blocking(move || {
                 warn_of_unknown_names(&whole.unknown_names(&[]));
                 if let Some(profile) = profile {

@@ -335,6 +335,7 @@ fn forget(context: &Context, args: ForgetArgs) -> Result<()> {
     };
     let catalog = context.open(Legs::Lexical)?;
     let forgotten = catalog.memory().forget(&what)?;
+    // Most likely the id is misspelt.
     if let (0, Some(tool)) = (forgotten, &args.tool) {
         let entries = catalog.memory().entries(None, MAX_ENTRIES)?;
         let known = entries.iter().map(|entry| entry.tool.as_str());

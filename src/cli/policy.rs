@@ -42,6 +42,7 @@ impl PolicyArgs {
     /// # Errors
     /// [`UsageError`] for two of them, and those of [`Profile::load`].
     pub fn preset(&self, settings: &Settings) -> Result<Profile> {
+        // A name of the settings is one of theirs, and everything else a preset or file.
         let named = |name: &&String| !settings.profiles.contains_key(*name);
         let mut presets = self.profile.iter().filter(named);
         let (first, second) = (presets.next(), presets.next());
@@ -84,8 +85,10 @@ impl PolicyArgs {
             );
             return Err(UsageError(message).into());
         }
-        let settings = settings.profiles.get(name);
-        Ok(settings.map(|settings| ToolProfile::new(name, settings)))
+        match settings.profiles.get(name) {
+            Some(settings) => Ok(Some(ToolProfile::new(name, settings))),
+            None => Ok(None),
+        }
     }
 
     /// Puts the rules of the flags before those of the profile, the strictest first.

@@ -31,6 +31,7 @@ pub fn bar(message: impl Into<String>, template: &str) -> ProgressBar {
         bar.set_style(style(template));
         bar.set_draw_target(ProgressDrawTarget::stderr());
     } else {
+        // In a log file a bar is only noise.
         bar.set_style(style(&template.replace("[{wide_bar}] ", "")));
         let lines = Lines::new(PAUSE, Box::new(|line| print_stderr(line)));
         bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(Box::new(lines), 1));
@@ -64,10 +65,8 @@ impl Speed {
     fn add(&mut self, now: Instant, position: u64) {
         self.samples.push_back((now, position));
         // The newest sample outside the window stays: the rate is measured from there.
-        while self
-            .samples
-            .get(1)
-            .is_some_and(|(at, _)| now.duration_since(*at) >= WINDOW)
+        while let Some((at, _)) = self.samples.get(1)
+            && now.duration_since(*at) >= WINDOW
         {
             self.samples.pop_front();
         }
@@ -79,7 +78,10 @@ impl Speed {
         let (end, last) = self.samples.back()?;
         let seconds = end.duration_since(*start).as_secs_f64();
         let moved = last.saturating_sub(*first);
-        (seconds > 0.0 && moved > 0).then(|| moved as f64 / seconds)
+        if seconds <= 0.0 || moved == 0 {
+            return None;
+        }
+        Some(moved as f64 / seconds)
     }
 
     fn text(&self, position: u64, length: u64) -> Option<String> {

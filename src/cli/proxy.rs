@@ -76,6 +76,7 @@ impl ProxyArgs {
         upstream.key = llm.key();
         upstream.messages_url.clone_from(&self.llm_messages);
         upstream.messages_key.clone_from(&self.llm_messages_key);
+        // One flag for all: whoever raises it knows how long the provider is silent.
         if let Some(wait) = llm.wait() {
             upstream.first_token_timeout = wait;
             upstream.idle_timeout = wait;

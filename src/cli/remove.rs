@@ -35,9 +35,11 @@ impl Args {
             return Err(UsageError("nothing to remove; name ids or --server".into()).into());
         }
         let catalog = context.open(Legs::Lexical)?;
+        // Everything is looked up before anything is removed.
         let ids = self.matching(&catalog.searcher(), &context.settings.catalog)?;
         let mut writer = catalog.writer()?;
         let changes = writer.remove(&ids)?;
+        // What is not committed is undone when the writer is dropped.
         if !self.dry_run {
             writer.commit()?;
         }
@@ -69,8 +71,10 @@ impl Args {
         for id in &self.ids {
             let id = ToolId::parse(id)?;
             if searcher.tool(&id).is_none() {
-                let hint = did_you_mean(id.as_str(), all.iter().map(ToolId::as_str))
-                    .unwrap_or_else(|| "`toolscout list` lists the tools".to_owned());
+                let hint = match did_you_mean(id.as_str(), all.iter().map(ToolId::as_str)) {
+                    Some(similar) => similar,
+                    None => "`toolscout list` lists the tools".to_owned(),
+                };
                 bail!("no tool {id:?} in this catalog, so nothing was removed; {hint}");
             }
             ids.push(id);

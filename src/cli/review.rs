@@ -129,6 +129,7 @@ fn list(context: &Context, catalog: &Catalog, servers: &[String]) -> Result<()> 
     let servers: BTreeSet<&str> = servers.iter().map(String::as_str).collect();
     changes.retain(|id, _| servers.is_empty() || servers.contains(id.server()));
     let searcher = catalog.searcher();
+    // Findings also tell of a text that names a tool of another server.
     let names = OtherTools::of(searcher.ids_after(None));
     if context.printer.is_json() {
         let mut listed = Vec::new();
@@ -207,6 +208,7 @@ fn text(tool: &Tool, part: &str) -> String {
         "description" => tool.description.clone(),
         "inputSchema" => json!(tool.input_schema).to_string(),
         "outputSchema" => json!(tool.output_schema).to_string(),
+        // The only other part is that of the hints.
         _ => json!(tool.annotations).to_string(),
     };
     excerpt(&text, SHOWN_CHARS)

@@ -2,7 +2,7 @@
 //! answers, limits and sessions of its own.
 
 use std::fs::{File, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -25,12 +25,8 @@ impl ServerLock {
     /// If another one has it, with its process and address; and if the file cannot be opened or locked.
     pub fn take(data: &Path) -> Result<Self> {
         let path = data.join(NAME);
-        let open = || {
-            database::create_private_dir(data)?;
-            database::make_private(&path)?;
-            File::options().read(true).write(true).open(&path)
-        };
-        let mut file = open().with_context(|| format!("open {}", path.display()))?;
+        let mut file = open(data, &path).with_context(|| format!("open {}", path.display()))?;
+        // The system releases the lock when the process ends, however it ends.
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -47,6 +43,7 @@ impl ServerLock {
                 return Err(error).with_context(|| format!("lock {}", path.display()));
             }
         }
+        // The file is that of the server before, and is never deleted: others may be opening it.
         file.set_len(0)?;
         write!(file, "process {}", std::process::id())?;
         Ok(ServerLock(file))
@@ -54,10 +51,17 @@ impl ServerLock {
 
     /// Writes where the server listens, for whoever is refused.
     pub fn listens_at(&mut self, address: SocketAddr) -> Result<()> {
+        // Over the number of the process, which is the beginning of the new text.
         self.0.rewind()?;
         write!(self.0, "process {} at http://{address}", std::process::id())?;
         Ok(())
     }
+}
+
+fn open(data: &Path, path: &Path) -> io::Result<File> {
+    database::create_private_dir(data)?;
+    database::make_private(path)?;
+    File::options().read(true).write(true).open(path)
 }
 
 #[cfg(test)]

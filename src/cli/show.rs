@@ -32,20 +32,18 @@ impl Args {
     /// Prints the tools in the order of the ids.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let searcher = context.open(Legs::Lexical)?.searcher();
-        let tools = self
-            .ids
-            .iter()
-            .map(|id| find(&searcher, id))
-            .collect::<Result<Vec<_>>>()?;
+        // All are looked up before the first is printed.
+        let mut found = Vec::new();
+        for id in &self.ids {
+            found.push(find(&searcher, id)?);
+        }
+        let tools: Vec<&Tool> = found.iter().map(AsRef::as_ref).collect();
         if let Some(format) = self.format {
-            let tools: Vec<&Tool> = tools.iter().map(|tool| &**tool).collect();
             print_emitted(context, &tools, format)?;
         } else if context.printer.is_json() {
-            context
-                .printer
-                .json(&tools.iter().map(|tool| &**tool).collect::<Vec<_>>())?;
+            context.printer.json(&tools)?;
         } else {
-            for tool in &tools {
+            for tool in tools {
                 let companions = searcher.companions(&tool.id);
                 context.printer.text(card(tool, &companions))?;
             }
@@ -59,8 +57,10 @@ fn find(searcher: &Searcher, id: &str) -> Result<Arc<Tool>> {
         return Ok(tool);
     }
     let tools: Vec<Arc<Tool>> = searcher.tools().collect();
-    let hint = did_you_mean(id, tools.iter().map(|tool| tool.id.as_str()))
-        .unwrap_or_else(|| format!("`toolscout search {id:?}` finds similar tools"));
+    let hint = match did_you_mean(id, tools.iter().map(|tool| tool.id.as_str())) {
+        Some(similar) => similar,
+        None => format!("`toolscout search {id:?}` finds similar tools"),
+    };
     bail!("no tool {id:?} in this catalog; {hint}")
 }
 
@@ -82,6 +82,7 @@ fn card(tool: &Tool, companions: &[ToolCompanion]) -> String {
     if let Some(hints) = hints(tool) {
         lines.push(format!("  hints: {hints}"));
     }
+    // Line by line, so that none of them can look like a field below.
     for line in tool.description.trim().lines() {
         lines.push(format!("  {}", printable::line(line)));
     }
@@ -123,7 +124,10 @@ fn hints(tool: &Tool) -> Option<String> {
             None => {}
         }
     }
-    (!texts.is_empty()).then(|| texts.join(", "))
+    if texts.is_empty() {
+        return None;
+    }
+    Some(texts.join(", "))
 }
 
 #[cfg(test)]

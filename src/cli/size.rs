@@ -16,12 +16,13 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "T" => 40,
         _ => 0,
     };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "a number with K, M, G or T after it, such as 512M".to_owned())?;
-    number
-        .checked_mul(1 << bits)
-        .ok_or_else(|| "that is more than any machine has".to_owned())
+    let Ok(number) = number.parse::<u64>() else {
+        return Err("a number with K, M, G or T after it, such as 512M".to_owned());
+    };
+    match number.checked_mul(1 << bits) {
+        Some(bytes) => Ok(bytes),
+        None => Err("that is more than any machine has".to_owned()),
+    }
 }
 
 #[cfg(test)]

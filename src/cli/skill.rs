@@ -35,8 +35,10 @@ impl Args {
         };
         let Some((_, _, text)) = SKILLS.iter().find(|(known, ..)| *known == name) else {
             let names = SKILLS.iter().map(|(name, ..)| *name);
-            let hint = did_you_mean(&name, names)
-                .unwrap_or_else(|| "`toolscout skill` lists what there is".to_owned());
+            let hint = match did_you_mean(&name, names) {
+                Some(similar) => similar,
+                None => "`toolscout skill` lists what there is".to_owned(),
+            };
             bail!("there is no skill {name:?}; {hint}");
         };
         stdout.write_all(text.as_bytes())?;

@@ -19,6 +19,7 @@ pub struct Args {}
 impl Args {
     /// Prints the statistics.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        // With every embedder, since each counts its own vectors and what they lack.
         let stats = context.open(Legs::All)?.stats()?;
         if context.printer.is_json() {
             context.printer.json(&stats)?;

@@ -220,6 +220,7 @@ impl Args {
 
 fn migrate(context: &Context, settings: &StoreSettings, dry_run: bool) -> Result<()> {
     let migrations = on_runtime(settings, async |store| {
+        // Asked before they run, to tell which version the schema had.
         let before = store.migrations().await?;
         if !dry_run {
             store.prepare().await?;
@@ -266,6 +267,7 @@ fn print(context: &Context, status: &StoreStatus) -> Result<()> {
     }
     print_nodes(context, status)?;
     print_servers(context, status)?;
+    // On stderr, so that it is seen where another program reads the tables.
     if let Some(problem) = &status.write_problem {
         print_stderr(format_args!("nothing can be written: {problem}"));
     }

@@ -75,6 +75,7 @@ impl Args {
             .openapi
             .reading(Some(server.clone()), KnownServers::default());
         let batch = reading.read(&self.inputs, &context.settings.fetch)?;
+        // Not even with --skip-invalid: which tools it held is not known.
         if let Some(unread) = batch.unread().next() {
             bail!("{unread} (nothing was changed: the tools that it held would be removed)");
         }
@@ -128,14 +129,14 @@ fn keep_invalid(batch: &mut Batch, server: &str, searcher: &Searcher) {
         return;
     }
     let mut read: HashSet<ToolId> = batch.tools.iter().map(|tool| tool.id.clone()).collect();
-    for name in batch
-        .rejected
-        .iter()
-        .filter_map(|item| item.name.as_deref())
-    {
+    for item in &batch.rejected {
+        let Some(name) = item.name.as_deref() else {
+            continue;
+        };
         let Ok(id) = ToolId::new(server, name) else {
             continue;
         };
+        // Not where the input has a valid one of that id too.
         if let Some(present) = searcher.tool(&id)
             && read.insert(id)
         {

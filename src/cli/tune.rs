@@ -77,6 +77,7 @@ impl Args {
         let progress = Bar::new();
         progress.begin(&set.name);
         progress.stage("embedding tools", 0);
+        // Embedded once: trials change weights and not texts.
         workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
         // A copy, so that trials change neither the user's catalog nor the measured one.
         let tunable = Tunable::new(workspace.copy(&set, "tuned")?);

@@ -29,6 +29,7 @@ impl Args {
     /// Serves, and opens the console once the server listens.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        // The page is one of the server's own, so it needs no further host or origin.
         let admission = Admission {
             hosts: Vec::new(),
             origins: Vec::new(),

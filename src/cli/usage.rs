@@ -137,9 +137,11 @@ impl Args {
     fn used(&self, context: &Context) -> Result<()> {
         let recorded = Record::read(context, self.since.period())?;
         let mut tools = recorded.tools;
+        // Before the totals, which are those of the tools that are asked for.
         tools.retain(|tool, _| is_of_server(tool, self.server.as_deref()));
         let totals = ToolUse::of(None, &report::total(tools.values()));
         let count = tools.len();
+        // A misspelt server would otherwise look like one that nobody uses.
         if count == 0
             && let Some(server) = &self.server
         {
@@ -157,6 +159,7 @@ impl Args {
                 "period": recorded.period, "tools": shown, "total": count, "totals": totals,
             }));
         }
+        // The last row counts the tools that are not listed, too.
         let rows = shown.iter().chain([&totals]).map(row).collect();
         context.printer.rows(
             &[
@@ -181,6 +184,7 @@ fn row(tool: &ToolUse) -> Vec<String> {
         figure(tool.mean_place),
         tool.injections.to_string(),
         tool.calls.to_string(),
+        // Never below zero, whatever was recorded.
         (tool.calls - tool.successes.min(tool.calls)).to_string(),
         figure(tool.p50_ms),
         figure(tool.p95_ms),
@@ -278,6 +282,7 @@ impl MissedArgs {
             None => Vec::new(),
         };
         let missed = Missed::of(&requests, &*StaticTable::bundled()?);
+        // What was recorded before it was switched off is shown all the same.
         if !context.settings.usage.stores_queries() {
             context.warn(QUERIES_ARE_OFF);
         }

@@ -162,6 +162,7 @@ fn read(file: &Path) -> Result<OwnerWords> {
 fn write(context: &Context, catalog: &Catalog, words: OwnerWords) -> Result<()> {
     let known = present(catalog);
     let before = catalog.searcher().entries_without_tool(&known);
+    // Words that stay the same need no commit, and no tool embedded anew.
     if words != known {
         let interrupt = Interrupt::listen()?;
         let mut writer = catalog.writer()?;
@@ -275,6 +276,7 @@ impl AddArgs {
             Kind::Synonym => self.add_synonyms(words),
             Kind::Pin => {
                 let tool = only(&self.values, "the id of the pinned tool")?;
+                // A query may have several pins, each with a tool of its own.
                 let name = pin_name(&self.key, tool);
                 let pin = Pin {
                     tool: tool.to_owned(),
@@ -310,6 +312,7 @@ impl AddArgs {
         if self.one_way {
             entry.from = Some(self.key);
         } else {
+            // Without --one-way an entry becomes one of equals, whatever it was before.
             entry.from = None;
             add_new(&mut entry.words, vec![self.key]);
         }

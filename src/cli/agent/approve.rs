@@ -63,6 +63,7 @@ impl Questions {
                     prompt,
                     code,
                 });
+                // Those behind the first are printed when it is answered.
                 self.open.len() == 1
             }
             // The question expired, or its run was stopped.
@@ -91,12 +92,9 @@ impl Questions {
         let by = by.to_owned();
         let line = line.trim();
         let words: Vec<&str> = line.split_whitespace().collect();
-        let is_code = |word: &str| {
-            code.as_ref()
-                .is_some_and(|code| word.eq_ignore_ascii_case(code))
-        };
         if let [word] | [word, ALWAYS] = words[..]
-            && is_code(word)
+            && let Some(code) = code
+            && word.eq_ignore_ascii_case(&code)
         {
             return Some(Answered {
                 id,
@@ -106,6 +104,7 @@ impl Questions {
         }
         let reason = match line.to_lowercase().as_str() {
             "" | "n" | "no" => String::new(),
+            // A habitual yes approves nothing.
             "y" | "yes" => "the user did not type the code that approves the call".to_owned(),
             _ => line.to_owned(),
         };
@@ -121,12 +120,12 @@ impl Questions {
 fn code() -> Option<String> {
     let mut bytes = [0; CODE_LENGTH];
     getrandom::fill(&mut bytes).ok()?;
-    Some(
-        bytes
-            .iter()
-            .map(|byte| char::from(CODE_LETTERS[usize::from(*byte) % CODE_LETTERS.len()]))
-            .collect(),
-    )
+    let mut code = String::new();
+    for byte in bytes {
+        let letter = CODE_LETTERS[usize::from(byte) % CODE_LETTERS.len()];
+        code.push(char::from(letter));
+    }
+    Some(code)
 }
 
 /// The call with its final arguments, and the question.
@@ -141,11 +140,9 @@ fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
         ),
         format!("  required by {}", printable::name(&request.rule)),
     ];
-    lines.extend(
-        arguments[..end]
-            .lines()
-            .map(|line| format!("  {}", printable::line(line))),
-    );
+    for line in arguments[..end].lines() {
+        lines.push(format!("  {}", printable::line(line)));
+    }
     if end < arguments.len() {
         lines.push(format!(
             "  … {} not shown: refuse unless you know them",

@@ -56,23 +56,27 @@ pub fn allow_in_profile(file: &Path, tool: &str) -> Result<()> {
     const RULES: &str = "[[gate.rules]]";
     let shown = file.display();
     let text = regular_file::read_to_string(file).with_context(|| format!("read {shown}"))?;
+    // Written by the library, which escapes whatever the id has in it.
     let tool = toml::Value::String(tool.to_owned());
     let rule = format!("{RULES}\ntool = {tool}\ndecision = \"allow\"\n");
     let mut lines: Vec<&str> = text.lines().collect();
-    let first = lines
-        .iter()
-        .position(|line| line.trim_start().starts_with(RULES));
+    let mut starts = lines.iter().map(|line| line.trim_start());
+    let first = starts.position(|line| line.starts_with(RULES));
     lines.insert(first.unwrap_or(lines.len()), &rule);
     let with_rule = lines.join("\n") + "\n";
-    let before = Profile::parse(&shown.to_string(), &text)?
-        .gate
-        .unwrap_or_default();
-    let after = Profile::parse(&shown.to_string(), &with_rule);
-    let added = after.ok().and_then(|profile| profile.gate);
-    if added.is_none_or(|gate| gate.rules.len() != before.rules.len() + 1) {
-        bail!("the rules of {shown} have another form; add this one by hand:\n{rule}");
+    let before = rules_of(&shown.to_string(), &text)?;
+    // Lines were inserted into a text whose form is the person's own, so the outcome is read back.
+    match rules_of(&shown.to_string(), &with_rule) {
+        Ok(after) if after == before + 1 => {}
+        _ => bail!("the rules of {shown} have another form; add this one by hand:\n{rule}"),
     }
     std::fs::write(file, with_rule).with_context(|| format!("write {shown}"))
+}
+
+/// How many rules a profile has.
+fn rules_of(name: &str, text: &str) -> Result<usize> {
+    let gate = Profile::parse(name, text)?.gate.unwrap_or_default();
+    Ok(gate.rules.len())
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ pub struct SettingArgs {
 impl SettingArgs {
     /// The settings that flags say.
     pub fn settings(&self) -> AgentSettings {
+        // The ranges of the flags fit into any `usize`.
         let number = |value: Option<u64>| value.and_then(|value| usize::try_from(value).ok());
         AgentSettings {
             recommend: self.recommend,
@@ -82,11 +83,10 @@ impl SettingArgs {
 }
 
 fn temperature(text: &str) -> Result<f64, String> {
-    let read = text
-        .parse()
-        .ok()
-        .filter(|value| (0.0..=2.0).contains(value));
-    read.ok_or_else(|| "it must be a number from 0 to 2".to_owned())
+    match text.parse() {
+        Ok(value) if (0.0..=2.0).contains(&value) => Ok(value),
+        _ => Err("it must be a number from 0 to 2".to_owned()),
+    }
 }
 
 #[cfg(test)]

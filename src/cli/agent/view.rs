@@ -71,6 +71,7 @@ impl View {
     /// program. An answer that goes to another program has no marks.
     fn new(thinking_style: ThinkingStyle, stdout: Option<usize>, stderr: Option<usize>) -> Self {
         let answer = stdout.map(|columns| Margin::new(MARK, columns));
+        // In a file no line is too long.
         let thinking = Margin::new(MARK, stderr.unwrap_or(usize::MAX));
         View {
             thinking_style,

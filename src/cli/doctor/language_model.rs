@@ -50,6 +50,7 @@ pub fn check(llm: &LlmArgs) -> Check {
     }
     let (models, is_ollama) = match listed_models(llm) {
         Ok(listed) => listed,
+        // Nobody asked for a model, and searches need none.
         Err(Problem::Unreachable(reason)) if !llm.is_chosen() => {
             let detail = format!("none at {url} ({reason}); only the agent needs one");
             let remedy = format!("`ollama pull {SUGGESTED}`, or name another with --llm");
@@ -164,6 +165,7 @@ impl<'a> Server<'a> {
         if !answer.status().is_success() {
             return Err(Problem::Refused(answer.status().as_u16()));
         }
+        // Bounded, because anything may listen at that address.
         serde_json::from_reader(answer.take(MAX_BYTES))
             .map_err(|error| Problem::NoList(error.to_string()))
     }

@@ -60,10 +60,8 @@ fn message(answer: Response) -> String {
     let mut text = String::new();
     // What was read before an error is shown.
     let _ = answer.take(MAX_BYTES).read_to_string(&mut text);
-    let error: Option<Value> = serde_json::from_str(&text).ok();
-    let said = error
-        .as_ref()
-        .and_then(|error| error["error"]["message"].as_str())
-        .unwrap_or(&text);
+    // A proxy before the server may answer in HTML.
+    let error: Value = serde_json::from_str(&text).unwrap_or_default();
+    let said = error["error"]["message"].as_str().unwrap_or(&text);
     line(&excerpt(said, MAX_SHOWN))
 }

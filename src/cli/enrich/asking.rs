@@ -38,6 +38,7 @@ pub fn ask(
     bar.set_length(run.tools() as u64);
     let is_stopped = || interrupt.is_raised();
     while let Some(step) = runtime.block_on(run.next(&is_stopped)) {
+        // Any other step is a pause that the provider's limits ask for.
         let Step::Answered { tools, written, .. } = step else {
             bar.set_message("waiting, the provider limits requests");
             continue;

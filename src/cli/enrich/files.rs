@@ -104,6 +104,7 @@ pub fn take(
     let answers = Answers::read(&read(file)?);
     let searcher = place.catalog().searcher();
     let review = Review::of(is_reviewed, &searcher);
+    // A file of which a part can be read is used as far as it goes.
     if let (true, Some(problem)) = (answers.is_empty(), &answers.problem) {
         bail!("{name}: {problem}");
     }
@@ -130,6 +131,7 @@ pub fn take(
             break;
         }
     }
+    // Once at the end, since the embedder takes many texts at a time.
     let embedded = embed_pending(context, place, &interrupt)?;
     let report = Report {
         matched,
@@ -231,6 +233,7 @@ impl Report {
             "took_ms": self.took_ms,
         });
         let matched = serde_json::to_value(&self.matched)?;
+        // The lists stand beside the figures, and not in an object of their own.
         if let (Some(json), Value::Object(matched)) = (json.as_object_mut(), matched) {
             json.extend(matched);
         }

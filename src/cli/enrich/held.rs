@@ -57,6 +57,7 @@ impl HeldFile {
         if held.is_empty() || context.printer.is_json() {
             return Ok(());
         }
+        // Without a file this is the only place where they are named.
         let most = if file.is_some() {
             MAX_NAMED
         } else {

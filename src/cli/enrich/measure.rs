@@ -22,6 +22,7 @@ pub fn measured(
     interrupt: &Interrupt,
 ) -> Result<Measured> {
     let bar = bar("measuring", ITEMS);
+    // The whole catalog is in memory, so one searcher answers every query.
     let searcher_for = |_: &Query| anyhow::Ok(Arc::clone(searcher));
     let measured = measure(searcher, servers, searcher_for, |tools| {
         bar.set_length(tools as u64);

@@ -49,6 +49,7 @@ pub fn offered(
     } = look(&searcher, servers, review);
     let mut held_file = HeldFile::create(held_file)?;
     held_file.write(&searcher, &held)?;
+    // Before they are stored, which consumes them.
     let texts: Vec<Value> = usable.iter().map(json_of).collect();
     let mut taken = 0;
     if is_agreed && !usable.is_empty() {
@@ -105,6 +106,7 @@ fn look(searcher: &Searcher, servers: &[String], review: Review<'_>) -> Offered 
         let Some(list) = list else {
             continue;
         };
+        // In the place of a model's name, so that their origin can be seen later.
         let model = format!("server {}", tool.id.server());
         let read = checked(&tool, &list, MAX_ENRICHMENT_TEXTS, &model, review);
         offered.held.extend(read.held);

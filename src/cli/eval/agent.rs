@@ -59,6 +59,7 @@ impl Args {
         let sets = self.load_sets()?;
         let plan = self.agent_plan()?;
         let mode = self.mode.unwrap_or(Mode::Auto);
+        // The arm says which embedders are loaded.
         let arms = Arm::named(&[mode.name().into()], &[Fusion::default()], None)?;
         let workspace = workspace(context, self.index_dir.as_deref(), &arms);
         let progress = Bar::new();
@@ -156,6 +157,7 @@ fn each_set<T>(
         match measure(set).with_context(|| format!("set {name}")) {
             Ok(report) => reports.push(report),
             Err(error) => {
+                // The reports before it are printed all the same.
                 failure = Some(error);
                 break;
             }

@@ -50,6 +50,7 @@ pub struct DiffArgs {
 impl DiffArgs {
     /// Compares, prints and writes.
     pub(super) fn run(&self, context: &Context) -> Result<Outcome> {
+        // On stdout JSON takes the place of the tables.
         let is_printed =
             self.json.as_deref() == Some("-") || self.json.is_none() && context.printer.is_json();
         let file = self.json.as_deref().filter(|path| *path != "-");

@@ -23,6 +23,7 @@ impl Args {
             .collect();
         let gated = self.gated()?;
         for set in sets {
+            // Set by set, since the number of its tools decides the cut-offs.
             let metrics = self.plan_for(plan, set).metrics_of(set);
             let planned = Planned {
                 identity: &report::identity(set, plan.seed, embedder.to_owned()),
@@ -46,6 +47,7 @@ impl Args {
             .iter()
             .filter(|change| change.drops_more_than(self.max_drop))
             .count();
+        // The exit code is what continuous integration goes by.
         let outcome = if dropped == 0 {
             Outcome::Success
         } else {

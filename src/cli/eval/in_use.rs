@@ -54,6 +54,7 @@ impl Args {
             .with_context(|| format!("catalog {name}"))?;
         let queries = evaluation.set.queries.iter();
         let queries = queries.map(|query| query.text.as_str());
+        // Figures on queries that the catalog was tuned to are in-sample, and the report says so.
         evaluation.report.tuned_on = searcher.settings().tuned_on.include(queries);
         progress.bar.finish_and_clear();
         let failure = evaluation.report.unfinished.clone();

@@ -101,6 +101,7 @@ impl JudgeArgs {
             (None, None) => "person".to_owned(),
         };
         let mut left: Vec<&PastedQuery> = queries.iter().collect();
+        // An earlier run may have judged some of them.
         left.retain(|query| !done.contains(&query.id));
         let progress = self.each(&left, &searcher, asker.as_ref(), &judge)?;
         self.report(context, &progress, left.len())
@@ -117,6 +118,7 @@ impl JudgeArgs {
         let arms = pool::arms(searcher)?;
         let mut progress = Progress::default();
         for (number, query) in queries.iter().enumerate() {
+            // What was judged before is judged too, whether it is found or not.
             let judged = query.relevant.iter().flatten();
             let pooled = pool::tools(searcher, &arms, &query.text, self.depth.into(), judged)?;
             let tools: Vec<&Tool> = pooled.iter().map(AsRef::as_ref).collect();

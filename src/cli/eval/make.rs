@@ -136,6 +136,7 @@ impl GenerateArgs {
                 file.display()
             );
         }
+        // Read like the answers to `enrich`; --per-tool is a limit of the queries alone.
         let most = MAX_ENRICHMENT_TEXTS;
         let matched = answers.matched(searcher, model, most, Review::Unneeded);
         let refused = matched.refused.iter().chain(&matched.refused_texts);
@@ -281,6 +282,7 @@ impl FromUsageArgs {
             lines("feedback", reported, FEEDBACK),
         );
         for line in &mut made {
+            // A request that was seen once needs no number.
             line.times = times.get(&line.query).copied().filter(|times| *times > 1);
         }
         if made.is_empty() {

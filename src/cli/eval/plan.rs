@@ -161,6 +161,7 @@ impl Args {
         }
         let embeds = !context.embedders().is_empty();
         if self.mode.is_none() && self.arms.is_empty() && !embeds {
+            // Nobody asked for this arm alone.
             context.warn("measuring the lexical arm alone, because there is no embedder");
         }
         self.named_arms(embeds)

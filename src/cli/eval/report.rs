@@ -53,6 +53,7 @@ impl ReportArgs {
         } else {
             String::new()
         };
+        // Read in any case, since a file that is no report must not be printed as one.
         let report = self.read(json)?;
         let shown = if printed.is_empty() {
             report.tables(self.style())

@@ -156,6 +156,7 @@ impl Args {
             }
         }
         // The name and the URL are checked as they will be when the file is read.
+        // Commands are not checked, so any one will do in the place of this one.
         let target = self.url.as_deref().unwrap_or("x");
         parse_server(&format!("{}={target}", self.input), &|_| None)?;
         Ok(Some(entry))

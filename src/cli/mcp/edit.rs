@@ -30,11 +30,13 @@ impl GetArgs {
     /// Prints the entry.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let GetArgs { name, mcp } = self;
+        // `listed_servers` takes a missing file for one without servers.
         std::fs::metadata(&mcp).with_context(|| format!("read {}", mcp.display()))?;
         let listed = listed_servers(&mcp)?;
         let Some(entry) = listed.get(&name) else {
             return Err(InstallError::unknown(mcp, name, &listed).into());
         };
+        // What is printed may end up in a log or a chat.
         let entry = without_secrets(entry);
         if context.printer.is_json() {
             context

@@ -106,6 +106,8 @@ impl Args {
             report.print_left_out();
             return Ok(self.say_that_there_are_none(&report));
         }
+        // The file of servers first: a client whose servers were replaced before they are written
+        // there would lose them.
         let plan = Plan::adding_all(&self.mcp, &report.new_entries())?;
         let writing = Writing::of(&plan, self.dry_run)?;
         if self.replace && !self.dry_run {
@@ -339,6 +341,7 @@ impl Report {
                 entry: without_secrets(&placed.server.entry),
                 ..placed.server.clone()
             };
+            // A server that several clients have is added once.
             let change = if placed.is_new { "+" } else { "=" };
             let mut name = match placed.name == placed.server.name {
                 true => placed.name.clone(),

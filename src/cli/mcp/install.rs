@@ -138,17 +138,19 @@ impl Writing {
 /// directory of their own. They are parsed and checked as the program itself would: a mistake in
 /// them would otherwise appear in the client's log only.
 fn checked(args: &[String], settings: &Settings) -> Result<Vec<String>> {
-    let words = ["toolscout", "mcp"]
-        .into_iter()
-        .chain(args.iter().map(String::as_str));
-    let cli = Cli::try_parse_from(words).map_err(|error| {
-        let text = error.render().to_string();
-        let reason = text.lines().next().unwrap_or_default();
-        let reason = reason.strip_prefix("error: ").unwrap_or(reason);
-        UsageError(format!(
-            "arguments after --: {reason}; see `toolscout mcp --help`"
-        ))
-    })?;
+    let mut words = vec!["toolscout", "mcp"];
+    words.extend(args.iter().map(String::as_str));
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // The other lines are about the command line as a whole.
+            let text = error.render().to_string();
+            let reason = text.lines().next().unwrap_or_default();
+            let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+            let message = format!("arguments after --: {reason}; see `toolscout mcp --help`");
+            return Err(UsageError(message).into());
+        }
+    };
     let Verb::Mcp(mcp) = cli.verb else {
         // The second word is "mcp", so no other verb can be parsed.
         return Ok(args.to_vec());
@@ -157,6 +159,7 @@ fn checked(args: &[String], settings: &Settings) -> Result<Vec<String>> {
         let reason = "arguments after -- must be flags of `toolscout mcp`, not a subcommand";
         return Err(UsageError(reason.to_owned()).into());
     }
+    // Read for their errors alone.
     mcp.policy.preset(settings)?;
     mcp.policy.tool_profile(settings)?;
     mcp.mcp.config(&settings.data)?;
@@ -190,12 +193,16 @@ fn is_path(flag: &str, value: &str) -> bool {
 fn environment(variable: impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
     let mut environment = BTreeMap::new();
     for name in PATH_VARIABLES {
-        if let Some(path) = variable(name).filter(|path| !path.is_empty()) {
+        if let Some(path) = variable(name)
+            && !path.is_empty()
+        {
             environment.insert(name.to_owned(), absolute(Path::new(&path)));
         }
     }
     for name in VALUE_VARIABLES {
-        if let Some(value) = variable(name).filter(|value| !value.is_empty()) {
+        if let Some(value) = variable(name)
+            && !value.is_empty()
+        {
             environment.insert(name.to_owned(), value);
         }
     }

@@ -61,8 +61,10 @@ impl Args {
         let patience = Duration::from_secs(self.timeout);
         let login = runtime()?.block_on(async {
             let page = begin(url, settings, &self.scope, file).await?;
+            // In any case: the browser may be on another machine, or the wrong one.
             print_stderr(format_args!("visit this page to log in:\n{}", page.page()));
             if !self.no_browser {
+                // Beside the login, since some openers stay until the browser is closed.
                 tokio::spawn(browser::open(page.page().to_string()));
             }
             page.finish(patience).await

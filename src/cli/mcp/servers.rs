@@ -54,13 +54,11 @@ impl Args {
             .build()
             .context("start the runtime")?;
         let fetched = runtime.block_on(fetch_all(&config.servers, &config.connector()));
-        let rows: Vec<Row> = config
-            .servers
-            .iter()
-            .zip(fetched)
+        let mut rows = Vec::new();
+        for (server, fetched) in config.servers.iter().zip(fetched) {
             // After the servers were asked, so that a renewed token is seen.
-            .map(|(server, fetched)| Row::of(server, fetched, &config.logins))
-            .collect();
+            rows.push(Row::of(server, fetched, &config.logins));
+        }
         let outcome = match rows.iter().all(|row| row.tools.is_some()) {
             true => Outcome::Success,
             false => Outcome::Failure,
@@ -137,6 +135,7 @@ impl Row {
 
     fn into_cells(self) -> Vec<String> {
         let login = match &self.login {
+            // What the settings give wins over a login.
             _ if self.has_key => "a header".into(),
             Some(login) => login_text(login),
             None => "none".into(),

@@ -50,6 +50,7 @@ impl TermLike for Lines {
         WIDTH
     }
 
+    // A file has no cursor, so these do nothing.
     fn move_cursor_up(&self, _: usize) -> io::Result<()> {
         Ok(())
     }
@@ -82,6 +83,7 @@ impl TermLike for Lines {
 
     fn flush(&self) -> io::Result<()> {
         let mut state = self.state.lock();
+        // What is not printed now is out of date by the next time.
         let drawn = std::mem::take(&mut state.drawn);
         let line = drawn.trim();
         if !line.is_empty() && state.printed.elapsed() >= self.pause {

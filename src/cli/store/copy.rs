@@ -76,6 +76,7 @@ impl CatalogCopy {
         let Some(stored) = runtime.block_on(store.find(name))? else {
             bail!("the store has no catalog {name:?}; `toolscout store status` lists them");
         };
+        // Outside the data directory, whose catalogs are others.
         let folder = tempfile::tempdir().context("make a folder for a copy of the catalog")?;
         let data = DataDir::new(folder.path());
         runtime.block_on(store.export(&data, name))?;
@@ -100,6 +101,7 @@ impl CatalogCopy {
 
     /// Gives the catalog what `change` makes of its present settings.
     pub fn change_settings(&self, change: impl FnOnce(Settings) -> Settings) -> Result<()> {
+        // Read again, because they may have changed since the copy was made.
         let stored: StoredCatalog = self
             .runtime
             .block_on(self.store.find(&self.name))?

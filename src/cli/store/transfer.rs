@@ -50,6 +50,7 @@ impl ImportArgs {
         };
         let settings = self.store.settings(context)?;
         let data = DataDir::new(&self.folder);
+        // Before the store is asked for anything, so that a wrong folder is told at once.
         let names = chosen(data.catalogs()?, &self.only)?;
         if names.is_empty() {
             let folder = self.folder.display();
