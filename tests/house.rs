@@ -132,7 +132,9 @@ fn everything_has_one_version() {
     assert!(read("clients/typescript/package.json").contains(&package));
     let changelog = read("CHANGELOG.md");
     let headings = changelog.lines().filter(|line| line.starts_with("## "));
-    let newest = headings.map(str::to_owned).find(|line| line != "## Unreleased");
+    let newest = headings
+        .map(str::to_owned)
+        .find(|line| line != "## Unreleased");
     let newest = newest.expect("a section of a version");
     assert!(newest.starts_with(&format!("## {version} - ")), "{newest}");
 }

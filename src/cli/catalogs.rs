@@ -93,12 +93,7 @@ impl Reset {
     fn clear(self, settings: &mut Settings) {
         let search = &mut settings.search;
         match self {
-            Reset::All => {
-                *search = SearchOptions::default();
-                settings.embedder = None;
-                settings.description.clear();
-                Reset::GraphMinVectors.clear(settings);
-            }
+            Reset::All => *settings = Settings::default(),
             Reset::K => search.k = None,
             Reset::Mode => search.mode = None,
             Reset::Fusion => search.fusion = None,
@@ -409,8 +404,13 @@ mod tests {
         assert_ne!(dense_weight, before.dense_weight);
         assert_ne!(joint_dense_weight, before.joint_dense_weight);
         assert_ne!(no_match_coverage, before.no_match_coverage);
+        let mut all = after.clone();
         Reset::Scoring.clear(&mut after);
         assert_eq!(after, before);
+        all.description = "mail".into();
+        all.search.k = Some(7);
+        Reset::All.clear(&mut all);
+        assert_eq!(all, before);
     }
 
     #[test]

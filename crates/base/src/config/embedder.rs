@@ -92,7 +92,7 @@ impl EmbedderKind {
             return Ok(shown);
         }
         bail!(
-            "{shown} has a user or a query in its address, which may be a key, and is not stored with a catalog; give              the endpoint a name in [embedders] of the configuration file, and use the name"
+            "{shown} has a user or a query in its address, which may be a key, and is not stored with a catalog; give the endpoint a name in [embedders] of the configuration file, and use the name"
         )
     }
 
@@ -342,7 +342,7 @@ impl EndpointSettings {
             && let Ok(key) = value.into_string()
             && !key.is_empty()
         {
-            self.key = Some(ApiKey(key));
+            self.key = Some(ApiKey::from(key.as_str()));
         }
     }
 
@@ -509,6 +509,12 @@ mod tests {
         assert_eq!(endpoint.key.as_ref().map(ApiKey::expose), Some("secret"));
         let shown = format!("{settings:?} {}", serde_json::json!(settings));
         assert!(!shown.contains("secret"), "{shown}");
+
+        // Logs and answers mask it from now on.
+        let settings = resolve(file, &[("K", "key-of-the-embedder")]).unwrap();
+        assert!(settings.embedders["endpoint"].key.is_some());
+        let masked = known_secrets::mask("refused: key-of-the-embedder");
+        assert!(!masked.contains("key-of-the-embedder"), "{masked}");
 
         let file = "embedder = 'ours'\n[embedders.ours]\nurl = 'http://h:1'\nbatch = 7";
         let settings = resolve(file, &[]).unwrap();
