@@ -5,6 +5,7 @@
 //! of the list's id, and opened when it is searched. Deleting the folder costs time only.
 
 use std::collections::BTreeSet;
+use std::fs::DirEntry;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -165,13 +166,7 @@ impl RequestCatalogs {
 
     /// Begins to index a list, so that the first search waits less.
     pub fn prepare(&self, list: &Arc<ToolList>) {
-        let is_open = self
-            .0
-            .open
-            .lock()
-            .peek(&list.id)
-            .is_some_and(|cell| cell.initialized());
-        if is_open {
+        if self.is_open(&list.id) {
             return;
         }
         let (catalogs, list) = (self.clone(), Arc::clone(list));
@@ -180,6 +175,13 @@ impl RequestCatalogs {
                 tracing::warn!(problem, "tools of a request cannot be searched");
             }
         });
+    }
+
+    fn is_open(&self, id: &ListId) -> bool {
+        match self.0.open.lock().peek(id) {
+            Some(cell) => cell.initialized(),
+            None => false,
+        }
     }
 
     async fn open(&self, list: Arc<ToolList>) -> Result<Arc<Searcher>, String> {
@@ -194,6 +196,7 @@ impl RequestCatalogs {
     fn open_blocking(&self, list: &ToolList) -> toolscout_index::Result<Arc<Searcher>> {
         let name = list.id.to_text();
         let _in_use = self.reserve(&name);
+        // First, because it looks for a folder of this name.
         self.take_over_similar(list, &name);
         let catalog = match self.filled(list, &name) {
             // It is only a cache: what is damaged is made again.
@@ -231,14 +234,15 @@ impl RequestCatalogs {
         if catalog.searcher().settings().description == name {
             return Ok(catalog);
         }
-        let tools: Vec<Tool> = list
-            .deferred()
-            .filter_map(|(name, json)| tool(name, &json))
-            .collect();
+        let mut tools = Vec::with_capacity(list.deferred().len());
+        for (name, json) in list.deferred() {
+            tools.extend(tool(name, &json));
+        }
         let mut writer = catalog.writer()?;
         writer.sync(SERVER, &tools)?;
         let mut settings = writer.settings()?;
         name.clone_into(&mut settings.description);
+        // In the same commit, so that a folder never claims tools that it does not have.
         writer.set_settings(&settings)?;
         writer.commit()?;
         drop(writer);
@@ -268,31 +272,49 @@ impl RequestCatalogs {
     }
 
     fn most_similar(&self, list: &ToolList) -> Option<ListId> {
-        let recent: Vec<Arc<ToolList>> = self
-            .0
-            .known
-            .lock()
-            .lists
-            .iter()
-            .filter_map(|(_, known)| known.clone().ok())
-            .filter(|known| known.owner == list.owner && known.id != list.id)
-            .take(MAX_COMPARED)
-            .collect();
+        let recent = self.recent_of_owner(list);
         let on_disk = self.0.on_disk.lock();
-        let similar = recent
-            .iter()
-            .filter(|known| on_disk.can_be_moved(&known.id.to_text()))
-            .map(|known| (list.shared_with(known), known.id))
-            .max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        similar
-            .filter(|(share, _)| *share >= SIMILAR)
-            .map(|(_, id)| id)
+        let mut best: Option<(f64, ListId)> = None;
+        for known in &recent {
+            if !on_disk.can_be_moved(&known.id.to_text()) {
+                continue;
+            }
+            let share = list.shared_with(known);
+            let is_better = match best {
+                // The id decides between equal shares, so that the choice is always the same.
+                Some((most, id)) => share.total_cmp(&most).then(known.id.cmp(&id)).is_gt(),
+                None => share >= SIMILAR,
+            };
+            if is_better {
+                best = Some((share, known.id));
+            }
+        }
+        best.map(|(_, id)| id)
+    }
+
+    /// The last used lists of the same owner: nobody's tools may get into the catalog of another.
+    fn recent_of_owner(&self, list: &ToolList) -> Vec<Arc<ToolList>> {
+        let known = self.0.known.lock();
+        let mut recent = Vec::new();
+        for (_, reading) in &known.lists {
+            let Ok(known) = reading else {
+                continue;
+            };
+            if recent.len() == MAX_COMPARED {
+                break;
+            }
+            if known.owner == list.owner && known.id != list.id {
+                recent.push(Arc::clone(known));
+            }
+        }
+        recent
     }
 
     /// Notes a catalog's size, and removes those that were not used for longest.
     fn note(&self, name: &str, bytes: u64) {
         let limits = &self.0.limits;
         let mut removed = Vec::new();
+        // Folders are removed after the lock is released, since that takes long.
         {
             let mut on_disk = self.0.on_disk.lock();
             let former = on_disk.folders.put(name.to_owned(), bytes);
@@ -344,8 +366,11 @@ impl Known {
 }
 
 fn bytes_of(list: &Reading) -> usize {
-    // An entry without a list takes little, and their number is bounded.
-    list.as_ref().map_or(0, |list| list.bytes)
+    match list {
+        Ok(list) => list.bytes,
+        // An entry without a list takes little, and their number is bounded.
+        Err(_) => 0,
+    }
 }
 
 /// A folder that nobody else uses until this is dropped.
@@ -369,13 +394,7 @@ impl OnDisk {
     /// The catalogs that an earlier process has left, the last used at the end.
     fn read(folder: &Path) -> Self {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut found: Vec<(SystemTime, String, u64)> = entries
-            .filter_map(|entry| {
-                let name = entry.file_name().into_string().ok()?;
-                let used = entry.metadata().ok()?.modified().ok()?;
-                Some((used, name, folder_bytes(&entry.path())))
-            })
-            .collect();
+        let mut found: Vec<_> = entries.filter_map(folder_of).collect();
         found.sort();
         let mut on_disk = OnDisk {
             folders: LruCache::unbounded(),
@@ -390,16 +409,25 @@ impl OnDisk {
     }
 }
 
+/// When a folder was last used, its name and its bytes.
+fn folder_of(entry: DirEntry) -> Option<(SystemTime, String, u64)> {
+    let name = entry.file_name().into_string().ok()?;
+    let used = entry.metadata().ok()?.modified().ok()?;
+    Some((used, name, folder_bytes(&entry.path())))
+}
+
 /// Bytes of the files in a folder and those below it.
 fn folder_bytes(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.metadata() {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        bytes += match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
             Ok(metadata) => metadata.len(),
+            // A file may be removed meanwhile.
             Err(_) => 0,
-        })
-        .sum()
+        };
+    }
+    bytes
 }
 
 /// A tool as the engine has it. One whose definition it does not accept is found by name and
@@ -409,15 +437,18 @@ fn tool(name: &str, json: &Bytes) -> Option<Tool> {
         server: Some(SERVER.to_owned()),
         ..ReadOptions::default()
     };
-    let parsed = formats::parse(json, &options).ok();
-    let read = parsed.and_then(|parsed| parsed.tools.into_iter().next());
-    if let Some(read) = read.filter(|tool| tool.id.name() == name && tool.validate().is_ok()) {
+    if let Ok(parsed) = formats::parse(json, &options)
+        && let Some(read) = parsed.tools.into_iter().next()
+        && read.id.name() == name
+        && read.validate().is_ok()
+    {
         return Some(read);
     }
     let fields = Fields::read(json).unwrap_or_default();
     let inside = fields.get("function").and_then(Fields::read);
+    let inside = inside.unwrap_or_default();
     let description = fields.text("description");
-    let description = description.or_else(|| inside?.text("description"));
+    let description = description.or(inside.text("description"));
     let tool = Tool::new(SERVER, name).ok()?;
     let tool = tool.with_description(description.unwrap_or_default());
     tool.validate().is_ok().then_some(tool)

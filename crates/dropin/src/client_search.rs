@@ -43,15 +43,17 @@ pub fn is_search(tool: &OfferedTool) -> bool {
     let inside = fields.get("function").and_then(Fields::read);
     let definition = inside.unwrap_or(fields);
     let description = definition.text("description").unwrap_or_default();
-    let schema = ["parameters", "input_schema"]
-        .iter()
-        .find_map(|field| definition.value(field));
-    let properties = schema.and_then(|schema| schema.get("properties").cloned());
-    let takes_query = QUERIES.iter().any(|query| {
-        let properties = properties.as_ref();
-        properties.is_some_and(|properties| properties.get(query).is_some())
-    });
-    takes_query && description.to_lowercase().contains("tool")
+    // A search for something else may have such a name: the description decides.
+    takes_query(&definition) && description.to_lowercase().contains("tool")
+}
+
+fn takes_query(definition: &Fields) -> bool {
+    // The second is what Anthropic's API calls it.
+    let schema = definition.value("parameters");
+    let schema = schema.or(definition.value("input_schema"));
+    let schema = schema.unwrap_or_default();
+    let properties = &schema["properties"];
+    QUERIES.iter().any(|query| properties.get(query).is_some())
 }
 
 /// Whether a conversation has results of such a search, or of the provider's.

@@ -6,7 +6,7 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::ProxyRequest;
-use crate::dialect::{Item, Protocol};
+use crate::dialect::{Item, Protocol, text_field};
 use crate::json::Fields;
 use crate::memory::{ConversationKey, Identity};
 
@@ -56,21 +56,29 @@ impl ConversationNames {
         items: &[Bytes],
     ) -> Self {
         let named = header(&request.headers, HEADER);
-        let session = session(&request.headers, fields);
-        let cache_key = text(fields, "prompt_cache_key");
-        let key_of = |kind: &str, name: &str| {
-            let mut identity = Identity::new(&request.owner, request.dialect.name());
-            identity.add(Item::OfClient(format!("{kind}: {name}").into()));
-            identity.key()
-        };
-        let is_named = named.is_some();
         let mut keys = Vec::new();
-        keys.extend(named.map(|name| key_of("named", &name)));
-        keys.extend(session.map(|name| key_of("session", &name)));
+        if let Some(name) = &named {
+            keys.push(key_of(request, "named", name));
+        }
+        if let Some(name) = session(&request.headers, fields) {
+            keys.push(key_of(request, "session", &name));
+        }
         keys.extend(opening(request, protocol, items));
-        keys.extend(cache_key.map(|name| key_of("cache", &name)));
-        ConversationNames { is_named, keys }
+        // Last, because clients may give many conversations one key of the prompt cache.
+        if let Some(name) = text(fields, "prompt_cache_key") {
+            keys.push(key_of(request, "cache", &name));
+        }
+        ConversationNames {
+            is_named: named.is_some(),
+            keys,
+        }
     }
+}
+
+fn key_of(request: &ProxyRequest, kind: &str, name: &str) -> ConversationKey {
+    let mut identity = Identity::new(&request.owner, request.dialect.name());
+    identity.add(Item::OfClient(format!("{kind}: {name}").into()));
+    identity.key()
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -84,21 +92,36 @@ fn text(fields: &Fields, name: &str) -> Option<String> {
 
 /// The session that a client names.
 fn session(headers: &HeaderMap, fields: &Fields) -> Option<String> {
-    let of_headers = SESSION_HEADERS
-        .iter()
-        .find_map(|name| header(headers, name));
-    let of_metadata = |field: &&str| session_of_metadata(&fields.value(field)?);
-    of_headers
-        .or_else(|| SESSION_FIELDS.iter().find_map(|name| text(fields, name)))
-        .or_else(|| METADATA.iter().find_map(of_metadata))
+    for name in SESSION_HEADERS {
+        if let Some(session) = header(headers, name) {
+            return Some(session);
+        }
+    }
+    for name in SESSION_FIELDS {
+        if let Some(session) = text(fields, name) {
+            return Some(session);
+        }
+    }
+    for name in METADATA {
+        if let Some(metadata) = fields.value(name)
+            && let Some(session) = session_of_metadata(&metadata)
+        {
+            return Some(session);
+        }
+    }
+    None
 }
 
 fn session_of_metadata(metadata: &Value) -> Option<String> {
-    let text = |name: &str| metadata.get(name)?.as_str().filter(|text| !text.is_empty());
-    let session = SESSION_FIELDS.iter().find_map(|name| text(name));
+    for name in SESSION_FIELDS {
+        let session = text_field(metadata, name);
+        if !session.is_empty() {
+            return Some(session);
+        }
+    }
     // Claude Code writes its session into the id of the user.
-    let of_user = || text("user_id").filter(|user| user.contains("session"));
-    session.or_else(of_user).map(str::to_owned)
+    let user = text_field(metadata, "user_id");
+    user.contains("session").then_some(user)
 }
 
 /// What the client said before the model said anything.

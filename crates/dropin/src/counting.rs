@@ -74,12 +74,13 @@ pub async fn counted_here(dialect: Dialect, body: Bytes) -> Result<ProxyAnswer, 
 
 fn tokens_of(body: &Bytes) -> Option<usize> {
     let fields = Fields::read(body)?;
-    let of_prompt = PROMPT.iter().filter_map(|field| fields.value(field));
-    Some(
-        of_prompt
-            .map(|value| tokens_within(&value, MAX_DEPTH))
-            .sum(),
-    )
+    let mut tokens = 0;
+    for field in PROMPT {
+        if let Some(value) = fields.value(field) {
+            tokens += tokens_within(&value, MAX_DEPTH);
+        }
+    }
+    Some(tokens)
 }
 
 /// Names and texts each count as they are, without the signs of JSON between them.
@@ -91,12 +92,13 @@ fn tokens_within(value: &Value, depth: usize) -> usize {
         Value::String(text) => o200k(text),
         Value::Array(items) => items.iter().map(|item| tokens_within(item, depth)).sum(),
         Value::Object(fields) => {
-            let counted = fields
-                .iter()
-                .filter(|(name, _)| !BYTES.contains(&name.as_str()));
-            counted
-                .map(|(name, value)| o200k(name) + 1 + tokens_within(value, depth))
-                .sum()
+            let mut tokens = 0;
+            for (name, value) in fields {
+                if !BYTES.contains(&name.as_str()) {
+                    tokens += o200k(name) + 1 + tokens_within(value, depth);
+                }
+            }
+            tokens
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
     }

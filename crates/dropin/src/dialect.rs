@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 use crate::json::{self, Fields};
@@ -371,20 +371,24 @@ pub(super) fn content_text(content: Option<&Value>) -> String {
 }
 
 fn text_of_part(part: &Value) -> Option<&str> {
-    let kind = part.get("type").and_then(Value::as_str);
-    matches!(kind, Some("text" | "input_text" | "output_text"))
-        .then(|| part.get("text")?.as_str())
-        .flatten()
+    match part.get("type").and_then(Value::as_str) {
+        Some("text" | "input_text" | "output_text") => part.get("text")?.as_str(),
+        _ => None,
+    }
 }
 
 /// Clients move these marks from message to message.
 fn without_cache_control(value: &Value) -> Value {
     match value {
-        Value::Object(fields) => fields
-            .iter()
-            .filter(|(name, _)| *name != "cache_control")
-            .map(|(name, value)| (name.clone(), without_cache_control(value)))
-            .collect(),
+        Value::Object(fields) => {
+            let mut kept = Map::new();
+            for (name, value) in fields {
+                if name != "cache_control" {
+                    kept.insert(name.clone(), without_cache_control(value));
+                }
+            }
+            Value::Object(kept)
+        }
         Value::Array(items) => items.iter().map(without_cache_control).collect(),
         other => other.clone(),
     }
@@ -403,17 +407,43 @@ fn take_deferral(fields: &mut Fields, json: &Bytes) -> (Option<bool>, Bytes) {
 }
 
 /// The text of a field of a parsed object; empty where there is none.
-fn text_field(value: &Value, name: &str) -> String {
+pub(super) fn text_field(value: &Value, name: &str) -> String {
     let text = value.get(name).and_then(Value::as_str);
     text.unwrap_or_default().to_owned()
 }
 
-/// The error for an answer that is not what the dialect says.
+/// A field of a parsed object that is an object itself. Some servers write null in its place.
+fn object_field<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    value.get(name).filter(|field| field.is_object())
+}
+
+/// Whether the `type` of a parsed object is this one.
+fn has_type(value: &Value, kind: &str) -> bool {
+    value.get("type").and_then(Value::as_str) == Some(kind)
+}
+
+/// The fields of an answer that stay the same from round to round, as far as it has them.
+fn head_of(answer: &Value, fields: &[&str]) -> Map<String, Value> {
+    let mut head = Map::new();
+    for field in fields {
+        if let Some(value) = answer.get(field) {
+            head.insert((*field).to_owned(), value.clone());
+        }
+    }
+    head
+}
+
 /// The JSON of an answer that came in one piece.
 fn whole_value(body: &Bytes) -> Result<Value, Failure> {
     serde_json::from_slice(body).map_err(|error| malformed_body(&error.to_string(), body))
 }
 
+/// The JSON of an event.
+fn event_value(data: &str) -> Result<Value, Failure> {
+    serde_json::from_str(data).map_err(|error| malformed(&error.to_string(), data))
+}
+
+/// The error for an answer that is not what the dialect says.
 fn malformed_body(what: &str, body: &Bytes) -> Failure {
     malformed(what, &String::from_utf8_lossy(body))
 }

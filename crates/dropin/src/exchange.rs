@@ -7,11 +7,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use reqwest::Response;
 use toolscout_index::formats::model_name;
-use toolscout_index::{Tool, ToolId};
+use toolscout_index::{Searcher, Tool, ToolId};
 
 use crate::answer_bounds::HeldAnswer;
 use crate::conversation::ConversationNames;
-use crate::dialect::{CallResult, HiddenTools, Item, ModelCall, Protocol, Round, View};
+use crate::dialect::{
+    CallResult, HiddenTools, Item, ModelCall, Protocol, Round, View, WholeAnswer,
+};
 use crate::extra::ExtraCatalog;
 use crate::failure::Failure;
 use crate::figures::{Figures, Report};
@@ -102,9 +104,10 @@ impl Exchange {
             present: foreign,
             away,
         } = foreign;
-        shown.retain(|name| {
-            let own = list.deferred_tokens(name);
-            own.or_else(|| foreign.get(name).map(|tool| foreign_tokens(protocol, tool)))
+        // Definitions change between requests, so each tool gets the tokens that it has now.
+        shown.retain(|name| match list.deferred_tokens(name) {
+            Some(tokens) => Some(tokens),
+            None => Some(foreign_tokens(protocol, foreign.get(name)?)),
         });
         let chosen = fields.value("tool_choice").unwrap_or_default();
         let required = restored.called.into_iter();
@@ -147,8 +150,10 @@ impl Exchange {
     pub async fn begin(&mut self) -> Result<First, Failure> {
         // While the model thinks, so that its first search does not wait.
         self.proxy.0.catalogs.prepare(&self.list);
-        let begun = self.first_round().await;
-        begun.map_err(|failure| self.failed(failure))
+        match self.first_round().await {
+            Ok(first) => Ok(first),
+            Err(failure) => Err(self.failed(failure)),
+        }
     }
 
     async fn first_round(&mut self) -> Result<First, Failure> {
@@ -171,15 +176,7 @@ impl Exchange {
         let mut answer = self.protocol.whole(self.view());
         let mut response = response;
         loop {
-            let begun = Instant::now();
-            let upstream = &self.proxy.0.upstream;
-            let body = upstream.held(&mut response, &mut self.held).await;
-            self.report.figures.model += begun.elapsed();
-            let taken = match body {
-                Ok(body) => long_work::read(body.len(), || answer.take(body)).await,
-                Err(failure) => Err(failure),
-            };
-            let round = match taken.and_then(|round| self.counted_calls(round)) {
+            let round = match self.whole_round(answer.as_mut(), &mut response).await {
                 Ok(round) => round,
                 Err(failure) => return Err(self.failed(failure)),
             };
@@ -201,6 +198,21 @@ impl Exchange {
             headers,
             body: AnswerBody::Whole(long_work::read(self.held.bytes(), || answer.close()).await),
         })
+    }
+
+    /// The round in this response, whose time counts as the model's up to its last byte.
+    async fn whole_round(
+        &mut self,
+        answer: &mut dyn WholeAnswer,
+        response: &mut Response,
+    ) -> Result<Round, Failure> {
+        let begun = Instant::now();
+        let upstream = &self.proxy.0.upstream;
+        let body = upstream.held(response, &mut self.held).await;
+        self.report.figures.model += begun.elapsed();
+        let body = body?;
+        let round = long_work::read(body.len(), || answer.take(body)).await?;
+        self.counted_calls(round)
     }
 
     /// The provider's refusal, as it comes.
@@ -269,6 +281,7 @@ impl Exchange {
         };
         fields.set("tools", self.list.shown(self.shown.names(), foreign));
         fields.set(self.protocol.conversation_field(), json::list(&self.items));
+        // A model that searches on and on has to answer at last.
         if self.report.figures.rounds >= self.proxy.0.config.max_hidden_rounds {
             fields.set("tool_choice", self.protocol.no_calls());
         }
@@ -322,18 +335,14 @@ impl Exchange {
             results,
             trail: self.trail.clone(),
             shown: self.shown.clone(),
-            foreign: self
-                .foreign
-                .iter()
-                .map(|(name, tool)| (name.clone(), tool.id.clone()))
-                .chain(self.away.iter().cloned())
-                .collect(),
+            foreign: self.foreign_ids(),
             ..Remembered::default()
         };
         let memory = &self.proxy.0.memory;
         let owner = &self.request.owner;
         if !remembered.shown.is_empty() {
             for key in &self.names.keys {
+                // Results answer calls of this one answer, and the names stand for all of them.
                 let found = Remembered {
                     results: Vec::new(),
                     ..remembered.clone()
@@ -348,8 +357,14 @@ impl Exchange {
         for id in ids.iter().flatten().chain(&self.conversation) {
             let is_known =
                 round.response_id.as_ref() == Some(id) || self.conversation.as_ref() == Some(id);
+            // Under an id that the provider knows too, there is nothing to translate.
+            let response_id = if is_known {
+                None
+            } else {
+                round.response_id.clone()
+            };
             let named = Remembered {
-                response_id: round.response_id.clone().filter(|_| !is_known),
+                response_id,
                 ..remembered.clone()
             };
             memory.put(held_key(owner, id), named);
@@ -370,6 +385,17 @@ impl Exchange {
             calls: round.calls,
         });
         memory.put(identity.key(), remembered);
+    }
+
+    /// The tools that are not the client's and that the model was shown, with those that are away:
+    /// these may come back.
+    fn foreign_ids(&self) -> Vec<(String, ToolId)> {
+        let mut ids = Vec::with_capacity(self.foreign.len() + self.away.len());
+        for (name, tool) in &self.foreign {
+            ids.push((name.clone(), tool.id.clone()));
+        }
+        ids.extend_from_slice(&self.away);
+        ids
     }
 
     /// The results of the calls that the client does not see.
@@ -395,22 +421,17 @@ impl Exchange {
     async fn called(&mut self, tool: &Arc<Tool>, call: &ModelCall) -> String {
         let tokens = foreign_tokens(self.protocol, tool);
         self.shown.require(&call.name, tokens);
-        match self
-            .request
-            .extra
-            .as_ref()
-            .and_then(|extra| extra.caller.as_ref())
+        if let Some(extra) = &self.request.extra
+            && let Some(caller) = &extra.caller
         {
-            Some(caller) => {
-                self.history.called();
-                let called = caller.call(tool, &call.arguments).await;
-                if called.has_succeeded {
-                    self.teach(&tool.id).await;
-                }
-                called.text
+            self.history.called();
+            let called = caller.call(tool, &call.arguments).await;
+            if called.has_succeeded {
+                self.teach(&tool.id).await;
             }
-            None => search_tool::problem("this tool cannot be called here"),
+            return called.text;
         }
+        search_tool::problem("this tool cannot be called here")
     }
 
     /// Tells the other catalog of a call that succeeded, if a search of the conversation had found its
@@ -443,6 +464,7 @@ impl Exchange {
         let mut request = search_request(arguments, self.proxy.0.config.more)?;
         let mut answer = Answer::default();
         let list = &self.list;
+        // The model may spell the name of a tool in a namespace in another way.
         for name in &mut request.select {
             *name = list.resolved(name).to_owned();
         }
@@ -476,10 +498,12 @@ impl Exchange {
             answer.verdict = own.verdict();
         }
         hits.extend(extra);
-        let wanted: Vec<(String, usize)> = hits
-            .iter()
-            .filter_map(|hit| Some((hit.name.clone(), self.tokens_of(hit)?)))
-            .collect();
+        let mut wanted = Vec::with_capacity(hits.len());
+        for hit in &hits {
+            if let Some(tokens) = self.tokens_of(hit) {
+                wanted.push((hit.name.clone(), tokens));
+            }
+        }
         let budget = self.proxy.0.config.tool_budget_tokens;
         let loaded = self.shown.load(&wanted, budget);
         self.record_loaded(&loaded.added, &hits);
@@ -501,7 +525,9 @@ impl Exchange {
         answer.already.extend(loaded.already);
         answer.refused = loaded.refused;
         answer.evicted = loaded.evicted;
-        if let Some(no_match) = own.no_match.filter(|_| hits.is_empty()) {
+        if hits.is_empty()
+            && let Some(no_match) = own.no_match
+        {
             answer.missing(no_match, str::to_owned);
         }
         Ok(answer)
@@ -512,15 +538,14 @@ impl Exchange {
         let Some(extra) = &self.request.extra else {
             return;
         };
-        let added = |hit: &&FoundTool| hit.is_foreign && added.contains(&hit.name);
-        let loaded = hits.iter().filter(added);
-        let loaded = loaded.map(|hit| {
-            (
-                hit.tool.id.clone(),
-                foreign_tokens(self.protocol, &hit.tool),
-            )
-        });
-        extra.usage.loaded(&extra.origin, loaded.collect());
+        let mut loaded = Vec::new();
+        for hit in hits {
+            if hit.is_foreign && added.contains(&hit.name) {
+                let tokens = foreign_tokens(self.protocol, &hit.tool);
+                loaded.push((hit.tool.id.clone(), tokens));
+            }
+        }
+        extra.usage.loaded(&extra.origin, loaded);
     }
 
     /// A line for each tool after the hits, those of the request first.
@@ -530,18 +555,19 @@ impl Exchange {
         extra: Vec<MoreTool>,
         hits: &[FoundTool],
     ) -> Vec<String> {
-        let own = own.iter().map(|tool| MoreTool {
-            name: tool.id.name().to_owned(),
-            tool: Arc::clone(tool),
-        });
-        let mut shown: BTreeSet<String> = hits.iter().map(|hit| hit.name.clone()).collect();
-        let mut more: Vec<MoreTool> = own.chain(extra).collect();
-        more.retain(|tool| shown.insert(tool.name.clone()));
         let config = self.proxy.0.config.more;
-        let lines = more.iter().take(config.lines);
+        let mut named: BTreeSet<String> = hits.iter().map(|hit| hit.name.clone()).collect();
+        let mut lines = Vec::new();
+        for more in own.iter().map(MoreTool::of_request).chain(extra) {
+            if lines.len() == config.lines {
+                break;
+            }
+            // A tool that both catalogs have gets one line.
+            if named.insert(more.name.clone()) {
+                lines.push(config.line(&more.name, &more.tool));
+            }
+        }
         lines
-            .map(|more| config.line(&more.name, &more.tool))
-            .collect()
     }
 
     fn tokens_of(&self, hit: &FoundTool) -> Option<usize> {
@@ -553,31 +579,44 @@ impl Exchange {
 
     /// What the request's tools have, and what of the other catalog can be shown.
     async fn searched(&self, request: SearchRequest) -> Result<Searched, String> {
-        let searcher = self.proxy.0.catalogs.searcher(&self.list).await;
-        let searcher = searcher.map_err(|problem| {
-            tracing::error!(problem, "tools of a request cannot be searched");
-            "the search failed; answer without further tools, or try once more".to_owned()
-        })?;
-        let (extra, list) = (self.request.extra.clone(), Arc::clone(&self.list));
-        let other_search = extra.as_ref().map(|extra| Arc::clone(&extra.search));
-        let search = move || {
-            let learns = extra.as_ref().is_some_and(|extra| extra.search.learns());
-            let extra = extra.map(|extra| extra_hits(&extra, &list, &request));
-            let (extra, extra_more) = extra.unwrap_or_default();
-            let own = CurrentSnapshot(move || Arc::clone(&searcher));
-            Searched {
-                own: own.search(&request),
-                extra,
-                extra_more,
-                queries: learns.then_some(request.queries),
+        let searcher = match self.proxy.0.catalogs.searcher(&self.list).await {
+            Ok(searcher) => searcher,
+            Err(problem) => {
+                tracing::error!(problem, "tools of a request cannot be searched");
+                let advice = "the search failed; answer without further tools, or try once more";
+                return Err(advice.to_owned());
             }
         };
+        let (extra, list) = (self.request.extra.clone(), Arc::clone(&self.list));
+        let other_search = extra.as_ref().map(|extra| Arc::clone(&extra.search));
+        let search = move || search_both(searcher, extra.as_ref(), &list, request);
         let searched = match other_search {
             // The other catalog may have to wait for a store.
             Some(other) => off_async_threads(&other, move |_| search()).await,
             None => self.proxy.0.cpu_pool.run(search).await,
         };
         searched.map_err(|error| why_not_searched(&error).to_owned())
+    }
+}
+
+/// Searches among the request's tools, and in the other catalog if there is one.
+fn search_both(
+    searcher: Arc<Searcher>,
+    extra: Option<&ExtraCatalog>,
+    list: &ToolList,
+    request: SearchRequest,
+) -> Searched {
+    let (mut hits, mut more, mut learns) = (Vec::new(), Vec::new(), false);
+    if let Some(extra) = extra {
+        learns = extra.search.learns();
+        (hits, more) = extra_hits(extra, list, &request);
+    }
+    let own = CurrentSnapshot(move || Arc::clone(&searcher));
+    Searched {
+        own: own.search(&request),
+        extra: hits,
+        extra_more: more,
+        queries: learns.then_some(request.queries),
     }
 }
 
@@ -589,13 +628,17 @@ fn extra_hits(
     request: &SearchRequest,
 ) -> (Vec<FoundTool>, Vec<MoreTool>) {
     let (hits, more) = extra.useful_hits(request, |tool| shown_name(extra, list, tool).is_some());
-    let hits = hits.iter();
-    let hits = hits.filter_map(|hit| FoundTool::of_catalog(extra, list, hit));
-    let more = more.into_iter().filter_map(|tool| {
-        let (name, _) = shown_name(extra, list, &tool)?;
-        Some(MoreTool { name, tool })
-    });
-    (hits.collect(), more.collect())
+    let mut found = Vec::with_capacity(hits.len());
+    for hit in &hits {
+        found.extend(FoundTool::of_catalog(extra, list, hit));
+    }
+    let mut next = Vec::with_capacity(more.len());
+    for tool in more {
+        if let Some((name, _)) = shown_name(extra, list, &tool) {
+            next.push(MoreTool { name, tool });
+        }
+    }
+    (found, next)
 }
 
 /// What a search found.
@@ -614,6 +657,15 @@ struct Searched {
 struct MoreTool {
     name: String,
     tool: Arc<Tool>,
+}
+
+impl MoreTool {
+    fn of_request(tool: &Arc<Tool>) -> Self {
+        MoreTool {
+            name: tool.id.name().to_owned(),
+            tool: Arc::clone(tool),
+        }
+    }
 }
 
 /// A tool that was found.
@@ -651,14 +703,13 @@ impl FoundTool {
 
 /// The name under which a tool of the other catalog can be shown, and whether it is not the client's.
 fn shown_name(extra: &ExtraCatalog, list: &ToolList, tool: &Tool) -> Option<(String, bool)> {
-    let names = [model_name(&tool.id), tool.id.name().to_owned()];
-    let own = names
-        .iter()
-        .find(|name| list.deferred_tokens(name).is_some());
-    if let Some(own) = own {
-        return Some((own.clone(), false));
+    let name = model_name(&tool.id);
+    // A client that has the tool too calls it itself.
+    for own in [name.as_str(), tool.id.name()] {
+        if list.deferred_tokens(own).is_some() {
+            return Some((own.to_owned(), false));
+        }
     }
-    let [name, _] = names;
     (extra.can_call(&tool.id) && list.leaves_free(&name)).then_some((name, true))
 }
 
@@ -675,8 +726,11 @@ impl Foreign {
     fn of(request: &ProxyRequest, shown: Vec<(String, ToolId)>) -> Self {
         let mut foreign = Foreign::default();
         for (name, id) in shown {
-            let extra = request.extra.as_ref().filter(|extra| extra.can_call(&id));
-            match extra.and_then(|extra| extra.search.tool(&id)) {
+            let tool = match &request.extra {
+                Some(extra) if extra.can_call(&id) => extra.search.tool(&id),
+                _ => None,
+            };
+            match tool {
                 Some(tool) => drop(foreign.present.insert(name, tool)),
                 None => foreign.away.push((name, id)),
             }
@@ -690,9 +744,12 @@ impl Foreign {
         for name in self.present.keys().chain([&list.search_name]) {
             hidden_tools.add(name);
         }
-        // The model may still call them, and the client does not know them.
-        for (name, _) in self.away.iter().filter(|(name, _)| list.leaves_free(name)) {
-            hidden_tools.add(name);
+        // The model may still call them, and the client does not know them. A name that one of the
+        // client's tools could be mistaken for stays the client's.
+        for (name, _) in &self.away {
+            if list.leaves_free(name) {
+                hidden_tools.add(name);
+            }
         }
         hidden_tools
     }
@@ -714,13 +771,14 @@ pub enum First {
 
 /// Reads the arguments of a search.
 fn search_request(arguments: &str, more: MoreTools) -> Result<SearchRequest, String> {
-    let unreadable = |problem: String| {
-        format!(
-            "the arguments are no JSON object ({problem}); give `query` with a few words about what the tool should do"
-        )
+    let mut arguments: Arguments = match serde_json::from_str(arguments) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            return Err(format!(
+                "the arguments are no JSON object ({problem}); give `query` with a few words about what the tool should do"
+            ));
+        }
     };
-    let mut arguments: Arguments =
-        serde_json::from_str(arguments).map_err(|error| unreadable(error.to_string()))?;
     // The tools of a request belong to no servers.
     arguments.shift_remove("server");
     let config = FindConfig {

@@ -28,8 +28,10 @@ pub struct ExtraCatalog {
 impl ExtraCatalog {
     /// Whether this tool can be called here.
     pub fn can_call(&self, id: &ToolId) -> bool {
-        let caller = self.caller.as_ref();
-        caller.is_some_and(|caller| caller.can_call(id))
+        match &self.caller {
+            Some(caller) => caller.can_call(id),
+            None => false,
+        }
     }
 
     /// The hits of a search that are of use, as many as the search has hits where there are so many:
@@ -47,22 +49,16 @@ impl ExtraCatalog {
     }
 
     fn useful(&self, request: &SearchRequest, is_useful: impl Fn(&Tool) -> bool) -> Found {
-        let useful = |request: &SearchRequest| {
-            let mut found = self.search.search(request);
-            let number = found.hits.len();
-            found.hits.retain(|hit| is_useful(&hit.tool));
-            found.more.retain(|tool| is_useful(tool));
-            (number, found)
-        };
-        let (number, found) = useful(request);
+        let (number, found) = self.search_useful(request, &is_useful);
         if found.hits.len() == number {
             return found;
         }
+        // Once more and as deep as possible, because nobody knows how far down the useful ones are.
         let deeper = SearchRequest {
             limit: Some(MAX_K),
             ..request.clone()
         };
-        let (_, mut found) = useful(&deeper);
+        let (_, mut found) = self.search_useful(&deeper, &is_useful);
         let displaced = found.hits.split_off(number.min(found.hits.len()));
         let displaced = displaced.into_iter().map(|hit| hit.tool);
         found.more.splice(..0, displaced);
@@ -70,6 +66,19 @@ impl ExtraCatalog {
         // A second answer would have the tools that were left out.
         found.answered = None;
         found
+    }
+
+    /// The useful part of what a search finds, and how many hits it had with the others.
+    fn search_useful(
+        &self,
+        request: &SearchRequest,
+        is_useful: &impl Fn(&Tool) -> bool,
+    ) -> (usize, Found) {
+        let mut found = self.search.search(request);
+        let number = found.hits.len();
+        found.hits.retain(|hit| is_useful(&hit.tool));
+        found.more.retain(|tool| is_useful(tool));
+        (number, found)
     }
 }
 

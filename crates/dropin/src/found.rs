@@ -57,13 +57,10 @@ impl Found {
         };
         let mut of_conversation = Found::of(&remembered);
         of_conversation.shown.append(&found.shown);
+        let foreign = &mut of_conversation.foreign;
         for (name, id) in found.foreign {
-            if !of_conversation
-                .foreign
-                .iter()
-                .any(|(known, _)| *known == name)
-            {
-                of_conversation.foreign.push((name, id));
+            if !foreign.iter().any(|(known, _)| *known == name) {
+                foreign.push((name, id));
             }
         }
         of_conversation
@@ -101,6 +98,7 @@ impl Held {
                 continue;
             };
             held.continues = true;
+            // What came before is not in the request, and its id stands for it.
             identity.add(Item::OfClient(id.clone().into()));
             let Some(remembered) = proxy.0.memory.get(&held_key(&request.owner, &id)) else {
                 continue;

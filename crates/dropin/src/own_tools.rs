@@ -85,17 +85,22 @@ pub struct Candidate<'t> {
     pub tokens: usize,
 }
 
+impl Candidate<'_> {
+    fn is_of_server(&self) -> bool {
+        self.is_in_namespace || names_server(self.name)
+    }
+}
+
 /// The places of the client's own tools, as far as the budget goes: well-known ones first, then the
 /// others in their order.
 ///
 /// In a list with tools of MCP servers, which are in a namespace or have names such as
-/// `mcp__mail__send`, `mcp_mail_send` or `mail__send`, all others are the client's own. In any other list the well-known ones are, if
-/// there are at least [`MIN_KNOWN`].
+/// `mcp__mail__send`, `mcp_mail_send` or `mail__send`, all others are the client's own. In any other
+/// list the well-known ones are, if there are at least [`MIN_KNOWN`].
 pub fn places(tools: &[Candidate<'_>], budget_tokens: usize) -> Vec<usize> {
-    let is_of_server = |tool: &&Candidate<'_>| tool.is_in_namespace || names_server(tool.name);
-    let others = tools.iter().filter(|tool| !is_of_server(tool));
+    let others = tools.iter().filter(|tool| !tool.is_of_server());
     let (known, further): (Vec<_>, Vec<_>) = others.partition(|tool| is_known(tool.name));
-    let own: Vec<&Candidate<'_>> = if tools.iter().any(|tool| is_of_server(&tool)) {
+    let own: Vec<&Candidate<'_>> = if tools.iter().any(Candidate::is_of_server) {
         known.into_iter().chain(further).collect()
     } else if known.len() >= MIN_KNOWN {
         known
@@ -105,6 +110,7 @@ pub fn places(tools: &[Candidate<'_>], budget_tokens: usize) -> Vec<usize> {
     let mut left = budget_tokens;
     let mut places = Vec::new();
     for tool in own {
+        // A smaller tool may still fit after one that does not.
         if let Some(rest) = left.checked_sub(tool.tokens) {
             left = rest;
             places.push(tool.place);
@@ -114,8 +120,8 @@ pub fn places(tools: &[Candidate<'_>], budget_tokens: usize) -> Vec<usize> {
 }
 
 fn names_server(name: &str) -> bool {
-    let server = name.find(WITHIN_SERVER);
-    name.starts_with(OF_SERVERS) || server.is_some_and(|end| end > 0)
+    // A name that begins with the separator, as `__init`, names no server.
+    name.starts_with(OF_SERVERS) || matches!(name.find(WITHIN_SERVER), Some(end) if end > 0)
 }
 
 fn is_known(name: &str) -> bool {

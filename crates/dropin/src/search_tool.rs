@@ -1,5 +1,6 @@
 //! The search tool as a model sees it in place of the tools that are not shown, and its answers.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -23,20 +24,23 @@ const MAX_NEAREST: usize = 5;
 /// A name for the search tool that cannot be taken for a part of another tool's name: names may
 /// come in fragments.
 pub fn name<'n>(names: impl Iterator<Item = &'n str> + Clone) -> String {
-    let is_free = |candidate: &str| {
-        names
-            .clone()
-            .all(|name| !name.starts_with(candidate) && !candidate.starts_with(name))
-    };
-    let candidates = std::iter::once(TOOL_SEARCH).chain(OTHER_NAMES);
-    let free = candidates.into_iter().find(|name| is_free(name));
-    if let Some(free) = free {
-        return free.to_owned();
+    for candidate in [TOOL_SEARCH].into_iter().chain(OTHER_NAMES) {
+        if is_free(candidate, names.clone()) {
+            return candidate.to_owned();
+        }
     }
-    (1..)
-        .map(|number| format!("find_tools_{number}_of_toolscout"))
-        .find(|name| is_free(name))
-        .unwrap_or_default()
+    let mut number = 1;
+    loop {
+        let candidate = format!("find_tools_{number}_of_toolscout");
+        if is_free(&candidate, names.clone()) {
+            return candidate;
+        }
+        number += 1;
+    }
+}
+
+fn is_free<'n>(candidate: &str, mut names: impl Iterator<Item = &'n str>) -> bool {
+    names.all(|name| !name.starts_with(candidate) && !candidate.starts_with(name))
 }
 
 /// The definition: it says how many tools there are to find, and the names of their groups.
@@ -66,19 +70,16 @@ fn names_to_search(deferred: &[&str]) -> String {
         *groups.entry(group_of(name)).or_default() += 1;
     }
     groups.retain(|group, tools| !group.is_empty() && *tools > 1);
-    let mut named: Vec<(&str, usize)> =
-        groups.iter().map(|(name, tools)| (*name, *tools)).collect();
-    named.sort_by_key(|(name, tools)| (std::cmp::Reverse(*tools), *name));
+    let mut named: Vec<(&&str, &usize)> = groups.iter().collect();
+    named.sort_by_key(|(name, tools)| (Reverse(**tools), **name));
     let groups_text = listed(
         named
             .iter()
             .map(|(name, tools)| format!("{name}* ({tools})")),
     );
-    let single = deferred
-        .iter()
-        .filter(|name| !groups.contains_key(group_of(name)))
-        .map(|name| (*name).to_owned());
-    let single_text = listed(single);
+    let single = deferred.iter().copied();
+    let single = single.filter(|name| !groups.contains_key(group_of(name)));
+    let single_text = listed(single.map(str::to_owned));
     match (groups_text.is_empty(), single_text.is_empty()) {
         (true, true) => ".".to_owned(),
         (false, true) => format!(", by the beginning of their names: {groups_text}."),
@@ -93,6 +94,7 @@ fn names_to_search(deferred: &[&str]) -> String {
 fn listed(names: impl Iterator<Item = String>) -> String {
     let (mut text, mut left_out) = (String::new(), 0);
     for name in names {
+        // A shorter name may still fit after one that does not.
         if text.len() + name.len() > MAX_NAMES_CHARS / 2 {
             left_out += 1;
             continue;
@@ -112,10 +114,14 @@ fn listed(names: impl Iterator<Item = String>) -> String {
 /// is nothing like it.
 fn group_of(name: &str) -> &str {
     // A namespace.
-    if let Some(end) = name.find('.').filter(|end| *end > 0) {
+    if let Some(end) = name.find('.')
+        && end > 0
+    {
         return &name[..=end];
     }
-    if let Some(end) = name.rfind("__").filter(|end| *end > 0) {
+    if let Some(end) = name.rfind("__")
+        && end > 0
+    {
         return &name[..end + 2];
     }
     match name.find(['_', '-', '.', '/', ':']) {
@@ -147,16 +153,18 @@ impl Answer {
     /// The text for the model.
     pub fn to_text(&self) -> String {
         let mut answer = Map::new();
-        let mut put = |name: &str, values: Vec<Value>| {
+        // An empty list would cost tokens and say nothing.
+        for (name, values) in [
+            ("loaded", self.loaded.clone()),
+            ("already_visible", texts(&self.already)),
+            ("no_room_for", texts(&self.refused)),
+            ("unloaded", texts(&self.evicted)),
+            ("more", texts(&self.more)),
+        ] {
             if !values.is_empty() {
                 answer.insert(name.to_owned(), values.into());
             }
-        };
-        put("loaded", self.loaded.clone());
-        put("already_visible", texts(&self.already));
-        put("no_room_for", texts(&self.refused));
-        put("unloaded", texts(&self.evicted));
-        put("more", texts(&self.more));
+        }
         if !self.evicted.is_empty() {
             let note = "Unloaded tools come back with a search for `select:NAME`.";
             answer.insert("note".into(), note.into());

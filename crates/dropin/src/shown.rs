@@ -55,7 +55,7 @@ impl ShownTools {
 
     /// Tokens of all of them.
     pub fn tokens(&self) -> usize {
-        self.tokens_where(|_| true)
+        self.tools.iter().map(|tool| tool.tokens).sum()
     }
 
     /// Whether there is none.
@@ -89,6 +89,7 @@ impl ShownTools {
     pub fn append(&mut self, others: &ShownTools) {
         for tool in &others.tools {
             if !self.contains(&tool.name) {
+                // The clocks of two lists cannot be compared.
                 self.clock += 1;
                 self.tools.push(ShownTool {
                     used: self.clock,
@@ -111,7 +112,13 @@ impl ShownTools {
     pub fn load(&mut self, found: &[(String, usize)], budget_tokens: usize) -> Loaded {
         let mut loaded = Loaded::default();
         let is_found = |name: &str| found.iter().any(|(found, _)| found == name);
-        let kept: usize = self.tokens_where(|tool| is_found(&tool.name));
+        // What was found again stays, so only the rest of the budget is free for others.
+        let mut kept = 0;
+        for tool in &self.tools {
+            if is_found(&tool.name) {
+                kept += tool.tokens;
+            }
+        }
         let (mut fresh, mut fresh_tokens) = (Vec::new(), 0);
         for (name, tokens) in found {
             let is_repeated = fresh.iter().any(|(other, _)| *other == name);
@@ -170,11 +177,6 @@ impl ShownTools {
             is_called: false,
             used: self.clock,
         });
-    }
-
-    fn tokens_where(&self, counts: impl Fn(&ShownTool) -> bool) -> usize {
-        let counted = self.tools.iter().filter(|tool| counts(tool));
-        counted.map(|tool| tool.tokens).sum()
     }
 }
 

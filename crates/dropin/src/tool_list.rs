@@ -90,6 +90,33 @@ struct ListedTool {
     tokens: usize,
 }
 
+impl ListedTool {
+    fn new(tool: OfferedTool) -> Self {
+        ListedTool {
+            tokens: estimated_tokens(&tool.json),
+            tool,
+        }
+    }
+
+    /// Whether it could be found by searching.
+    fn can_be_deferred(&self) -> bool {
+        let name = &self.tool.name;
+        self.tool.kind == ToolKind::Function
+            && (1..=MAX_NAME_BYTES).contains(&name.len())
+            && !name.chars().any(char::is_control)
+    }
+
+    /// Whether the client asks to defer it.
+    fn is_marked(&self) -> bool {
+        self.can_be_deferred() && self.tool.defer_loading == Some(true)
+    }
+
+    /// Whether the client leaves it open.
+    fn is_undecided(&self) -> bool {
+        self.can_be_deferred() && self.tool.defer_loading.is_none()
+    }
+}
+
 impl ToolList {
     /// Reads a list.
     ///
@@ -110,6 +137,7 @@ impl ToolList {
         let (tools, bytes) = (Bytes::copy_from_slice(tools), tools.len());
         let mut tools =
             split(protocol, &tools).ok_or(Reason::UnreadableTools.with_tools(number))?;
+        // Again, because an entry of the list may be a namespace of many tools.
         let number = tools.len();
         if number > deferral.max_tools {
             return Err(Reason::TooManyTools.with_tools(number));
@@ -195,8 +223,9 @@ impl ToolList {
     /// The tokens of a deferred tool; `None` for any other.
     pub fn deferred_tokens(&self, name: &str) -> Option<usize> {
         let place = *self.by_name.get(name)?;
+        // The places are sorted: the list was divided in its order.
         let is_deferred = self.deferred.binary_search(&place).is_ok();
-        is_deferred.then(|| self.tools[place].tokens)
+        is_deferred.then_some(self.tools[place].tokens)
     }
 
     /// Whether a tool of another catalog may be shown under this name: it cannot be taken for a part
@@ -288,25 +317,30 @@ fn unmarked(tool: &OfferedTool) -> Bytes {
 /// Whether tools in a namespace are marked. Clients send those of MCP servers so, beside a search of
 /// the provider's, whichever provider they speak with: ours takes its place.
 fn has_deferred_namespace(tools: &[ListedTool]) -> bool {
-    let mut tools = tools.iter().map(|listed| &listed.tool);
-    tools.any(|tool| tool.namespace.is_some() && tool.defer_loading == Some(true))
+    tools
+        .iter()
+        .any(|ListedTool { tool, .. }| tool.namespace.is_some() && tool.defer_loading == Some(true))
 }
 
 /// Whether a tool is the provider's own search, of which the client asks nothing special.
 fn is_plain_search(tool: &OfferedTool) -> bool {
-    let value = || serde_json::from_slice::<Value>(&tool.json).unwrap_or_default();
-    tool.kind == ToolKind::NativeSearch && value() == json!({ "type": "tool_search" })
+    if tool.kind != ToolKind::NativeSearch {
+        return false;
+    }
+    let definition: Value = serde_json::from_slice(&tool.json).unwrap_or_default();
+    definition == json!({ "type": "tool_search" })
 }
 
 /// Who else searches among these tools: the provider, or the client.
 fn other_search(tools: &[ListedTool], deferral: &Deferral) -> Option<Reason> {
-    let is_native = |listed: &ListedTool| listed.tool.kind == ToolKind::NativeSearch;
-    if tools.iter().any(is_native) {
-        return Some(Reason::ProviderSearches);
+    let mut client_searches = false;
+    for ListedTool { tool, .. } in tools {
+        if tool.kind == ToolKind::NativeSearch {
+            return Some(Reason::ProviderSearches);
+        }
+        client_searches |= !deferral.beside_other_search && client_search::is_search(tool);
     }
-    let is_of_client = |listed: &ListedTool| client_search::is_search(&listed.tool);
-    let steps_aside = !deferral.beside_other_search && tools.iter().any(is_of_client);
-    steps_aside.then_some(Reason::ClientSearches)
+    client_searches.then_some(Reason::ClientSearches)
 }
 
 /// What else tools in namespaces are called, by models and by clients that write calls in other APIs.
@@ -327,7 +361,10 @@ fn aliases(tools: &[ListedTool]) -> HashMap<String, Option<usize>> {
             format!("{namespace}__{name}"),
         ] {
             let of_one = aliases.entry(alias).or_insert(Some(place));
-            *of_one = of_one.filter(|known| *known == place);
+            // An alias of two tools names neither, and stays known so that a third does not get it.
+            if *of_one != Some(place) {
+                *of_one = None;
+            }
         }
     }
     aliases
@@ -335,12 +372,15 @@ fn aliases(tools: &[ListedTool]) -> HashMap<String, Option<usize>> {
 
 /// The tools of a list, those in namespaces among them; `None` where it is none.
 fn split(protocol: &dyn Protocol, tools: &Bytes) -> Option<Vec<ListedTool>> {
-    let read = |json: &Bytes| {
-        let namespace = protocol.namespace(json);
-        namespace.unwrap_or_else(|| vec![protocol.tool(json)])
-    };
     let items = json::items(tools)?;
-    Some(items.iter().flat_map(read).map(listed).collect())
+    let mut split = Vec::with_capacity(items.len());
+    for item in &items {
+        match protocol.namespace(item) {
+            Some(members) => split.extend(members.into_iter().map(ListedTool::new)),
+            None => split.push(ListedTool::new(protocol.tool(item))),
+        }
+    }
+    Some(split)
 }
 
 /// The number of tools of a list that has some.
@@ -353,13 +393,6 @@ fn counted(tools: &[u8]) -> Result<usize, NotDeferred> {
     }
 }
 
-fn listed(tool: OfferedTool) -> ListedTool {
-    ListedTool {
-        tokens: estimated_tokens(&tool.json),
-        tool,
-    }
-}
-
 /// Tokens of a definition, estimated by its length: counting a long list takes longer than
 /// everything else.
 pub fn estimated_tokens(json: &[u8]) -> usize {
@@ -368,8 +401,11 @@ pub fn estimated_tokens(json: &[u8]) -> usize {
 
 /// The definition of a tool under the name that it is searched by.
 fn searchable(tool: &OfferedTool) -> Bytes {
-    let fields = tool.namespace.as_ref().map(|_| &tool.json);
-    let Some(mut fields) = fields.and_then(json::Fields::read) else {
+    // Outside a namespace a tool is searched by the name that it has.
+    if tool.namespace.is_none() {
+        return tool.json.clone();
+    }
+    let Some(mut fields) = json::Fields::read(&tool.json) else {
         return tool.json.clone();
     };
     fields.set("name", json::text(&tool.name).into());
@@ -378,46 +414,41 @@ fn searchable(tool: &OfferedTool) -> Bytes {
 
 /// The places of the deferred and of the visible tools.
 fn divide(tools: &[ListedTool], deferral: &Deferral) -> (Vec<usize>, Vec<usize>) {
-    let can_be_deferred = |listed: &ListedTool| {
-        let name = &listed.tool.name;
-        listed.tool.kind == ToolKind::Function
-            && (1..=MAX_NAME_BYTES).contains(&name.len())
-            && !name.chars().any(char::is_control)
-    };
-    let is_marked =
-        |listed: &ListedTool| can_be_deferred(listed) && listed.tool.defer_loading == Some(true);
-    let unmarked_tokens: usize = tools
-        .iter()
-        .filter(|listed| !is_marked(listed))
-        .map(|listed| listed.tokens)
-        .sum();
+    // What the client marked is deferred however short the rest is, so it does not count.
+    let mut unmarked_tokens = 0;
+    let mut candidates = Vec::new();
+    for (place, listed) in tools.iter().enumerate() {
+        if !listed.is_marked() {
+            unmarked_tokens += listed.tokens;
+        }
+        if listed.is_undecided() {
+            candidates.push(Candidate {
+                place,
+                name: &listed.tool.name,
+                is_in_namespace: listed.tool.namespace.is_some(),
+                tokens: listed.tokens,
+            });
+        }
+    }
     let is_too_long = unmarked_tokens > deferral.above_tokens;
-    let candidates: Vec<Candidate<'_>> = tools
-        .iter()
-        .enumerate()
-        .filter(|(_, listed)| can_be_deferred(listed) && listed.tool.defer_loading.is_none())
-        .map(|(place, listed)| Candidate {
-            place,
-            name: &listed.tool.name,
-            is_in_namespace: listed.tool.namespace.is_some(),
-            tokens: listed.tokens,
-        })
-        .collect();
     let own = own_tools::places(&candidates, deferral.own_tokens);
-    let is_deferred = |place: usize| {
-        let listed = &tools[place];
-        let is_pinned = || {
-            let name = &listed.tool.name;
-            deferral.pins.iter().any(|pin| matches(pin, name))
-        };
-        is_marked(listed)
-            || (is_too_long
-                && can_be_deferred(listed)
-                && listed.tool.defer_loading.is_none()
-                && !own.contains(&place)
-                && !is_pinned())
-    };
-    (0..tools.len()).partition(|place| is_deferred(*place))
+    let (mut deferred, mut visible) = (Vec::new(), Vec::new());
+    for (place, listed) in tools.iter().enumerate() {
+        let is_left_out = is_too_long
+            && listed.is_undecided()
+            && !own.contains(&place)
+            && !is_pinned(&listed.tool.name, &deferral.pins);
+        if listed.is_marked() || is_left_out {
+            deferred.push(place);
+        } else {
+            visible.push(place);
+        }
+    }
+    (deferred, visible)
+}
+
+fn is_pinned(name: &str, pins: &[String]) -> bool {
+    pins.iter().any(|pin| matches(pin, name))
 }
 
 /// The pins that fit none of these tools.
@@ -434,10 +465,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     let Some(name) = name.strip_prefix(first) else {
         return false;
     };
-    let starts = (0..=name.len()).filter(|start| name.is_char_boundary(*start));
-    starts
-        .into_iter()
-        .any(|start| matches(rest, &name[start..]))
+    (0..=name.len()).any(|start| name.is_char_boundary(start) && matches(rest, &name[start..]))
 }
 
 /// The search tool's definition, with the mark of the prompt cache that a deferred tool had.
@@ -448,6 +476,7 @@ fn definition(
     deferred: &[usize],
 ) -> Bytes {
     let definition = protocol.search_tool(spec);
+    // The last mark, since it covers all that stands before it.
     let mut marks = deferred
         .iter()
         .filter_map(|place| tools[*place].tool.cache_control.clone());

@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::{
     CallResult, Failure, Fields, Frame, HiddenTools, Item, MAX_PARTS, ModelCall, OfferedTool,
     Protocol, Round, StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text,
-    malformed, malformed_body, take_deferral, text_field, whole_value,
+    event_value, head_of, malformed, malformed_body, object_field, take_deferral, text_field,
+    whole_value,
 };
 use crate::{json, sse};
 use toolscout_gate::llm::calls::{CallAssembler, RawCall};
@@ -46,8 +47,10 @@ impl Protocol for Chat {
 
     fn can_hide_rounds(&self, request: &Fields) -> bool {
         // Of several answers, each would need rounds of its own.
-        let choices = request.value("n");
-        choices.is_none_or(|n| n.is_null() || n == 1)
+        match request.value("n") {
+            None | Some(Value::Null) => true,
+            Some(choices) => choices == 1,
+        }
     }
 
     fn tool(&self, json: &Bytes) -> OfferedTool {
@@ -92,13 +95,12 @@ impl Protocol for Chat {
     }
 
     fn chosen_tools(&self, choice: &Value) -> Vec<String> {
-        let name_of = |tool: &Value| tool.pointer("/function/name")?.as_str().map(str::to_owned);
         match choice.get("type").and_then(Value::as_str) {
-            Some("function") => name_of(choice).into_iter().collect(),
+            Some("function") => function_name(choice).into_iter().collect(),
             Some("allowed_tools") => {
                 let allowed = choice.pointer("/allowed_tools/tools");
                 let allowed = allowed.and_then(Value::as_array).into_iter().flatten();
-                allowed.filter_map(name_of).collect()
+                allowed.filter_map(function_name).collect()
             }
             _ => Vec::new(),
         }
@@ -125,11 +127,7 @@ impl Protocol for Chat {
     }
 
     fn results(&self, results: &[CallResult]) -> Vec<Bytes> {
-        let message = |result: &CallResult| json!({ "role": "tool", "tool_call_id": result.id, "content": result.text });
-        results
-            .iter()
-            .map(|result| json::bytes(&message(result)))
-            .collect()
+        results.iter().map(result_message).collect()
     }
 
     fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {
@@ -142,6 +140,19 @@ impl Protocol for Chat {
             ..Whole::default()
         })
     }
+}
+
+fn function_name(tool: &Value) -> Option<String> {
+    let name = tool.pointer("/function/name")?.as_str()?;
+    Some(name.to_owned())
+}
+
+fn result_message(result: &CallResult) -> Bytes {
+    json::bytes(&json!({
+        "role": "tool",
+        "tool_call_id": result.id,
+        "content": result.text,
+    }))
 }
 
 fn calls_of(message: &Value) -> Vec<ModelCall> {
@@ -245,16 +256,16 @@ impl Default for StreamedRound {
 impl StreamedRound {
     /// The calls as they are written back.
     fn written_calls(&self, hidden: &HiddenTools) -> Vec<Value> {
-        let calls = self.calls.calls().iter().zip(&self.details);
-        calls
-            .map(|(call, details)| {
-                let written = details.written(call);
-                match hidden.contains(&call.name) {
-                    true => with_id(written),
-                    false => written,
-                }
-            })
-            .collect()
+        let mut written = Vec::with_capacity(self.details.len());
+        for (call, details) in self.calls.calls().iter().zip(&self.details) {
+            let call_as_sent = details.written(call);
+            // A call of the client's keeps what it has: the client may have read it already.
+            written.push(match hidden.contains(&call.name) {
+                true => with_id(call_as_sent),
+                false => call_as_sent,
+            });
+        }
+        written
     }
 }
 
@@ -280,7 +291,10 @@ impl CallDetails {
         ];
         for (further, part) in parts {
             let fields = part.and_then(Value::as_object).into_iter().flatten();
-            for (name, value) in fields.filter(|(name, _)| !KNOWN.contains(&name.as_str())) {
+            for (name, value) in fields {
+                if KNOWN.contains(&name.as_str()) {
+                    continue;
+                }
                 let known = further.entry(name.clone()).or_insert(Value::Null);
                 merge_field(name, known, value);
             }
@@ -315,12 +329,18 @@ impl Chunk {
     }
 
     fn into_bytes(self) -> Bytes {
-        let Chunk { value, bytes } = self;
-        bytes.unwrap_or_else(|| sse::frame(None, &value.to_string()))
+        match self.bytes {
+            Some(bytes) => bytes,
+            None => sse::frame(None, &self.value.to_string()),
+        }
     }
 
     fn delta(&self) -> Option<&Map<String, Value>> {
         self.value.pointer("/choices/0/delta")?.as_object()
+    }
+
+    fn delta_field(&self, name: &str) -> Option<&Value> {
+        self.delta()?.get(name)
     }
 
     fn change_delta(&mut self) -> Option<&mut Map<String, Value>> {
@@ -334,14 +354,19 @@ impl Chunk {
         let Some(delta) = self.delta() else {
             return false;
         };
-        delta.iter().any(|(name, value)| match value {
-            _ if name == "role" => false,
-            Value::Null => false,
-            Value::String(text) => !text.is_empty(),
-            Value::Array(items) => !items.is_empty(),
-            Value::Object(fields) => !fields.is_empty(),
-            _ => true,
-        })
+        delta
+            .iter()
+            .any(|(name, value)| name != "role" && !is_empty(value))
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -361,7 +386,7 @@ impl Streamed {
 
     /// Reads the fragments of calls and leaves those that the client gets.
     fn take_calls(&mut self, chunk: &mut Chunk) -> Result<(), Failure> {
-        let fragments = chunk.delta().and_then(|delta| delta.get("tool_calls"));
+        let fragments = chunk.delta_field("tool_calls");
         let Some(fragments) = fragments.and_then(Value::as_array) else {
             return Ok(());
         };
@@ -403,6 +428,7 @@ impl Streamed {
             details.waiting.clear();
             return Ok(Vec::new());
         }
+        // A name is whole once its arguments begin.
         let may_continue = call.name.is_empty() || self.hidden.may_become_hidden(&call.name);
         if may_continue && call.arguments.is_empty() {
             return Ok(Vec::new());
@@ -424,23 +450,23 @@ impl Streamed {
 
     /// Makes a chunk of a later round part of the one answer.
     fn join(&mut self, chunk: &mut Chunk) {
-        let delta = chunk.delta();
-        let repeats_role = self.has_role && delta.is_some_and(|delta| delta.contains_key("role"));
+        let repeats_role = self.has_role && chunk.delta_field("role").is_some();
         if repeats_role && let Some(delta) = chunk.change_delta() {
             delta.shift_remove("role");
         }
         self.separate_texts(chunk);
-        if let Some(head) = &self.head {
-            for (name, value) in head {
-                if chunk.value.get(name).is_some_and(|given| given != value) {
-                    chunk.change()[name] = value.clone();
-                }
+        for (name, value) in self.head.iter().flatten() {
+            // Asked first, since a change costs the chunk its bytes.
+            if let Some(given) = chunk.value.get(name)
+                && given != value
+            {
+                chunk.change()[name] = value.clone();
             }
         }
     }
 
     fn separate_texts(&mut self, chunk: &mut Chunk) {
-        let content = chunk.delta().and_then(|delta| delta.get("content"));
+        let content = chunk.delta_field("content");
         let Some(text) = content.and_then(Value::as_str) else {
             return;
         };
@@ -457,11 +483,9 @@ impl Streamed {
     fn send(&mut self, chunk: Chunk, out: &mut VecDeque<Bytes>) {
         let held = std::mem::take(&mut self.round.held);
         for chunk in held.into_iter().chain([chunk]) {
-            self.has_role |= chunk
-                .delta()
-                .is_some_and(|delta| delta.contains_key("role"));
+            self.has_role |= chunk.delta_field("role").is_some();
             if self.head.is_none() {
-                self.head = Some(head_of(&chunk.value));
+                self.head = Some(head_of(&chunk.value, &HEAD));
             }
             out.push_back(chunk.into_bytes());
         }
@@ -507,20 +531,18 @@ impl StreamedAnswer for Streamed {
             value,
             bytes: (!is_changed).then_some(frame.bytes),
         };
-        if let Some(usage) = chunk.value.get("usage").filter(|usage| usage.is_object()) {
+        if let Some(usage) = object_field(&chunk.value, "usage") {
             self.round.usage = Some(usage.clone());
             self.sum_usage();
         }
-        if let Some(delta) = chunk.delta() {
-            let others = delta.iter().filter(|(name, _)| *name != "tool_calls");
-            for (name, value) in others {
-                let known = self
-                    .round
-                    .message
-                    .entry(name.clone())
-                    .or_insert(Value::Null);
-                merge_field(name, known, value);
+        for (name, value) in chunk.delta().into_iter().flatten() {
+            // Fragments of calls have an assembler of their own.
+            if name == "tool_calls" {
+                continue;
             }
+            let message = &mut self.round.message;
+            let known = message.entry(name.clone()).or_insert(Value::Null);
+            merge_field(name, known, value);
         }
         self.take_calls(&mut chunk)?;
         self.join(&mut chunk);
@@ -560,10 +582,11 @@ impl StreamedAnswer for Streamed {
     }
 
     fn close(&mut self, out: &mut VecDeque<Bytes>) {
+        // A client that got no call must not be told to answer one.
         let only_hidden = self.has_hidden_calls() && self.calls_sent == 0;
         for mut chunk in std::mem::take(&mut self.round.closing) {
             let finish = chunk.value.pointer("/choices/0/finish_reason");
-            if only_hidden && finish.is_some_and(|reason| reason == "tool_calls") {
+            if only_hidden && finish.and_then(Value::as_str) == Some("tool_calls") {
                 chunk.change()["choices"][0]["finish_reason"] = "stop".into();
             }
             if self.earlier_usage.is_some()
@@ -620,20 +643,17 @@ impl Streamed {
     }
 }
 
-fn head_of(value: &Value) -> Map<String, Value> {
-    HEAD.into_iter()
-        .filter_map(|name| Some((name.to_owned(), value.get(name)?.clone())))
-        .collect()
-}
-
 /// A chunk's JSON, and whether it was brought into the form of a chunk: some servers send a whole
 /// message in place of a delta, which counts where nothing came before it.
 fn chunk_of(data: &str, frame: &Bytes, is_first: bool) -> Result<(Value, bool), Failure> {
-    let mut value: Value =
-        serde_json::from_str(data).map_err(|error| malformed(&error.to_string(), data))?;
-    if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
-        let message = error.get("message").and_then(Value::as_str);
-        let message = message.map_or_else(|| error.to_string(), str::to_owned);
+    let mut value = event_value(data)?;
+    if let Some(error) = value.get("error")
+        && !error.is_null()
+    {
+        let message = match error.get("message") {
+            Some(Value::String(message)) => message.clone(),
+            _ => error.to_string(),
+        };
         return Err(Failure::reported(frame.clone(), &message));
     }
     if !value.is_object() {
@@ -726,8 +746,10 @@ impl WholeAnswer for Whole {
         let finish = value.pointer("/choices/0/finish_reason");
         let finish = finish.and_then(Value::as_str).map(str::to_owned);
         self.rounds += 1;
-        self.head.get_or_insert_with(|| head_of(&value));
-        if let Some(usage) = value.get("usage").filter(|usage| usage.is_object()) {
+        if self.head.is_none() {
+            self.head = Some(head_of(&value, &HEAD));
+        }
+        if let Some(usage) = object_field(&value, "usage") {
             match &mut self.usage {
                 Some(total) => json::add_numbers(total, usage),
                 None => self.usage = Some(usage.clone()),
@@ -737,17 +759,18 @@ impl WholeAnswer for Whole {
         if !text.is_empty() {
             self.texts.push(text.clone());
         }
-        let written = message.get("tool_calls").and_then(Value::as_array);
-        let written: Vec<Value> = written.cloned().unwrap_or_default();
-        let is_hidden = |call: &Value| self.hidden.contains(&call_of(call).name);
-        let written: Vec<Value> = written
-            .into_iter()
-            .map(|call| match is_hidden(&call) {
-                true => with_id(call),
-                false => call,
-            })
-            .collect();
-        let (hidden, sent): (Vec<Value>, Vec<Value>) = written.iter().cloned().partition(is_hidden);
+        let calls = message.get("tool_calls").and_then(Value::as_array);
+        let (mut written, mut hidden, mut sent) = (Vec::new(), Vec::new(), Vec::new());
+        for call in calls.into_iter().flatten() {
+            let mut call = call.clone();
+            if self.hidden.contains(&call_of(&call).name) {
+                call = with_id(call);
+                hidden.push(call.clone());
+            } else {
+                sent.push(call.clone());
+            }
+            written.push(call);
+        }
         self.has_hidden = !hidden.is_empty();
         if self.has_hidden
             && let Some(message) = value.pointer_mut("/choices/0/message")

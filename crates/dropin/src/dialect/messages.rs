@@ -7,14 +7,18 @@ use serde_json::{Map, Value, json};
 
 use super::{
     CallResult, Failure, Fields, Frame, HiddenTools, Item, ModelCall, OfferedTool, Protocol, Round,
-    StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
-    malformed_body, take_deferral, text_field, whole_value, without_cache_control,
+    StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, event_value,
+    has_type, head_of, malformed, malformed_body, object_field, take_deferral, text_field,
+    whole_value, without_cache_control,
 };
 use crate::{json, sse};
 use toolscout_gate::llm::ToolSpec;
 
 /// Beginning of the types of the provider's own tool search.
 const NATIVE_SEARCH: &str = "tool_search_tool_";
+
+/// Fields of an answer that are the same in all its rounds.
+const HEAD: [&str; 2] = ["id", "model"];
 
 /// What clients read who began a thread.
 const THREAD_REFUSED: &str =
@@ -23,10 +27,9 @@ const THREAD_REFUSED: &str =
 /// The body of an error.
 pub fn error(failure: &Failure) -> Value {
     let mut error = json!({ "type": failure.kind(), "message": failure.message });
-    let details = failure
-        .details
-        .and_then(|text| serde_json::from_str(text).ok());
-    if let Some(details) = details {
+    if let Some(details) = failure.details
+        && let Ok(details) = serde_json::from_str::<Value>(details)
+    {
         error["details"] = details;
     }
     json!({ "type": "error", "error": error })
@@ -132,21 +135,23 @@ impl Protocol for Messages {
 
     /// All results of a round are in one message.
     fn results_before(&self, results: &[CallResult], next: Option<&Bytes>) -> (Vec<Bytes>, bool) {
-        let fields = next.and_then(Fields::read);
-        let of_user = fields.filter(|fields| fields.text("role").as_deref() == Some("user"));
-        let Some(mut message) = of_user else {
-            return (self.results(results), false);
+        let mut message = match next.and_then(Fields::read) {
+            Some(message) if message.text("role").as_deref() == Some("user") => message,
+            _ => return (self.results(results), false),
         };
         let content = message.get("content").cloned().unwrap_or_default();
-        let rest = json::items(&content).unwrap_or_else(|| {
-            let text: String = serde_json::from_slice(&content).unwrap_or_default();
-            vec![json::bytes(&json!({ "type": "text", "text": text }))]
-        });
-        let blocks: Vec<Bytes> = results
-            .iter()
-            .map(|result| json::bytes(&result_block(result)))
-            .chain(rest)
-            .collect();
+        let mut blocks = Vec::with_capacity(results.len() + 1);
+        for result in results {
+            blocks.push(json::bytes(&result_block(result)));
+        }
+        match json::items(&content) {
+            Some(rest) => blocks.extend(rest),
+            // A content of one text is written without blocks.
+            None => {
+                let text: String = serde_json::from_slice(&content).unwrap_or_default();
+                blocks.push(json::bytes(&json!({ "type": "text", "text": text })));
+            }
+        }
         message.set("content", json::list(&blocks));
         (vec![message.to_json()], true)
     }
@@ -175,12 +180,6 @@ fn blocks_essence(content: Option<&Value>) -> Value {
     let Some(Value::Array(blocks)) = content else {
         return content_essence(content);
     };
-    let result_essence = |block: &Value| {
-        json!([
-            block.get("tool_use_id"),
-            content_essence(block.get("content"))
-        ])
-    };
     let mut others: Vec<Value> = Vec::new();
     let mut texts = String::new();
     for block in blocks {
@@ -194,8 +193,19 @@ fn blocks_essence(content: Option<&Value>) -> Value {
     Value::Array(others)
 }
 
+fn result_essence(block: &Value) -> Value {
+    json!([
+        block.get("tool_use_id"),
+        content_essence(block.get("content"))
+    ])
+}
+
 fn is_call(block: &Value) -> bool {
-    block.get("type").is_some_and(|kind| kind == "tool_use")
+    has_type(block, "tool_use")
+}
+
+fn is_empty_text(block: &Value) -> bool {
+    has_type(block, "text") && text_field(block, "text").is_empty()
 }
 
 fn call_of(block: &Value) -> ModelCall {
@@ -215,9 +225,6 @@ fn calls_of(content: Option<&Value>) -> Vec<ModelCall> {
 
 /// The model's message to write back. A text without any is not accepted by the provider.
 fn message_to_send(blocks: &[Value]) -> Bytes {
-    let is_empty_text = |block: &Value| {
-        block.get("type").is_some_and(|kind| kind == "text") && text_field(block, "text").is_empty()
-    };
     let blocks: Vec<&Value> = blocks
         .iter()
         .filter(|block| !is_empty_text(block))
@@ -233,14 +240,15 @@ fn is_complete(stop_reason: &str) -> bool {
 }
 
 fn round_of(hidden_tools: &HiddenTools, blocks: &[Value], stop_reason: Option<&str>) -> Round {
-    let calls = blocks.iter().filter(|block| is_call(block)).map(call_of);
+    let content = Value::Array(blocks.to_vec());
+    let calls = calls_of(Some(&content)).into_iter();
     let (hidden, calls) = calls.partition(|call| hidden_tools.contains(&call.name));
     Round {
         hidden,
         calls,
         is_complete: stop_reason.is_none_or(is_complete),
         items: vec![message_to_send(blocks)],
-        text: content_text(Some(&Value::Array(blocks.to_vec()))),
+        text: content_text(Some(&content)),
         response_id: None,
         referable: Vec::new(),
     }
@@ -301,18 +309,10 @@ struct Block {
 impl Block {
     /// Adds what an event says of it.
     fn add(&mut self, delta: &Value) {
-        let mut continue_text = |field: &str| {
-            let mut text = match self.value[field].take() {
-                Value::String(text) => text,
-                _ => String::new(),
-            };
-            text.push_str(delta.get(field).and_then(Value::as_str).unwrap_or_default());
-            self.value[field] = text.into();
-        };
         match delta.get("type").and_then(Value::as_str) {
-            Some("text_delta") => continue_text("text"),
-            Some("thinking_delta") => continue_text("thinking"),
-            Some("signature_delta") => continue_text("signature"),
+            Some("text_delta") => self.continue_text("text", delta),
+            Some("thinking_delta") => self.continue_text("thinking", delta),
+            Some("signature_delta") => self.continue_text("signature", delta),
             Some("input_json_delta") => self.input += &text_field(delta, "partial_json"),
             Some("citations_delta") => {
                 let citation = delta.get("citation").cloned().unwrap_or_default();
@@ -327,6 +327,16 @@ impl Block {
             }
             _ => {}
         }
+    }
+
+    fn continue_text(&mut self, field: &str, delta: &Value) {
+        // Taken out and put back, so that a long text is not copied with every fragment.
+        let mut text = match self.value[field].take() {
+            Value::String(text) => text,
+            _ => String::new(),
+        };
+        text.push_str(delta.get(field).and_then(Value::as_str).unwrap_or_default());
+        self.value[field] = text.into();
     }
 
     /// The whole block.
@@ -358,18 +368,20 @@ impl Block {
 
 impl Streamed {
     fn begin_block(&mut self, event: &Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
-        let content = event
-            .get("content_block")
-            .filter(|content| content.is_object());
+        let value = match object_field(event, "content_block") {
+            Some(content) => content.clone(),
+            None => json!({}),
+        };
         let mut block = Block {
             index: event.get("index").and_then(Value::as_u64),
-            value: content.cloned().unwrap_or_else(|| json!({})),
+            value,
             is_ended: false,
             input: String::new(),
             sent_as: None,
         };
-        let blocks = &self.round.blocks;
-        if blocks.last().is_some_and(|last| repeats(last, &block)) {
+        if let Some(last) = self.round.blocks.last()
+            && repeats(last, &block)
+        {
             return;
         }
         if !block.is_hidden(&self.hidden) {
@@ -388,8 +400,10 @@ impl Streamed {
         if self.has_begun {
             return;
         }
-        let start = self.round.start.take();
-        out.push_back(start.unwrap_or_else(|| event_bytes(&missing_start())));
+        out.push_back(match self.round.start.take() {
+            Some(start) => start,
+            None => event_bytes(&missing_start()),
+        });
         self.has_begun = true;
     }
 
@@ -428,7 +442,10 @@ impl Streamed {
 
     /// Ends the blocks whose end the provider left out.
     fn end_blocks(&mut self, out: &mut VecDeque<Bytes>) {
-        for block in self.round.blocks.iter_mut().filter(|block| !block.is_ended) {
+        for block in &mut self.round.blocks {
+            if block.is_ended {
+                continue;
+            }
             block.is_ended = true;
             if let Some(sent_as) = block.sent_as {
                 out.push_back(event_bytes(
@@ -450,8 +467,11 @@ impl Streamed {
         if !self.round.usage.is_object() {
             self.round.usage = json!({});
         }
-        for (name, count) in usage.iter().filter(|(_, count)| !count.is_null()) {
-            self.round.usage[name] = count.clone();
+        for (name, count) in usage {
+            // A null says nothing, and would erase what the beginning said.
+            if !count.is_null() {
+                self.round.usage[name] = count.clone();
+            }
         }
         self.sum_usage();
     }
@@ -464,11 +484,8 @@ impl Streamed {
 
     /// Adds the last events that the provider left out.
     fn add_missing_end(&mut self) {
-        let has = |closing: &[(Value, Bytes)], kind: &str| {
-            closing.iter().any(|(event, _)| event["type"] == kind)
-        };
         let closing = &mut self.round.closing;
-        if !has(closing, "message_delta") {
+        if !has_event(closing, "message_delta") {
             let calls = self.round.blocks.iter().any(|block| is_call(&block.value));
             let reason = if calls { "tool_use" } else { "end_turn" };
             let end = json!({ "type": "message_delta",
@@ -476,7 +493,7 @@ impl Streamed {
                 "usage": { "output_tokens": 0 } });
             closing.insert(0, (end.clone(), event_bytes(&end)));
         }
-        if !has(closing, "message_stop") {
+        if !has_event(closing, "message_stop") {
             let end = json!({ "type": "message_stop" });
             closing.push((end.clone(), event_bytes(&end)));
         }
@@ -489,10 +506,17 @@ impl Streamed {
     }
 }
 
+fn has_event(events: &[(Value, Bytes)], kind: &str) -> bool {
+    events.iter().any(|(event, _)| event["type"] == kind)
+}
+
 /// Whether a block is the one before it, which some servers begin again with every fragment.
 fn repeats(last: &Block, block: &Block) -> bool {
-    let id = |block: &Block| text_field(&block.value, "id");
-    !last.is_ended && last.index == block.index && !id(last).is_empty() && id(last) == id(block)
+    if last.is_ended || last.index != block.index {
+        return false;
+    }
+    let id = text_field(&last.value, "id");
+    !id.is_empty() && id == text_field(&block.value, "id")
 }
 
 /// The beginning of a message, where the provider sent none.
@@ -544,14 +568,16 @@ impl StreamedAnswer for Streamed {
             self.stop(out);
             return Ok(());
         }
-        let mut event: Value =
-            serde_json::from_str(&data).map_err(|error| malformed(&error.to_string(), &data))?;
+        let mut event = event_value(&data)?;
         let kind = frame.kind(&event).map(str::to_owned);
         if kind.is_none() && event.get("error").is_none() {
             return Err(malformed("an event has no type", &data));
         }
         drop(data);
-        if let Some(kind) = kind.as_ref().filter(|_| event.is_object()) {
+        // Some servers give the type in the name of the event alone.
+        if let Some(kind) = &kind
+            && event.is_object()
+        {
             event["type"] = kind.as_str().into();
         }
         match kind.as_deref() {
@@ -606,9 +632,13 @@ impl StreamedAnswer for Streamed {
         let blocks: Vec<Value> = self.round.blocks.iter().map(Block::finished).collect();
         let stop_reason = self.round.stop_reason.as_deref();
         let mut round = round_of(&self.hidden, &blocks, stop_reason);
-        let is_hidden = |block: &&Block| block.is_hidden(&self.hidden);
-        let hidden = self.round.blocks.iter().filter(is_hidden);
-        round.hidden = hidden.map(Block::call).collect();
+        // Arguments that are no valid JSON are lost in a finished block, and here they are not.
+        round.hidden.clear();
+        for block in &self.round.blocks {
+            if block.is_hidden(&self.hidden) {
+                round.hidden.push(block.call());
+            }
+        }
         Ok(round)
     }
 
@@ -618,9 +648,10 @@ impl StreamedAnswer for Streamed {
         let blocks = &self.round.blocks;
         let has_hidden = blocks.iter().any(|block| block.is_hidden(&self.hidden));
         let is_sent_call = |block: &Block| is_call(&block.value) && block.sent_as.is_some();
+        // A client that got no call must not be told to answer one.
         let only_hidden = has_hidden && !blocks.iter().any(is_sent_call);
         for (mut event, bytes) in std::mem::take(&mut self.round.closing) {
-            if event.get("type").is_none_or(|kind| kind != "message_delta") {
+            if !has_type(&event, "message_delta") {
                 out.push_back(bytes);
                 continue;
             }
@@ -671,21 +702,21 @@ impl WholeAnswer for Whole {
             return Err(malformed_body("it has no content", &body));
         };
         self.rounds += 1;
-        self.head.get_or_insert_with(|| {
-            let kept = ["id", "model"].into_iter();
-            kept.filter_map(|name| Some((name.to_owned(), value.get(name)?.clone())))
-                .collect()
-        });
-        if let Some(usage) = value.get("usage").filter(|usage| usage.is_object()) {
+        if self.head.is_none() {
+            self.head = Some(head_of(&value, &HEAD));
+        }
+        if let Some(usage) = object_field(&value, "usage") {
             add_usage(&mut self.usage, usage);
         }
         let stop_reason = value.get("stop_reason").and_then(Value::as_str);
         let round = round_of(&self.hidden, &blocks, stop_reason);
         self.has_hidden = !round.hidden.is_empty();
-        let is_sent =
-            |block: &Value| !is_call(block) || !self.hidden.contains(&call_of(block).name);
-        self.blocks
-            .extend(blocks.into_iter().filter(|block| is_sent(block)));
+        for block in blocks {
+            let is_hidden = is_call(&block) && self.hidden.contains(&call_of(&block).name);
+            if !is_hidden {
+                self.blocks.push(block);
+            }
+        }
         self.bytes = body;
         self.last = value;
         Ok(round)
@@ -697,11 +728,8 @@ impl WholeAnswer for Whole {
         }
         let mut answer = std::mem::take(&mut self.last);
         let calls = self.blocks.iter().any(is_call);
-        if !calls
-            && answer
-                .get("stop_reason")
-                .is_some_and(|reason| reason == "tool_use")
-        {
+        // A client that got no call must not be told to answer one.
+        if !calls && answer["stop_reason"] == "tool_use" {
             answer["stop_reason"] = "end_turn".into();
         }
         answer["content"] = std::mem::take(&mut self.blocks).into();

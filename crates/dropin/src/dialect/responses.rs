@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use self::items::{ItemInProgress, Place};
 use super::{
     CallResult, Failure, Fields, Frame, Item, ModelCall, Namespace, OfferedTool, Protocol, Round,
-    StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, malformed,
-    malformed_body, name_within, take_deferral, text_field, whole_value,
+    StreamedAnswer, ToolKind, View, WholeAnswer, content_essence, content_text, event_value,
+    has_type, malformed, malformed_body, name_within, object_field, take_deferral, text_field,
+    whole_value,
 };
 use crate::{json, sse};
 use toolscout_gate::llm::ToolSpec;
@@ -100,19 +101,21 @@ impl Protocol for Responses {
         let name = fields.text("name").unwrap_or_default();
         fields.set("tools", json::list([]));
         let namespace = Arc::new(Namespace { name, fields });
-        let member = |json: &Bytes| {
+        let mut members = Vec::with_capacity(tools.len());
+        for json in &tools {
             let tool = self.tool(json);
-            OfferedTool {
-                name: match tool.name.is_empty() {
-                    true => String::new(),
-                    false => name_within(&namespace.name, &tool.name),
-                },
+            let name = match tool.name.is_empty() {
+                true => String::new(),
+                false => name_within(&namespace.name, &tool.name),
+            };
+            members.push(OfferedTool {
+                name,
                 namespace: Some(Arc::clone(&namespace)),
                 defer_loading: tool.defer_loading.or(of_all),
                 ..tool
-            }
-        };
-        Some(tools.iter().map(member).collect())
+            });
+        }
+        Some(members)
     }
 
     fn search_tool(&self, spec: &ToolSpec) -> Bytes {
@@ -169,11 +172,7 @@ impl Protocol for Responses {
     }
 
     fn results(&self, results: &[CallResult]) -> Vec<Bytes> {
-        let output = |result: &CallResult| json!({ "type": "function_call_output", "call_id": result.id, "output": result.text });
-        results
-            .iter()
-            .map(|result| json::bytes(&output(result)))
-            .collect()
+        results.iter().map(output_item).collect()
     }
 
     fn streamed(&self, view: View) -> Box<dyn StreamedAnswer> {
@@ -193,6 +192,14 @@ impl Protocol for Responses {
     }
 }
 
+fn output_item(result: &CallResult) -> Bytes {
+    json::bytes(&json!({
+        "type": "function_call_output",
+        "call_id": result.id,
+        "output": result.text,
+    }))
+}
+
 /// Whether items of this type come from the client: results of what the model did.
 fn is_of_client(kind: &str) -> bool {
     kind.ends_with("_output") || kind == "mcp_approval_response"
@@ -203,7 +210,7 @@ fn call_of(item: &Value) -> ModelCall {
     ModelCall {
         id: call_id(item),
         name: text_field(item, "name"),
-        namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
+        namespace: (!namespace.is_empty()).then_some(namespace),
         arguments: text_field(item, "arguments"),
     }
 }
@@ -218,7 +225,7 @@ fn call_id(item: &Value) -> String {
 }
 
 fn is_call(item: &Value) -> bool {
-    item.get("type").is_some_and(|kind| kind == "function_call")
+    has_type(item, "function_call")
 }
 
 fn is_hidden(item: &Value, view: &View) -> bool {
@@ -228,51 +235,55 @@ fn is_hidden(item: &Value, view: &View) -> bool {
 
 /// An item as it is sent back; `None` for one that the provider would not know.
 fn written_back(item: &Value, view: &View) -> Option<Bytes> {
-    let is_reasoning = item.get("type").is_some_and(|kind| kind == "reasoning");
     let is_encrypted = item.get("encrypted_content").is_some_and(Value::is_string);
     // What is not stored is known by its content alone.
-    (!is_reasoning || view.is_stored || is_encrypted).then(|| json::bytes(item))
+    if has_type(item, "reasoning") && !view.is_stored && !is_encrypted {
+        return None;
+    }
+    Some(json::bytes(item))
 }
 
 fn round_of(items: &[Value], response: &Value, view: &View) -> Round {
-    let (hidden, seen): (Vec<&Value>, Vec<&Value>) =
-        items.iter().partition(|item| is_hidden(item, view));
-    let known = seen.iter().filter_map(|item| {
-        let id = item.get("id")?.as_str()?.to_owned();
-        Some((id, Responses.item(item)))
-    });
-    Round {
-        hidden: hidden.into_iter().map(call_of).collect(),
-        calls: seen
-            .iter()
-            .filter(|item| is_call(item))
-            .map(|item| call_of(item))
-            .collect(),
-        is_complete: response
-            .get("status")
-            .is_none_or(|status| status == "completed"),
-        items: items
-            .iter()
-            .filter_map(|item| written_back(item, view))
-            .collect(),
-        text: seen
-            .iter()
-            .map(|item| content_text(item.get("content").filter(|_| is_message(item))))
-            .collect(),
-        response_id: response
-            .get("id")
-            .and_then(Value::as_str)
-            .map(str::to_owned),
-        referable: known.collect(),
+    let id = response.get("id").and_then(Value::as_str);
+    let mut round = Round {
+        is_complete: match response.get("status") {
+            Some(status) => status == "completed",
+            // Some servers leave it out.
+            None => true,
+        },
+        response_id: id.map(str::to_owned),
+        ..Round::default()
+    };
+    for item in items {
+        // The provider needs all that the model said, also what the client does not see.
+        round.items.extend(written_back(item, view));
+        if is_hidden(item, view) {
+            round.hidden.push(call_of(item));
+            continue;
+        }
+        if is_call(item) {
+            round.calls.push(call_of(item));
+        }
+        if is_message(item) {
+            round.text.push_str(&content_text(item.get("content")));
+        }
+        if let Some(id) = item.get("id").and_then(Value::as_str) {
+            round.referable.push((id.to_owned(), Responses.item(item)));
+        }
     }
+    round
 }
 
 fn is_message(item: &Value) -> bool {
-    item.get("type").is_some_and(|kind| kind == "message")
+    has_type(item, "message")
+}
+
+fn has_response(events: &[Value]) -> bool {
+    events.iter().any(|event| event.get("response").is_some())
 }
 
 fn add_usage(total: &mut Option<Value>, response: &Value) {
-    let Some(usage) = response.get("usage").filter(|usage| usage.is_object()) else {
+    let Some(usage) = object_field(response, "usage") else {
         return;
     };
     match total {
@@ -352,7 +363,8 @@ impl Streamed {
         }
         self.has_begun = true;
         let mut held = std::mem::take(&mut self.held);
-        if !held.iter().any(|event| event.get("response").is_some()) {
+        // Some servers send no event that begins the answer.
+        if !has_response(&held) {
             held.insert(0, self.with_number(items::created(&Value::Null)));
         }
         for mut event in held {
@@ -373,9 +385,8 @@ impl Streamed {
         if number.is_some() {
             self.sequence += 1;
         }
-        if number.is_none_or(|number| number == sequence)
-            && let Some(bytes) = as_it_came
-        {
+        let is_right = number.is_none() || number == Some(sequence);
+        if is_right && let Some(bytes) = as_it_came {
             return bytes;
         }
         if number.is_some() {
@@ -514,11 +525,7 @@ impl Streamed {
             output.map_or(&[], Vec::as_slice),
             is_complete,
         );
-        let has_beginning = self
-            .held
-            .iter()
-            .any(|event| event.get("response").is_some());
-        if !self.has_begun && !has_beginning {
+        if !self.has_begun && !has_response(&self.held) {
             let created = self.with_number(items::created(response));
             self.held.insert(0, created);
         }
@@ -559,19 +566,25 @@ impl Streamed {
 
     /// The last event, where the provider sent `[DONE]` in its place.
     fn missing_closing(&self) -> Value {
-        let begun = self.round.begun.clone();
-        let mut response = begun.unwrap_or_else(|| items::empty_response(&Value::Null));
+        let mut response = match &self.round.begun {
+            Some(begun) => begun.clone(),
+            None => items::empty_response(&Value::Null),
+        };
         response["status"] = "completed".into();
         self.with_number(json!({ "type": "response.completed", "response": response }))
     }
 
     /// The items of the round that the client got, in their places.
     fn sent_items(&self) -> Vec<Value> {
-        let items = self.round.items.iter();
-        let mut sent: Vec<(u64, &Value)> = items
-            .filter(|item| item.is_ended)
-            .filter_map(|item| Some((item.sent_as()?, &item.value)))
-            .collect();
+        let mut sent = Vec::new();
+        for item in &self.round.items {
+            if item.is_ended
+                && let Some(place) = item.sent_as()
+            {
+                sent.push((place, &item.value));
+            }
+        }
+        // Items get their places when they are decided, not when they begin.
         sent.sort_by_key(|(place, _)| *place);
         sent.into_iter().map(|(_, item)| item.clone()).collect()
     }
@@ -600,23 +613,22 @@ impl StreamedAnswer for Streamed {
             self.close_round(closing, out);
             return Ok(());
         }
-        let mut event: Value =
-            serde_json::from_str(&data).map_err(|error| malformed(&error.to_string(), &data))?;
+        let mut event = event_value(&data)?;
         let kind = frame.kind(&event).map(str::to_owned);
-        let Some(kind) = kind.filter(|_| event.is_object()) else {
+        let (Some(kind), true) = (kind, event.is_object()) else {
             return Err(match event.get("error") {
                 Some(error) => reported(error, frame.bytes),
                 None => malformed("an event has no type", &data),
             });
         };
+        // The text of a long event is not needed beside its parsed form.
         drop(data);
         event["type"] = kind.as_str().into();
         self.is_numbered |= event.get("sequence_number").is_some_and(Value::is_u64);
         match kind.as_str() {
             "response.created" | "response.queued" | "response.in_progress" => {
                 if self.round.begun.is_none() {
-                    let begun = event.get("response").filter(|begun| begun.is_object());
-                    self.round.begun = begun.cloned();
+                    self.round.begun = object_field(&event, "response").cloned();
                 }
                 if !self.has_begun {
                     self.held.push(event);
@@ -647,8 +659,12 @@ impl StreamedAnswer for Streamed {
         let Some(closing) = &self.round.closing else {
             return Err(Failure::cut_off("the connection closed"));
         };
-        let ended = self.round.items.iter().filter(|item| item.is_ended);
-        let items: Vec<Value> = ended.map(|item| item.value.clone()).collect();
+        let mut items = Vec::with_capacity(self.round.items.len());
+        for item in &self.round.items {
+            if item.is_ended {
+                items.push(item.value.clone());
+            }
+        }
         let response = closing.get("response").unwrap_or(&Value::Null);
         Ok(round_of(&items, response, &self.view))
     }
@@ -662,8 +678,9 @@ impl StreamedAnswer for Streamed {
         };
         let mut items = self.round.items.iter();
         let has_hidden = items.any(|item| item.place == Place::Hidden);
-        let response = closing.get_mut("response");
-        if let Some(response) = response.filter(|response| response.is_object()) {
+        if let Some(response) = closing.get_mut("response")
+            && response.is_object()
+        {
             mark_tools(response);
             // Clients check that the id stays the same. The provider's own is remembered.
             if let Some(first_id) = &self.first_id {
@@ -698,9 +715,8 @@ impl StreamedAnswer for Streamed {
 
 /// The failure for an error that the provider sent in its stream.
 fn reported(error: &Value, bytes: Bytes) -> Failure {
-    let message = error
-        .get("message")
-        .or_else(|| error.pointer("/error/message"));
+    let message = error.get("message");
+    let message = message.or(error.pointer("/error/message"));
     Failure::reported(bytes, message.and_then(Value::as_str).unwrap_or_default())
 }
 

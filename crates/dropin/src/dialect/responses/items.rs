@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{call_id, is_call, is_message};
-use crate::dialect::{content_text, text_field};
+use crate::dialect::{content_text, object_field, text_field};
 
 /// Beginning of the events of a call's arguments.
 const ARGUMENTS: &str = "response.function_call_arguments.";
@@ -68,7 +68,7 @@ impl ItemInProgress {
             None if kind.starts_with(ARGUMENTS) => {
                 json!({ "type": "function_call", "status": "in_progress" })
             }
-            None if TEXTS.iter().any(|text| kind.starts_with(text)) => json!({
+            None if is_of_text(kind) => json!({
                 "type": "message", "id": id_of(event), "role": "assistant",
                 "status": "in_progress", "content": [],
             }),
@@ -79,26 +79,17 @@ impl ItemInProgress {
 
     /// Reads what an event says of the item.
     pub fn read(&mut self, event: &Value) {
-        let kind = event.get("type").and_then(Value::as_str);
-        let delta = || text_field(event, "delta");
-        match kind.unwrap_or_default() {
-            "response.output_text.delta" => self.text += &delta(),
+        match kind_of(event) {
+            "response.output_text.delta" => self.text += &text_field(event, "delta"),
             "response.output_text.done" if self.text.is_empty() => {
                 self.text = text_field(event, "text");
             }
-            "response.function_call_arguments.delta" => self.arguments += &delta(),
-            "response.function_call_arguments.done" => {
-                let arguments = text_field(event, "arguments");
-                if !arguments.is_empty() {
-                    self.arguments = arguments;
-                }
-                let name = event.get("name").filter(|name| name.is_string());
-                if let Some(name) = name.filter(|_| text_field(&self.value, "name").is_empty()) {
-                    self.value["name"] = name.clone();
-                }
+            "response.function_call_arguments.delta" => {
+                self.arguments += &text_field(event, "delta");
             }
+            "response.function_call_arguments.done" => self.end_arguments(event),
             "response.output_item.done" => {
-                if let Some(item) = event.get("item").filter(|item| item.is_object()) {
+                if let Some(item) = object_field(event, "item") {
                     self.end_with(item.clone());
                 }
             }
@@ -106,12 +97,28 @@ impl ItemInProgress {
         }
     }
 
+    /// Takes the whole arguments, and the name where only this event has it.
+    fn end_arguments(&mut self, event: &Value) {
+        let arguments = text_field(event, "arguments");
+        if !arguments.is_empty() {
+            self.arguments = arguments;
+        }
+        if let Some(name) = event.get("name")
+            && name.is_string()
+            && text_field(&self.value, "name").is_empty()
+        {
+            self.value["name"] = name.clone();
+        }
+    }
+
     /// Takes the whole item, with what only its events had.
     fn end_with(&mut self, mut item: Value) {
         if is_call(&item) {
             for field in ["name", "call_id", "namespace"] {
-                let begun = self.value.get(field).filter(|begun| begun.is_string());
-                if let Some(begun) = begun.filter(|_| text_field(&item, field).is_empty()) {
+                if let Some(begun) = self.value.get(field)
+                    && begun.is_string()
+                    && text_field(&item, field).is_empty()
+                {
                     item[field] = begun.clone();
                 }
             }
@@ -138,8 +145,7 @@ impl ItemInProgress {
 
     fn put_text(&self, item: &mut Value) {
         if !self.text.is_empty() {
-            item["content"] =
-                json!([{ "type": "output_text", "text": self.text, "annotations": [] }]);
+            item["content"] = json!([text_part(&self.text)]);
         }
     }
 
@@ -165,12 +171,22 @@ impl ItemInProgress {
 
     /// Whether an item of the last event is this one.
     fn is(&self, item: &Value) -> bool {
-        let same = |field: &str| {
-            let own = text_field(&self.value, field);
-            !own.is_empty() && own == text_field(item, field)
-        };
-        same("id") || same("call_id")
+        self.shares("id", item) || self.shares("call_id", item)
     }
+
+    fn shares(&self, field: &str, item: &Value) -> bool {
+        let own = text_field(&self.value, field);
+        !own.is_empty() && own == text_field(item, field)
+    }
+}
+
+fn kind_of(event: &Value) -> &str {
+    let kind = event.get("type").and_then(Value::as_str);
+    kind.unwrap_or_default()
+}
+
+fn is_of_text(kind: &str) -> bool {
+    TEXTS.iter().any(|text| kind.starts_with(text))
 }
 
 fn index_of(event: &Value) -> Option<u64> {
@@ -178,50 +194,66 @@ fn index_of(event: &Value) -> Option<u64> {
 }
 
 fn id_of(event: &Value) -> String {
-    let id = event.pointer("/item/id").or_else(|| event.get("item_id"));
+    let id = event.pointer("/item/id").or(event.get("item_id"));
     id.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// The position of the item that an event is about. Its id decides; without one that is known, the
 /// number; without either, the last item that has not ended.
 pub fn find(items: &[ItemInProgress], event: &Value, begins: bool) -> Option<usize> {
-    let (id, index) = (id_of(event), index_of(event));
-    let mut latest_first = (0..items.len()).rev();
-    let has_id = |at: &usize| !id.is_empty() && items[*at].id == id;
-    let has_index = |at: &usize| index.is_some() && items[*at].index == index;
-    let of_both = latest_first.clone().find(|at| has_id(at) && has_index(at));
-    let same = of_both.or_else(|| latest_first.clone().find(has_id));
+    let index = index_of(event);
+    let same = find_by_id(items, &id_of(event), index);
     if begins {
+        // An event that begins an item is of a new one unless the id says that it is repeated.
         return same.filter(|at| !items[*at].is_ended);
     }
+    if same.is_some() {
+        return same;
+    }
+    if index.is_some() {
+        return items.iter().rposition(|item| item.index == index);
+    }
     let is_of_item = event.get("item").is_some() || event.get("item_id").is_some();
-    same.or_else(|| match index {
-        Some(_) => latest_first.find(has_index),
-        None if is_of_item || is_of_content(event) => {
-            let last = latest_first.next();
-            last.filter(|at| !items[*at].is_ended && fits(&items[*at], event))
+    if !is_of_item && !is_of_content(event) {
+        return None;
+    }
+    let last = items.len().checked_sub(1)?;
+    (!items[last].is_ended && fits(&items[last], event)).then_some(last)
+}
+
+/// The last item with this id; of several, the last that has this number too.
+fn find_by_id(items: &[ItemInProgress], id: &str, index: Option<u64>) -> Option<usize> {
+    if id.is_empty() {
+        return None;
+    }
+    let mut last = None;
+    for (at, item) in items.iter().enumerate().rev() {
+        if item.id != id {
+            continue;
         }
-        None => None,
-    })
+        if index.is_some() && item.index == index {
+            return Some(at);
+        }
+        last.get_or_insert(at);
+    }
+    last
 }
 
 fn is_of_content(event: &Value) -> bool {
-    let kind = event.get("type").and_then(Value::as_str);
-    let kind = kind.unwrap_or_default();
-    kind.starts_with(ARGUMENTS) || TEXTS.iter().any(|text| kind.starts_with(text))
+    let kind = kind_of(event);
+    kind.starts_with(ARGUMENTS) || is_of_text(kind)
 }
 
 /// Whether an event without a number can be about this item.
 fn fits(item: &ItemInProgress, event: &Value) -> bool {
-    let kind = event.get("type").and_then(Value::as_str);
-    let kind = kind.unwrap_or_default();
     if let Some(ended) = event.get("item") {
         return ended.get("type") == item.value.get("type");
     }
+    let kind = kind_of(event);
     if kind.starts_with(ARGUMENTS) {
         return is_call(&item.value);
     }
-    !TEXTS.iter().any(|text| kind.starts_with(text)) || is_message(&item.value)
+    !is_of_text(kind) || is_message(&item.value)
 }
 
 /// Ends all items with what the last event says of them, and adds those that it alone has. Calls
@@ -240,20 +272,20 @@ pub fn complete(items: &mut Vec<ItemInProgress>, output: &[Value], is_complete: 
             None => {}
         }
     }
+    // Items that are added below are no twins of those that follow them in the last event.
     let streamed = items.len();
     for (place, ended) in output.into_iter().enumerate() {
         let is_known = items.iter().any(|item| item.is(ended));
-        let has_twin = items[..streamed]
-            .get(place)
-            .is_some_and(|item| item.is_like(ended));
+        let has_twin = place < streamed && items[place].is_like(ended);
         if !is_known && !has_twin {
             let mut item = ItemInProgress::new(None, text_field(ended, "id"), ended.clone());
             item.is_ended = true;
             items.push(item);
         }
     }
-    for item in items.iter_mut().filter(|item| is_call(&item.value)) {
-        if text_field(&item.value, "call_id").is_empty() {
+    for item in items {
+        // Without one, the result of a hidden call could not name it.
+        if is_call(&item.value) && text_field(&item.value, "call_id").is_empty() {
             item.value["call_id"] = call_id(&item.value).into();
         }
     }
@@ -276,12 +308,11 @@ pub fn beginning(item: &Value, place: u64, whole: bool) -> Vec<Value> {
     let text = content_text(item.get("content"));
     let id = item.get("id").cloned().unwrap_or_default();
     if whole && is_message(item) && !text.is_empty() {
-        let part = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [] });
         for (kind, field, value) in [
-            ("response.content_part.added", "part", part("")),
+            ("response.content_part.added", "part", text_part("")),
             ("response.output_text.delta", "delta", text.as_str().into()),
             ("response.output_text.done", "text", text.as_str().into()),
-            ("response.content_part.done", "part", part(&text)),
+            ("response.content_part.done", "part", text_part(&text)),
         ] {
             let mut event = json!({ "type": kind, "item_id": id, "output_index": place,
                 "content_index": 0 });
@@ -290,6 +321,10 @@ pub fn beginning(item: &Value, place: u64, whole: bool) -> Vec<Value> {
         }
     }
     events
+}
+
+fn text_part(text: &str) -> Value {
+    json!({ "type": "output_text", "text": text, "annotations": [] })
 }
 
 /// The event that begins an answer of which the provider sent the end alone.
