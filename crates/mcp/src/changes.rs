@@ -112,12 +112,16 @@ impl<'a> ApprovedBefore<'a> {
         let prefix = format!("{server}/");
         let mut catalog = BTreeMap::new();
         if let Some(searcher) = searcher {
-            // Ids are sorted, so those of a server are next to each other.
-            let ids = searcher
-                .ids_after(Some(&prefix))
-                .take_while(|id| id.as_str().starts_with(&prefix));
-            for id in ids.filter(|id| id.server() == server) {
-                catalog.extend(searcher.tool(id).map(|tool| (id.clone(), tool)));
+            for id in searcher.ids_after(Some(&prefix)) {
+                // Ids are sorted, so those of a server are next to each other.
+                if !id.as_str().starts_with(&prefix) {
+                    break;
+                }
+                if id.server() == server
+                    && let Some(tool) = searcher.tool(id)
+                {
+                    catalog.insert(id.clone(), tool);
+                }
             }
         }
         ApprovedBefore {
@@ -132,9 +136,9 @@ impl<'a> ApprovedBefore<'a> {
 
     /// What is suspicious about an offered tool.
     fn findings(&self, offered: &Tool) -> Vec<Finding> {
-        let names = self.names.get_or_init(|| {
-            let ids = self.searcher.map(|searcher| searcher.ids_after(None));
-            OtherTools::of(ids.into_iter().flatten())
+        let names = self.names.get_or_init(|| match self.searcher {
+            Some(searcher) => OtherTools::of(searcher.ids_after(None)),
+            None => OtherTools::default(),
         });
         inspect(offered, names)
     }
@@ -157,10 +161,10 @@ impl<'a> ApprovedBefore<'a> {
     /// The approved definition of a tool. For tools that were added before definitions were stored,
     /// it is the one in the catalog.
     fn record(&self, id: &ToolId) -> Option<Record> {
-        self.records()
-            .get(id)
-            .copied()
-            .or_else(|| self.catalog.get(id).map(|tool| Record::of(tool)))
+        match self.records().get(id) {
+            Some(record) => Some(*record),
+            None => Some(Record::of(self.catalog.get(id)?)),
+        }
     }
 
     /// True when nothing of the server is known yet.
@@ -170,10 +174,10 @@ impl<'a> ApprovedBefore<'a> {
 
     /// What to do with an offered tool.
     fn action_for(&self, offered: &Tool, on_change: OnChange) -> Action {
-        let blocked_by = self
-            .undecided(&offered.id)
-            .and_then(|change| change.blocked_by);
-        if blocked_by == Some(BlockedBy::Person) {
+        // Before everything else: no setting undoes what a person has decided.
+        if let Some(change) = self.undecided(&offered.id)
+            && change.blocked_by == Some(BlockedBy::Person)
+        {
             return Action::StayBlocked;
         }
         let declared = Class::declared(offered);
@@ -200,11 +204,12 @@ impl<'a> ApprovedBefore<'a> {
     fn changed(&self, offered: &Tool, approved: &Record) -> Vec<&'static str> {
         let definition = Definition::of(offered);
         let first = self.approved_tool(&offered.id);
-        // The second: a change that was taken in was taken back.
-        if approved.definition == definition
-            || first
-                .as_ref()
-                .is_some_and(|first| Definition::of(first) == definition)
+        if approved.definition == definition {
+            return Vec::new();
+        }
+        // A change that was taken in was taken back.
+        if let Some(first) = &first
+            && Definition::of(first) == definition
         {
             return Vec::new();
         }
@@ -245,16 +250,16 @@ impl<'a> ApprovedBefore<'a> {
 impl ComparedTools {
     /// The tools that must not be called, with the reason.
     pub fn blocked(&self) -> BTreeMap<ToolId, String> {
-        let changed = self
-            .flags
-            .iter()
-            .filter(|flag| flag.blocked)
-            .map(|flag| (flag.id.clone(), flag.described()));
-        let by_person = self
-            .blocked_by_person
-            .iter()
-            .map(|id| (id.clone(), BLOCKED_BY_PERSON.to_owned()));
-        changed.chain(by_person).collect()
+        let mut blocked = BTreeMap::new();
+        for flag in &self.flags {
+            if flag.blocked {
+                blocked.insert(flag.id.clone(), flag.described());
+            }
+        }
+        for id in &self.blocked_by_person {
+            blocked.insert(id.clone(), BLOCKED_BY_PERSON.to_owned());
+        }
+        blocked
     }
 
     fn add(&mut self, mut tool: Tool, class: Class, findings: &[Finding]) {
@@ -396,7 +401,6 @@ impl ComparedTools {
         on_change: OnChange,
         before: &ApprovedBefore<'_>,
     ) {
-        let gone = |id: &&ToolId| !offered.contains(*id);
         for (id, change) in &before.remembered.undecided {
             if offered.contains(id) {
                 continue;
@@ -419,17 +423,19 @@ impl ComparedTools {
         if on_change == OnChange::Accept {
             return;
         }
-        for id in before.catalog.keys().filter(gone) {
-            if before.undecided(id).is_none() {
-                let removed = ToolChange {
-                    kind: ChangeKind::Removed,
-                    approved: before.catalog.get(id).cloned(),
-                    offered: None,
-                    blocked_by: None,
-                    since_ms: before.now_ms,
-                };
-                self.note(before, id, removed);
+        for (id, tool) in &before.catalog {
+            // One with an undecided change was noted above.
+            if offered.contains(id) || before.undecided(id).is_some() {
+                continue;
             }
+            let removed = ToolChange {
+                kind: ChangeKind::Removed,
+                approved: Some(Arc::clone(tool)),
+                offered: None,
+                blocked_by: None,
+                since_ms: before.now_ms,
+            };
+            self.note(before, id, removed);
         }
     }
 }

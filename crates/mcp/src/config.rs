@@ -11,7 +11,7 @@ use jsonc_parser::cst::CstRootNode;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Limits;
 use toolscout_base::known_secrets;
@@ -209,6 +209,12 @@ impl From<&str> for EntryError {
     }
 }
 
+impl From<EntryError> for String {
+    fn from(EntryError(reason): EntryError) -> Self {
+        reason
+    }
+}
+
 /// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -231,11 +237,11 @@ pub enum ConfigError {
     },
 }
 
-/// Reads an `mcpServers` file, or a `servers` file of VS Code, with or without comments. Entries with `"disabled": true` are
-/// skipped, and unknown keys are ignored. In every string `${NAME}`, `${env:NAME}` and
-/// `${NAME:-default}` are replaced by environment variables. A server for which one is missing, or
-/// whose entry is invalid, is [`Transport::Incomplete`]: the others do not need it. A name that
-/// cannot be the server of a tool is replaced.
+/// Reads an `mcpServers` file, or a `servers` file of VS Code, with or without comments. Entries with
+/// `"disabled": true` are skipped, and unknown keys are ignored. In every string `${NAME}`,
+/// `${env:NAME}` and `${NAME:-default}` are replaced by environment variables. A server for which one
+/// is missing, or whose entry is invalid, is [`Transport::Incomplete`]: the others do not need it. A
+/// name that cannot be the server of a tool is replaced.
 ///
 /// # Errors
 /// [`ConfigError`] naming the file.
@@ -244,27 +250,25 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
         path: path.to_owned(),
         source,
     })?;
-    let malformed = |reason: String| ConfigError::Malformed {
+    let entries = entries_of(&text).map_err(|reason| ConfigError::Malformed {
         path: path.to_owned(),
         reason,
-    };
-    let root = CstRootNode::parse(&text, &jsonc()).map_err(|error| malformed(error.to_string()))?;
-    let file: File = serde_json::from_value(root.to_serde_value().unwrap_or_default())
-        .map_err(|error| malformed(error.to_string()))?;
-    // A file with both is one of a desktop client; `servers` alone is VS Code's.
-    let entries = file.mcp_servers.or(file.servers);
-    let entries = entries.ok_or_else(|| malformed("it has no `mcpServers` object".into()))?;
+    })?;
+    // A replaced name must be none of those in the file either, also of entries further down.
     let mut taken: BTreeSet<String> = entries.keys().cloned().collect();
     let mut servers = Vec::new();
     for (given, value) in entries {
-        let entry = read_entry(value);
-        if entry.as_ref().is_ok_and(|entry| entry.disabled) {
-            continue;
-        }
-        let completed = entry.and_then(|entry| entry.complete(&given, environment));
-        let mut server = completed.unwrap_or_else(|EntryError(reason)| {
-            ServerConfig::new(given.clone(), Transport::Incomplete { reason })
-        });
+        let completed = match read_entry(value) {
+            Ok(entry) if entry.disabled => continue,
+            Ok(entry) => entry.complete(&given, environment),
+            Err(error) => Err(error),
+        };
+        let mut server = match completed {
+            Ok(server) => server,
+            Err(EntryError(reason)) => {
+                ServerConfig::new(given.clone(), Transport::Incomplete { reason })
+            }
+        };
         if check_name(&given).is_err() {
             server.name = unused_name(&safe_name(&given), &taken);
             taken.insert(server.name.clone());
@@ -275,15 +279,28 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
     Ok(servers)
 }
 
+/// The entries of a file of servers, by name.
+fn entries_of(text: &str) -> Result<Map<String, Value>, String> {
+    let root = CstRootNode::parse(text, &jsonc()).map_err(|error| error.to_string())?;
+    let file: File = serde_json::from_value(root.to_serde_value().unwrap_or_default())
+        .map_err(|error| error.to_string())?;
+    // A file with both is one of a desktop client; `servers` alone is VS Code's.
+    let entries = file.mcp_servers.or(file.servers);
+    Ok(entries.ok_or("it has no `mcpServers` object")?)
+}
+
 /// An entry, or what is wrong with which of its fields.
 fn read_entry(value: Value) -> Result<Entry, EntryError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        EntryError(match path.as_str() {
-            "." => error.inner().to_string(),
-            field => format!("`{field}`: {}", error.inner()),
-        })
-    })
+    let error = match serde_path_to_error::deserialize(value) {
+        Ok(entry) => return Ok(entry),
+        Err(error) => error,
+    };
+    let path = error.path().to_string();
+    Err(EntryError(match path.as_str() {
+        // The entry as a whole.
+        "." => error.inner().to_string(),
+        field => format!("`{field}`: {}", error.inner()),
+    }))
 }
 
 /// A name like this one that can be the server of a tool.
@@ -300,11 +317,13 @@ fn safe_name(given: &str) -> String {
 
 /// This name, with a number where it is taken.
 fn unused_name(name: &str, taken: &BTreeSet<String>) -> String {
-    let numbered = (2..).map(|number| format!("{name}-{number}"));
-    std::iter::once(name.to_owned())
-        .chain(numbered)
-        .find(|name| !taken.contains(name))
-        .unwrap_or_default()
+    let mut unused = name.to_owned();
+    let mut number = 1;
+    while taken.contains(&unused) {
+        number += 1;
+        unused = format!("{name}-{number}");
+    }
+    unused
 }
 
 /// JSON with comments and trailing commas, which VS Code and Gemini CLI write, and nothing beyond
@@ -341,9 +360,7 @@ pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerCo
         entry.args = words.collect();
     }
     check_name(name)?;
-    entry
-        .complete(name, environment)
-        .map_err(|error| error.to_string())
+    Ok(entry.complete(name, environment)?)
 }
 
 /// Whether this can be the entry of a server, whatever variables are set.
@@ -351,9 +368,9 @@ pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerCo
 /// # Errors
 /// What is wrong with it.
 pub fn check_entry(name: &str, entry: &Value) -> Result<(), String> {
-    let entry = read_entry(entry.clone()).map_err(|error| error.to_string())?;
-    let checked = entry.complete(name, &|_| Some("x".into()));
-    checked.map(drop).map_err(|error| error.to_string())
+    let entry = read_entry(entry.clone())?;
+    entry.complete(name, &|_| Some("x".into()))?;
+    Ok(())
 }
 
 /// Whether this names a server by its URL.
@@ -380,7 +397,7 @@ pub fn add_header(
     };
     match transport {
         Transport::Http { headers, .. } => {
-            let value = expand(value, environment).map_err(|error| error.to_string())?;
+            let value = expand(value, environment)?;
             headers.push(secret_header(name.trim(), &value)?);
             Ok(())
         }
@@ -394,8 +411,8 @@ pub fn add_header(
 #[derive(Deserialize)]
 struct File {
     #[serde(rename = "mcpServers")]
-    mcp_servers: Option<serde_json::Map<String, Value>>,
-    servers: Option<serde_json::Map<String, Value>>,
+    mcp_servers: Option<Map<String, Value>>,
+    servers: Option<Map<String, Value>>,
 }
 
 /// The entry of a server in a file.
@@ -442,7 +459,7 @@ struct OAuthEntry {
     private_hosts: Vec<String>,
     /// Other clients have keys of their own.
     #[serde(flatten)]
-    others: serde_json::Map<String, Value>,
+    others: Map<String, Value>,
 }
 
 /// Scopes as a list, or in one text as OAuth itself has them.
@@ -469,16 +486,11 @@ impl OAuthEntry {
                 .into());
             }
         }
-        let expanded = |text: &Option<String>| {
-            text.as_deref()
-                .map(|text| expand(text, environment))
-                .transpose()
-        };
-        let client_id = expanded(&self.client_id)?;
-        let client_secret = expanded(&self.client_secret)?;
-        client_secret
-            .iter()
-            .for_each(|secret| known_secrets::add(secret));
+        let client_id = expand_given(self.client_id.as_deref(), environment)?;
+        let client_secret = expand_given(self.client_secret.as_deref(), environment)?;
+        if let Some(secret) = &client_secret {
+            known_secrets::add(secret);
+        }
         if client_secret.is_some() && client_id.is_none() {
             return Err("its `oauth` has a `client_secret` and no `client_id`; give both".into());
         }
@@ -535,10 +547,6 @@ impl Entry {
         if command.trim().is_empty() {
             return Err("its `command` is empty".into());
         }
-        let env = self
-            .env
-            .iter()
-            .map(|(key, value)| Ok((key.clone(), expand(value, environment)?)));
         let mut sandbox = self.sandbox.clone();
         if let Some(settings) = &mut sandbox {
             let files = &mut settings.files;
@@ -546,29 +554,26 @@ impl Entry {
                 *path = expand(&path.to_string_lossy(), environment)?.into();
             }
         }
+        let mut args = Vec::with_capacity(self.args.len());
+        for arg in &self.args {
+            args.push(expand(arg, environment)?);
+        }
+        let mut env = BTreeMap::new();
+        for (name, value) in &self.env {
+            let value = expand(value, environment)?;
+            if redact::names_secret(name) {
+                // A server may repeat it in an error, which must not show it.
+                known_secrets::add(&value);
+            }
+            env.insert(name.clone(), value);
+        }
+        let cwd = expand_given(self.cwd.as_deref(), environment)?;
         Ok(Transport::Stdio {
-            sandbox,
             command,
-            args: self
-                .args
-                .iter()
-                .map(|arg| expand(arg, environment))
-                .collect::<Result<_, EntryError>>()?,
-            env: env
-                .inspect(|set| {
-                    if let Ok((name, value)) = set
-                        && redact::names_secret(name)
-                    {
-                        known_secrets::add(value);
-                    }
-                })
-                .collect::<Result<_, EntryError>>()?,
-            cwd: self
-                .cwd
-                .as_deref()
-                .map(|cwd| expand(cwd, environment))
-                .transpose()?
-                .map(PathBuf::from),
+            args,
+            env,
+            cwd: cwd.map(PathBuf::from),
+            sandbox,
         })
     }
 
@@ -631,9 +636,12 @@ fn check_name(name: &str) -> Result<(), String> {
 }
 
 fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let bad = |what: &str| format!("header {name:?} has an invalid {what}");
-    let header: HeaderName = name.parse().map_err(|_| bad("name"))?;
-    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| bad("value"))?;
+    let Ok(header) = name.parse::<HeaderName>() else {
+        return Err(format!("header {name:?} has an invalid name"));
+    };
+    let Ok(mut value) = HeaderValue::from_str(value.trim()) else {
+        return Err(format!("header {name:?} has an invalid value"));
+    };
     // Keeps the value out of debug output.
     value.set_sensitive(true);
     if redact::names_secret(name) {
@@ -642,14 +650,25 @@ fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), S
     Ok((header, value))
 }
 
+/// As [`expand`], for a text that may be left out.
+fn expand_given(
+    text: Option<&str>,
+    environment: Environment<'_>,
+) -> Result<Option<String>, EntryError> {
+    match text {
+        Some(text) => Ok(Some(expand(text, environment)?)),
+        None => Ok(None),
+    }
+}
+
 /// Replaces references to environment variables.
 fn expand(text: &str, environment: Environment<'_>) -> Result<String, EntryError> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
-        let (reference, after) = after
-            .split_once('}')
-            .ok_or_else(|| format!("a `${{` without `}}` in {text:?}"))?;
+        let Some((reference, after)) = after.split_once('}') else {
+            return Err(format!("a `${{` without `}}` in {text:?}").into());
+        };
         expanded.push_str(before);
         let (name, default) = match reference.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -670,13 +689,12 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, EntryError
 }
 
 fn lookup(name: &str, environment: Environment<'_>) -> Result<String, EntryError> {
-    let value = environment(name).filter(|value| !value.is_empty());
-    let value = value.ok_or_else(|| {
-        format!("the environment variable {name} is not set; set it, or write a value")
-    })?;
-    value
-        .into_string()
-        .map_err(|_| format!("the environment variable {name} is not valid UTF-8").into())
+    let reason = match environment(name).map(OsString::into_string) {
+        Some(Ok(value)) if !value.is_empty() => return Ok(value),
+        Some(Err(_)) => format!("the environment variable {name} is not valid UTF-8"),
+        _ => format!("the environment variable {name} is not set; set it, or write a value"),
+    };
+    Err(EntryError(reason))
 }
 
 /// Whether a key is a known one with a mistake or two.

@@ -249,9 +249,12 @@ impl Connection {
         let Some(next) = error.next else {
             return Err(error);
         };
-        let second = attempt.connect(next).await;
-        // For a server that refused for another reason, the first error is the right one.
-        second.map_err(|second| if second.needs_login { second } else { error })
+        match attempt.connect(next).await {
+            Err(second) if second.needs_login => Err(second),
+            // For a server that refused for another reason, the first error is the right one.
+            Err(_) => Err(error),
+            connected => connected,
+        }
     }
 
     /// Waits until the list of tools has changed since the last call of this function.
@@ -290,14 +293,18 @@ impl Connection {
 
     async fn list(&self, kind: Kind) -> Result<ListedTools, ListError> {
         // A server without the capability may answer with an error.
-        let info = self.peer.peer_info();
-        if !info.is_some_and(|info| kind.is_offered(&info.capabilities)) {
+        let is_offered = match self.peer.peer_info() {
+            Some(info) => kind.is_offered(&info.capabilities),
+            None => false,
+        };
+        if !is_offered {
             return Ok(ListedTools::default());
         }
         let within = self.limits.list;
-        timeout(within, self.all_pages(kind))
-            .await
-            .map_err(|_| ListError::Timeout(within))?
+        match timeout(within, self.all_pages(kind)).await {
+            Ok(listed) => listed,
+            Err(_) => Err(ListError::Timeout(within)),
+        }
     }
 
     async fn all_pages(&self, kind: Kind) -> Result<ListedTools, ListError> {
@@ -322,17 +329,26 @@ impl Connection {
     }
 
     async fn page(&self, kind: Kind, cursor: Option<Value>) -> Result<Page, ListError> {
-        let refused = |error: ServiceError| match (self.login_wanted(&error), &error) {
-            (Some(reason), _) => ListError::NeedsLogin(reason),
-            (None, ServiceError::McpError(_)) => ListError::Refused(self.message(&error)),
-            (None, _) => ListError::Failed(self.message(&error)),
+        let answered = match self.peer.send_request(kind.request(cursor)).await {
+            Ok(answered) => answered,
+            Err(error) => return Err(self.list_error(&error)),
         };
-        let answered = self.peer.send_request(kind.request(cursor)).await;
         // Back to JSON, so that every tool takes the same way through the parser for files. A page
         // with a tool that the SDK cannot read is a result of unknown type to it.
-        let answered = serde_json::to_value(answered.map_err(refused)?);
-        let page = answered.ok().and_then(|answer| Page::read(answer, kind));
-        page.ok_or_else(|| ListError::Failed("the answer is not such a list".into()))
+        if let Ok(answer) = serde_json::to_value(answered)
+            && let Some(page) = Page::read(answer, kind)
+        {
+            return Ok(page);
+        }
+        Err(ListError::Failed("the answer is not such a list".into()))
+    }
+
+    fn list_error(&self, error: &ServiceError) -> ListError {
+        match (self.login_wanted(error), error) {
+            (Some(reason), _) => ListError::NeedsLogin(reason),
+            (None, ServiceError::McpError(_)) => ListError::Refused(self.message(error)),
+            (None, _) => ListError::Failed(self.message(error)),
+        }
     }
 
     /// Calls a tool by its name on the server.
@@ -458,7 +474,11 @@ impl Connection {
 
     /// What a person has to do, where that is to log in.
     fn login_wanted(&self, error: &ServiceError) -> Option<String> {
-        self.denied(error).filter(|_| !self.has_key)
+        // With a key in the settings a login changes nothing.
+        if self.has_key {
+            return None;
+        }
+        self.denied(error)
     }
 
     fn message(&self, error: &ServiceError) -> String {
@@ -626,13 +646,14 @@ impl<'a> Attempt<'a> {
                     Arc::clone(&self.server),
                     limits,
                 );
-                let opened = timeout(limits.connect, opening).await;
-                let opened = opened.map_err(|_| no_handshake(limits))?;
-                let transport = opened.map_err(|error| {
-                    let failed = ConnectError::of_http(&error, &self.server, self.has_key);
-                    self.with_other_transport(failed, HttpProtocol::Sse, "http")
-                })?;
-                let transport = AssignsErrors::of(transport);
+                let transport = match timeout(limits.connect, opening).await {
+                    Ok(Ok(transport)) => AssignsErrors::of(transport),
+                    Ok(Err(error)) => {
+                        let failed = ConnectError::of_http(&error, &self.server, self.has_key);
+                        return Err(self.with_other_transport(failed, HttpProtocol::Sse, "http"));
+                    }
+                    Err(_) => return Err(no_handshake(limits)),
+                };
                 self.opening(lifecycle, None).handshake(transport).await
             }
             Transport::Http { url, headers, .. } => {
@@ -683,8 +704,10 @@ impl<'a> Attempt<'a> {
     }
 
     fn client(&self) -> Result<AuthorizedClient, ConnectError> {
-        let client = self.client.clone();
-        client.ok_or_else(|| ConnectError::of("it has no URL".into()))
+        match &self.client {
+            Some(client) => Ok(client.clone()),
+            None => Err(ConnectError::of("it has no URL".into())),
+        }
     }
 
     fn opening(&self, lifecycle: Lifecycle, process: Option<Process>) -> Opening {
@@ -804,13 +827,11 @@ impl Opening {
             ..
         } = self;
         let peer = running.peer().clone();
-        let offers_any = peer.peer_info().is_some_and(|info| {
-            let offered = [Kind::Prompts, Kind::Resources];
-            offered
+        if let Some(info) = peer.peer_info()
+            && [Kind::Prompts, Kind::Resources]
                 .iter()
                 .any(|kind| kind.is_offered(&info.capabilities))
-        });
-        if offers_any {
+        {
             handler.offers_have_changed();
         }
         subscribe_if_needed(&peer, &handler, &stop);
@@ -882,11 +903,10 @@ impl Running {
 /// Without a session, a server notifies only subscribers of changes of its list.
 fn subscribe_if_needed(peer: &Peer<RoleClient>, handler: &Handler, stop: &CancellationToken) {
     let Some(info) = peer.peer_info() else { return };
-    let notifies = info
-        .capabilities
-        .tools
-        .as_ref()
-        .is_some_and(|tools| tools.list_changed == Some(true));
+    let notifies = match &info.capabilities.tools {
+        Some(tools) => tools.list_changed == Some(true),
+        None => false,
+    };
     if info.protocol_version.has_initialize() || !notifies {
         return;
     }
@@ -939,8 +959,10 @@ fn redirected(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let status = attempt.status();
     let keeps_message =
         status == StatusCode::TEMPORARY_REDIRECT || status == StatusCode::PERMANENT_REDIRECT;
-    let from = attempt.previous().last();
-    let keeps_server = from.is_some_and(|from| from.origin() == attempt.url().origin());
+    let keeps_server = match attempt.previous().last() {
+        Some(from) => from.origin() == attempt.url().origin(),
+        None => false,
+    };
     if !keeps_message || !keeps_server {
         let (to, status) = (excerpt(attempt.url().as_str(), 200), status.as_u16());
         return attempt.error(Redirected::Elsewhere { to, status });

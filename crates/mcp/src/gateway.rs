@@ -1,13 +1,14 @@
 //! The MCP server: a handful of tools over a catalog of thousands.
 //!
 //! Every client sees `tool_search`, `describe_tool`, `list_tools`, `call_tool` and `run_plan`, and the
-//! pinned tools. In [`Style::Inject`] the tools that a search found are added to the list of that session, the least recently used are removed when the token
-//! budget is used up, and the client is notified that the list changed. Clients without sessions
-//! have no list of their own, so they call every tool through `call_tool`.
+//! pinned tools. In [`Style::Inject`] the tools that a search found are added to the list of that
+//! session, the least recently used are removed when the token budget is used up, and the client is
+//! notified that the list changed. Clients without sessions have no list of their own, so they call
+//! every tool through `call_tool`.
 //!
-//! Every call goes through the [gate](toolscout_gate::gate), like those of the agent. Approval by a person
-//! is requested from the client by elicitation. A gateway with a [profile](toolscout_finder::profiles) shows and
-//! calls a part of the catalog.
+//! Every call goes through the [gate](toolscout_gate::gate), like those of the agent. Approval by a
+//! person is requested from the client by elicitation. A gateway with a
+//! [profile](toolscout_finder::profiles) shows and calls a part of the catalog.
 
 mod calling_client;
 mod calls;
@@ -38,7 +39,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ServerHandler, ServiceExt};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -209,8 +210,13 @@ impl GatewayState {
     /// Why this tool cannot be called right now; `None` when it can.
     fn unavailable(&self, id: &ToolId) -> Option<String> {
         let reason = self.pool.unavailable_tool(id)?;
-        let of_toolset = self.toolset.as_ref().and_then(|toolset| toolset.find(id));
-        of_toolset.is_none().then_some(reason)
+        // A tool of the set needs no server.
+        if let Some(toolset) = &self.toolset
+            && toolset.find(id).is_some()
+        {
+            return None;
+        }
+        Some(reason)
     }
 
     /// The servers whose tools cannot be called now and may be in the profile.
@@ -225,18 +231,21 @@ impl GatewayState {
     /// Whether the servers' tools are called under this definition: anyone who may write another
     /// catalog could describe one of them as harmless.
     fn is_connected(&self, tool: &Tool) -> bool {
-        self.connected.as_ref().is_none_or(|connected| {
-            let of_server = connected.tool(&tool.id);
-            of_server.is_some_and(|own| Definition::of(&own) == Definition::of(tool))
-        })
+        let Some(connected) = &self.connected else {
+            return true;
+        };
+        match connected.tool(&tool.id) {
+            Some(own) => Definition::of(&own) == Definition::of(tool),
+            None => false,
+        }
     }
 
     /// Why a tool with one of these ids is kept out of the catalog; `None` where it is not, or may be
     /// outside of the profile.
     fn blocked(&self, call: &resolve::NamedCall) -> Option<String> {
-        let profile = self.profile.as_ref();
-        call.blocked(&self.pool, |id| {
-            profile.is_none_or(|profile| profile.certainly_has(id))
+        call.blocked(&self.pool, |id| match &self.profile {
+            Some(profile) => profile.certainly_has(id),
+            None => true,
         })
     }
 
@@ -276,7 +285,7 @@ impl Gateway {
         approvals: Option<Arc<Approvals>>,
         config: GatewayConfig,
     ) -> Self {
-        let waiting = approvals.map(|approvals| Arc::new(WaitingCalls::new(approvals)));
+        let waiting = approvals.map(WaitingCalls::new).map(Arc::new);
         Gateway {
             shared: Arc::new(GatewayState {
                 catalog: Arc::clone(&search),
@@ -482,6 +491,7 @@ impl Session {
                 .histories
                 .note(conversation, &queries, &mut found);
         }
+        // An earlier search of the conversation has described these tools.
         let is_short = found.repeats > 0 && !given.contains_key("detail");
         let injection = match self.style(context) {
             Style::Inject => self.inject(&found, context).await,
@@ -525,8 +535,7 @@ impl Session {
 
     /// The servers, or the tools of one.
     async fn list(&self, given: &Arguments) -> CallToolResult {
-        let text = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
-        let (server, after) = (text("server"), text("after"));
+        let (server, after) = (text_of(given, "server"), text_of(given, "after"));
         let wanted = server.clone();
         self.shared.pool.settled(self.shared.config.settle).await;
         let shared = Arc::clone(&self.shared);
@@ -567,6 +576,7 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> Option<Injection> {
         let tools = meta_tools::merged(std::slice::from_ref(found));
+        // The lock is released before the client is told.
         let (injection, loaded) = {
             let mut toolbox = self.toolbox.lock();
             toolbox.begin_turn();
@@ -667,11 +677,13 @@ impl Session {
                 .shorten(&reader, tool.as_str(), &mut result, bytes);
             result
         });
-        let shortened = shortened.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "shortening a result panicked");
-            failed("the tool was called, and its result cannot be shown")
-        });
-        shortened.into()
+        match shortened.await {
+            Ok(result) => result.into(),
+            Err(error) => {
+                tracing::error!(%error, "shortening a result panicked");
+                failed("the tool was called, and its result cannot be shown").into()
+            }
+        }
     }
 
     fn reader(&self, context: &RequestContext<RoleServer>) -> Reader {
@@ -689,9 +701,11 @@ impl Session {
             return found;
         }
         self.shared.pool.settled(self.shared.config.settle).await;
-        let found = self.look_up(call.clone()).await;
-        // A tool that is blocked is not in the catalog, and has no name like it either.
-        found.map_err(|message| self.shared.blocked(call).unwrap_or(message))
+        match self.look_up(call.clone()).await {
+            Ok(tool) => Ok(tool),
+            // A tool that is blocked is not in the catalog, and has no name like it either.
+            Err(message) => Err(self.shared.blocked(call).unwrap_or(message)),
+        }
     }
 
     async fn look_up(&self, call: resolve::NamedCall) -> Result<Arc<Tool>, String> {
@@ -700,12 +714,14 @@ impl Session {
             return Ok(tool);
         }
         let search = Arc::clone(&self.shared.search);
-        spawn_blocking(move || call.by_name(search.as_ref()))
-            .await
-            .unwrap_or_else(|error| {
+        let looking = spawn_blocking(move || call.by_name(search.as_ref()));
+        match looking.await {
+            Ok(found) => found,
+            Err(error) => {
                 tracing::error!(%error, "looking up a tool panicked");
                 Err("the tool cannot be looked up".into())
-            })
+            }
+        }
     }
 
     /// Calls an injected tool.
@@ -875,35 +891,19 @@ impl Session {
 
     /// The caller that a request acts for.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
-        let parts = context.extensions.get::<Parts>();
-        let checked = parts.map(|parts| parts.extensions.get::<Principal>().cloned());
-        let Principal { who, may_change } = match checked {
-            Some(principal) => principal.unwrap_or_else(Principal::unknown),
-            None => Principal::local(),
-        };
-        // Without sessions the client chooses the content of this header freely.
-        let parts = parts.filter(|_| has_session(context));
-        let session = parts.and_then(|parts| parts.headers.get(SESSION_ID)?.to_str().ok());
+        let Principal { who, may_change } = principal(context);
         let client = context
             .client_info()
             .map(|info| excerpt(&format!("{} {}", info.name, info.version), NAME_CHARS));
+        let profile = self.shared.profile.as_deref();
         Caller {
             who,
             identity: self.shared.config.identity.clone(),
-            conversation: session.unwrap_or(&self.id).to_owned(),
+            conversation: session_id(context).unwrap_or(&self.id).to_owned(),
             client,
             only_reads: !may_change,
-            classes: self
-                .shared
-                .profile
-                .as_ref()
-                .and_then(|profile| profile.classes().cloned()),
-            place: self
-                .shared
-                .profile
-                .as_ref()
-                .map(|profile| profile.place())
-                .unwrap_or_default(),
+            classes: profile.and_then(ToolProfile::classes).cloned(),
+            place: profile.map(ToolProfile::place).unwrap_or_default(),
         }
     }
 
@@ -939,27 +939,33 @@ impl Session {
     async fn tools(&self, origin: &Origin) -> Vec<McpTool> {
         let shared = Arc::clone(&self.shared);
         let looked = spawn_blocking(move || (shared.overview(), shared.pinned())).await;
-        let (overview, pinned) = looked.unwrap_or_else(|error| {
-            tracing::error!(%error, "looking at the servers panicked");
-            (Arc::from(""), Vec::new())
-        });
-        let own = own_tools::definitions(&overview);
+        let (overview, pinned) = match looked {
+            Ok(looked) => looked,
+            Err(error) => {
+                tracing::error!(%error, "looking at the servers panicked");
+                (Arc::from(""), Vec::new())
+            }
+        };
+        let mut tools = own_tools::definitions(&overview);
         let mut toolbox = self.toolbox.lock();
-        let is_new = |tool: &&Arc<Tool>| !toolbox.holds(&tool.id);
-        let new: Vec<ToolId> = pinned
-            .iter()
-            .filter(is_new)
-            .map(|tool| tool.id.clone())
-            .collect();
+        // Only what the session did not have yet counts as loaded.
+        let mut new = Vec::new();
+        for tool in &pinned {
+            if !toolbox.holds(&tool.id) {
+                new.push(tool.id.clone());
+            }
+        }
         for tool in pinned {
             toolbox.pin(tool);
         }
         let loaded = toolbox.tokens_by_tool(&new);
         self.shared.gate.usage().loaded(origin, loaded);
-        let injected = toolbox
-            .specs()
-            .filter_map(|spec| mcp_tool(toolbox.find(&spec.name)?, &spec.name));
-        own.into_iter().chain(injected).collect()
+        for spec in toolbox.specs() {
+            if let Some(tool) = toolbox.find(&spec.name) {
+                tools.extend(mcp_tool(tool, &spec.name));
+            }
+        }
+        tools
     }
 }
 
@@ -1126,18 +1132,49 @@ async fn tell_of_offers(peer: Peer<RoleServer>, mut changed: watch::Receiver<u64
 
 /// What a client tells the server of a call: all but what is between the client and this program.
 fn forwarded_meta(meta: &RequestMetaObject) -> Arguments {
-    let is_ours = |key: &str| key == "progressToken" || key.starts_with("io.modelcontextprotocol/");
-    let fields = meta.0.0.iter().filter(|(key, _)| !is_ours(key));
-    fields
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+    let mut forwarded = Arguments::new();
+    for (key, value) in &meta.0.0 {
+        let is_ours = key == "progressToken" || key.starts_with("io.modelcontextprotocol/");
+        if !is_ours {
+            forwarded.insert(key.clone(), value.clone());
+        }
+    }
+    forwarded
+}
+
+fn text_of(given: &Arguments, name: &str) -> Option<String> {
+    Some(given.get(name)?.as_str()?.to_owned())
+}
+
+/// Who sends a request: over HTTP as the key was checked, and on standard input the user.
+fn principal(context: &RequestContext<RoleServer>) -> Principal {
+    let Some(parts) = context.extensions.get::<Parts>() else {
+        return Principal::local();
+    };
+    match parts.extensions.get::<Principal>() {
+        Some(principal) => principal.clone(),
+        None => Principal::unknown(),
+    }
+}
+
+/// The id of the session that a request belongs to, where the transport gave it one.
+fn session_id(context: &RequestContext<RoleServer>) -> Option<&str> {
+    // Without sessions the client chooses the content of this header freely.
+    if !has_session(context) {
+        return None;
+    }
+    let parts = context.extensions.get::<Parts>()?;
+    parts.headers.get(SESSION_ID)?.to_str().ok()
 }
 
 /// Since protocol 2026-07-28 there are no sessions over HTTP: each request has a new handler.
 fn has_session(context: &RequestContext<RoleServer>) -> bool {
     let is_http = context.extensions.get::<Parts>().is_some();
-    let version = context.protocol_version();
-    !is_http || version.is_some_and(|version| version < ProtocolVersion::V_2026_07_28)
+    match context.protocol_version() {
+        _ if !is_http => true,
+        Some(version) => version < ProtocolVersion::V_2026_07_28,
+        None => false,
+    }
 }
 
 /// Starts to forward the progress of a call to the client, with the client's own token. The task
@@ -1172,21 +1209,23 @@ async fn finish_progress(forwarding: Option<JoinHandle<()>>) {
 }
 
 fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
-    let plain = Tool {
-        // What the server says to clients. Fields of other formats and ours are not for them, and
-        // `execution` promises tasks, which do not pass.
-        metadata: tool
-            .metadata
-            .iter()
-            .filter(|(field, _)| FIELDS_FOR_CLIENTS.contains(&field.as_str()))
-            .map(|(field, value)| (field.clone(), value.clone()))
-            .collect(),
-        tags: Vec::new(),
+    // What the server says to clients. Fields of other formats and ours are not for them, and
+    // `execution` promises tasks, which do not pass.
+    let mut metadata = Map::new();
+    for (field, value) in &tool.metadata {
+        if FIELDS_FOR_CLIENTS.contains(&field.as_str()) {
+            metadata.insert(field.clone(), value.clone());
+        }
+    }
+    let title = match &tool.title {
+        Some(title) => title.clone(),
         // Some clients leave out tools without a title.
-        title: tool
-            .title
-            .clone()
-            .or_else(|| Some(readable(tool.id.name()))),
+        None => readable(tool.id.name()),
+    };
+    let plain = Tool {
+        metadata,
+        tags: Vec::new(),
+        title: Some(title),
         ..tool.clone()
     };
     let mut value = formats::emit_tool(&plain, name, Emit::Mcp);

@@ -3,6 +3,7 @@
 mod secrets;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::Path;
 
 use jsonc_parser::cst::CstRootNode;
@@ -80,7 +81,7 @@ impl ImportedServer {
 pub fn read(path: &Path, text: &str) -> Result<ClientServers, String> {
     // Editors of Windows begin files with a byte order mark.
     let text = text.trim_start_matches('\u{feff}');
-    let settings: Value = match path.extension().and_then(|end| end.to_str()) {
+    let settings: Value = match path.extension().and_then(OsStr::to_str) {
         Some("toml") => toml::from_str(text)
             .map_err(|error| format!("it is not valid TOML ({})", error.message()))?,
         Some("yaml" | "yml") => serde_yaml_ng::from_str(text)
@@ -90,10 +91,7 @@ pub fn read(path: &Path, text: &str) -> Result<ClientServers, String> {
             .to_serde_value()
             .unwrap_or_default(),
     };
-    let listed = PLACES.iter().find_map(|place| {
-        let at = |value, key: &&str| Value::get(value, *key);
-        place.iter().try_fold(&settings, at)?.as_object()
-    });
+    let listed = PLACES.iter().find_map(|place| listed_at(&settings, place));
     let Some(listed) = listed else {
         // Clients write their settings before they have a server.
         return match settings {
@@ -118,6 +116,14 @@ pub fn read(path: &Path, text: &str) -> Result<ClientServers, String> {
     }
     read.left_out.extend(of_projects(&settings));
     Ok(read)
+}
+
+fn listed_at<'s>(settings: &'s Value, place: &[&str]) -> Option<&'s Map<String, Value>> {
+    let mut value = settings;
+    for key in place {
+        value = value.get(key)?;
+    }
+    value.as_object()
 }
 
 /// The servers that Claude Code has for single projects.
@@ -163,6 +169,7 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
                 return Err(IS_OWN.into());
             }
             let mut env = object(take(&["env", "envs"]));
+            // Codex and Goose name variables that the server gets from the environment.
             for variable in texts(take(&["env_keys", "env_vars"])) {
                 let reference = format!("${{{variable}}}");
                 env.entry(variable).or_insert(reference.into());
@@ -170,10 +177,14 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
             if !env.is_empty() {
                 entry.insert("env".into(), env.into());
             }
-            entry.extend(take(&["cwd"]).map(|folder| ("cwd".to_owned(), folder)));
+            if let Some(folder) = take(&["cwd"]) {
+                entry.insert("cwd".into(), folder);
+            }
         }
         (None, Some(url)) => {
-            entry.extend(http_type(&kind, has_http_url).map(|kind| ("type".to_owned(), kind)));
+            if let Some(kind) = http_type(&kind, has_http_url) {
+                entry.insert("type".into(), kind);
+            }
             entry.insert("url".into(), url);
             let mut headers = object(take(&["headers", "http_headers"]));
             for (header, variable) in object(take(&["env_http_headers"])) {
@@ -188,7 +199,9 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
             if !headers.is_empty() {
                 entry.insert("headers".into(), headers.into());
             }
-            entry.extend(take(&["oauth"]).map(|login| ("oauth".to_owned(), login)));
+            if let Some(login) = take(&["oauth"]) {
+                entry.insert("oauth".into(), login);
+            }
         }
         (Some(_), Some(_)) => return Err("it has both a command and a URL".into()),
         (None, None) if kind.is_empty() => return Err("it has neither a command nor a URL".into()),
@@ -213,6 +226,7 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
         ));
     }
     check_entry(name, &entry)?;
+    // What is left of the client's entry was not taken.
     let unknown_keys = given
         .keys()
         .filter(|key| !OF_CLIENTS.contains(&key.as_str()));
@@ -227,22 +241,26 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
 fn of_client_alone(entry: &Value) -> Option<String> {
     let mut names = BTreeSet::new();
     references(&entry.to_string(), &mut names);
-    let is_of_client = |name: &String| {
+    for name in names {
+        // What the client asks for becomes a variable.
         let is_asked_for = name.starts_with("input:");
         let is_folder = name.starts_with("workspaceFolder") || name == "userHome";
-        is_folder || name.contains(':') && !is_asked_for
-    };
-    names.into_iter().find(is_of_client)
+        if is_folder || name.contains(':') && !is_asked_for {
+            return Some(name);
+        }
+    }
+    None
 }
 
 /// Writes references to variables as files of servers have them: Gemini CLI also reads `$NAME`.
 fn spell_out(value: &mut Value) {
     match value {
         Value::String(text) => {
-            let name = text.strip_prefix('$').filter(|name| !name.is_empty());
-            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            if name.is_some_and(|name| name.chars().all(is_name)) {
-                *text = format!("${{{}}}", &text[1..]);
+            if let Some(name) = text.strip_prefix('$')
+                && !name.is_empty()
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            {
+                *text = format!("${{{name}}}");
             }
         }
         Value::Array(items) => items.iter_mut().for_each(spell_out),
@@ -259,11 +277,14 @@ fn is_own(
     entry: &mut Map<String, Value>,
 ) -> bool {
     entry.insert("command".into(), command.clone());
-    if let Some(args) = args.filter(|args| args.as_array().is_none_or(|args| !args.is_empty())) {
+    if let Some(args) = args
+        && *args != json!([])
+    {
         entry.insert("args".into(), args.clone());
     }
+    // By the program too: somebody may have given the entry another name.
     let program = Path::new(command.as_str().unwrap_or_default()).file_stem();
-    name == ENTRY_NAME || program.is_some_and(|program| program == ENTRY_NAME)
+    name == ENTRY_NAME || program.and_then(OsStr::to_str) == Some(ENTRY_NAME)
 }
 
 /// The transport over HTTP; `None` if the client does not say which, and both are tried.

@@ -131,13 +131,13 @@ pub fn inspect(tool: &Tool, others: &OtherTools) -> Vec<Finding> {
         });
     }
     let mut look_at = |path: &str, text: &str| {
-        if findings.len() < MAX_FINDINGS {
-            let found = suspicious(text, tool.id.server(), others);
-            findings.extend(found.into_iter().map(|(kind, words)| Finding {
-                kind,
-                path: path.to_owned(),
-                text: words,
-            }));
+        // A schema may have many texts, and none of them is looked at in vain.
+        if findings.len() >= MAX_FINDINGS {
+            return;
+        }
+        for (kind, text) in suspicious(text, tool.id.server(), others) {
+            let path = path.to_owned();
+            findings.push(Finding { kind, path, text });
         }
     };
     look_at("/description", &tool.description);
@@ -193,7 +193,7 @@ fn suspicious(text: &str, server: &str, others: &OtherTools) -> Vec<(FindingKind
     }
     let plain = plain(text);
     for rule in RULES.iter() {
-        if found.iter().all(|(kind, _)| *kind != rule.kind)
+        if !has_kind(&found, rule.kind)
             && let Some(words) = rule.pattern.find(&plain)
         {
             found.push((rule.kind, excerpt(words.as_str().trim(), EXCERPT_CHARS)));
@@ -202,14 +202,16 @@ fn suspicious(text: &str, server: &str, others: &OtherTools) -> Vec<(FindingKind
     if let Some(hidden) = encoded::hidden_text(&plain) {
         found.push((FindingKind::EncodedText, excerpt(&hidden, EXCERPT_CHARS)));
     }
-    if found
-        .iter()
-        .all(|(kind, _)| *kind != FindingKind::OtherTools)
+    if !has_kind(&found, FindingKind::OtherTools)
         && let Some(other) = tool_of_another_server(&plain, server, others)
     {
         found.push((FindingKind::OtherTools, other.to_string()));
     }
     found
+}
+
+fn has_kind(found: &[(FindingKind, String)], kind: FindingKind) -> bool {
+    found.iter().any(|(known, _)| *known == kind)
 }
 
 /// Whether a character that is not seen is common in harmless texts: line breaks, and the joiner and
@@ -278,14 +280,15 @@ struct Rule {
 /// The rules, from [`WORDINGS`].
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     let gap = Regex::new(r"<(\d+)>").expect("is a valid pattern");
-    let rules = WORDINGS.iter().map(|wording| {
+    let mut rules = Vec::with_capacity(WORDINGS.len());
+    for wording in WORDINGS {
         let pattern = gap.replace_all(wording.pattern, r"[^.\n]{0,$1}");
-        Rule {
+        rules.push(Rule {
             kind: wording.kind,
             pattern: Regex::new(&format!("(?im){pattern}")).expect("is a valid pattern"),
-        }
-    });
-    rules.collect()
+        });
+    }
+    rules
 });
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use directories::BaseDirs;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
 use serde_json::{Map, Value, json};
-use toml_edit::{DocumentMut, Item, Table};
+use toml_edit::{DocumentMut, Item, RawString, Table};
 
 use crate::config::jsonc;
 
@@ -142,13 +142,15 @@ impl FromStr for Client {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = Client::ALL
-            .into_iter()
-            .find(|client| client.as_str() == text);
-        known.ok_or_else(|| {
-            let names = Client::ALL.map(Client::as_str).join(", ");
-            format!("unknown client {text:?}; known clients are {names}")
-        })
+        for client in Client::ALL {
+            if client.as_str() == text {
+                return Ok(client);
+            }
+        }
+        let names = Client::ALL.map(Client::as_str).join(", ");
+        Err(format!(
+            "unknown client {text:?}; known clients are {names}"
+        ))
     }
 }
 
@@ -307,7 +309,9 @@ impl Plan {
         let (path, before) = read_settings(path)?;
         let text = before.as_deref().unwrap_or_default();
         let (key, listed) = servers_of(text);
-        if listed.get(name).is_some_and(|other| other != entry) {
+        if let Some(other) = listed.get(name)
+            && other != entry
+        {
             let name = name.to_owned();
             return Err(InstallError::Taken { path, name });
         }
@@ -337,7 +341,7 @@ impl Plan {
     /// # Errors
     /// [`InstallError`] when the file cannot be read or lacks one of them.
     pub fn removing(path: &Path, names: &[String]) -> Result<Self, InstallError> {
-        Plan::editing(path, names, |server| server.remove())
+        Plan::editing(path, names, CstObjectProp::remove)
     }
 
     /// Reads a file of servers, and switches some on or off. Writes nothing.
@@ -345,19 +349,7 @@ impl Plan {
     /// # Errors
     /// [`InstallError`] when the file cannot be read or lacks one of them.
     pub fn switching(path: &Path, names: &[String], is_on: bool) -> Result<Self, InstallError> {
-        Plan::editing(path, names, |server| {
-            let Some(entry) = server.object_value() else {
-                return;
-            };
-            match entry.get("disabled") {
-                Some(disabled) if is_on => disabled.remove(),
-                Some(disabled) => disabled.set_value(CstInputValue::Bool(true)),
-                None if is_on => {}
-                None => {
-                    entry.append("disabled", CstInputValue::Bool(true));
-                }
-            }
-        })
+        Plan::editing(path, names, |server| switch(&server, is_on))
     }
 
     fn editing(
@@ -416,26 +408,45 @@ impl Plan {
     /// [`InstallError::Io`].
     pub fn write(&self) -> Result<Option<PathBuf>, InstallError> {
         if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder)
-                .map_err(|source| InstallError::io("create", folder, source))?;
+            done("create", folder, fs::create_dir_all(folder))?;
         }
-        let before = self.before.as_ref();
-        let backup = before.map(|_| free_name(&self.path, "backup"));
-        if let Some(backup) = &backup {
-            fs::copy(&self.path, backup)
-                .map_err(|source| InstallError::io("write the backup", backup, source))?;
+        let mut backup = None;
+        if self.before.is_some() {
+            let copy = free_name(&self.path, "backup");
+            done("write the backup", &copy, fs::copy(&self.path, &copy))?;
+            backup = Some(copy);
         }
         // A temporary file in the same folder, because only then is the rename atomic.
         let new = with_suffix(&self.path, "toolscout-new");
-        write_private(&new, &self.after)
-            .map_err(|source| InstallError::io("write", &new, source))?;
+        done("write", &new, write_private(&new, &self.after))?;
         if let Ok(metadata) = fs::metadata(&self.path) {
-            fs::set_permissions(&new, metadata.permissions())
-                .map_err(|source| InstallError::io("set the permissions of", &new, source))?;
+            let permissions = metadata.permissions();
+            let set = fs::set_permissions(&new, permissions);
+            done("set the permissions of", &new, set)?;
         }
-        fs::rename(&new, &self.path)
-            .map_err(|source| InstallError::io("replace", &self.path, source))?;
+        done("replace", &self.path, fs::rename(&new, &self.path))?;
         Ok(backup)
+    }
+}
+
+/// The result of an operation, whose error says what was done to which file.
+fn done<T>(action: &'static str, path: &Path, result: io::Result<T>) -> Result<T, InstallError> {
+    result.map_err(|source| InstallError::io(action, path, source))
+}
+
+/// Switches a server on or off. One that is off is `"disabled": true`, and one that is on has no such
+/// key.
+fn switch(server: &CstObjectProp, is_on: bool) {
+    let Some(entry) = server.object_value() else {
+        return;
+    };
+    match entry.get("disabled") {
+        Some(disabled) if is_on => disabled.remove(),
+        Some(disabled) => disabled.set_value(CstInputValue::Bool(true)),
+        None if is_on => {}
+        None => {
+            entry.append("disabled", CstInputValue::Bool(true));
+        }
     }
 }
 
@@ -463,36 +474,43 @@ pub struct Restored {
 /// # Errors
 /// [`InstallError`] when there is no backup, or it cannot be moved.
 pub fn restore(path: &Path) -> Result<Restored, InstallError> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = target_of(path);
     let numbered = (1..MAX_BACKUPS).map(|number| with_suffix(&path, &format!("backup-{number}")));
     // Their numbers have no gaps, but where somebody deleted one.
     let newest = numbered.rev().find(|backup| backup.exists());
-    let backup = newest.ok_or_else(|| InstallError::NoBackup { path: path.clone() })?;
+    let Some(backup) = newest else {
+        return Err(InstallError::NoBackup { path });
+    };
     // The client may have written to them since.
-    let replaced = path.exists().then(|| free_name(&path, "replaced"));
-    if let Some(replaced) = &replaced {
-        fs::rename(&path, replaced)
-            .map_err(|source| InstallError::io("write", replaced, source))?;
+    let mut replaced = None;
+    if path.exists() {
+        let kept = free_name(&path, "replaced");
+        done("write", &kept, fs::rename(&path, &kept))?;
+        replaced = Some(kept);
     }
-    fs::rename(&backup, &path).map_err(|source| InstallError::io("replace", &path, source))?;
+    done("replace", &path, fs::rename(&backup, &path))?;
     Ok(Restored { backup, replaced })
 }
 
 /// The path with the first number behind it that no file has.
 fn free_name(path: &Path, suffix: &str) -> PathBuf {
-    (1..MAX_BACKUPS)
-        .map(|number| with_suffix(path, &format!("{suffix}-{number}")))
-        .find(|path| !path.exists())
-        .unwrap_or_else(|| with_suffix(path, suffix))
+    for number in 1..MAX_BACKUPS {
+        let numbered = with_suffix(path, &format!("{suffix}-{number}"));
+        if !numbered.exists() {
+            return numbered;
+        }
+    }
+    with_suffix(path, suffix)
 }
 
-/// The key under which a file of servers lists them, and the servers. As the file is read: `servers` alone is
-/// VS Code's.
+/// The key under which a file of servers lists them, and the servers. As the file is read: `servers`
+/// alone is VS Code's.
 fn servers_of(text: &str) -> (&'static str, Map<String, Value>) {
-    let file: Value = CstRootNode::parse(text, &jsonc())
-        .ok()
-        .and_then(|root| root.to_serde_value())
-        .unwrap_or_default();
+    let file: Value = match CstRootNode::parse(text, &jsonc()) {
+        Ok(root) => root.to_serde_value().unwrap_or_default(),
+        // The edit that follows says what is wrong with it.
+        Err(_) => Value::Null,
+    };
     let is_of_vs_code = file.get("mcpServers").is_none() && file.get("servers").is_some();
     let key = match is_of_vs_code {
         true => "servers",
@@ -514,12 +532,17 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
 /// The path of a file of settings and its text, if there is one. The target of a symbolic link is
 /// written, so that the link stays one.
 fn read_settings(path: &Path) -> Result<(PathBuf, Option<String>), InstallError> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = target_of(path);
     match fs::read_to_string(&path) {
         Ok(text) => Ok((path, Some(text))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((path, None)),
         Err(source) => Err(InstallError::io("read", &path, source)),
     }
+}
+
+fn target_of(path: &Path) -> PathBuf {
+    // A file that is not there yet has no other path.
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -528,17 +551,17 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Edits the servers under `key` of a JSON document, with or without comments. The rest stays byte for byte,
-/// and so does the whole if the edit changes nothing.
+/// Edits the servers under `key` of a JSON document, with or without comments. The rest stays byte
+/// for byte, and so does the whole if the edit changes nothing.
 fn edit_json(text: &str, key: &str, edit: impl FnOnce(&CstObject)) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(text, &jsonc())
         .map_err(|error| format!("it is not valid JSON ({error})"))?;
     let before = root.to_serde_value();
     let settings = root.object_value().ok_or("it is not a JSON object")?;
-    let servers = settings
-        .object_value_or_create(key)
-        .ok_or_else(|| format!("its {key:?} is not an object"))?;
+    let Some(servers) = settings.object_value_or_create(key) else {
+        return Err(format!("its {key:?} is not an object"));
+    };
     edit(&servers);
     if root.to_serde_value() == before {
         return Ok(text.to_owned());
@@ -578,30 +601,31 @@ fn json_input(value: &Value) -> CstInputValue {
     }
 }
 
-/// Sets the table `key.toolscout` of a TOML document in the place of these servers, so that comments and order
-/// stay.
+/// Sets the table `key.toolscout` of a TOML document in the place of these servers, so that comments
+/// and order stay.
 fn merge_toml(text: &str, key: &str, entry: &Value, servers: &[String]) -> Result<String, String> {
-    let mut settings: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
-        format!("it is not valid TOML ({})", error.message())
-    })?;
+    let mut settings = match text.parse::<DocumentMut>() {
+        Ok(settings) => settings,
+        Err(error) => return Err(format!("it is not valid TOML ({})", error.message())),
+    };
     let listed = settings.entry(key).or_insert_with(|| {
         let mut listed = Table::new();
         // Its servers have headers of their own.
         listed.set_implicit(true);
         Item::Table(listed)
     });
-    let listed = listed
-        .as_table_like_mut()
-        .ok_or_else(|| format!("its {key:?} is not a table"))?;
+    let Some(listed) = listed.as_table_like_mut() else {
+        return Err(format!("its {key:?} is not a table"));
+    };
     let mut comments = String::new();
     for server in servers {
         let removed = listed.remove(server);
         // What stands above a table belongs to it, also at the beginning of the file.
-        let above = removed
-            .as_ref()
-            .and_then(Item::as_table)
-            .and_then(|table| table.decor().prefix());
-        let above = above.and_then(|above| above.as_str()).unwrap_or_default();
+        let above = match &removed {
+            Some(Item::Table(table)) => table.decor().prefix(),
+            _ => None,
+        };
+        let above = above.and_then(RawString::as_str).unwrap_or_default();
         if above.contains('#') {
             comments.push_str(above);
         }
@@ -619,10 +643,9 @@ fn merge_toml(text: &str, key: &str, entry: &Value, servers: &[String]) -> Resul
 fn toml_item(value: &Value) -> Item {
     match value {
         Value::Object(fields) => {
-            let items = fields.iter().map(|(name, value)| (name, toml_item(value)));
             let mut table = Table::new();
-            for (name, item) in items {
-                table.insert(name, item);
+            for (name, value) in fields {
+                table.insert(name, toml_item(value));
             }
             Item::Table(table)
         }

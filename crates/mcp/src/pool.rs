@@ -420,15 +420,18 @@ impl Toolset for Pool {
     }
 
     fn absent_servers(&self) -> Vec<AbsentServer> {
-        let statuses = self.statuses().into_iter();
-        let absent = statuses.filter_map(|status| {
-            Some(AbsentServer {
-                server: status.server,
-                reason: status.reason?,
-                since: status.since,
-            })
-        });
-        absent.collect()
+        let mut absent = Vec::new();
+        for status in self.statuses() {
+            // Only a server that cannot be called has a reason.
+            if let Some(reason) = status.reason {
+                absent.push(AbsentServer {
+                    server: status.server,
+                    reason,
+                    since: status.since,
+                });
+            }
+        }
+        absent
     }
 }
 
@@ -538,9 +541,9 @@ impl Server {
         }
         let total = self.limits.call.total;
         // The semaphore is never closed, so this fails only by the timeout.
-        let _permit = timeout(total, self.calls.acquire())
-            .await
-            .map_err(|_| CallError::Timeout { limit: total })?;
+        let Ok(_permit) = timeout(total, self.calls.acquire()).await else {
+            return Err(CallError::Timeout { limit: total });
+        };
         let called = connection.call(id.name(), arguments, context).await;
         self.used();
         // Listing the tools again finds out whether the connection is still usable.
@@ -836,7 +839,10 @@ impl ConnectionTask {
             .run_until_cancelled(self.refresh_until_end(&connection))
             .await;
         connection.close().await;
-        end.unwrap_or_else(|| End::of("the program ends".into()))
+        match end {
+            Some(end) => end,
+            None => End::of("the program ends".into()),
+        }
     }
 
     /// Lists the tools at every change, until the connection ends.

@@ -13,6 +13,8 @@ use toolscout_base::printable::{excerpt, line};
 
 /// Most characters of a description in messages.
 const QUOTED_CHARS: usize = 200;
+/// Most characters of a server's short name, and of the variable of a value that is left open.
+const MAX_NAME_CHARS: usize = 64;
 
 /// Why a description does not become an entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -194,11 +196,12 @@ impl Import {
     /// A short name, of letters, digits, `-` and `_`.
     pub fn short_name(&self) -> String {
         let last = self.name.rsplit('/').next().unwrap_or_default();
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        last.chars()
-            .map(|c| if legal(c) { c } else { '-' })
-            .take(64)
-            .collect()
+        let mut short = String::new();
+        for c in last.chars().take(MAX_NAME_CHARS) {
+            let is_legal = c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+            short.push(if is_legal { c } else { '-' });
+        }
+        short
     }
 }
 
@@ -207,9 +210,6 @@ impl Import {
 /// # Errors
 /// [`RegistryError`].
 pub fn read(document: &[u8], wanted: Option<&str>) -> Result<Description, RegistryError> {
-    let malformed = |error: serde_json::Error| RegistryError::Malformed {
-        reason: error.to_string(),
-    };
     let document: Value = serde_json::from_slice(document).map_err(malformed)?;
     let listed = match document.get("servers") {
         Some(Value::Array(servers)) => servers.clone(),
@@ -223,9 +223,12 @@ pub fn read(document: &[u8], wanted: Option<&str>) -> Result<Description, Regist
             let reason = "a server has no `name`".into();
             return Err(RegistryError::Malformed { reason });
         };
-        if wanted.is_none_or(|wanted| is_named(name, wanted)) {
-            chosen.push((name, description, is_latest(item)));
+        if let Some(wanted) = wanted
+            && !is_named(name, wanted)
+        {
+            continue;
         }
+        chosen.push((name, description, is_latest(item)));
     }
     let all = listed
         .iter()
@@ -246,6 +249,12 @@ pub fn read(document: &[u8], wanted: Option<&str>) -> Result<Description, Regist
     let latest = chosen.iter().find(|(.., is_latest)| *is_latest);
     let (_, description, _) = latest.unwrap_or(&chosen[0]);
     Description::deserialize(*description).map_err(malformed)
+}
+
+fn malformed(error: serde_json::Error) -> RegistryError {
+    RegistryError::Malformed {
+        reason: error.to_string(),
+    }
 }
 
 fn is_named(name: &str, wanted: &str) -> bool {
@@ -274,12 +283,13 @@ fn some<'a>(names: impl Iterator<Item = &'a str>) -> String {
 impl Description {
     /// What it can be taken from, as `only` of [`import`](Self::import) names it.
     fn kinds(&self) -> Vec<&str> {
-        let packages = self
-            .packages
-            .iter()
-            .map(|package| package.registry_type.as_str());
-        let remote = (!self.remotes.is_empty()).then_some("remote");
-        let mut kinds: Vec<&str> = packages.chain(remote).collect();
+        let mut kinds = Vec::new();
+        for package in &self.packages {
+            kinds.push(package.registry_type.as_str());
+        }
+        if !self.remotes.is_empty() {
+            kinds.push("remote");
+        }
         kinds.dedup();
         kinds
     }
@@ -295,16 +305,20 @@ impl Description {
         is_installed: &dyn Fn(&str) -> bool,
     ) -> Result<Import, RegistryError> {
         let mut reasons = Vec::new();
-        let is_wanted = |kind: &str| only.is_none_or(|only| only == kind);
+        let is_wanted = |kind: &str| only.is_none() || only == Some(kind);
         for package in &self.packages {
-            if is_wanted(&package.registry_type) {
-                match package.entry(is_installed) {
-                    Ok(written) => return Ok(self.imported(written)),
-                    Err(reason) => reasons.push(reason),
-                }
+            if !is_wanted(&package.registry_type) {
+                continue;
+            }
+            match package.entry(is_installed) {
+                Ok(written) => return Ok(self.imported(written)),
+                Err(reason) => reasons.push(reason),
             }
         }
-        for remote in self.remotes.iter().filter(|_| is_wanted("remote")) {
+        for remote in &self.remotes {
+            if !is_wanted("remote") {
+                continue;
+            }
             match remote.entry() {
                 Ok(written) => return Ok(self.imported(written)),
                 Err(reason) => reasons.push(reason),
@@ -351,11 +365,10 @@ impl Package {
                 self.transport.kind
             ));
         }
-        let version = self.version.as_deref().map(literal).transpose()?;
-        let version = version.filter(|version| !matches!(*version, "" | "latest"));
-        let versioned = |separator: &str| match version {
-            Some(version) => format!("{identifier}{separator}{version}"),
-            None => identifier.to_owned(),
+        let version = match self.version.as_deref().map(literal).transpose()? {
+            // Without a version the runner takes the latest one.
+            Some("" | "latest") => None,
+            version => version,
         };
         let hint = self.runtime_hint.as_deref();
         let (runners, install): (&[&str], &str) = match kind {
@@ -388,25 +401,29 @@ impl Package {
         let of_runtime = open.arguments(&self.runtime_arguments)?;
         match kind {
             "npm" => {
-                args.extend((*runner == "npx").then(|| "-y".to_owned()));
+                // Otherwise npx asks before it installs, and nobody is there to answer.
+                if *runner == "npx" {
+                    args.push("-y".to_owned());
+                }
                 args.extend(of_runtime.into_iter().filter(|arg| arg != "-y"));
-                args.push(versioned("@"));
+                args.push(versioned(identifier, "@", version));
             }
             "pypi" => {
                 args.extend(of_runtime);
-                args.push(versioned("=="));
+                args.push(versioned(identifier, "==", version));
             }
             _ => {
-                args.extend(["run", "-i", "--rm"].map(str::to_owned));
+                let fixed = ["run", "-i", "--rm"];
+                args.extend(fixed.map(str::to_owned));
+                // By name alone: a container gets no variables of its own accord.
                 for name in env.keys() {
                     args.extend(["-e".to_owned(), name.clone()]);
                 }
-                let fixed = ["run", "-i", "--rm"];
-                args.extend(
-                    of_runtime
-                        .into_iter()
-                        .filter(|arg| !fixed.contains(&&**arg)),
-                );
+                for arg in of_runtime {
+                    if !fixed.contains(&arg.as_str()) {
+                        args.push(arg);
+                    }
+                }
                 args.push(image(identifier, version));
             }
         }
@@ -416,6 +433,13 @@ impl Package {
             entry["env"] = env.into();
         }
         Ok((entry, open.0))
+    }
+}
+
+fn versioned(identifier: &str, separator: &str, version: Option<&str>) -> String {
+    match version {
+        Some(version) => format!("{identifier}{separator}{version}"),
+        None => identifier.to_owned(),
     }
 }
 
@@ -477,7 +501,9 @@ impl OpenValues {
         let mut words = Vec::new();
         for argument in arguments {
             let name = argument.name.as_deref().map(literal).transpose()?;
-            if let Some(name) = name.filter(|_| argument.is_bare()) {
+            if let Some(name) = name
+                && argument.is_bare()
+            {
                 words.push(name.to_owned());
                 continue;
             }
@@ -506,7 +532,7 @@ impl OpenValues {
             return self.filled(value, &input.variables).map(Some);
         }
         match &input.default {
-            Some(Value::String(text)) => return literal(text).map(|text| Some(text.to_owned())),
+            Some(Value::String(text)) => return Ok(Some(literal(text)?.to_owned())),
             Some(other @ (Value::Number(_) | Value::Bool(_))) => {
                 return Ok(Some(other.to_string()));
             }
@@ -525,21 +551,21 @@ impl OpenValues {
         let (mut filled, mut rest) = (String::new(), literal(text)?);
         while let Some((before, after)) = rest.split_once('{') {
             filled.push_str(before);
-            let named = after.split_once('}');
-            let known = named.and_then(|(name, rest)| Some((name, variables.get(name)?, rest)));
-            let Some((name, input, after)) = known else {
+            if let Some((name, end)) = after.split_once('}')
+                && let Some(input) = variables.get(name)
+            {
+                // What stands within a text cannot be left out.
+                let input = Input {
+                    is_required: true,
+                    ..input.clone()
+                };
+                filled.extend(self.value(&input, name)?);
+                rest = end;
+            } else {
                 // A brace of the text itself, as JSON in an argument has it.
                 filled.push('{');
                 rest = after;
-                continue;
-            };
-            // What stands within a text cannot be left out.
-            let input = Input {
-                is_required: true,
-                ..input.clone()
-            };
-            filled.extend(self.value(&input, name)?);
-            rest = after;
+            }
         }
         filled.push_str(rest);
         Ok(filled)
@@ -553,6 +579,7 @@ impl OpenValues {
             description = format!("{description} (one of {choices})");
         }
         let reference = format!("${{{variable}}}");
+        // Several places may take the same variable, which is named once.
         if !self.0.iter().any(|open| open.variable == variable) {
             self.0.push(OpenValue {
                 variable,
@@ -567,17 +594,14 @@ impl OpenValues {
 
 /// The name of an environment variable: `X-Api-Key` becomes `X_API_KEY`.
 fn variable(name: &str) -> String {
-    let words = name.trim_start_matches('-').chars();
-    let mut variable: String = words
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_uppercase()
-            } else {
-                '_'
-            }
-        })
-        .take(64)
-        .collect();
+    let mut variable = String::new();
+    for c in name.trim_start_matches('-').chars().take(MAX_NAME_CHARS) {
+        variable.push(match c.is_ascii_alphanumeric() {
+            true => c.to_ascii_uppercase(),
+            false => '_',
+        });
+    }
+    // A variable cannot begin with a digit.
     if !variable.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
         variable.insert(0, '_');
     }

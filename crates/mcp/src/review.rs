@@ -123,8 +123,10 @@ pub fn findings_of(
     in_catalog: Option<&Arc<Tool>>,
     names: &OtherTools,
 ) -> Vec<Finding> {
-    let current = change.current(in_catalog);
-    current.map_or_else(Vec::new, |tool| inspect(tool, names))
+    match change.current(in_catalog) {
+        Some(tool) => inspect(tool, names),
+        None => Vec::new(),
+    }
 }
 
 /// Stores a review, all of it or nothing. The caller brings the catalog up to it.
@@ -198,7 +200,9 @@ impl Judging<'_> {
             (None, Verdict::Accept) => return Err(ReviewError::NoChange { id: id.clone() }),
             (None, Verdict::Block) => self.unchanged(id, in_catalog.as_ref())?,
         };
-        if version.is_some_and(|version| version != change.version(in_catalog.as_ref())) {
+        if let Some(version) = version
+            && version != change.version(in_catalog.as_ref())
+        {
             return Err(ReviewError::ChangedAgain { id: id.clone() });
         }
         self.reviewed.tools.push(ReviewedTool {
@@ -220,8 +224,10 @@ impl Judging<'_> {
         id: &ToolId,
         in_catalog: Option<&Arc<Tool>>,
     ) -> Result<ToolChange, ReviewError> {
-        let known = in_catalog.filter(|_| self.remembered.records.contains_key(id));
-        let tool = known.ok_or_else(|| ReviewError::NotOfServer { id: id.clone() })?;
+        let tool = match in_catalog {
+            Some(tool) if self.remembered.records.contains_key(id) => tool,
+            _ => return Err(ReviewError::NotOfServer { id: id.clone() }),
+        };
         Ok(ToolChange {
             kind: ChangeKind::Changed,
             approved: Some(Arc::clone(tool)),
@@ -234,9 +240,13 @@ impl Judging<'_> {
     fn accept(&mut self, id: &ToolId, change: &ToolChange, in_catalog: Option<Arc<Tool>>) {
         self.update.settled.insert(id.clone());
         let Some(offered) = &change.offered else {
-            let flagged = in_catalog.filter(|tool| !tool.flags().is_empty());
-            let accepted = flagged.map(|tool| Tool::clone(&tool).with_flags([]));
-            self.reviewed.upsert.extend(accepted);
+            // The catalog has the definition already, and loses what was said against it.
+            if let Some(tool) = in_catalog
+                && !tool.flags().is_empty()
+            {
+                let accepted = Tool::clone(&tool).with_flags([]);
+                self.reviewed.upsert.push(accepted);
+            }
             return;
         };
         // With the class that it declares: raising it was only for the time until now.
@@ -248,9 +258,12 @@ impl Judging<'_> {
     }
 
     fn block(&mut self, id: &ToolId, change: ToolChange, in_catalog: Option<Arc<Tool>>) {
-        let offered = change.offered.clone().or(in_catalog);
+        let offered = match change.kind {
+            ChangeKind::Removed => None,
+            _ => change.offered.clone().or(in_catalog),
+        };
         let blocked = ToolChange {
-            offered: offered.filter(|_| change.kind != ChangeKind::Removed),
+            offered,
             blocked_by: Some(BlockedBy::Person),
             ..change
         };
@@ -262,17 +275,16 @@ impl Judging<'_> {
         &mut self,
         decided: &BTreeMap<ToolId, (Verdict, Option<String>)>,
     ) -> Result<(), ReviewError> {
-        let rest: Vec<ToolId> = self
-            .remembered
-            .undecided
-            .iter()
-            .filter(|(id, change)| {
-                change.blocked_by != Some(BlockedBy::Person) && !decided.contains_key(*id)
-            })
-            .map(|(id, _)| id.clone())
-            .collect();
-        rest.iter()
-            .try_for_each(|id| self.judge(id, Verdict::Accept, None))
+        let mut rest = Vec::new();
+        for (id, change) in &self.remembered.undecided {
+            if change.blocked_by != Some(BlockedBy::Person) && !decided.contains_key(id) {
+                rest.push(id.clone());
+            }
+        }
+        for id in rest {
+            self.judge(&id, Verdict::Accept, None)?;
+        }
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::Limits;
 use crate::changes::{ApprovedBefore, ComparedTools, Flag, OnChange, compare_with_approved};
 use crate::config::ServerConfig;
 use crate::connection::{ConnectError, Connection, Connector, ListError, ListedTools};
-use toolscout_base::printable::is_hidden;
+use toolscout_base::printable::{excerpt, is_hidden};
 
 /// The `_meta` key of this program. A server could use it to claim the identity of another.
 const OWN_META: &str = "toolscout";
@@ -80,20 +80,12 @@ pub fn read_tools(server: &str, listed: ListedTools, limits: &Limits) -> Offered
         incomplete,
     } = listed;
     let mut skipped = Vec::from_iter(incomplete);
-    entries.retain(|entry| {
-        let reason = if entry.is_object() {
-            bad_name(entry)
-                .or_else(|| bad_schema(entry))
-                .or_else(|| too_long(entry, limits))
-        } else {
-            Some("it is not an object".to_owned())
-        };
-        skipped.extend(
-            reason
-                .iter()
-                .map(|reason| format!("{}: {reason}", name_of(entry))),
-        );
-        reason.is_none()
+    entries.retain(|entry| match problem(entry, limits) {
+        Some(reason) => {
+            skipped.push(format!("{}: {reason}", name_of(entry)));
+            false
+        }
+        None => true,
     });
     // Before the entries become tools: the identity of a tool is its server's name in the settings.
     entries.iter_mut().for_each(drop_own_meta);
@@ -113,12 +105,9 @@ pub fn read_tools(server: &str, listed: ListedTools, limits: &Limits) -> Offered
     let document = json!({ "tools": entries }).to_string();
     match formats::parse(document.as_bytes(), &options) {
         Ok(parsed) => {
-            skipped.extend(
-                parsed
-                    .skipped
-                    .iter()
-                    .map(|skipped| skipped.error.to_string()),
-            );
+            for entry in &parsed.skipped {
+                skipped.push(entry.error.to_string());
+            }
             OfferedTools {
                 tools: parsed.tools,
                 skipped,
@@ -162,13 +151,28 @@ pub fn compare(
     Ok((compared, skipped))
 }
 
+/// Why an entry is skipped.
+fn problem(entry: &Value, limits: &Limits) -> Option<String> {
+    if !entry.is_object() {
+        return Some("it is not an object".to_owned());
+    }
+    if let Some(reason) = bad_name(entry) {
+        return Some(reason);
+    }
+    if let Some(reason) = bad_schema(entry) {
+        return Some(reason);
+    }
+    too_long(entry, limits)
+}
+
 /// Checks that a name can be told from others and from the text around it. Any other is taken: models
 /// see a safe name in its place, and people see it quoted.
 fn bad_name(entry: &Value) -> Option<String> {
-    let name = entry
-        .get("name")
-        .and_then(Value::as_str)
-        .filter(|name| !name.is_empty())?;
+    let name = entry.get("name")?.as_str()?;
+    // The parser skips an entry without a name, and says so.
+    if name.is_empty() {
+        return None;
+    }
     let chars = name.chars().count();
     if chars > MAX_NAME_CHARS {
         return Some(format!(
@@ -211,7 +215,7 @@ fn bad_schema(entry: &Value) -> Option<String> {
         Some(Value::Object(_)) => None,
         Some(other) => Some(format!(
             "its inputSchema is {}, it must be an object",
-            toolscout_base::printable::excerpt(&other.to_string(), 40)
+            excerpt(&other.to_string(), 40)
         )),
     }
 }
@@ -229,20 +233,21 @@ fn too_long(entry: &Value, limits: &Limits) -> Option<String> {
         }
     }
     let bytes = entry.to_string().len();
-    (bytes > limits.tool_bytes)
-        .then(|| format!("it has {bytes} bytes, {} are allowed", limits.tool_bytes))
+    if bytes <= limits.tool_bytes {
+        return None;
+    }
+    Some(format!(
+        "it has {bytes} bytes, {} are allowed",
+        limits.tool_bytes
+    ))
 }
 
 fn name_of(entry: &Value) -> String {
-    let name = entry.get("name").and_then(Value::as_str);
-    // Escaped, since an invalid name may contain any text.
-    let quoted = |name| {
-        format!(
-            "tool \"{}\"",
-            toolscout_base::printable::excerpt(name, 80).escape_default()
-        )
-    };
-    name.map_or_else(|| "a tool without a name".into(), quoted)
+    match entry.get("name").and_then(Value::as_str) {
+        // Escaped, since an invalid name may contain any text.
+        Some(name) => format!("tool \"{}\"", excerpt(name, 80).escape_default()),
+        None => "a tool without a name".into(),
+    }
 }
 
 fn drop_own_meta(entry: &mut Value) {

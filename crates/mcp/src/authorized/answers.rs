@@ -127,14 +127,20 @@ fn answer_to(
 ) -> Result<ServerJsonRpcMessage, HttpError> {
     match message {
         JsonRpcMessage::Error(error) => {
-            let is_own = error.id.as_ref().is_some_and(|id| is_of(&request.id, id));
+            let is_own = match &error.id {
+                Some(id) => is_of(&request.id, id),
+                None => false,
+            };
             let ends_session = match is_own {
                 true => is_about_session(error.error.code.0, &error.error.message),
                 false => says_session_ended(&error.error.message),
             };
-            if let Some(renewals) = renewals.filter(|_| ends_session) {
+            if let Some(renewals) = renewals
+                && ends_session
+            {
                 return Err(renewals.ended(&request.id, &error.error.message));
             }
+            // The SDK drops an error whose id is of no request.
             let id = Some(request.id.clone());
             Ok(JsonRpcMessage::Error(JsonRpcError { id, ..error }))
         }
@@ -154,30 +160,38 @@ fn answer_to(
 /// An event of the stream that answers this request alone: an error in it is the request's, whatever
 /// its id.
 fn assigned_event(event: Sse, id: &RequestId) -> Sse {
-    let assigned = event.data.as_deref().and_then(|data| {
-        let mut message: Value = serde_json::from_str(data).ok()?;
-        let is_answer = message.get("method").is_none();
-        let given = message
-            .get("id")
-            .and_then(|id| serde_json::from_value(id.clone()).ok());
-        if !is_answer || given.is_some_and(|given| is_of(id, &given)) {
-            return None;
-        }
-        if message.get("result").is_some() {
-            let text = "the server answered with the result of another request";
-            message = json!({ "jsonrpc": "2.0", "error": { "code": -32603, "message": text } });
-        }
-        message.get("error")?;
-        message["id"] = id.clone().into_json_value();
-        Some(message.to_string())
-    });
-    match assigned {
+    let Some(data) = &event.data else {
+        return event;
+    };
+    match assigned_data(data, id) {
         Some(data) => Sse {
             data: Some(data),
             ..event
         },
         None => event,
     }
+}
+
+/// The data of an event with the id of this request; `None` where it stays as it is.
+fn assigned_data(data: &str, id: &RequestId) -> Option<String> {
+    let mut message: Value = serde_json::from_str(data).ok()?;
+    // Requests and notifications of the server have ids of their own, or none.
+    if message.get("method").is_some() {
+        return None;
+    }
+    if let Some(given) = message.get("id")
+        && let Ok(given) = serde_json::from_value(given.clone())
+        && is_of(id, &given)
+    {
+        return None;
+    }
+    if message.get("result").is_some() {
+        let text = "the server answered with the result of another request";
+        message = json!({ "jsonrpc": "2.0", "error": { "code": -32603, "message": text } });
+    }
+    message.get("error")?;
+    message["id"] = id.clone().into_json_value();
+    Some(message.to_string())
 }
 
 /// Whether an answer with this id is to this request: some servers write a number as text.
@@ -187,10 +201,15 @@ pub fn is_of(request: &RequestId, answer: &RequestId) -> bool {
 
 /// Whether a refusal that is no JSON-RPC error says that the session has ended, as any 404 does.
 fn refuses_session(error: &HttpError) -> bool {
-    let status = refused_status(error);
-    let is_refusal = status.is_some_and(|status| NO_SESSION_STATUSES.contains(&status));
-    matches!(error, HttpError::SessionExpired)
-        || (is_refusal && says_session_ended(&error.to_string()))
+    if matches!(error, HttpError::SessionExpired) {
+        return true;
+    }
+    match refused_status(error) {
+        Some(status) if NO_SESSION_STATUSES.contains(&status) => {
+            says_session_ended(&error.to_string())
+        }
+        _ => false,
+    }
 }
 
 fn words_of(error: &HttpError) -> String {

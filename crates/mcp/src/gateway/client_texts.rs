@@ -1,7 +1,7 @@
 //! Lets the client's own model write texts of tools, by sampling, once the person behind it has agreed.
 //!
-//! Sampling is part of the protocol up to 2025-11-25. Each request is shown by clients that keep to it, and
-//! the person can decline it there too.
+//! Sampling is part of the protocol up to 2025-11-25. Each request is shown by clients that keep to
+//! it, and the person can decline it there too.
 
 #![expect(deprecated, reason = "clients of these versions have no other way")]
 
@@ -14,6 +14,7 @@ use rmcp::model::{
     ElicitationSchema, Role, SamplingMessage, SamplingMessageContentBlock,
 };
 use rmcp::service::{Peer, RoleServer};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolscout_index::{Enrichment, Searcher, Tool};
 
@@ -143,11 +144,10 @@ async fn agrees(
     let Ok(answer) = peer.create_elicitation(form).await else {
         return false;
     };
-    let is_ticked = answer
-        .content
-        .as_ref()
-        .and_then(|content| content.get(WRITE))
-        .is_some_and(|write| write == &serde_json::Value::Bool(true));
+    let is_ticked = match &answer.content {
+        Some(content) => content.get(WRITE) == Some(&Value::Bool(true)),
+        None => false,
+    };
     answer.action == ElicitationAction::Accept && is_ticked
 }
 

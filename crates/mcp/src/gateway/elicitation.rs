@@ -195,10 +195,13 @@ impl<'a> ElicitationApprover<'a> {
 
     /// The digest of everything that an approval covers.
     fn about(&self, request: &ApprovalRequest) -> [u8; 32] {
-        let definition = ToolId::parse(&request.tool)
-            .ok()
-            .and_then(|id| self.shared.catalog.tool(&id));
-        let definition = definition.map(|tool| Definition::of(&tool).as_bytes().to_vec());
+        // A yes to one definition is none to another under the same name.
+        let mut definition = None;
+        if let Ok(id) = ToolId::parse(&request.tool)
+            && let Some(tool) = self.shared.catalog.tool(&id)
+        {
+            definition = Some(Definition::of(&tool).as_bytes().to_vec());
+        }
         let ApprovalRequest {
             tool,
             class,
@@ -218,11 +221,10 @@ impl<'a> ElicitationApprover<'a> {
 
     /// Reads an answer that came after this time.
     fn read(&self, request: &ApprovalRequest, result: &ElicitResult, after: Duration) -> Answer {
-        let yes = result
-            .content
-            .as_ref()
-            .and_then(|content| content.get(APPROVE))
-            == Some(&Value::Bool(true));
+        let yes = match &result.content {
+            Some(content) => content.get(APPROVE) == Some(&Value::Bool(true)),
+            None => false,
+        };
         match result.action {
             ElicitationAction::Accept if yes => Answer::Approved {
                 by: self.caller.who.clone(),
@@ -301,16 +303,21 @@ fn how_to_allow(request: &ApprovalRequest) -> String {
 
 /// Whether a question is the result of the call, which the client repeats with the answer.
 pub fn asks_by_result(context: &RequestContext<RoleServer>) -> bool {
-    let version = context.protocol_version();
-    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+    match context.protocol_version() {
+        Some(version) => version >= ProtocolVersion::V_2026_07_28,
+        None => false,
+    }
 }
 
 /// Whether the client supports forms. One that declares elicitation without a kind does.
 pub fn takes_forms(context: &RequestContext<RoleServer>) -> bool {
-    let declared = context
-        .client_capabilities()
-        .and_then(|capabilities| capabilities.elicitation);
-    declared.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
+    let Some(capabilities) = context.client_capabilities() else {
+        return false;
+    };
+    match capabilities.elicitation {
+        Some(elicitation) => elicitation.form.is_some() || elicitation.url.is_none(),
+        None => false,
+    }
 }
 
 /// The question as a form with one field; `None` if the arguments are too long.
@@ -396,10 +403,11 @@ impl OpenQuestions {
     /// Removes a question of this caller.
     fn close(&self, id: &str, who: &str) -> Option<Open> {
         let mut questions = self.0.lock();
-        questions
-            .peek(id)
-            .is_some_and(|open| open.who == who)
-            .then(|| questions.pop(id))?
+        // Nobody closes the question of somebody else.
+        if questions.peek(id)?.who != who {
+            return None;
+        }
+        questions.pop(id)
     }
 }
 

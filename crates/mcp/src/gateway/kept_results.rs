@@ -50,12 +50,13 @@ impl KeptResults {
         max_bytes: usize,
     ) {
         let structured = result.structured_content.as_ref().map(Value::to_string);
-        if let Some(structured) = structured.filter(|text| text.len() > max_bytes) {
+        if let Some(structured) = structured
+            && structured.len() > max_bytes
+        {
             let value = result.structured_content.take();
             // Servers repeat it as text for clients that do not know it.
-            let is_repeated = result.content.iter().any(|block| match block {
-                ContentBlock::Text(text) => repeats(&text.text, value.as_ref()),
-                _ => false,
+            let is_repeated = result.content.iter().any(|block| {
+                matches!(block, ContentBlock::Text(text) if repeats(&text.text, value.as_ref()))
             });
             if !is_repeated {
                 result.content.push(ContentBlock::text(structured));
@@ -116,10 +117,13 @@ impl KeptResults {
 
 /// Whether a result has more than this many bytes of texts, or of structured content.
 pub fn is_long(result: &CallToolResult, max_bytes: usize) -> bool {
-    let structured = result.structured_content.as_ref().map(Value::to_string);
+    if let Some(structured) = &result.structured_content
+        && structured.to_string().len() > max_bytes
+    {
+        return true;
+    }
     let texts = result.content.iter().filter_map(text_of);
-    structured.is_some_and(|text| text.len() > max_bytes)
-        || texts.map(str::len).sum::<usize>() > max_bytes
+    texts.map(str::len).sum::<usize>() > max_bytes
 }
 
 /// Whether a text says what structured content says, as the whole or as its only field: servers put a text
@@ -128,17 +132,21 @@ fn repeats(text: &str, structured: Option<&Value>) -> bool {
     let Some(structured) = structured else {
         return false;
     };
-    let fields = structured.as_object().filter(|fields| fields.len() == 1);
-    let field = fields.and_then(|fields| fields.values().next());
+    let field = match structured {
+        Value::Object(fields) if fields.len() == 1 => fields.values().next(),
+        _ => None,
+    };
     if field.and_then(Value::as_str) == Some(text) {
         return true;
     }
-    let of_text: Option<Value> = serde_json::from_str(text).ok();
-    of_text.is_some_and(|of_text| of_text == *structured || Some(&of_text) == field)
+    match serde_json::from_str::<Value>(text) {
+        Ok(of_text) => of_text == *structured || Some(&of_text) == field,
+        Err(_) => false,
+    }
 }
 
-/// Puts texts in JSON into their [compact](compact_text) form, as far as they are shown whole then: parts of
-/// long ones are selected by their own form. Structured content stays as it is.
+/// Puts texts in JSON into their [compact](compact_text) form, as far as they are shown whole then:
+/// parts of long ones are selected by their own form. Structured content stays as it is.
 pub fn compact(result: &mut CallToolResult, max_bytes: usize) {
     for block in &mut result.content {
         if let ContentBlock::Text(text) = block
@@ -150,8 +158,8 @@ pub fn compact(result: &mut CallToolResult, max_bytes: usize) {
     }
 }
 
-/// The blocks with texts of about this many bytes. The texts from the first one that is too long on become
-/// one.
+/// The blocks with texts of about this many bytes. The texts from the first one that is too long on
+/// become one.
 fn shortened(
     blocks: Vec<ContentBlock>,
     max_bytes: usize,

@@ -1,8 +1,8 @@
 //! Prompts and resources of the servers, as clients list and read them.
 //!
-//! A prompt is called `SERVER__NAME`. A resource keeps its URI, so that links to it hold; if two servers have
-//! the same one, that of the later server gets another. Reading passes the gate under the id
-//! `SERVER/resources_read` or `SERVER/prompts_get`, as a call of a tool that only reads.
+//! A prompt is called `SERVER__NAME`. A resource keeps its URI, so that links to it hold; if two
+//! servers have the same one, that of the later server gets another. Reading passes the gate under
+//! the id `SERVER/resources_read` or `SERVER/prompts_get`, as a call of a tool that only reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -47,17 +47,8 @@ impl Default for Links {
 impl Links {
     /// Notes the resources in a result of a server.
     pub fn note(&self, server: &str, result: &CallToolResult) {
-        let uris = result.content.iter().filter_map(|block| match block {
-            ContentBlock::ResourceLink(resource) => Some(&resource.uri),
-            ContentBlock::Resource(embedded) => match &embedded.resource {
-                ResourceContents::TextResourceContents { uri, .. }
-                | ResourceContents::BlobResourceContents { uri, .. } => Some(uri),
-                _ => None,
-            },
-            _ => None,
-        });
         let mut links = self.0.lock();
-        for uri in uris {
+        for uri in result.content.iter().filter_map(uri_of) {
             links.put(uri.clone(), server.to_owned());
         }
     }
@@ -65,6 +56,18 @@ impl Links {
     fn server_of(&self, uri: &str) -> Option<String> {
         let mut links = self.0.lock();
         links.get(uri).cloned()
+    }
+}
+
+fn uri_of(block: &ContentBlock) -> Option<&String> {
+    match block {
+        ContentBlock::ResourceLink(resource) => Some(&resource.uri),
+        ContentBlock::Resource(embedded) => match &embedded.resource {
+            ResourceContents::TextResourceContents { uri, .. }
+            | ResourceContents::BlobResourceContents { uri, .. } => Some(uri),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -260,8 +263,10 @@ impl GatewayState {
 
     /// Whether clients may know of a server.
     fn may_know(&self, server: &str) -> bool {
-        let profile = self.profile.as_ref();
-        profile.is_none_or(|profile| profile.may_have_server(server))
+        match &self.profile {
+            Some(profile) => profile.may_have_server(server),
+            None => true,
+        }
     }
 
     /// The server of a prompt, and its name there.
@@ -271,8 +276,9 @@ impl GatewayState {
         let mut servers: Vec<&str> = servers.collect();
         servers.sort_by_key(|server| std::cmp::Reverse(server.len()));
         for server in servers {
-            let rest = name.strip_prefix(server);
-            if let Some(own) = rest.and_then(|rest| rest.strip_prefix(SEPARATOR)) {
+            if let Some(rest) = name.strip_prefix(server)
+                && let Some(own) = rest.strip_prefix(SEPARATOR)
+            {
                 return Ok((server.to_owned(), own.to_owned()));
             }
         }
@@ -286,25 +292,12 @@ impl GatewayState {
         let server = match of_own_uri(uri) {
             Some((server, uri)) if self.may_know(&server) => return Ok((server, uri)),
             Some(_) => None,
-            None => {
-                let offers = self.offers().await;
-                let listed = server_with(&offers, |offers| {
-                    offers.resources.iter().any(|resource| resource.uri == uri)
-                });
-                let by_template = || {
-                    server_with(&offers, |offers| {
-                        let templates = offers.templates.iter();
-                        let mut templates = templates.map(|template| &template.uri_template);
-                        templates.any(|template| template == uri || fits_template(uri, template))
-                    })
-                };
-                let linked = || self.links.server_of(uri);
-                listed.or_else(linked).or_else(by_template)
-            }
+            None => self.server_with(uri, &self.offers().await),
         };
-        match server.filter(|server| self.may_know(server)) {
-            Some(server) => Ok((server, uri.to_owned())),
-            None => {
+        match server {
+            // A link may be of a server that this client may not know of.
+            Some(server) if self.may_know(&server) => Ok((server, uri.to_owned())),
+            _ => {
                 let uri = excerpt(uri, NAME_CHARS);
                 let message = format!(
                     "no connected server has the resource {uri:?}; `resources/list` names those there are"
@@ -313,12 +306,27 @@ impl GatewayState {
             }
         }
     }
-}
 
-/// The first server whose offers are so.
-fn server_with(offers: &[(String, Arc<Offers>)], has: impl Fn(&Offers) -> bool) -> Option<String> {
-    let found = offers.iter().find(|(_, offers)| has(offers));
-    found.map(|(server, _)| server.clone())
+    /// The server of a resource: one that lists it, or has linked to it, or else has a template that
+    /// fits, which says the least.
+    fn server_with(&self, uri: &str, offers: &[(String, Arc<Offers>)]) -> Option<String> {
+        for (server, offers) in offers {
+            if offers.resources.iter().any(|resource| resource.uri == uri) {
+                return Some(server.clone());
+            }
+        }
+        if let Some(server) = self.links.server_of(uri) {
+            return Some(server);
+        }
+        for (server, offers) in offers {
+            for ResourceTemplate { uri_template, .. } in &offers.templates {
+                if uri_template == uri || fits_template(uri, uri_template) {
+                    return Some(server.clone());
+                }
+            }
+        }
+        None
+    }
 }
 
 /// Says which server something is of.
@@ -342,9 +350,10 @@ fn own_uri(server: &str, uri: &str) -> String {
 
 /// The server and the URI in a URI of [`own_uri`].
 fn of_own_uri(uri: &str) -> Option<(String, String)> {
-    let own = Url::parse(uri)
-        .ok()
-        .filter(|url| url.scheme() == OWN_SCHEME)?;
+    let own = Url::parse(uri).ok()?;
+    if own.scheme() != OWN_SCHEME {
+        return None;
+    }
     let mut parts: BTreeMap<String, String> = own.query_pairs().into_owned().collect();
     Some((parts.remove("server")?, parts.remove("uri")?))
 }
@@ -361,7 +370,7 @@ fn fits_template(uri: &str, template: &str) -> bool {
     let mut ends_fixed = true;
     for part in parts {
         // After the expression.
-        let fixed = part.split_once('}').map_or("", |(_, fixed)| fixed);
+        let (_, fixed) = part.split_once('}').unwrap_or_default();
         ends_fixed = !fixed.is_empty();
         let Some(at) = rest.find(fixed) else {
             return false;
@@ -384,8 +393,11 @@ pub(super) fn failure(error: &CallError) -> ErrorData {
 }
 
 fn refusal(outcome: CallOutcome) -> String {
-    let message = outcome.result.error_message;
-    message.unwrap_or_else(|| "it was not asked for, since calls are tried out only".into())
+    match outcome.result.error_message {
+        Some(message) => message,
+        // A dry run has no error.
+        None => "it was not asked for, since calls are tried out only".into(),
+    }
 }
 
 impl Asked {

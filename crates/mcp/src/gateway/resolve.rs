@@ -42,14 +42,13 @@ impl NamedCall {
     /// # Errors
     /// A message that tells the model how to call.
     pub fn read(given: &Arguments) -> Result<Self, String> {
-        let name = given
-            .get("name")
-            .and_then(Value::as_str)
-            .map(str::trim)
-            .filter(|name| !name.is_empty());
-        let name = name
-            .ok_or("give `name`, the tool's name as `tool_search` gave it, and its `arguments`")?
-            .to_owned();
+        let name = given.get("name").and_then(Value::as_str).map(str::trim);
+        let name = name.unwrap_or_default().to_owned();
+        if name.is_empty() {
+            let usage =
+                "give `name`, the tool's name as `tool_search` gave it, and its `arguments`";
+            return Err(usage.to_owned());
+        }
         let arguments = match given.get("arguments") {
             None | Some(Value::Null) => Arguments::new(),
             Some(Value::Object(arguments)) => arguments.clone(),
@@ -64,12 +63,19 @@ impl NamedCall {
     /// only one that is shown under this name.
     pub fn by_key(&self, search: &dyn ToolSearch) -> Option<Arc<Tool>> {
         if search.lists_tools() {
+            let id = ToolId::parse(&self.name).ok()?;
             // A name without a server may be another tool's as it is shown.
-            let id = ToolId::parse(&self.name).ok();
-            return search.tool(&id.filter(|id| !id.server().is_empty())?);
+            if id.server().is_empty() {
+                return None;
+            }
+            return search.tool(&id);
         }
         let mut found = self.ids().filter_map(|id| search.tool(&id));
-        found.next().filter(|_| found.next().is_none())
+        let first = found.next()?;
+        match found.next() {
+            None => Some(first),
+            Some(_) => None,
+        }
     }
 
     /// The ids that this name may stand for. Models see `server__name`, and both may contain `__`.
@@ -91,12 +97,9 @@ impl NamedCall {
     pub fn by_name(&self, search: &dyn ToolSearch) -> Result<Arc<Tool>, String> {
         let name = self.name.as_str();
         let mut named = search.named(name);
-        if named
-            .iter()
-            .any(|tool| tool.id.name() != name || tool.id.server().is_empty())
-        {
-            // What is shown under this name goes before what only has it as a bare name.
-            named.retain(|tool| tool.id.name() != name || tool.id.server().is_empty());
+        // What is shown under this name goes before what only has it as a bare name.
+        if named.iter().any(|tool| is_shown_as(tool, name)) {
+            named.retain(|tool| is_shown_as(tool, name));
         }
         match named.as_slice() {
             [only] => Ok(Arc::clone(only)),
@@ -126,14 +129,23 @@ impl NamedCall {
     /// Why the tool with this name is kept out of the catalog; `None` where it is not, or may not be
     /// told of.
     pub fn blocked(&self, pool: &Pool, may_tell: impl Fn(&ToolId) -> bool) -> Option<String> {
-        let mut told = self.ids().filter(|id| may_tell(id));
-        told.find_map(|id| {
-            let reason = pool.blocked(&id)?;
-            Some(format!(
-                "{id} is blocked: {reason}; do without it until a person has accepted it"
-            ))
-        })
+        for id in self.ids() {
+            if may_tell(&id)
+                && let Some(reason) = pool.blocked(&id)
+            {
+                return Some(format!(
+                    "{id} is blocked: {reason}; do without it until a person has accepted it"
+                ));
+            }
+        }
+        None
     }
+}
+
+/// Whether a tool that is called so is shown under the name itself, with its server in it if it has
+/// one.
+fn is_shown_as(tool: &Tool, name: &str) -> bool {
+    tool.id.name() != name || tool.id.server().is_empty()
 }
 
 fn unknown(name: &str, nearest: &[&str]) -> String {

@@ -57,13 +57,13 @@ impl Detail {
     /// # Errors
     /// A message with the names there are.
     pub fn parse(name: &str) -> Result<Self, String> {
-        Detail::ALL
-            .into_iter()
-            .find(|detail| detail.as_str() == name)
-            .ok_or_else(|| {
-                let known = Detail::ALL.map(Detail::as_str).join(" or ");
-                format!("`detail` is {name:?}, it must be {known}")
-            })
+        for detail in Detail::ALL {
+            if detail.as_str() == name {
+                return Ok(detail);
+            }
+        }
+        let known = Detail::ALL.map(Detail::as_str).join(" or ");
+        Err(format!("`detail` is {name:?}, it must be {known}"))
     }
 
     /// The detail that the arguments of a search ask for, or this one.
@@ -111,11 +111,11 @@ pub fn describe(
         answer.insert("more".into(), more.into());
     }
     if let Some(injection) = injection {
-        let names =
-            |ids: &[ToolId]| -> Value { ids.iter().map(|id| injection.name_of(id)).collect() };
-        answer.insert("added_to_your_list".into(), names(&injection.added));
+        let added = names_in_list(injection, &injection.added);
+        answer.insert("added_to_your_list".into(), added);
         if !injection.evicted.is_empty() {
-            answer.insert("removed_from_your_list".into(), names(&injection.evicted));
+            let removed = names_in_list(injection, &injection.evicted);
+            answer.insert("removed_from_your_list".into(), removed);
         }
     }
     if tools.is_empty() || found.no_match.is_some() {
@@ -132,6 +132,10 @@ pub fn describe(
     Value::Object(answer)
 }
 
+fn names_in_list(injection: &Injection, ids: &[ToolId]) -> Value {
+    ids.iter().map(|id| injection.name_of(id)).collect()
+}
+
 /// The name of each tool.
 fn names(tools: &[Arc<Tool>]) -> Map<String, Value> {
     let names: Vec<String> = tools.iter().map(|tool| model_name(&tool.id)).collect();
@@ -146,10 +150,12 @@ fn signatures(
 ) -> Map<String, Value> {
     let fitted = budget::fit(tools, Detail::Signature.format(), max_tokens);
     let mut answer = Map::from_iter([("tools".to_owned(), fitted.value)]);
-    let reasons: Map<String, Value> = tools
-        .iter()
-        .filter_map(|tool| Some((tool.id.to_string(), unavailable(&tool.id)?.into())))
-        .collect();
+    let mut reasons = Map::new();
+    for tool in tools {
+        if let Some(reason) = unavailable(&tool.id) {
+            reasons.insert(tool.id.to_string(), reason.into());
+        }
+    }
     if !reasons.is_empty() {
         answer.insert("unavailable".into(), reasons.into());
     }
@@ -164,25 +170,26 @@ pub fn definitions(
     unavailable: Unavailable<'_>,
 ) -> Map<String, Value> {
     let fitted = budget::fit(tools, Detail::Schema.format(), max_tokens);
-    let shown = tools
-        .iter()
-        .filter(|tool| !fitted.omitted.contains(&tool.id));
+    let mut shown = Vec::with_capacity(tools.len());
+    for tool in tools {
+        if !fitted.omitted.contains(&tool.id) {
+            shown.push(&tool.id);
+        }
+    }
     let values = fitted.value.as_array().cloned().unwrap_or_default();
     // Of tools that share a name each has another one here.
-    let shown: Vec<&ToolId> = shown.map(|tool| &tool.id).collect();
     let names = model_names(shown.iter().copied());
-    let named = shown.into_iter().zip(names);
-    let described: Vec<Value> = named
-        .zip(values)
-        .map(|((id, name), value)| entry(id, name, value, unavailable))
-        .collect();
+    let mut described = Vec::with_capacity(values.len());
+    for ((id, name), value) in shown.into_iter().zip(names).zip(values) {
+        described.push(entry(id, name, value, unavailable));
+    }
     let mut answer = Map::from_iter([("tools".to_owned(), described.into())]);
     insert_omitted(&mut answer, &fitted.omitted);
     answer
 }
 
-/// The tools with all that a client may want to know of them: as [`definitions`], with title, hints, examples
-/// of arguments and the schema of the result as far as there is room.
+/// The tools with all that a client may want to know of them: as [`definitions`], with title, hints,
+/// examples of arguments and the schema of the result as far as there is room.
 pub fn whole_definitions(
     tools: &[Arc<Tool>],
     max_tokens: usize,
@@ -222,10 +229,7 @@ fn further_fields(tool: &Tool) -> Vec<(&'static str, Value)> {
         fields.push(("title", title.as_str().into()));
     }
     let annotations = json!(tool.annotations);
-    if annotations
-        .as_object()
-        .is_some_and(|hints| !hints.is_empty())
-    {
+    if annotations != json!({}) {
         fields.push(("annotations", annotations));
     }
     if let Some(examples) = tool.metadata.get("input_examples") {
@@ -239,25 +243,32 @@ fn further_fields(tool: &Tool) -> Vec<(&'static str, Value)> {
 
 /// Which of the found tools are there because another one needs what they find, by their ids.
 fn companions(found: &Found) -> Map<String, Value> {
-    let companions = found.hits.iter().filter_map(|hit| {
-        let CompanionOf {
+    let mut companions = Map::new();
+    for hit in &found.hits {
+        let Some(CompanionOf {
             id,
             parameter,
             reason,
-        } = hit.companion_of.as_ref()?;
+        }) = &hit.companion_of
+        else {
+            continue;
+        };
         let of = json!({ "companion_of": id, "parameter": parameter, "reason": reason });
-        Some((hit.tool.id.to_string(), of))
-    });
-    companions.collect()
+        companions.insert(hit.tool.id.to_string(), of);
+    }
+    companions
 }
 
 /// What is suspicious about the found tools, by their ids.
 fn flagged(tools: &[Arc<Tool>]) -> Map<String, Value> {
-    let flags = tools.iter().map(|tool| (&tool.id, tool.flags()));
-    let flagged = flags.filter(|(_, flags)| !flags.is_empty());
+    let mut flagged = Map::new();
+    for tool in tools {
+        let flags = tool.flags();
+        if !flags.is_empty() {
+            flagged.insert(tool.id.to_string(), flags.into());
+        }
+    }
     flagged
-        .map(|(id, flags)| (id.to_string(), flags.into()))
-        .collect()
 }
 
 fn insert_omitted(answer: &mut Map<String, Value>, omitted: &[ToolId]) {

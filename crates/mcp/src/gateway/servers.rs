@@ -50,8 +50,10 @@ struct Server<'a> {
 
 fn servers<'a>(tools: &'a [Arc<Tool>], filter: &Filter) -> Vec<Server<'a>> {
     let mut by_name: BTreeMap<&str, Vec<&Tool>> = BTreeMap::new();
-    for tool in tools.iter().filter(|tool| filter.accepts(tool)) {
-        by_name.entry(tool.id.server()).or_default().push(tool);
+    for tool in tools {
+        if filter.accepts(tool) {
+            by_name.entry(tool.id.server()).or_default().push(tool);
+        }
     }
     by_name
         .into_iter()
@@ -75,6 +77,7 @@ impl Server<'_> {
             }
         }
         let mut topics: Vec<(String, usize)> = counts.into_iter().collect();
+        // By the word too, since a hash map has no order.
         topics.sort_by(|a, b| (Reverse(a.1), &a.0).cmp(&(Reverse(b.1), &b.0)));
         topics
             .into_iter()
@@ -123,6 +126,7 @@ fn overview(servers: &[Server<'_>], max_tokens: usize) -> String {
     }
     let names: Vec<String> = servers.iter().map(Server::shown_name).collect();
     let mut shown = names.len();
+    // Halved, because each try counts the tokens of a whole text.
     loop {
         let more = match names.len() - shown {
             0 => String::new(),
@@ -149,15 +153,19 @@ pub fn list(
 ) -> Result<Value, String> {
     let servers = servers(tools, filter);
     let Some(wanted) = server else {
-        let after = after.map(|after| if after == NO_SERVER { "" } else { after });
+        let after = match after {
+            Some(NO_SERVER) => Some(""),
+            after => after,
+        };
         let mut answer = page("servers", counts(&servers), after, max_tokens);
-        if answer.get("next").is_some_and(|next| next == "") {
+        if answer["next"] == "" {
             answer["next"] = NO_SERVER.into();
         }
         return Ok(answer);
     };
-    let is_wanted = |server: &&Server<'_>| [server.name, server.given_name()].contains(&wanted);
-    let Some(server) = servers.iter().find(is_wanted) else {
+    let mut known = servers.iter();
+    let found = known.find(|server| [server.name, server.given_name()].contains(&wanted));
+    let Some(server) = found else {
         return Err(unknown_server(wanted, &servers));
     };
     let lines = server.tools.iter().map(|tool| {
@@ -194,7 +202,8 @@ fn page<'a>(
     let mut shown: Vec<Value> = Vec::new();
     let mut last = None;
     let mut answer = Map::new();
-    for (name, item) in items.skip_while(|(name, _)| after.is_some_and(|after| *name <= after)) {
+    let is_before = |name: &str| matches!(after, Some(after) if name <= after);
+    for (name, item) in items.skip_while(|(name, _)| is_before(name)) {
         let tokens = budget::count(&item.to_string()) + 1;
         if tokens > left && !shown.is_empty() {
             answer.insert("next".into(), last.into());

@@ -62,8 +62,8 @@ pub fn without_secrets(entry: &Value) -> Value {
 }
 
 impl Variables {
-    /// None yet, beside those that these entries refer to. With `keeps_secrets`, only what a client asks
-    /// for at its start becomes a reference.
+    /// No variables yet, beside those that these entries refer to. With `keeps_secrets`, only what a
+    /// client asks for at its start becomes a reference.
     pub fn beside<'e>(entries: impl Iterator<Item = &'e Value>, keeps_secrets: bool) -> Self {
         let mut taken = BTreeSet::new();
         for entry in entries {
@@ -76,15 +76,15 @@ impl Variables {
         }
     }
 
-    /// The variables that have a value, by name. The value of what the client asks for at its start is its own
-    /// reference to that (`${input:key}`).
+    /// The variables that have a value, by name. The value of what the client asks for at its start is
+    /// its own reference to that (`${input:key}`).
     pub fn values(&self) -> &BTreeMap<String, String> {
         &self.values
     }
 
-    /// Replaces the secrets of a server by references, adds it to the listed ones, and returns its name there and
-    /// whether it is new. If the list has another server of that name, the suffix is added to it. A server that
-    /// is listed with references keeps these.
+    /// Replaces the secrets of a server by references, adds it to the listed ones, and returns its name
+    /// there and whether it is new. If the list has another server of that name, the suffix is added to
+    /// it. A server that is listed with references keeps these.
     pub fn place(
         &mut self,
         server: &mut ImportedServer,
@@ -92,22 +92,24 @@ impl Variables {
         suffix: &str,
     ) -> (String, bool) {
         let suffixed = format!("{}-{suffix}", server.name);
-        let numbered = (2..).map(|number| format!("{suffixed}-{number}"));
-        let names = [server.name.clone(), suffixed.clone()];
-        for name in names.into_iter().chain(numbered) {
-            let Some(present) = listed.get(&name) else {
-                self.take(server);
-                listed.insert(name.clone(), server.entry.clone());
-                return (name, true);
-            };
+        let mut name = server.name.clone();
+        let mut number = 1;
+        while let Some(present) = listed.get(&name) {
             let mut used = BTreeMap::new();
             if is_same(present, &server.entry, &mut used) {
                 server.entry = present.clone();
                 self.values.extend(used);
                 return (name, false);
             }
+            name = match number {
+                1 => suffixed.clone(),
+                number => format!("{suffixed}-{number}"),
+            };
+            number += 1;
         }
-        unreachable!("one of the numbered names is free")
+        self.take(server);
+        listed.insert(name.clone(), server.entry.clone());
+        (name, true)
     }
 
     /// Replaces the secrets of a server by references.
@@ -161,12 +163,11 @@ impl Variables {
         let is_header = HEADER_FLAGS.contains(&flag_before);
         let is_variable = VARIABLE_FLAGS.contains(&flag_before);
         let between = if is_header { ":" } else { "=" };
-        let parts = text.split_once(between).filter(|(name, value)| {
-            // The command of a shell is no value.
-            let is_one_word = !value.contains(char::is_whitespace);
-            is_plain_name(name) && (is_header || is_variable || is_one_word)
-        });
-        if let Some((name, value)) = parts {
+        if let Some((name, value)) = text.split_once(between)
+            && is_plain_name(name)
+            // The command of a shell, which has several words, is no value.
+            && (is_header || is_variable || !value.contains(char::is_whitespace))
+        {
             let rest = value.trim_start();
             let space = &value[..value.len() - rest.len()];
             let is_secret = is_secret_name(name) || is_header && is_secret_header(name);
@@ -179,6 +180,7 @@ impl Variables {
 
     /// The parameters of a URL that name secrets, and the password in its address.
     fn take_of_url(&mut self, url: &mut String) {
+        // Whoever knows a webhook's address may use it, so all of it is secret.
         let whole = self.taken_text("url", url, has_known_beginning(url));
         if whole != *url {
             *url = whole;
@@ -273,14 +275,24 @@ impl Variables {
             true => own.clone(),
             false => format!("{server}_{own}"),
         };
-        let names = [own, of_server.clone()];
-        let numbered = (2..).map(|number| format!("{of_server}_{number}"));
-        let is_free = |variable: &String| match self.values.get(variable) {
+        if !is_common && self.is_free(&own, secret) {
+            return own;
+        }
+        let mut variable = of_server.clone();
+        let mut number = 1;
+        while !self.is_free(&variable, secret) {
+            number += 1;
+            variable = format!("{of_server}_{number}");
+        }
+        variable
+    }
+
+    /// Whether a variable may have this value: one that has it already, or one that nobody refers to.
+    fn is_free(&self, variable: &str, secret: &str) -> bool {
+        match self.values.get(variable) {
             Some(value) => value == secret,
             None => !self.taken.contains(variable),
-        };
-        let names = names.into_iter().skip(usize::from(is_common));
-        names.chain(numbered).find(is_free).unwrap_or(of_server)
+        }
     }
 }
 
@@ -336,7 +348,10 @@ fn is_same_text(listed: &str, given: &str, used: &mut BTreeMap<String, String>) 
     if after.contains("${") {
         // Of several references it is not clear where one ends, but at what stands between them.
         let between = after.split("${").next().unwrap_or_default();
-        let Some(at) = given.find(between).filter(|_| !between.is_empty()) else {
+        if between.is_empty() {
+            return false;
+        }
+        let Some(at) = given.find(between) else {
             return false;
         };
         used.insert(variable.to_owned(), given[..at].to_owned());
@@ -351,13 +366,15 @@ fn is_same_text(listed: &str, given: &str, used: &mut BTreeMap<String, String>) 
 
 /// Whether what has this name is a secret: a variable, a header, a flag or a parameter.
 fn is_secret_name(name: &str) -> bool {
-    let last = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next();
-    let is_secret = |word: &str| {
-        SECRET_WORDS
-            .iter()
-            .any(|secret| word.eq_ignore_ascii_case(secret))
-    };
-    names_secret(name) || last.is_some_and(is_secret)
+    if names_secret(name) {
+        return true;
+    }
+    // The last word says what it is: `KEY_FILE` is a file.
+    let mut words = name.rsplit(|c: char| !c.is_ascii_alphanumeric());
+    let last = words.next().unwrap_or_default();
+    SECRET_WORDS
+        .iter()
+        .any(|word| last.eq_ignore_ascii_case(word))
 }
 
 /// Whether a header says who asks.
@@ -373,23 +390,40 @@ fn is_harmless(text: &str) -> bool {
 }
 
 fn has_known_beginning(text: &str) -> bool {
-    let begins = |beginning: &&str| text.starts_with(*beginning);
-    text.len() >= MIN_SECRET_BYTES && SECRET_BEGINNINGS.iter().any(begins)
+    text.len() >= MIN_SECRET_BYTES
+        && SECRET_BEGINNINGS
+            .iter()
+            .any(|beginning| text.starts_with(beginning))
 }
 
 /// Whether this is JSON with a field that names a secret, as some servers take their settings.
 fn has_secret_in_json(text: &str) -> bool {
-    fn has_secret(value: &Value) -> bool {
-        match value {
-            Value::Object(fields) => fields.iter().any(|(name, value)| {
-                let is_given = value.as_str().is_some_and(|text| !text.is_empty());
-                is_given && (is_secret_name(name) || is_secret_header(name)) || has_secret(value)
-            }),
-            Value::Array(items) => items.iter().any(has_secret),
-            _ => false,
-        }
+    if !text.starts_with('{') {
+        return false;
     }
-    text.starts_with('{') && serde_json::from_str(text).is_ok_and(|value| has_secret(&value))
+    match serde_json::from_str(text) {
+        Ok(value) => has_secret(&value),
+        Err(_) => false,
+    }
+}
+
+fn has_secret(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let is_secret = is_secret_name(name) || is_secret_header(name);
+                if is_secret && matches!(value, Value::String(text) if !text.is_empty()) {
+                    return true;
+                }
+                if has_secret(value) {
+                    return true;
+                }
+            }
+            false
+        }
+        Value::Array(items) => items.iter().any(has_secret),
+        _ => false,
+    }
 }
 
 /// Whether this is the name of a flag, a header or a variable.
@@ -408,7 +442,8 @@ fn password(address: &str) -> Option<&str> {
     let authority = rest.split(['/', '?', '#']).next()?;
     let (user, _) = authority.rsplit_once('@')?;
     let (_, password) = user.split_once(':')?;
-    Some(password).filter(|password| !password.is_empty() && !password.contains("${"))
+    let is_given = !password.is_empty() && !password.contains("${");
+    is_given.then_some(password)
 }
 
 /// The name of an environment variable: `api-key` is `API_KEY`.

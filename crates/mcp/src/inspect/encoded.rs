@@ -20,18 +20,21 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// The first text that Base64, Base32, hexadecimal digits or percent signs hide.
 pub fn hidden_text(text: &str) -> Option<String> {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || "+/_-=%".contains(c);
-    let words = text.split(|c: char| !is_part(c));
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "+/_-=%".contains(c)));
     let long = words.filter(|word| word.len() >= MIN_ENCODED_BYTES);
     long.take(MAX_DECODED).find_map(decoded)
 }
 
 fn decoded(word: &str) -> Option<String> {
-    let decoders = [from_hex, from_percent, from_base32, from_base64];
-    decoders
-        .iter()
-        .filter_map(|decode| decode(word))
-        .find_map(readable)
+    // Hexadecimal digits are also valid Base64, so the narrower alphabets come first.
+    for decode in [from_hex, from_percent, from_base32, from_base64] {
+        if let Some(bytes) = decode(word)
+            && let Some(text) = readable(bytes)
+        {
+            return Some(text);
+        }
+    }
+    None
 }
 
 /// The text, if its bytes are words: letters and digits, with spaces between them.
@@ -40,9 +43,13 @@ fn readable(bytes: Vec<u8>) -> Option<String> {
     if text.len() < MIN_TEXT_BYTES || text.contains(|c: char| c.is_control() && c != '\n') {
         return None;
     }
-    let count = |is_one: fn(char) -> bool| text.chars().filter(|c| is_one(*c)).count();
-    let (all, letters) = (text.chars().count(), count(char::is_alphanumeric));
-    let spaces = count(char::is_whitespace);
+    let (mut all, mut letters, mut spaces) = (0, 0, 0);
+    for c in text.chars() {
+        all += 1;
+        letters += usize::from(c.is_alphanumeric());
+        spaces += usize::from(c.is_whitespace());
+    }
+    // About one space for every twelve characters, which decoded noise does not have.
     let has_words = spaces * 12 + 6 >= all;
     (has_words && letters * 10 >= all * 7).then_some(text)
 }

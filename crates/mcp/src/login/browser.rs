@@ -75,11 +75,12 @@ pub async fn begin(
         // A server that lacks a scope names that one alone. Without those of the login before, the next
         // request would lack another one.
         let before = file.read().ok().flatten();
-        let before = before.iter().flat_map(Login::scopes);
-        let kept: Vec<String> = before
-            .filter(|scope| !scopes.contains(scope))
-            .cloned()
-            .collect();
+        let mut kept = Vec::new();
+        for scope in before.iter().flat_map(Login::scopes) {
+            if !scopes.contains(scope) {
+                kept.push(scope.clone());
+            }
+        }
         scopes.extend(kept);
     }
     if scopes.is_empty() {
@@ -177,15 +178,17 @@ impl LoginPage {
             file,
             ..
         } = self;
-        let back = timeout(patience, way_back(listener, state)).await;
-        let back = back.map_err(|_| LoginError::NobodyCame {
-            seconds: patience.as_secs(),
-        })?;
+        let Ok(back) = timeout(patience, way_back(listener, state)).await else {
+            let seconds = patience.as_secs();
+            return Err(LoginError::NobodyCame { seconds });
+        };
         let refused = |reason: &str| {
             let error = AuthError::AuthorizationFailed(reason.to_owned());
             LoginError::refused(&url, &error, &[])
         };
-        let back = back.ok_or_else(|| refused("the way back from the browser was closed"))?;
+        let Some(back) = back else {
+            return Err(refused("the way back from the browser was closed"));
+        };
         if let Some(error) = parameter(&back, "error") {
             let description = parameter(&back, "error_description").unwrap_or_default();
             return Err(refused(format!("{error} {description}").trim_end()));
@@ -201,8 +204,11 @@ impl LoginPage {
             .exchange_code_for_token_with_issuer(&code, &csrf_token, issuer.as_deref())
             .await
             .map_err(|error| LoginError::refused(&url, &error, &[&code]))?;
-        file.read()?
-            .ok_or_else(|| refused("the tokens were not stored"))
+        // The exchange has written them there.
+        match file.read()? {
+            Some(login) => Ok(login),
+            None => Err(refused("the tokens were not stored")),
+        }
     }
 }
 
