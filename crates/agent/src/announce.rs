@@ -128,11 +128,15 @@ const LATIN: [(&str, &[&str], &str); 5] = [
 
 /// The announcement of a search with these arguments; `None` where they hold no query.
 pub fn of_search(question: &str, arguments: &Arguments) -> Option<String> {
-    let given = QUERY_ARGUMENTS
-        .iter()
-        .find_map(|name| query_of(arguments.get(*name)?))?;
-    let query = excerpt(&given, MAX_QUERY_CHARS);
-    Some(format!("{} {query}", in_language_of(question)))
+    for name in QUERY_ARGUMENTS {
+        if let Some(given) = arguments.get(name)
+            && let Some(query) = query_of(given)
+        {
+            let query = excerpt(&query, MAX_QUERY_CHARS);
+            return Some(format!("{} {query}", in_language_of(question)));
+        }
+    }
+    None
 }
 
 /// The text of a query, or of several.

@@ -158,6 +158,7 @@ impl Context {
         if tokens > max_tokens {
             self.drop_history(tokens - max_tokens / 2);
         } else if turns.len() >= MAX_PAST_TURNS {
+            // From here on each turn would push out the oldest one, so half of them go at once.
             self.history.drain(..turns.len() / 2);
         }
         self
@@ -322,6 +323,7 @@ impl Context {
         }
         let mut tokens = 0;
         let mut first = self.facts.len();
+        // The newest facts are kept, as far as they fit.
         while first > 0 {
             tokens += (self.count)(&self.facts[first - 1].line(&self.fence));
             if tokens > max_tokens {
@@ -352,6 +354,7 @@ impl Context {
         let free = max_tokens.saturating_sub(tokens - results.tokens());
         let free = free.max(least_tokens);
         let mut chars = free * CHARS_PER_TOKEN / results.outputs.len().max(1);
+        // Texts with more tokens than assumed are cut again and again, a fifth shorter each time.
         while results.tokens() > free && chars > SHORT_FACT_CHARS {
             results.shorten(chars, fence, count);
             chars = chars * 4 / 5;
@@ -409,12 +412,15 @@ impl Results {
 
     /// Cuts each result to these characters and returns how many tokens that frees.
     fn shorten(&mut self, chars: usize, fence: &Fence, count: TokenCounter) -> usize {
-        if self.cut_to.is_some_and(|already| already <= chars) {
+        if let Some(already) = self.cut_to
+            && already <= chars
+        {
             return 0;
         }
         let before = self.tokens();
         let shorter = self.written(Some(chars), fence, count);
         let after = tokens_of(&shorter);
+        // What is said of the cut may be longer than what was cut.
         if after >= before {
             return 0;
         }
@@ -546,6 +552,7 @@ fn past_calls(events: &[Value]) -> Vec<Fact> {
                 let Some(at) = calls.iter().position(|(id, _)| *id == text("id")) else {
                     continue;
                 };
+                // Calls without a result stay behind: they were never answered.
                 let (_, mut fact) = calls.remove(at);
                 fact.result = first_lines(text("content"));
                 answered.push(fact);

@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::ToolId;
 
 use crate::context::{Context, MAX_PAST_TURNS};
-use crate::event::Event;
+use crate::event::{Event, InjectedTool};
 use crate::hooks::Stop;
 use crate::lease::LeasedTurn;
 use crate::prompt::Fence;
@@ -139,9 +139,11 @@ impl EventSender {
     async fn send(&self, event: Event) {
         self.record.lock().push(&event, self.gate.redaction());
         if let Event::ToolsInjected { tokens_by_tool, .. } = &event {
-            let loaded = tokens_by_tool.iter();
-            let loaded = loaded.map(|injected| (injected.tool.clone(), injected.tokens));
-            self.gate.usage().loaded(&self.origin, loaded.collect());
+            let mut loaded = Vec::with_capacity(tokens_by_tool.len());
+            for InjectedTool { tool, tokens } in tokens_by_tool {
+                loaded.push((tool.clone(), *tokens));
+            }
+            self.gate.usage().loaded(&self.origin, loaded);
         }
         // A dropped receiver fails at once. The timeout is for one that is kept and not read.
         let sent = timeout(RECEIVER_TIMEOUT, self.sender.send(event)).await;
@@ -424,6 +426,12 @@ enum NoReply {
     Failed(LlmError),
 }
 
+impl NoReply {
+    fn of_hook(Stop(reason): Stop) -> Self {
+        NoReply::Stopped(reason)
+    }
+}
+
 /// A running turn.
 struct Turn<'a> {
     shared: &'a Arc<AgentState>,
@@ -521,11 +529,10 @@ impl<'a> Turn<'a> {
 
     /// Runs the searches and calls of one answer in parallel.
     async fn call_tools(&mut self, work: Work) -> Result<Vec<Event>, Stop> {
-        let calls: Vec<(String, ToolId)> = work
-            .calls
-            .iter()
-            .map(|call| (call.id.clone(), call.tool.id.clone()))
-            .collect();
+        let mut calls = Vec::with_capacity(work.calls.len());
+        for call in &work.calls {
+            calls.push((call.id.clone(), call.tool.id.clone()));
+        }
         let (search_results, outcomes) =
             tokio::join!(self.search(work.searches), self.call(work.calls));
         let outcomes = outcomes?;
@@ -566,12 +573,12 @@ impl<'a> Turn<'a> {
     async fn call_model(&mut self, mut request: ChatRequest) -> Result<Reply, NoReply> {
         let hooks = &self.shared.hooks;
         let before = hooks.before_model(&self.caller, &mut request).await;
-        before.map_err(|stop| NoReply::Stopped(stop.0))?;
+        before.map_err(NoReply::of_hook)?;
         let reply = self.stream_reply(request).await;
         let mut reply = reply.map_err(NoReply::Failed)?;
         let hooks = &self.shared.hooks;
         let after = hooks.after_model(&self.caller, &mut reply).await;
-        after.map_err(|stop| NoReply::Stopped(stop.0))?;
+        after.map_err(NoReply::of_hook)?;
         Ok(reply)
     }
 

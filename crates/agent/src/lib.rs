@@ -243,15 +243,17 @@ impl Question {
     }
 
     fn caller(&self, conversation: &ConversationId) -> Caller {
-        let profile = self.tools.as_ref().map(|tools| &tools.profile);
-        Caller {
+        let mut caller = Caller {
             who: self.who.clone(),
             identity: self.identity.clone(),
             conversation: conversation.to_string(),
-            classes: profile.and_then(|profile| profile.classes().cloned()),
-            place: profile.map(|profile| profile.place()).unwrap_or_default(),
             ..Caller::default()
+        };
+        if let Some(QuestionTools { profile, .. }) = &self.tools {
+            caller.classes = profile.classes().cloned();
+            caller.place = profile.place();
         }
+        caller
     }
 }
 
@@ -326,11 +328,14 @@ impl Agent {
 
     /// Stops a conversation's run; false when none within `scope` is in progress.
     pub fn stop(&self, scope: &OwnerScope, conversation: &ConversationId) -> bool {
-        let running = self.shared.running.lock();
-        let run = running
-            .get(conversation)
-            .filter(|run| scope.covers(&run.owner));
-        run.inspect(|run| run.token.cancel()).is_some()
+        match self.shared.running.lock().get(conversation) {
+            // To anyone else it looks as if nothing ran.
+            Some(run) if scope.covers(&run.owner) => {
+                run.token.cancel();
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Waits for all runs to end, detached ones too. Those that are still running after `grace` are
@@ -344,6 +349,7 @@ impl Agent {
         for run in self.shared.running.lock().values() {
             run.token.cancel();
         }
+        // A run that was stopped still saves its turn.
         if timeout(SAVE_TIMEOUT, tasks.wait()).await.is_err() {
             tracing::warn!(
                 runs = tasks.len(),
@@ -374,10 +380,10 @@ impl Agent {
 
     /// True while a run of a conversation is in progress within `scope`.
     pub fn is_running(&self, scope: &OwnerScope, conversation: &ConversationId) -> bool {
-        let running = self.shared.running.lock();
-        running
-            .get(conversation)
-            .is_some_and(|run| scope.covers(&run.owner))
+        match self.shared.running.lock().get(conversation) {
+            Some(run) => scope.covers(&run.owner),
+            None => false,
+        }
     }
 
     /// The open requests for approval of this owner's run in a conversation, on any node that shares
@@ -406,10 +412,10 @@ impl Agent {
         turn: i64,
     ) -> Option<TurnEvents> {
         let running = self.shared.running.lock();
-        let run = running
-            .get(conversation)
-            .filter(|run| scope.covers(&run.owner))
-            .filter(|run| run.turn.load(Ordering::Acquire) == turn)?;
+        let run = running.get(conversation)?;
+        if !scope.covers(&run.owner) || run.turn.load(Ordering::Acquire) != turn {
+            return None;
+        }
         Some(run.record.lock().so_far())
     }
 
@@ -724,13 +730,16 @@ impl AgentBuilder {
                 trails: SearchTrails::default(),
             }),
         };
-        let gate = self.gate.unwrap_or_else(|| {
-            let gate = Gate::new(self.config.policies.clone()).with_usage(self.usage);
-            Arc::new(match self.audit {
-                Some(audit) => gate.with_audit(audit),
-                None => gate,
-            })
-        });
+        let gate = match self.gate {
+            Some(gate) => gate,
+            None => {
+                let gate = Gate::new(self.config.policies.clone()).with_usage(self.usage);
+                Arc::new(match self.audit {
+                    Some(audit) => gate.with_audit(audit),
+                    None => gate,
+                })
+            }
+        };
         let shared = AgentState {
             gate,
             turns,

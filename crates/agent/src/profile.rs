@@ -15,7 +15,6 @@ use toolscout_gate::gate::Policies;
 use toolscout_gate::plan::OnInvalidStep;
 use toolscout_gate::tools::CallTimes;
 use toolscout_gate::tools::builtin::BuiltinConfig;
-use toolscout_gate::tools::builtin::shell::ShellConfig;
 use toolscout_gate::tools::operation::ServiceConfig;
 
 /// The built-in profiles: name and text.
@@ -120,8 +119,10 @@ impl Profile {
     /// # Errors
     /// [`ProfileError`] naming the profile and what is wrong with it.
     pub fn load(name: &str) -> Result<Self, ProfileError> {
-        if let Some((_, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
-            return Profile::parse(name, text);
+        for (built_in, text) in BUILT_IN {
+            if built_in == name {
+                return Profile::parse(name, text);
+            }
         }
         let path = Path::new(name);
         if !path.is_file() {
@@ -135,9 +136,9 @@ impl Profile {
             source,
         })?;
         let mut profile = Profile::parse(name, &text)?;
-        profile.skills = profile
-            .skills
-            .map(|folder| path.parent().unwrap_or(Path::new("")).join(folder));
+        if let Some(folder) = &mut profile.skills {
+            *folder = path.parent().unwrap_or(Path::new("")).join(&*folder);
+        }
         Ok(profile)
     }
 
@@ -175,9 +176,12 @@ impl Profile {
                 shell.allow.retain(|call| !calls_it(call));
             }
         }
-        if !missing.is_empty() {
-            let is_left = |shell: &ShellConfig| !shell.allow.is_empty();
-            self.tools.shell = self.tools.shell.take().filter(is_left);
+        // A shell that may call nothing is none.
+        if !missing.is_empty()
+            && let Some(shell) = &self.tools.shell
+            && shell.allow.is_empty()
+        {
+            self.tools.shell = None;
         }
         missing
     }

@@ -59,6 +59,7 @@ impl Fence {
     /// token counts must be reproducible.
     pub fn with_marker(marker: &str) -> Self {
         Fence {
+            // Texts are searched for it in lower case.
             marker: marker.to_ascii_lowercase(),
         }
     }
@@ -167,14 +168,14 @@ pub fn plan_refused(problems: &str) -> String {
 
 /// The message after a plan's last step, with each step's key and fenced result.
 pub fn plan_outcome(steps: &[(String, String)]) -> String {
-    let steps: Vec<String> = steps
-        .iter()
-        .map(|(key, result)| format!("Step {key}:\n{result}"))
-        .collect();
+    let mut texts = Vec::with_capacity(steps.len());
+    for (key, result) in steps {
+        texts.push(format!("Step {key}:\n{result}"));
+    }
     format!(
         "[The plan was carried out; this is what each step gave:]\n{}\n[Say in plain words what was done, what was not, \
         and why.]",
-        steps.join("\n")
+        texts.join("\n")
     )
 }
 
@@ -226,6 +227,7 @@ fn list_tools(tools: &[&ToolSpec], fence: &Fence) -> String {
     if tools.is_empty() {
         return "None. Give your final answer now.".to_owned();
     }
+    // What this program says of its own tools is no data.
     let (own, others): (Vec<&ToolSpec>, Vec<&ToolSpec>) = tools
         .iter()
         .partition(|tool| tool.name == TOOL_SEARCH || tool.name == CALL_TOOL);
@@ -249,6 +251,7 @@ fn find_reply(text: &str) -> Option<ManualReply> {
             _ => object_at(rest).and_then(|object| reply_of(&object)),
         };
         if let Some(mut reply) = reply {
+            // Some models write one object for each call.
             if start == "{" && !reply.actions.is_empty() {
                 reply.actions.extend(calls_after_the_first(rest));
             }
@@ -263,8 +266,11 @@ fn list_of_calls(text: &str) -> Option<ManualReply> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Vec<Value>>();
     let list = values.next()?.ok()?;
     let actions: Vec<Action> = list.iter().filter_map(action_of).collect();
-    let are_calls = !list.is_empty() && actions.len() == list.len();
-    are_calls.then(|| ManualReply {
+    // A list with anything else in it is part of an answer.
+    if list.is_empty() || actions.len() != list.len() {
+        return None;
+    }
+    Some(ManualReply {
         actions,
         ..ManualReply::default()
     })
@@ -279,17 +285,17 @@ fn calls_after_the_first(text: &str) -> Vec<Action> {
 
 /// The JSON object at the start of a text, whatever follows it.
 fn object_at(text: &str) -> Option<Map<String, Value>> {
-    let parsed = |text: &str| {
-        serde_json::Deserializer::from_str(text)
-            .into_iter()
-            .next()?
-            .ok()
-    };
-    parsed(text).or_else(|| {
-        parsed(&without_trailing_commas(
-            &text[..text.floor_char_boundary(MAX_REPAIRED_BYTES)],
-        ))
-    })
+    if let Some(object) = first_object(text) {
+        return Some(object);
+    }
+    // Second, because few models write trailing commas, and looking for them copies the text.
+    let beginning = &text[..text.floor_char_boundary(MAX_REPAIRED_BYTES)];
+    first_object(&without_trailing_commas(beginning))
+}
+
+fn first_object(text: &str) -> Option<Map<String, Value>> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter();
+    values.next()?.ok()
 }
 
 fn reply_of(object: &Map<String, Value>) -> Option<ManualReply> {

@@ -42,6 +42,7 @@ pub fn request(earlier: &[PastTurn], question: &str, answer: &str) -> ChatReques
 
 /// Parses the model's answer: exactly three different questions, or `None`.
 pub fn parse(text: &str) -> Option<Vec<String>> {
+    // Models write words before the array, or a fence around it.
     let start = text.find('[')?;
     let parsed: Value = serde_json::Deserializer::from_str(&text[start..])
         .into_iter()

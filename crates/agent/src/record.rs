@@ -195,11 +195,13 @@ fn shorten_step(step: &mut PlannedStep, redaction: &Redaction) {
 
 /// How a step of a plan ended. Its result is in its own event.
 fn outcome_of(result: &Value) -> Value {
-    let names = ["status", "error_code", "took_ms"];
-    let fields = names
-        .into_iter()
-        .filter_map(|name| Some((name.to_owned(), result.get(name)?.clone())));
-    Value::Object(Map::from_iter(fields))
+    let mut outcome = Map::new();
+    for name in ["status", "error_code", "took_ms"] {
+        if let Some(value) = result.get(name) {
+            outcome.insert(name.to_owned(), value.clone());
+        }
+    }
+    Value::Object(outcome)
 }
 
 /// Arguments without secrets, and bounded.

@@ -76,13 +76,15 @@ impl References {
 fn reference_of(entry: &Value) -> Option<Reference> {
     let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
     let url = text("url");
-    let content = [text("content"), text("snippet")]
-        .into_iter()
-        .find(|text| !text.is_empty())
-        .unwrap_or_default();
     // Clients make links of references: a `javascript:` URL must not become one.
-    let is_web = url.starts_with("https://") || url.starts_with("http://");
-    is_web.then(|| Reference {
+    if !url.starts_with("https://") && !url.starts_with("http://") {
+        return None;
+    }
+    let content = match text("content") {
+        "" => text("snippet"),
+        content => content,
+    };
+    Some(Reference {
         url: url.to_owned(),
         title: excerpt(text("title"), CONTENT_CHARS),
         content: excerpt(content, CONTENT_CHARS),

@@ -251,6 +251,7 @@ impl Run {
         caller: Caller,
     ) -> Self {
         toolbox.begin_turn();
+        // Without a search the model could not bring them back.
         let missed = toolbox.missed(MAX_MISSED);
         if config.find.is_some() && !missed.is_empty() {
             context = context.with_notice(&meta_tools::missed_notice(&missed));
@@ -502,8 +503,11 @@ impl Run {
     /// Ends the turn and evicts idle tools.
     pub fn end_turn(&mut self) -> Option<Event> {
         let tools = self.toolbox.end_turn();
+        if tools.is_empty() {
+            return None;
+        }
         self.figures.tools_evicted += tools.len();
-        (!tools.is_empty()).then(|| Event::ToolsEvicted {
+        Some(Event::ToolsEvicted {
             tools,
             reason: EvictionReason::Idle,
             budget: self.budget(self.toolbox.tokens()),
@@ -709,25 +713,24 @@ impl Run {
         }
         // An answer beside calls is premature: the results are not known yet.
         let has_calls = !manual.actions.is_empty() && !self.is_last_round();
-        let answer = manual
-            .final_answer
-            .filter(|_| !has_calls)
-            .unwrap_or_default();
+        let answer = match manual.final_answer {
+            Some(answer) if !has_calls => answer,
+            _ => String::new(),
+        };
         if !answer.is_empty() {
             events.push(Event::Text {
                 content: answer.clone(),
             });
         }
-        let calls: Vec<RawCall> = manual
-            .actions
-            .into_iter()
-            .map(|action| RawCall {
+        let mut calls = Vec::with_capacity(manual.actions.len());
+        for prompt::Action { name, arguments } in manual.actions {
+            calls.push(RawCall {
                 id: None,
-                name: action.name,
-                argument_bytes: action.arguments.len(),
-                arguments: action.arguments,
-            })
-            .collect();
+                name,
+                argument_bytes: arguments.len(),
+                arguments,
+            });
+        }
         (if has_calls { reply.text } else { answer }, calls, events)
     }
 
@@ -840,12 +843,10 @@ impl Run {
     }
 
     fn call(&self, name: &str, arguments: Arguments) -> Result<Action, CallError> {
-        let tool = self
-            .toolbox
-            .find(name)
-            .ok_or_else(|| (ErrorCode::UnknownTool, self.unknown_tool(name)))?
-            .clone();
-        Ok(Action::Call(tool, arguments))
+        match self.toolbox.find(name) {
+            Some(tool) => Ok(Action::Call(tool.clone(), arguments)),
+            None => Err((ErrorCode::UnknownTool, self.unknown_tool(name))),
+        }
     }
 
     /// The message for a name that no visible tool has, with similar names.
@@ -926,6 +927,7 @@ impl Run {
             ResultFormat::Compact => result.compacted(max_bytes),
         };
         let result = match self.config.protocol {
+            // The model of a plan cannot read on.
             Protocol::Plan => result.truncated(max_bytes),
             Protocol::Native | Protocol::Manual => result.shortened(max_bytes, |text| {
                 self.long_results
@@ -999,11 +1001,14 @@ impl Run {
     }
 
     fn refresh_when_due(&mut self) {
-        let Some(interval) = self.config.refresh_interval.filter(|rounds| *rounds > 0) else {
+        let Some(interval) = self.config.refresh_interval else {
             return;
         };
         // A plan is read once more when its results are there.
-        if self.config.protocol != Protocol::Plan && self.round.is_multiple_of(interval) {
+        if self.config.protocol == Protocol::Plan {
+            return;
+        }
+        if interval > 0 && self.round.is_multiple_of(interval) {
             self.context.refresh();
         }
     }

@@ -149,6 +149,7 @@ impl Skills {
         }
         let mut writer = catalog.writer()?;
         writer.sync(SERVER, &self.tools())?;
+        // The skills are found by their words from here on, and by meaning once they are embedded.
         writer.commit()?;
         writer.embed_pending(&mut |_| ControlFlow::Continue(()))?;
         Ok(())
@@ -240,6 +241,7 @@ fn read_text(path: &Path) -> Result<String, SkillError> {
         path: path.to_owned(),
         source,
     };
+    // Asked before the file is read, since it may have any length.
     let bytes = std::fs::metadata(path).map_err(io)?.len();
     if bytes > MAX_BYTES {
         return Err(SkillError::TooLong {
@@ -255,6 +257,7 @@ fn read_text(path: &Path) -> Result<String, SkillError> {
 /// # Errors
 /// The line of the missing fence, and what is expected there.
 fn split(text: &str) -> Result<(&str, &str), (usize, &'static str)> {
+    // Editors of Windows begin files with a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let first = text.lines().next().unwrap_or_default();
     if first.trim_end() != FENCE {
@@ -283,8 +286,9 @@ fn split(text: &str) -> Result<(&str, &str), (usize, &'static str)> {
 /// The 1-based line of the file with a field of the front matter.
 fn line_of(front: &str, field: &str) -> usize {
     for (at, line) in front.lines().enumerate() {
-        let rest = line.strip_prefix(field);
-        if rest.is_some_and(|rest| rest.trim_start().starts_with(':')) {
+        if let Some(rest) = line.strip_prefix(field)
+            && rest.trim_start().starts_with(':')
+        {
             // The front matter begins in line 2.
             return at + 2;
         }
@@ -301,23 +305,24 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>, SkillError> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        let hidden = path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
         let own_folder = path.join(FOLDER_FILE);
-        if path.is_file()
-            && !hidden
-            && path
-                .extension()
-                .is_some_and(|extension| extension.eq_ignore_ascii_case("md"))
-        {
+        if is_skill_file(&path) {
             files.push(path);
         } else if own_folder.is_file() {
             files.push(own_folder);
         }
     }
+    // A folder has no order of its own, and the first invalid file is reported.
     files.sort();
     Ok(files)
+}
+
+fn is_skill_file(path: &Path) -> bool {
+    let (Some(name), Some(extension)) = (path.file_name(), path.extension()) else {
+        return false;
+    };
+    let is_hidden = name.to_string_lossy().starts_with('.');
+    path.is_file() && !is_hidden && extension.eq_ignore_ascii_case("md")
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ impl TurnTools {
         let own = self.shared.own_tools.iter().filter(|tool| self.has(tool));
         let mut tools: Vec<Arc<Tool>> = own.cloned().collect();
         let mut pins = self.shared.config.pins.clone();
+        // Beside those of the agent, of which only the tools of the profile are found.
         if let Some(limited) = &self.limited {
             pins.extend(limited.profile.pins().iter().cloned());
         }
@@ -82,20 +83,23 @@ impl TurnTools {
 
     /// Whether a tool of the user's own can be used. It is in no catalog, so a profile has to name it.
     fn has(&self, own: &Tool) -> bool {
-        let class = || self.shared.gate.policies().class(own);
-        self.limited
-            .as_ref()
-            .is_none_or(|limited| limited.profile.names(own, class()))
+        let Some(limited) = &self.limited else {
+            return true;
+        };
+        let class = self.shared.gate.policies().class(own);
+        limited.profile.names(own, class)
     }
 
     /// Whether what this agent calls under an id is this tool: anyone who may write another catalog
     /// could describe one of its tools as harmless.
     fn is_connected(&self, id: &ToolId) -> bool {
-        let other = self
-            .limited
-            .as_ref()
-            .and_then(|limited| limited.other_catalog.as_ref());
-        let Some(other) = other else { return true };
+        let Some(QuestionTools {
+            other_catalog: Some(other),
+            ..
+        }) = &self.limited
+        else {
+            return true;
+        };
         match (other.tool(id), self.shared.search.tool(id)) {
             (Some(tool), Some(own)) => Definition::of(&tool) == Definition::of(&own),
             _ => false,
@@ -113,9 +117,10 @@ impl Directory for TurnTools {
             Some(limited) => limited.other_catalog.as_ref(),
             None => None,
         };
-        self.search()
-            .tool(id)
-            .or_else(|| whole.unwrap_or(&self.shared.search).tool(id))
+        match self.search().tool(id) {
+            Some(tool) => Some(tool),
+            None => whole.unwrap_or(&self.shared.search).tool(id),
+        }
     }
 
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {

@@ -35,6 +35,7 @@ impl Run {
         let arguments = serde_json::json!({ "query": query }).to_string();
         let request = SearchRequest {
             queries: vec![query],
+            // As many as there may be, since the plan has these alone.
             limit: Some(find.max_limit),
             filter: find.filter.clone(),
             ..SearchRequest::default()
@@ -82,10 +83,10 @@ impl Run {
                 events.extend(self.plan_finished());
                 break;
             };
-            let arguments = step
-                .arguments
-                .as_ref()
-                .map_or_else(|_| Arguments::new(), Clone::clone);
+            let arguments = match &step.arguments {
+                Ok(arguments) => arguments.clone(),
+                Err(_) => Arguments::new(),
+            };
             let id = self.unused_id(0, Some(&format!("step_{}", step.key)));
             let call = ToolCall {
                 id,
@@ -122,11 +123,9 @@ impl Run {
 
     /// Checks a plan and starts its execution, or refuses it.
     fn start_plan(&mut self, text: String, plan: &Plan) -> Vec<Event> {
-        let find = |name: &str| {
-            self.toolbox
-                .find(name)
-                .cloned()
-                .ok_or_else(|| self.unknown_tool(name))
+        let find = |name: &str| match self.toolbox.find(name) {
+            Some(tool) => Ok(tool.clone()),
+            None => Err(self.unknown_tool(name)),
         };
         // All steps are checked before the first one runs: unless they are skipped, a plan with one
         // invalid step has no effect.
@@ -198,7 +197,10 @@ impl Run {
                 .truncated(max_bytes)
                 .to_model_text();
             // Each in a fence of its own: the steps' texts come from different tools.
-            let source = tool.map_or_else(|| OWN_SOURCE.to_owned(), |tool| source_of(tool, result));
+            let source = match tool {
+                Some(tool) => source_of(tool, result),
+                None => OWN_SOURCE.to_owned(),
+            };
             let fenced = self.context.fence().enclose(&source, &text);
             steps.push((printable::name(key), fenced));
         }
