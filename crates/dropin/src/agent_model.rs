@@ -69,6 +69,7 @@ impl AgentQuestion {
             identity: Identity::new(owner, &model),
             model,
         };
+        // What came before is not in the request then, and the id stands for it.
         if let Some(id) = &question.previous_id {
             question.identity.add(Item::OfClient(id.clone().into()));
             question.continued = Some(answer_key(owner, id));
@@ -93,6 +94,7 @@ impl AgentQuestion {
         let item = self.dialect.protocol().item(&item);
         let is_answer = matches!(item, Item::OfModel { .. });
         self.identity.add(item);
+        // What the client said before the last answer is answered.
         if is_answer {
             self.continued = Some(self.identity.key());
             self.text.clear();

@@ -119,6 +119,7 @@ impl HeldAnswer {
         }
         let more = u32::try_from(units - held).unwrap_or(u32::MAX);
         let free = Arc::clone(&self.memory.free);
+        // Without waiting: answers that wait for each other's memory might wait for ever.
         let permit = free.try_acquire_many_owned(more).map_err(|_| {
             let message = "the answers that are being read take all memory for them; ask again later, or for less";
             Failure::new(503, "overloaded", message)

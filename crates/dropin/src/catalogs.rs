@@ -126,6 +126,7 @@ impl RequestCatalogs {
         if let Some(known) = self.0.known.lock().lists.get(&id) {
             return known.clone();
         }
+        // Without the lock, because a long list takes a while.
         let list = ToolList::read(id, owner, dialect.protocol(), deferral, tools).map(Arc::new);
         self.0
             .known
@@ -319,6 +320,7 @@ impl RequestCatalogs {
             let mut on_disk = self.0.on_disk.lock();
             let former = on_disk.folders.put(name.to_owned(), bytes);
             on_disk.bytes = on_disk.bytes.saturating_sub(former.unwrap_or_default()) + bytes;
+            // The one that was just used stays, however large it is.
             while on_disk.folders.len() > 1
                 && (on_disk.folders.len() > limits.known.get() || on_disk.bytes > limits.disk_bytes)
             {

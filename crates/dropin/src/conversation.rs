@@ -137,6 +137,7 @@ fn opening(
         let item = serde_json::from_slice(item).unwrap_or_default();
         match protocol.item(&item) {
             Item::OfModel { .. } | Item::Reference(_) => break,
+            // Clients write the time into them.
             Item::Instructions => {}
             item @ Item::OfClient(_) => {
                 identity.add(item);

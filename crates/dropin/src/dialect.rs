@@ -175,6 +175,7 @@ impl HiddenTools {
     /// Whether a name that comes in fragments may become a hidden one.
     pub fn may_become_hidden(&self, beginning: &str) -> bool {
         let names = self.0.lock();
+        // A whole name is hidden or not, and becomes nothing else.
         names
             .iter()
             .any(|name| name.len() > beginning.len() && name.starts_with(beginning))

@@ -113,10 +113,12 @@ impl Exchange {
         let required = restored.called.into_iter();
         for name in required.chain(protocol.chosen_tools(&chosen)) {
             let name = list.resolved(&name);
+            // The client's own tools that are always shown need no place among the found ones.
             if let Some(tokens) = list.deferred_tokens(name) {
                 shown.require(name, tokens);
             }
         }
+        // The provider waits for these results before it takes anything else.
         let mut items = held.pending;
         items.extend(restored.items);
         Some(Exchange {
@@ -229,6 +231,7 @@ impl Exchange {
 
     /// Notes that the client has its answer.
     pub fn answered(&mut self) {
+        // Several rounds may have shown more tokens than one with all tools would have.
         let Figures { tokens_shown, .. } = self.report.figures;
         self.report.figures.tokens_saved = self.list.tokens.saturating_sub(tokens_shown);
         self.report.outcome = "answered";
@@ -258,6 +261,7 @@ impl Exchange {
         let shown_tokens = self.list.visible_tokens() + found_tokens;
         self.report.figures.rounds += 1;
         self.report.figures.tools_shown = self.list.visible_count() + self.shown.len();
+        // A sum over the rounds, each of which sends the tools again.
         self.report.figures.tokens_shown += shown_tokens;
         let begun = Instant::now();
         let upstream = &self.proxy.0.upstream;
@@ -303,7 +307,9 @@ impl Exchange {
     pub async fn after(&mut self, round: Round, client_id: Option<String>) -> Next {
         self.text.push_str(&round.text);
         let results = self.do_hidden(&round.hidden).await;
+        // Some models call tools in the round in which they must not.
         let is_last = self.report.figures.rounds > self.proxy.0.config.max_hidden_rounds;
+        // The client has to answer its own calls before the model can go on.
         if round.hidden.is_empty() || !round.calls.is_empty() || !round.is_complete || is_last {
             let bytes = self.held.bytes();
             long_work::read(bytes, || self.remember(round, results, client_id)).await;
@@ -324,6 +330,7 @@ impl Exchange {
 
     /// Remembers what the client does not see of its answer.
     fn remember(&mut self, round: Round, results: Vec<CallResult>, client_id: Option<String>) {
+        // What was called is evicted last.
         for call in &round.calls {
             let name = call.tool_name();
             let name = self.list.resolved(&name);

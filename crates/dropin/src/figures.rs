@@ -79,12 +79,13 @@ impl Figures {
 
     /// Takes the tokens of a dialect's `usage`.
     pub fn count(&mut self, usage: Option<&Value>) {
-        let count = |names: [&str; 2]| {
-            let usage = usage?;
-            names.iter().find_map(|name| usage.get(name)?.as_u64())
+        let Some(usage) = usage else {
+            self.counted_tokens = None;
+            return;
         };
-        let input = count(["prompt_tokens", "input_tokens"]);
-        let output = count(["completion_tokens", "output_tokens"]);
+        // The first names are those of chat completions, the second those of the other dialects.
+        let input = count_of(usage, ["prompt_tokens", "input_tokens"]);
+        let output = count_of(usage, ["completion_tokens", "output_tokens"]);
         self.counted_tokens = input.zip(output);
     }
 
@@ -131,6 +132,10 @@ impl Figures {
     }
 }
 
+fn count_of(usage: &Value, names: [&str; 2]) -> Option<u64> {
+    names.iter().find_map(|name| usage.get(name)?.as_u64())
+}
+
 /// The headers of an answer that have figures, for pages that may read them.
 pub fn header_names() -> impl Iterator<Item = HeaderName> {
     HEADERS.into_iter()
@@ -152,6 +157,7 @@ impl Report {
     pub fn begin(request: &ProxyRequest, metrics: &Arc<Metrics>, figures: Figures) -> Self {
         Report {
             figures,
+            // Whoever ends the request says how. If nobody does, the client did not wait for it.
             outcome: "client_gone",
             request_id: request.id.clone(),
             dialect: request.dialect,
@@ -168,6 +174,7 @@ impl Drop for Report {
         } = self;
         figures.tell(&self.span, &self.request_id, self.dialect, self.outcome);
         let rounds = match figures.not_deferred {
+            // Rounds are counted where tools were deferred.
             Some(_) => 0,
             None => figures.rounds,
         };

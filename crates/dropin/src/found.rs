@@ -47,6 +47,7 @@ impl Found {
             found = held.found.clone().unwrap_or(found);
         }
         let is_known = held.found.is_some() || restored.is_remembered;
+        // A new one may begin with the words of another, and must not get what that has found.
         let is_new = !restored.has_answers && !held.continues && !names.is_named;
         if is_known || is_new {
             return found;

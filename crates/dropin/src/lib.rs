@@ -294,6 +294,7 @@ impl Proxy {
 
     /// What is done with a request. A long one is read off the async threads.
     async fn planned(&self, request: &Arc<ProxyRequest>) -> Result<Planned, Failure> {
+        // The way to another thread takes longer than reading a short body.
         if request.body.len() < LARGE_BODY_BYTES {
             return Ok(self.plan(request));
         }
@@ -454,8 +455,12 @@ enum Planned {
 
 /// Whether an answer is a stream of server-sent events.
 fn is_event_stream(response: &Response) -> bool {
-    let content_type = response.headers().get(CONTENT_TYPE);
-    content_type
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| value.starts_with("text/event-stream"))
+    match response.headers().get(CONTENT_TYPE) {
+        // A charset may follow.
+        Some(value) => value
+            .to_str()
+            .unwrap_or_default()
+            .starts_with("text/event-stream"),
+        None => false,
+    }
 }

@@ -49,11 +49,12 @@ impl Remembered {
     fn bytes(&self) -> usize {
         let items: usize = self.items.iter().map(Bytes::len).sum();
         let results: usize = self.results.iter().map(|result| result.text.len()).sum();
+        // The constants are about what the structs around the texts take.
         let names: usize = self.shown.names().map(|name| name.len() + 40).sum();
-        let foreign = self.foreign.iter();
-        let foreign: usize = foreign
-            .map(|(name, id)| name.len() + id.as_str().len() + 80)
-            .sum();
+        let mut foreign = 0;
+        for (name, id) in &self.foreign {
+            foreign += name.len() + id.as_str().len() + 80;
+        }
         items + results + names + foreign + self.trail.bytes()
     }
 }
@@ -83,9 +84,11 @@ fn item_bytes(item: &Item) -> usize {
         Item::OfClient(essence) => essence.to_string().len(),
         Item::Reference(id) => id.len(),
         Item::OfModel { text, calls } => {
-            let call_bytes =
-                |call: &ModelCall| call.id.len() + call.name.len() + call.arguments.len() + 96;
-            text.len() + calls.iter().map(call_bytes).sum::<usize>()
+            let mut bytes = text.len();
+            for call in calls {
+                bytes += call.id.len() + call.name.len() + call.arguments.len() + 96;
+            }
+            bytes
         }
     }
 }
@@ -108,6 +111,7 @@ impl State {
             self.bytes = self.bytes.saturating_sub(former.bytes());
         }
         let bytes = entry.bytes();
+        // It would push out everything else, and then itself.
         if bytes > most_bytes {
             return;
         }
@@ -220,6 +224,7 @@ impl Identity {
 
     /// The key up to here.
     pub fn key(&self) -> ConversationKey {
+        // A copy, because the model's answer may go on in the next item.
         let mut ended = self.clone();
         ended.end_answer();
         ConversationKey(*ended.hasher.finalize().as_bytes())
@@ -240,6 +245,7 @@ impl Identity {
 
     fn update(&mut self, essence: &Value) {
         let text = essence.to_string();
+        // With its length, so that no two lists of items have the same bytes.
         self.hasher.update(&(text.len() as u64).to_le_bytes());
         self.hasher.update(text.as_bytes());
     }
@@ -281,6 +287,7 @@ impl Restored {
         self.shown = remembered.shown.clone();
         self.foreign.clone_from(&remembered.foreign);
         self.trail.clone_from(&remembered.trail);
+        // What was called up to here is among the tools that are remembered.
         self.called.clear();
         if !remembered.items.is_empty() {
             self.items.truncate(from);
@@ -328,11 +335,13 @@ pub fn restore(
         }
         identity.add(item);
         restored.items.push(json.clone());
-        let mut next_is_of_model = || {
-            let next = items.peek().map(|next| read(next));
-            matches!(next, Some(Item::OfModel { .. }))
-        };
-        if !is_of_model || next_is_of_model() {
+        if !is_of_model {
+            continue;
+        }
+        // An answer may be several items, and is remembered as a whole.
+        if let Some(next) = items.peek()
+            && matches!(read(next), Item::OfModel { .. })
+        {
             continue;
         }
         let from = answer_from.take().unwrap_or_default();

@@ -83,6 +83,7 @@ impl Passing {
         if !self.is_events {
             return Err(failure);
         }
+        // The stream may have broken off within an event, which ends here.
         let mut event = b"\n\n".to_vec();
         event.extend_from_slice(&self.dialect.error_event(&failure));
         Ok(event.into())

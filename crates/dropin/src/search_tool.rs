@@ -69,6 +69,7 @@ fn names_to_search(deferred: &[&str]) -> String {
     for name in deferred {
         *groups.entry(group_of(name)).or_default() += 1;
     }
+    // One tool is no group.
     groups.retain(|group, tools| !group.is_empty() && *tools > 1);
     let mut named: Vec<(&&str, &usize)> = groups.iter().collect();
     named.sort_by_key(|(name, tools)| (Reverse(**tools), **name));

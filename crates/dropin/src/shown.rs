@@ -140,6 +140,7 @@ impl ShownTools {
             let goal = (budget_tokens * (100 - FREED_PERCENT) / 100).saturating_sub(fresh_tokens);
             loaded.evicted = self.evict_to(goal, is_found);
         }
+        // After the eviction, which must not take them away again.
         for (name, tokens) in fresh {
             self.clock += 1;
             self.push(name, tokens);

@@ -50,6 +50,7 @@ impl Frames {
             };
             let bytes = self.buffer.split_to(end).freeze();
             self.scanned = 0;
+            // Empty lines alone are no frame.
             if bytes.iter().any(|byte| !matches!(byte, b'\r' | b'\n')) {
                 return Ok(Some(bytes));
             }
@@ -128,6 +129,7 @@ impl Frame {
                 None => data = Some(value.to_owned()),
             }
         }
+        // It borrows the bytes, which go into the frame.
         drop(text);
         // Some servers keep a connection open with blank data.
         let data = data.filter(|data| !data.trim().is_empty());

@@ -50,6 +50,7 @@ pub async fn answer(exchange: Box<Exchange>, response: Response) -> Result<Proxy
                 body: AnswerBody::Stream(first.chain(rest).boxed()),
             })
         }
+        // The client has nothing yet, so it gets a status.
         Some(Err(failure)) => match rounds.refusal.take() {
             Some(response) => Ok(rounds.exchange.refused(response)),
             None => Err(failure),
@@ -104,8 +105,11 @@ impl Rounds {
             None => failure,
         };
         let dialect = self.exchange.request.dialect;
-        let event = failure.event.clone();
-        let event = event.or_else(|| self.answer.error_event(&failure));
+        // The provider's own event first, then one that fits in with those before it.
+        let event = match &failure.event {
+            Some(event) => Some(event.clone()),
+            None => self.answer.error_event(&failure),
+        };
         last.extend_from_slice(&event.unwrap_or_else(|| dialect.error_event(&failure)));
         Some(last.into())
     }
@@ -156,6 +160,7 @@ impl Rounds {
     fn take_frame(&mut self, bytes: Bytes) -> Result<(), Failure> {
         let sent = self.out.len();
         self.answer.take(Frame::of(bytes.clone()), &mut self.out)?;
+        // What was passed on takes less memory from here on.
         if self.out.len() > sent {
             self.exchange.held.pass_on(&bytes);
         }
@@ -184,6 +189,7 @@ impl Rounds {
                 self.frames = Frames::default();
                 self.answer.begin_round();
                 let response = self.exchange.send().await?;
+                // Passed on as it is, or told in an event if the client has part of the answer.
                 if !response.status().is_success() {
                     let status = response.status().as_u16();
                     self.refusal = Some(response);
@@ -203,6 +209,7 @@ impl Rounds {
         let status = response.status().as_u16();
         let upstream = &self.exchange.proxy.0.upstream;
         let body = upstream.whole(&mut response, MAX_REFUSAL_BYTES).await;
+        // A refusal that cannot be read is told by its status.
         let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
         let message = body.pointer("/error/message").and_then(Value::as_str);
         let message = message.unwrap_or("it gave no reason");

@@ -30,6 +30,7 @@ impl ListId {
             "{} {} {:?}",
             deferral.above_tokens, deferral.own_tokens, deferral.pins
         );
+        // With their lengths, so that other parts never make the same bytes.
         for part in [owner, dialect.name(), &divided] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
@@ -196,6 +197,7 @@ impl ToolList {
             let tool = &self.tools[*place].tool;
             shown.add(tool.json.clone(), tool.namespace.as_ref());
         }
+        // Before the found ones: what is the same in every round is cached by the provider.
         shown.add(self.search_tool.clone(), None);
         for name in found {
             match self.by_name.get(name) {

@@ -126,8 +126,9 @@ impl Upstream {
     /// # Errors
     /// For a base URL that cannot be used.
     pub fn new(config: UpstreamConfig) -> Result<Self, LlmError> {
-        let keys = config.key.iter().chain(&config.messages_key);
-        keys.for_each(|key| known_secrets::add(key));
+        for key in config.key.iter().chain(&config.messages_key) {
+            known_secrets::add(key);
+        }
         let base = base_of(&config.base_url)?;
         let messages = match &config.messages_url {
             Some(url) => base_of(url)?,
@@ -139,6 +140,7 @@ impl Upstream {
             .pool_idle_timeout(POOL_IDLE)
             // A redirected request would be sent without its body, or with its key to another host.
             .redirect(reqwest::redirect::Policy::none());
+        // A proxy of the environment would look for the provider on its own machine.
         if is_loopback(&base) && is_loopback(&messages) {
             builder = builder.no_proxy();
         }
@@ -164,13 +166,14 @@ impl Upstream {
                 own_messages && self.config.messages_key.is_none(),
             ),
         ];
-        // Few providers on this machine need keys.
-        let keyless = providers
-            .into_iter()
-            .filter(|(url, lacks_key)| *lacks_key && !is_loopback(url));
+        let mut keyless = Vec::new();
+        for (url, lacks_key) in providers {
+            // Few providers on this machine need keys.
+            if lacks_key && !is_loopback(url) {
+                keyless.push(url.origin().ascii_serialization());
+            }
+        }
         keyless
-            .map(|(url, _)| url.origin().ascii_serialization())
-            .collect()
     }
 
     /// Sends a request of a dialect, and waits for the beginning of the answer.
@@ -355,8 +358,8 @@ pub fn response_headers(given: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// The content type, if APIs answer with it. A browser would show other types as pages of this server, so they become
-/// plain text.
+/// The content type, if APIs answer with it. A browser would show other types as pages of this
+/// server, so they become plain text.
 fn content_type_of_an_api(given: &HeaderValue) -> HeaderValue {
     let text = given.to_str().unwrap_or_default();
     match without_parameters(text).to_ascii_lowercase().as_str() {
@@ -367,17 +370,16 @@ fn content_type_of_an_api(given: &HeaderValue) -> HeaderValue {
 }
 
 fn passed(given: &HeaderMap, names: &[&str]) -> HeaderMap {
-    let passes = |name: &str| {
-        names.contains(&name)
-            || PASSED_BOTH_WAYS
-                .iter()
-                .any(|beginning| name.starts_with(beginning))
-    };
-    given
-        .iter()
-        .filter(|(name, _)| passes(name.as_str()))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let text = name.as_str();
+        let mut beginnings = PASSED_BOTH_WAYS.iter();
+        if names.contains(&text) || beginnings.any(|beginning| text.starts_with(beginning)) {
+            // Added, because some headers come several times.
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers
 }
 
 fn base_of(text: &str) -> Result<Url, LlmError> {

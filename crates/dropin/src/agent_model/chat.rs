@@ -43,6 +43,7 @@ impl super::Form for Form {
     fn end(&mut self, head: &Head, _text: &str, tokens: Tokens) -> Bytes {
         let last = json!([choice(&json!({}), "stop".into())]);
         let mut end = chunk(head, &last, Value::Null).to_vec();
+        // As OpenAI has it: a chunk of its own, without choices.
         if self.has_usage {
             end.extend_from_slice(&chunk(head, &json!([]), usage(tokens)));
         }

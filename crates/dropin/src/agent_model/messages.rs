@@ -17,6 +17,7 @@ impl super::Form for Form {
     }
 
     fn begin(&mut self, head: &Head) -> Bytes {
+        // The tokens are known at the end alone.
         let message = message(head, &json!([]), Value::Null, Tokens::default());
         let block = json!({ "type": "text", "text": "" });
         events(&[

@@ -67,6 +67,7 @@ impl Protocol for Chat {
         };
         match kind.as_deref() {
             Some("tool_search") => offered.kind = ToolKind::NativeSearch,
+            // The mark stands beside the function or within it.
             Some("function") => {
                 let Some(inside) = fields.get("function").cloned() else {
                     return offered;
@@ -241,6 +242,7 @@ impl Default for StreamedRound {
     fn default() -> Self {
         StreamedRound {
             message: Map::new(),
+            // Their arguments are bounded with the whole answer.
             calls: CallAssembler::new(MAX_PARTS, usize::MAX),
             details: Vec::new(),
             held: Vec::new(),
@@ -395,6 +397,7 @@ impl Streamed {
         for fragment in &given {
             sent.extend(self.take_fragment(fragment)?);
         }
+        // Nothing is hidden or numbered anew, so the chunk keeps its bytes.
         if sent == given {
             return Ok(());
         }
@@ -433,6 +436,7 @@ impl Streamed {
         if may_continue && call.arguments.is_empty() {
             return Ok(Vec::new());
         }
+        // Over all rounds, and without the hidden ones.
         let sent_as = self.calls_sent;
         self.calls_sent += 1;
         details.sent_as = Some(sent_as);
@@ -627,12 +631,14 @@ impl Streamed {
                     delta.clear();
                 }
             }
+            // Held back, because a hidden round has no end for the client.
             if self.round.closing.len() < MAX_HELD {
                 self.round.closing.push(chunk);
             }
         } else if says_something {
             self.send(chunk, out);
         } else if self.head.is_none() {
+            // The answer begins with the first thing that it says, which may be of a later round.
             if self.round.held.len() < MAX_HELD {
                 self.round.held.push(chunk);
             }
@@ -763,6 +769,7 @@ impl WholeAnswer for Whole {
         let (mut written, mut hidden, mut sent) = (Vec::new(), Vec::new(), Vec::new());
         for call in calls.into_iter().flatten() {
             let mut call = call.clone();
+            // The result of a hidden call names its id; others stay as the provider wrote them.
             if self.hidden.contains(&call_of(&call).name) {
                 call = with_id(call);
                 hidden.push(call.clone());
@@ -772,6 +779,7 @@ impl WholeAnswer for Whole {
             written.push(call);
         }
         self.has_hidden = !hidden.is_empty();
+        // The client does not get these calls, and is not told that the model stopped for them.
         if self.has_hidden
             && let Some(message) = value.pointer_mut("/choices/0/message")
             && let Some(message) = message.as_object_mut()
@@ -801,6 +809,7 @@ impl WholeAnswer for Whole {
             return std::mem::take(&mut self.bytes);
         }
         let mut answer = std::mem::take(&mut self.last);
+        // All rounds are one answer, which is called as the first one was.
         for (name, value) in self.head.take().unwrap_or_default() {
             answer[name] = value;
         }

@@ -385,6 +385,7 @@ impl Streamed {
             return;
         }
         if !block.is_hidden(&self.hidden) {
+            // Over all rounds, and without the hidden ones.
             let place = self.blocks_sent;
             block.sent_as = Some(place);
             self.blocks_sent += 1;
@@ -409,6 +410,7 @@ impl Streamed {
 
     fn continue_block(&mut self, event: &Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
         let index = event.get("index").and_then(Value::as_u64);
+        // Some servers number all blocks 0.
         let mut latest_first = self.round.blocks.iter_mut().rev();
         let found = latest_first.find(|block| index.is_none() || block.index == index);
         let Some(block) = found else {
@@ -586,6 +588,7 @@ impl StreamedAnswer for Streamed {
                     self.round.usage = usage.clone();
                     self.sum_usage();
                 }
+                // Kept until there is a block that the client gets.
                 self.round.start = Some(frame.bytes);
             }
             Some("content_block_start") => self.begin_block(&event, frame.bytes, out),
@@ -603,6 +606,7 @@ impl StreamedAnswer for Streamed {
             }
             Some("error") => return Err(reported(&event, frame.bytes)),
             None => return Err(reported(&event, frame.bytes)),
+            // Pings, and what later versions of the API have.
             Some(_) => {
                 if self.has_begun {
                     out.push_back(frame.bytes);

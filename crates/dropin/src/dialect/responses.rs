@@ -97,6 +97,7 @@ impl Protocol for Responses {
             return None;
         }
         let tools = json::items(fields.get("tools")?)?;
+        // A mark of the namespace holds for its tools that have none.
         let (of_all, _) = take_deferral(&mut fields, json);
         let name = fields.text("name").unwrap_or_default();
         fields.set("tools", json::list([]));
@@ -380,6 +381,7 @@ impl Streamed {
 
     /// The event with its number for the client, as it came if nothing else changed.
     fn numbered(&mut self, mut event: Value, as_it_came: Option<Bytes>) -> Bytes {
+        // The provider's numbers also count the events that the client does not get.
         let number = event.get("sequence_number").and_then(Value::as_u64);
         let sequence = self.sequence;
         if number.is_some() {
@@ -417,6 +419,7 @@ impl Streamed {
     /// An event of one item, or one that belongs to none.
     fn take_other(&mut self, event: Value, bytes: Bytes, out: &mut VecDeque<Bytes>) {
         let Some(position) = self.item_of(&event) else {
+            // Nothing is sent before it is clear that the client gets something of this round.
             if !self.has_begun {
                 self.held.push(event);
                 return;
@@ -478,6 +481,7 @@ impl Streamed {
             } else {
                 self.send_beginning(position, place, ends, out);
             }
+            // An event that needs no change keeps its bytes.
             let mut as_it_came = Some(bytes);
             if ends {
                 let item = &mut self.round.items[position];
@@ -529,6 +533,7 @@ impl Streamed {
             let created = self.with_number(items::created(response));
             self.held.insert(0, created);
         }
+        // The client gets what the last event alone has as if it had been streamed.
         for position in 0..self.round.items.len() {
             self.decide(position);
             self.send_waiting(position, out);
@@ -549,9 +554,11 @@ impl Streamed {
 
     /// Notes the last event of the round.
     fn close_round(&mut self, mut closing: Value, out: &mut VecDeque<Bytes>) {
+        // Some servers send `[DONE]` after the last event.
         if self.round.closing.is_some() {
             return;
         }
+        // As others call the last event.
         if closing["type"] == "response.done" {
             closing["type"] = "response.completed".into();
         }
@@ -687,6 +694,7 @@ impl StreamedAnswer for Streamed {
                 response["id"] = first_id.as_str().into();
             }
             let output = response.get("output").and_then(Value::as_array);
+            // Some servers leave it empty in a streamed answer.
             let lacks_items = output.map_or(0, Vec::len) < self.sent.len();
             if self.rounds_before > 0 || has_hidden || lacks_items {
                 response["output"] = std::mem::take(&mut self.sent).into();
@@ -752,6 +760,7 @@ impl WholeAnswer for Whole {
 
     fn close(&mut self) -> Bytes {
         let mut answer = std::mem::take(&mut self.last);
+        // Where the provider repeats the tools, ours are among them.
         if answer.get("tools").is_none() && self.rounds == 1 && !self.has_hidden {
             return std::mem::take(&mut self.bytes);
         }

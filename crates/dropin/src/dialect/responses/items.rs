@@ -81,6 +81,7 @@ impl ItemInProgress {
     pub fn read(&mut self, event: &Value) {
         match kind_of(event) {
             "response.output_text.delta" => self.text += &text_field(event, "delta"),
+            // Only where the parts of the text were left out.
             "response.output_text.done" if self.text.is_empty() => {
                 self.text = text_field(event, "text");
             }
@@ -114,6 +115,7 @@ impl ItemInProgress {
     /// Takes the whole item, with what only its events had.
     fn end_with(&mut self, mut item: Value) {
         if is_call(&item) {
+            // Some servers give them in the first event of a call alone.
             for field in ["name", "call_id", "namespace"] {
                 if let Some(begun) = self.value.get(field)
                     && begun.is_string()
@@ -210,6 +212,7 @@ pub fn find(items: &[ItemInProgress], event: &Value, begins: bool) -> Option<usi
     if same.is_some() {
         return same;
     }
+    // The last one with this number, because some servers number all items 0.
     if index.is_some() {
         return items.iter().rposition(|item| item.index == index);
     }
@@ -295,6 +298,7 @@ pub fn complete(items: &mut Vec<ItemInProgress>, output: &[Value], is_complete: 
 pub fn beginning(item: &Value, place: u64, whole: bool) -> Vec<Value> {
     let mut begun = item.clone();
     begun["status"] = "in_progress".into();
+    // The events that follow fill it.
     if is_call(item) {
         begun["arguments"] = "".into();
     }
