@@ -92,6 +92,7 @@ impl AuthorizedClient {
             let Some(challenge) = answer.as_ref().err().and_then(challenge) else {
                 return answer;
             };
+            // Without a token nothing was refused but its absence.
             if let Some(refused) = token {
                 token = tokens.valid(Some(&refused)).await?;
             }
@@ -114,19 +115,19 @@ fn is_cancellation(message: &ClientJsonRpcMessage) -> bool {
 }
 
 fn checked(response: Response) -> Result<Response, HttpError> {
-    let challenge = || {
-        let header = response.headers().get(WWW_AUTHENTICATE);
-        let text = header.and_then(|header| header.to_str().ok());
-        text.unwrap_or_default().to_owned()
+    let challenge = match response.headers().get(WWW_AUTHENTICATE) {
+        Some(header) => header.to_str().unwrap_or_default().to_owned(),
+        None => String::new(),
     };
     match response.status() {
         StatusCode::UNAUTHORIZED => {
-            let required = AuthRequiredError::new(challenge());
+            let required = AuthRequiredError::new(challenge);
             Err(HttpError::AuthRequired(required))
         }
-        StatusCode::FORBIDDEN if challenge().contains("insufficient_scope") => {
-            let scope = scope_in(&challenge());
-            let lacking = InsufficientScopeError::new(challenge(), scope);
+        // Any other 403 is an answer: no login would change it.
+        StatusCode::FORBIDDEN if challenge.contains("insufficient_scope") => {
+            let scope = scope_in(&challenge);
+            let lacking = InsufficientScopeError::new(challenge, scope);
             Err(HttpError::InsufficientScope(lacking))
         }
         _ => Ok(response),

@@ -323,6 +323,7 @@ impl ComparedTools {
             Some(change) if on_change == OnChange::Accept || change.is_settled_by(&tool) => {
                 self.settle(before, &tool.id);
             }
+            // It is in the catalog, and a person has still to look at it.
             Some(change) if change.kind == ChangeKind::New => {
                 findings = before.findings(&tool);
                 let change = ToolChange {
@@ -357,6 +358,7 @@ impl ComparedTools {
         if is_suspicious && (is_blocked || known.is_none()) {
             self.flag(&tool.id, Vec::new(), findings.clone(), is_blocked);
         }
+        // All tools of a first list are new, so that alone is nothing to decide on.
         if on_change != OnChange::Accept && (is_suspicious || !before.is_first_list()) {
             let change = ToolChange {
                 kind: ChangeKind::New,

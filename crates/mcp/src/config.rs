@@ -162,6 +162,7 @@ impl fmt::Debug for Transport {
                 sandbox,
                 ..
             } => {
+                // The values may be secrets, and so may those of headers.
                 let variables: Vec<&String> = env.keys().collect();
                 f.debug_struct("Stdio")
                     .field("command", command)
@@ -478,6 +479,7 @@ impl Default for Scopes {
 
 impl OAuthEntry {
     fn complete(&self, environment: Environment<'_>) -> Result<OAuthSettings, EntryError> {
+        // Other clients have keys of their own, so only what looks like a slip is refused.
         for key in self.others.keys() {
             if let Some(meant) = OAUTH_KEYS.iter().find(|known| is_misspelt(key, known)) {
                 return Err(format!(

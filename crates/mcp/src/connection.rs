@@ -600,6 +600,7 @@ impl<'a> Attempt<'a> {
         {
             attempt.has_key = has_authorization(headers);
             let tokens = Tokens::new(url, oauth, &connector.logins);
+            // A token would be sent in the very header that the settings have.
             let tokens = (!attempt.has_key).then_some(tokens);
             let client = http_client(&connector.limits)?;
             attempt.client = Some(AuthorizedClient::new(client, tokens));
@@ -827,6 +828,7 @@ impl Opening {
             ..
         } = self;
         let peer = running.peer().clone();
+        // Clients may have listed them before this server was connected.
         if let Some(info) = peer.peer_info()
             && [Kind::Prompts, Kind::Resources]
                 .iter()
@@ -907,6 +909,7 @@ fn subscribe_if_needed(peer: &Peer<RoleClient>, handler: &Handler, stop: &Cancel
         Some(tools) => tools.list_changed == Some(true),
         None => false,
     };
+    // With a handshake there is a session, and its client is notified unasked.
     if info.protocol_version.has_initialize() || !notifies {
         return;
     }

@@ -521,6 +521,7 @@ impl Session {
                 Err(problem) => problems.push(problem),
             }
         }
+        // One wrong name among several is no failure.
         if tools.is_empty() {
             return failed(&problems.join("\n"));
         }
@@ -553,6 +554,7 @@ impl Session {
         match listed.await {
             Ok(Ok(answer)) => CallToolResult::success(vec![ContentBlock::text(answer.to_string())]),
             Ok(Err(message)) => {
+                // The catalog has no tools of a server that was never connected.
                 let absent = self.shared.absent_servers();
                 let known = absent
                     .iter()
@@ -603,6 +605,7 @@ impl Session {
             Ok(call) => call,
             Err(message) => return Ok(failed(&message).into()),
         };
+        // A tool of a server may have this name too.
         if call.is_of(READ_MORE) && self.reads_on(&call, context).await {
             return Ok(self.read_more(call.arguments, context).await.into());
         }
@@ -668,6 +671,7 @@ impl Session {
         }
         let (shared, reader) = (Arc::clone(&self.shared), self.reader(context));
         let tool = tool.clone();
+        // Off the async threads, because a long result takes a while.
         let shortened = spawn_blocking(move || {
             if is_compacted {
                 kept_results::compact(&mut result, bytes);
@@ -851,6 +855,7 @@ impl Session {
     ) {
         let (who, conversation) = self.conversation(context);
         let conversation = (who.as_str(), conversation.as_str());
+        // A call that failed ends the row of searches too.
         self.shared.histories.called(conversation);
         if !outcome.has_succeeded() {
             return;

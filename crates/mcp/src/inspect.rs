@@ -191,6 +191,7 @@ fn suspicious(text: &str, server: &str, others: &OtherTools) -> Vec<(FindingKind
         let around = &text[text.floor_char_boundary(at.saturating_sub(30))..];
         found.push((FindingKind::HiddenCharacters, line(&excerpt(around, 60))));
     }
+    // Hidden characters could stand within the words that the rules look for.
     let plain = plain(text);
     for rule in RULES.iter() {
         if !has_kind(&found, rule.kind)

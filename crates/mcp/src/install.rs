@@ -363,6 +363,7 @@ impl Plan {
             return Err(InstallError::io("read", &path, missing));
         };
         let (key, listed) = servers_of(text);
+        // Before the first edit: either all of them are edited, or none.
         if let Some(unknown) = names.iter().find(|name| !listed.contains_key(*name)) {
             return Err(InstallError::unknown(path, unknown.clone(), &listed));
         }
@@ -500,6 +501,7 @@ fn free_name(path: &Path, suffix: &str) -> PathBuf {
             return numbered;
         }
     }
+    // Nobody needs more of them, so the last one is overwritten.
     with_suffix(path, suffix)
 }
 
@@ -508,7 +510,7 @@ fn free_name(path: &Path, suffix: &str) -> PathBuf {
 fn servers_of(text: &str) -> (&'static str, Map<String, Value>) {
     let file: Value = match CstRootNode::parse(text, &jsonc()) {
         Ok(root) => root.to_serde_value().unwrap_or_default(),
-        // The edit that follows says what is wrong with it.
+        // An edit of such a file fails, and says what is wrong with it.
         Err(_) => Value::Null,
     };
     let is_of_vs_code = file.get("mcpServers").is_none() && file.get("servers").is_some();

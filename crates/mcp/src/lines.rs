@@ -74,6 +74,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     fn end_line(&mut self) {
         self.ready.push_back(b'\n');
         let line = std::mem::take(&mut self.line);
+        // The error follows the line, of which the SDK drops what was passed on.
         if line.bytes > self.max_bytes {
             tracing::warn!(server = %self.server, bytes = line.bytes, max = self.max_bytes, "a message is too long; it was replaced by an error");
             self.ready.extend(line.replacement(self.max_bytes));
@@ -140,10 +141,11 @@ fn id_in(fields: &str) -> Option<Value> {
         .trim_start()
         .strip_prefix(':')?;
     let value = after.split(',').next()?.trim();
-    // A null id, and any other value, belongs to no request.
-    serde_json::from_str(value)
-        .ok()
-        .filter(|id: &Value| id.is_number() || id.is_string())
+    match serde_json::from_str(value).ok()? {
+        id @ (Value::Number(_) | Value::String(_)) => Some(id),
+        // A null id, and any other value, belongs to no request.
+        _ => None,
+    }
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {

@@ -172,6 +172,7 @@ fn reason(error: &AuthError, secrets: &[&str]) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let more = error.to_string();
+        // Some errors quote their cause.
         if !text.contains(&more) {
             text = format!("{text}: {more}");
         }

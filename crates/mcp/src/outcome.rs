@@ -149,6 +149,7 @@ pub fn lenient_result(result: Value) -> CallToolResult {
     let meta = fields.remove("_meta");
     read.meta = meta.and_then(|meta| serde_json::from_value(meta).ok());
     let is_error = fields.remove("isError");
+    // Some servers write it as a text or as a number.
     let says_yes = |value: &Value| *value == true || *value == "true" || *value == 1;
     read.is_error = is_error.as_ref().map(says_yes);
     read.structured_content = fields.remove("structuredContent");

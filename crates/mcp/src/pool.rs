@@ -724,6 +724,7 @@ impl ConnectionTask {
                 logged.clone_from(&reason);
             }
             self.down_since_now();
+            // Tools stay in the catalog: they can be found, and a call says why it is not made.
             self.server.state.send_replace(State::Down {
                 reason,
                 since: Instant::now(),
@@ -1044,9 +1045,9 @@ fn log_changes(flags: &[Flag]) {
 fn hash_of(entries: &[Value]) -> u64 {
     // Compared only within this process, so the hash need not be stable across versions.
     let mut hasher = DefaultHasher::new();
-    entries
-        .iter()
-        .for_each(|entry| entry.to_string().hash(&mut hasher));
+    for entry in entries {
+        entry.to_string().hash(&mut hasher);
+    }
     hasher.finish()
 }
 

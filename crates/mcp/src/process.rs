@@ -99,11 +99,11 @@ impl Process {
             Some(_) => &INHERITED_IN_SANDBOX,
             None => &INHERITED_VARIABLES,
         };
-        command.envs(
-            inherited
-                .iter()
-                .filter_map(|name| Some((name, std::env::var_os(name)?))),
-        );
+        for name in inherited {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
         // After the inherited ones, so that the configuration can replace them.
         command.envs(program.env);
         command
@@ -117,24 +117,19 @@ impl Process {
         #[cfg(unix)]
         command.process_group(0);
         let (mut child, private) = spawn(&mut command, program)?;
-        let group = child
-            .id()
-            .filter(|_| cfg!(unix))
-            .inspect(|group| watchdog.watch(*group));
-        let missing = || io::Error::other("a standard stream is missing");
-        let (stdout, stdin) = (
-            child.stdout.take().ok_or_else(missing)?,
-            child.stdin.take().ok_or_else(missing)?,
-        );
+        // Elsewhere there are no groups of processes.
+        let group = if cfg!(unix) { child.id() } else { None };
+        if let Some(group) = group {
+            watchdog.watch(group);
+        }
+        let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
+            return Err(io::Error::other("a standard stream is missing"));
+        };
         let stderr_tail = StderrTail::default();
         let stderr = child.stderr.take();
-        let draining = stderr.map(|stderr| {
-            tokio::spawn(drain(
-                stderr,
-                Arc::clone(program.server),
-                stderr_tail.clone(),
-            ))
-        });
+        let server = Arc::clone(program.server);
+        let draining = stderr.map(|stderr| drain(stderr, server, stderr_tail.clone()));
+        let draining = draining.map(tokio::spawn);
         Ok((
             Process {
                 child,

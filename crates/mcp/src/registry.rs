@@ -262,6 +262,7 @@ fn is_named(name: &str, wanted: &str) -> bool {
 }
 
 fn is_latest(item: &Value) -> bool {
+    // Each registry writes under a key of its own.
     let meta = item.get("_meta").and_then(Value::as_object);
     meta.into_iter()
         .flat_map(Map::values)
@@ -324,6 +325,7 @@ impl Description {
                 Err(reason) => reasons.push(reason),
             }
         }
+        // Nothing was tried.
         if reasons.is_empty() {
             reasons.push(match only {
                 Some(only) => format!(
@@ -514,6 +516,7 @@ impl OpenValues {
                 continue;
             }
             let name = name.ok_or("one of its named arguments has no name")?;
+            // A switch that is on has no value, and one that is off is left out.
             let is_switch = argument.input.format == "boolean";
             match value.as_deref() {
                 Some("false") if is_switch => {}

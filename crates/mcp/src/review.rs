@@ -198,6 +198,7 @@ impl Judging<'_> {
         let change = match (change, verdict) {
             (Some(change), _) => change,
             (None, Verdict::Accept) => return Err(ReviewError::NoChange { id: id.clone() }),
+            // A person may block any tool of a server, also one that never changed.
             (None, Verdict::Block) => self.unchanged(id, in_catalog.as_ref())?,
         };
         if let Some(version) = version

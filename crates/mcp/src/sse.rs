@@ -118,20 +118,24 @@ fn reader(
 /// that are for this server alone.
 fn endpoint(url: &Url, named: &str) -> Result<Url, HttpError> {
     let named = named.trim();
-    let endpoint = url.join(named).ok();
-    let own = endpoint.filter(|endpoint| endpoint.origin() == url.origin());
-    own.ok_or_else(|| {
-        let (named, origin) = (excerpt(named, 200), url.origin().ascii_serialization());
-        unexpected(format!(
-            "it wants messages to be posted to {named:?}, which is no URL of {origin}"
-        ))
-    })
+    if let Ok(endpoint) = url.join(named)
+        && endpoint.origin() == url.origin()
+    {
+        return Ok(endpoint);
+    }
+    let (named, origin) = (excerpt(named, 200), url.origin().ascii_serialization());
+    Err(unexpected(format!(
+        "it wants messages to be posted to {named:?}, which is no URL of {origin}"
+    )))
 }
 
 fn is_event_stream(response: &Response) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE);
-    let is_events = |kind: &[u8]| kind.starts_with(b"text/event-stream");
-    response.status().is_success() && kind.is_some_and(|kind| is_events(kind.as_bytes()))
+    match response.headers().get(CONTENT_TYPE) {
+        Some(kind) if response.status().is_success() => {
+            kind.as_bytes().starts_with(b"text/event-stream")
+        }
+        _ => false,
+    }
 }
 
 fn unexpected(reason: String) -> HttpError {

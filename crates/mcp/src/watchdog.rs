@@ -43,9 +43,13 @@ impl Watchdog {
     pub fn watch(&self, group: u32) {
         let mut shell = self.shell.lock();
         if shell.is_none() {
-            *shell = Shell::start().inspect_err(|error| {
-                tracing::warn!(%error, "no shell to watch the MCP servers; they may outlive a kill of this program");
-            }).ok();
+            *shell = match Shell::start() {
+                Ok(shell) => Some(shell),
+                Err(error) => {
+                    tracing::warn!(%error, "no shell to watch the MCP servers; they may outlive a kill of this program");
+                    None
+                }
+            };
         }
         send(&mut shell, "watch", group);
     }
@@ -89,7 +93,10 @@ impl Drop for Shell {
 /// Sends a command to the shell. Without a shell nothing is sent; the process handle then kills the
 /// server itself.
 fn send(shell: &mut Option<Shell>, command: &str, group: u32) {
-    if let Some(commands) = shell.as_mut().and_then(|shell| shell.commands.as_mut()) {
+    if let Some(shell) = shell
+        && let Some(commands) = &mut shell.commands
+    {
+        // It fails if somebody has killed the shell, which is as if there were none.
         let _ = writeln!(commands, "{command} {group}");
     }
 }

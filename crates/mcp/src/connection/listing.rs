@@ -141,6 +141,7 @@ impl Pages {
             limits,
             entries: Vec::new(),
             seen: HashSet::new(),
+            // With random keys, so that no server can make the hashes of its entries equal.
             hasher: RandomState::new(),
             cursors: HashSet::new(),
             bytes: 0,
@@ -158,6 +159,7 @@ impl Pages {
         let (had_entries, before) = (!page.entries.is_empty(), self.entries.len());
         for entry in page.entries {
             let text = entry.to_string();
+            // Those that came before count too: they were sent and read.
             self.bytes += text.len();
             if self.seen.insert(self.hasher.hash_one(&text)) {
                 self.entries.push(entry);

@@ -43,6 +43,7 @@ struct Listed {
 impl Connection {
     /// What the server offers, without what it could not list.
     pub async fn offers(&self) -> Arc<Offers> {
+        // Before the lists are read, so that a change meanwhile makes them old.
         let version = self.handler.offers_version.load(Ordering::Relaxed);
         if let Some(offers) = self.offers.fresh(version) {
             return offers;
@@ -121,8 +122,10 @@ impl Connection {
 
     /// Whether the server completes arguments.
     pub fn completes(&self) -> bool {
-        let info = self.peer.peer_info();
-        info.is_some_and(|info| info.capabilities.completions.is_some())
+        match self.peer.peer_info() {
+            Some(info) => info.capabilities.completions.is_some(),
+            None => false,
+        }
     }
 
     async fn in_time<T>(
@@ -130,9 +133,10 @@ impl Connection {
         request: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<T, CallError> {
         let limit = self.limits.call.idle;
-        let answered = timeout(limit, request).await;
-        let answered = answered.map_err(|_| CallError::Timeout { limit })?;
-        answered.map_err(|error| self.call_error(&error))
+        match timeout(limit, request).await {
+            Ok(answered) => answered.map_err(|error| self.call_error(&error)),
+            Err(_) => Err(CallError::Timeout { limit }),
+        }
     }
 }
 

@@ -70,6 +70,7 @@ impl Requests {
                 id: Some(ref id), ..
             })
             | JsonRpcMessage::Response(JsonRpcResponse { ref id, .. }) => {
+                // Some servers write the number of a request as text.
                 let answered = id.to_string();
                 self.open.retain(|id| id.to_string() != answered);
                 message
@@ -80,8 +81,10 @@ impl Requests {
 
     /// Whether no request ever had this id: the answer to one that was given up comes late.
     fn names_none(&self, id: Option<&RequestId>) -> bool {
-        let number = id.and_then(number);
-        number.is_none_or(|number| !(0..=self.latest).contains(&number))
+        match id.and_then(number) {
+            Some(number) => !(0..=self.latest).contains(&number),
+            None => true,
+        }
     }
 }
 

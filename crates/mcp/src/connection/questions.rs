@@ -150,15 +150,15 @@ impl CallsAtWork {
             let calls = self.calls.lock();
             let mut clients = calls.values();
             let first = clients.next()?.clone()?;
-            let is_same = |other: &Option<Arc<dyn CallingClient>>| {
-                let other = other.as_ref();
-                other.is_some_and(|other| other.session() == first.session())
-            };
-            if !clients.all(is_same) {
-                return None;
+            for other in clients {
+                // Also where it cannot be asked: the question may belong to its call.
+                if other.as_ref()?.session() != first.session() {
+                    return None;
+                }
             }
             first
         };
+        // Counted first and taken back, so that two threads cannot both take the last place.
         if self.open_questions.fetch_add(1, Ordering::Relaxed) >= MAX_OPEN {
             self.open_questions.fetch_sub(1, Ordering::Relaxed);
             return None;

@@ -68,6 +68,7 @@ pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
             return redirected.to_string();
         }
         let more = error.to_string();
+        // Some errors quote their cause.
         if !message.contains(&more) {
             message = format!("{message}: {more}");
         }

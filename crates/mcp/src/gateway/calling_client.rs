@@ -24,8 +24,8 @@ const MAX_WAITING: usize = 16;
 
 /// A client that can be asked while it waits for the result of its call.
 ///
-/// The question is asked by the task that handles the call: the SDK sends a request from there on the stream
-/// of the call, and from elsewhere on a stream that the client need not have.
+/// The question is asked by the task that handles the call: the SDK sends a request from there on the
+/// stream of the call, and from elsewhere on a stream that the client need not have.
 pub struct WaitingClient {
     session: String,
     takes_forms: bool,
@@ -59,8 +59,8 @@ impl fmt::Debug for WaitingClient {
 }
 
 impl WaitingClient {
-    /// The client of a request, and the questions to it. There is no client if it takes no requests while it
-    /// waits.
+    /// The client of a request, and the questions to it. There is no client if it takes no requests
+    /// while it waits.
     pub fn of(
         context: &RequestContext<RoleServer>,
         session: String,
@@ -71,11 +71,9 @@ impl WaitingClient {
             within,
             waiting: None,
         };
-        let Some(capabilities) = context
-            .client_capabilities()
-            .filter(|_| !asks_by_result(context))
-        else {
-            return (None, questions);
+        let capabilities = match context.client_capabilities() {
+            Some(capabilities) if !asks_by_result(context) => capabilities,
+            _ => return (None, questions),
         };
         let (sender, waiting) = mpsc::channel(MAX_WAITING);
         questions.waiting = Some(waiting);
@@ -92,10 +90,13 @@ impl WaitingClient {
 
     async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, ErrorData> {
         let (reply, answer) = oneshot::channel();
-        let gone = || ErrorData::internal_error("the call has ended", None);
-        let sent = self.questions.send(question(reply)).await;
-        sent.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        // Both fail once the task of the call is gone.
+        if self.questions.send(question(reply)).await.is_ok()
+            && let Ok(answer) = answer.await
+        {
+            return answer;
+        }
+        Err(ErrorData::internal_error("the call has ended", None))
     }
 }
 

@@ -56,6 +56,7 @@ impl ClientTexts {
         if client.capabilities.sampling.is_none() {
             return;
         }
+        // Tools of servers that are still connecting would be left out.
         state.pool.settled(state.config.settle).await;
         let searcher = self.catalog.searcher();
         let batches = self.batches(state, &searcher);
@@ -67,6 +68,7 @@ impl ClientTexts {
             name: format!("model of {name}"),
             peer,
         };
+        // One request at a time, since clients show each to the person.
         let mut run = Run::new(Arc::new(model), batches, 1, Some(searcher));
         while let Some(step) = run.next(&|| ended.is_cancelled()).await {
             if let Step::Answered { written, .. } = step {
@@ -144,6 +146,7 @@ async fn agrees(
     let Ok(answer) = peer.create_elicitation(form).await else {
         return false;
     };
+    // A form that is sent as it came says nothing yet.
     let is_ticked = match &answer.content {
         Some(content) => content.get(WRITE) == Some(&Value::Bool(true)),
         None => false,

@@ -177,6 +177,7 @@ impl<'a> ElicitationApprover<'a> {
             None => {
                 self.refused("the answer belongs to no open question; call again to be asked again")
             }
+            // A yes counts for the call that was shown.
             Some(open) if open.about != about => self.refused(
                 "the answer belongs to a question about another call; call again to be asked again",
             ),
@@ -368,6 +369,7 @@ fn message(request: &ApprovalRequest) -> Option<String> {
             excerpt(description, DESCRIPTION_CHARS)
         ));
     }
+    // Nothing in it may change how the question is shown.
     let lines: Vec<String> = lines.iter().map(|line| printable::line(line)).collect();
     Some(lines.join("\n"))
 }

@@ -81,6 +81,7 @@ impl KeptResults {
             }
         });
         let page = of_reader.keep(long, page_bytes);
+        // The last reader keeps its results, which have a bound of their own.
         while all.len() > 1
             && all.iter().map(|(_, kept)| kept.bytes()).sum::<usize>() > MAX_ALL_BYTES
         {
@@ -170,6 +171,7 @@ fn shortened(
     for block in blocks {
         match text_of(&block).map(str::len) {
             Some(bytes) if !long.is_empty() || bytes > left => {
+                // The one text for all of them stands where the first of them was.
                 if long.is_empty() {
                     place = shown.len();
                 }

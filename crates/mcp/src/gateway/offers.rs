@@ -209,6 +209,7 @@ impl Session {
         };
         let connection = self.shared.pool.connection(&server).await;
         let connection = connection.map_err(|error| failure(&error))?;
+        // Such a server may answer with an error, and there is just nothing to propose.
         if !connection.completes() {
             return Ok(CompleteResult::default());
         }

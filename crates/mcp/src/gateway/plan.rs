@@ -45,11 +45,11 @@ impl Session {
         let caller = self.caller(context);
         let tools = self.tools_of(&plan).await;
         let checked = plan::check_by(&self.shared.gate, &caller, &plan, on_invalid, |name| {
-            // Every step's tool was looked up.
-            tools
-                .get(name)
-                .cloned()
-                .unwrap_or_else(|| Err(String::new()))
+            match tools.get(name) {
+                Some(found) => found.clone(),
+                // Every step's tool was looked up.
+                None => Err(String::new()),
+            }
         });
         // The client would repeat the plan with the answer, and the steps before would run again.
         let is_asked_elsewhere = self.shared.waiting.is_some() && !takes_forms(context);
@@ -67,10 +67,13 @@ impl Session {
             let keep = |tool: &str, text, bytes| shared.results.keep(&reader, tool, text, bytes);
             answer(&execution, shared.config.result_bytes, keep)
         });
-        answered.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "shortening the results of a plan panicked");
-            failed("the plan was run, and its results cannot be shown")
-        })
+        match answered.await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::error!(%error, "shortening the results of a plan panicked");
+                failed("the plan was run, and its results cannot be shown")
+            }
+        }
     }
 
     async fn tools_of(&self, plan: &Plan) -> BTreeMap<String, Result<Arc<Tool>, String>> {
@@ -134,6 +137,7 @@ impl Session {
             Err(result) => return (step.position, id, *result),
         };
         let shared = &*self.shared;
+        // The client sees the progress of the plan, not that within a step.
         let (calling, questions) = self.call_context(context, caller, None);
         let directory = CallDirectory {
             shared,
@@ -171,13 +175,13 @@ fn on_invalid_step(given: &Arguments) -> Result<OnInvalidStep, String> {
 
 fn needs_a_person(step: &PlannedStep) -> Option<String> {
     // An invalid step is not called, so nobody is asked about it.
-    let asks = step.decision == Some(Decision::Ask) && step.problem.is_none();
-    asks.then(|| {
-        format!(
-            "step {}: a person has to approve {}, which is possible for a call of its own only; make it with `call_tool`",
-            step.step, step.tool
-        )
-    })
+    if step.decision != Some(Decision::Ask) || step.problem.is_some() {
+        return None;
+    }
+    Some(format!(
+        "step {}: a person has to approve {}, which is possible for a call of its own only; make it with `call_tool`",
+        step.step, step.tool
+    ))
 }
 
 fn refused(problems: &[String]) -> CallToolResult {
@@ -185,8 +189,8 @@ fn refused(problems: &[String]) -> CallToolResult {
 }
 
 /// The results of the steps. A result that another step has used is left out, since its part of
-/// interest is in the results of that one. All steps together may be about as long as one result; `keep`
-/// gives the beginning of a longer one.
+/// interest is in the results of that one. All steps together may be about as long as one result;
+/// `keep` gives the beginning of a longer one.
 fn answer(
     execution: &Execution,
     result_bytes: usize,
@@ -194,28 +198,25 @@ fn answer(
 ) -> CallToolResult {
     let used = execution.used();
     let max_bytes = result_bytes / execution.results().count().max(1);
-    let steps: Vec<Value> = execution
-        .results()
-        .map(
-            |StepResult {
-                 key, name, result, ..
-             }| {
-                let mut step = json!({ "id": key, "tool": name, "status": result.status });
-                if result.status == Status::Error {
-                    let result = result.clone().truncated(max_bytes);
-                    step["error"] = result.error_message.unwrap_or_default().into();
-                } else if !used.contains(key) {
-                    let result = result.clone();
-                    let result = result.shortened(max_bytes, |text| keep(name, text, max_bytes));
-                    step["result"] = result.data;
-                    if let Some(bytes) = result.truncated_from_bytes {
-                        step["truncated_from_bytes"] = bytes.into();
-                    }
-                }
-                step
-            },
-        )
-        .collect();
+    let mut steps = Vec::new();
+    for StepResult {
+        key, name, result, ..
+    } in execution.results()
+    {
+        let mut step = json!({ "id": key, "tool": name, "status": result.status });
+        if result.status == Status::Error {
+            let result = result.clone().truncated(max_bytes);
+            step["error"] = result.error_message.unwrap_or_default().into();
+        } else if !used.contains(key) {
+            let result = result.clone();
+            let result = result.shortened(max_bytes, |text| keep(name, text, max_bytes));
+            step["result"] = result.data;
+            if let Some(bytes) = result.truncated_from_bytes {
+                step["truncated_from_bytes"] = bytes.into();
+            }
+        }
+        steps.push(step);
+    }
     let text = json!({ "steps": steps }).to_string();
     let content = vec![ContentBlock::text(text)];
     // A plan whose steps all failed has failed.

@@ -118,6 +118,7 @@ pub fn describe(
             answer.insert("removed_from_your_list".into(), removed);
         }
     }
+    // Also beside tools: of several names or queries, some may have found nothing.
     if tools.is_empty() || found.no_match.is_some() {
         let (reason, nearest) = match &found.no_match {
             Some(no_match) => (no_match.reason.as_str(), no_match.nearest.as_slice()),
@@ -205,6 +206,7 @@ pub fn whole_definitions(
         let Some(tool) = tools.iter().find(|tool| is_of(entry, tool)) else {
             continue;
         };
+        // The smallest first, so that a long one does not take the room of the others.
         for (field, value) in further_fields(tool) {
             let tokens = budget::count(&value.to_string()) + TOKENS_OF_FIELD;
             if tokens <= room {

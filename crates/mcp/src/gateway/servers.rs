@@ -154,6 +154,7 @@ pub fn list(
     let servers = servers(tools, filter);
     let Some(wanted) = server else {
         let after = match after {
+            // The client gives back what it was shown.
             Some(NO_SERVER) => Some(""),
             after => after,
         };

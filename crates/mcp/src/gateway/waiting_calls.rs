@@ -63,6 +63,7 @@ impl WaitingCalls {
                 "{MAX_WAITING} calls wait for a person, the most; try again later"
             ));
         };
+        // Clients give up after a minute, and a person may take longer.
         let is_decided = |state: &State| matches!(state, State::Decided(_));
         let waiting = call.state.wait_for(is_decided);
         let decided = match timeout(patience.min(within), waiting).await {

@@ -200,6 +200,7 @@ impl LoginPage {
             ..
         } = AuthorizationCallback::from_redirect_url(back.as_str())
             .map_err(|error| LoginError::refused(&url, &error, &[]))?;
+        // An answer may quote the code, which is as good as a token.
         manager
             .exchange_code_for_token_with_issuer(&code, &csrf_token, issuer.as_deref())
             .await

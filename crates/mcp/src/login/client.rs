@@ -2,6 +2,7 @@
 //! private address that the settings do not name, and no answer is read without an end.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,6 +97,7 @@ impl LoginClient {
             if answer.status() == StatusCode::UNAUTHORIZED {
                 let challenges = answer.headers().get_all(WWW_AUTHENTICATE);
                 let mut texts = challenges.iter().filter_map(|text| text.to_str().ok());
+                // Of several, the one that names its metadata is that of OAuth.
                 let first = texts.next()?;
                 let better = texts.find(|text| text.contains("resource_metadata"));
                 return Some(better.unwrap_or(first).to_owned());
@@ -169,8 +171,10 @@ impl LoginClient {
 }
 
 fn is_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+    match headers.get(CONTENT_TYPE) {
+        Some(kind) => kind.as_bytes().starts_with(b"text/event-stream"),
+        None => false,
+    }
 }
 
 impl OAuthHttpClient for LoginClient {
@@ -180,8 +184,11 @@ impl OAuthHttpClient for LoginClient {
 }
 
 fn is_loopback(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse();
-    host == "localhost" || address.is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+    // An IPv6 address stands in brackets in a URL.
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => host == "localhost",
+    }
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ impl Logins {
     /// The file of a server's login; `None` where none is kept.
     pub fn file(&self, url: &Url) -> Option<LoginFile> {
         let mut url = url.clone();
+        // Servers never see it, so it makes no other login.
         url.set_fragment(None);
         let hash = blake3::hash(url.as_str().as_bytes()).to_hex();
         let host: String = url
@@ -91,8 +92,10 @@ pub struct Login {
 impl Login {
     /// The token of requests; empty if there is none.
     pub fn access_token(&self) -> &str {
-        let response = self.credentials.token_response.as_ref();
-        response.map_or("", |response| response.access_token().secret())
+        match &self.credentials.token_response {
+            Some(response) => response.access_token().secret(),
+            None => "",
+        }
     }
 
     /// The token that renews the other; `None` where there is none.
@@ -188,6 +191,7 @@ impl LoginFile {
             // Such a file is its owner's alone from the beginning.
             let mut file = NamedTempFile::new_in(folder)?;
             file.write_all(&serde_json::to_vec_pretty(&login)?)?;
+            // Before the rename: a crash must not leave an empty file in place of the tokens.
             file.as_file().sync_all()?;
             file.persist(&self.path)?;
             Ok(())
@@ -234,15 +238,14 @@ impl LoginFile {
 
     /// Waits until the login is another than now.
     async fn changed(&self) {
-        let modified = || {
-            fs::metadata(&self.path)
-                .and_then(|file| file.modified())
-                .ok()
-        };
-        let now = modified();
-        while modified() == now {
+        let now = self.modified();
+        while self.modified() == now {
             sleep(LOOK_FOR_LOGIN).await;
         }
+    }
+
+    fn modified(&self) -> Option<SystemTime> {
+        fs::metadata(&self.path).ok()?.modified().ok()
     }
 
     /// Waits until there is no login, after there was one.
@@ -293,10 +296,13 @@ pub struct Credentials {
 #[async_trait]
 impl CredentialStore for Credentials {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        let login = self.file.read().map_err(of_store)?;
-        let known = login.as_ref().map(Login::secrets).unwrap_or_default();
-        known.into_iter().for_each(known_secrets::add);
-        Ok(login.map(|login| login.credentials))
+        let Some(login) = self.file.read().map_err(of_store)? else {
+            return Ok(None);
+        };
+        for secret in login.secrets() {
+            known_secrets::add(secret);
+        }
+        Ok(Some(login.credentials))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {

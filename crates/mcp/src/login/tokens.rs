@@ -88,6 +88,7 @@ impl Tokens {
         if self.shared.file.is_none() {
             return Ok(None);
         }
+        // Most requests have a token at hand, and need no task.
         let usable = self.shared.current.lock().await.usable(refused);
         if usable.is_some() {
             return Ok(usable);
@@ -105,8 +106,10 @@ impl Tokens {
     /// # Errors
     /// `Renewing`.
     pub fn at_hand(&self) -> Result<Option<String>, Renewing> {
-        let current = self.shared.current.try_lock().map_err(|_| Renewing)?;
-        Ok(current.usable(None))
+        match self.shared.current.try_lock() {
+            Ok(current) => Ok(current.usable(None)),
+            Err(_) => Err(Renewing),
+        }
     }
 
     /// Finds a valid token in the file, or renews it.
@@ -130,8 +133,12 @@ impl Tokens {
         if current.ended.as_ref() == Some(&token) {
             return Ok(None);
         }
-        let is_valid =
-            login.expires_at().is_none_or(|at| SystemTime::now() < at) && refused != Some(&token);
+        let has_expired = match login.expires_at() {
+            Some(at) => at <= SystemTime::now(),
+            None => false,
+        };
+        // It is due before it expires, so it may be used if it cannot be renewed now.
+        let is_valid = !has_expired && refused != Some(&token);
         let after_failure = |why: String| match is_valid {
             true => Ok(Some(token.clone())),
             false => Err(AuthError::TokenRefreshFailed(why)),
@@ -142,10 +149,13 @@ impl Tokens {
             return after_failure(why.clone());
         }
         let renewing = timeout(RENEWAL_LIMIT, self.renewed(file, &mut current, refused));
-        let renewed = renewing.await.unwrap_or_else(|_| {
-            let reason = format!("no end within {} s", RENEWAL_LIMIT.as_secs());
-            Err(failed(AuthError::TokenRefreshFailed(reason)))
-        });
+        let renewed = match renewing.await {
+            Ok(renewed) => renewed,
+            Err(_) => {
+                let reason = format!("no end within {} s", RENEWAL_LIMIT.as_secs());
+                Err(failed(AuthError::TokenRefreshFailed(reason)))
+            }
+        };
         match renewed {
             Ok(token) => {
                 (current.failed, current.ended) = (None, None);
@@ -179,6 +189,7 @@ impl Tokens {
         refused: Option<&str>,
     ) -> Result<String, RenewalError> {
         let _lock = file.lock().await.map_err(of_file)?;
+        // While this one waited for the lock, another process may have renewed it.
         current.login = read(file).map_err(RenewalError::Failed)?;
         if let Some(token) = current.usable(refused) {
             return Ok(token);
@@ -230,15 +241,14 @@ impl Tokens {
             file: file.clone(),
             client_secret: client_secret.map(str::to_owned),
         });
-        let is_same_server = manager.initialize_from_store().await.map_err(|error| {
-            match error {
-                // Not of the moment: a document that says who the server is says another.
-                AuthError::AuthorizationServerMismatch { .. } => {
-                    RenewalError::Ended(reason(&error, &login.secrets()))
-                }
-                error => failed(error),
+        let is_same_server = match manager.initialize_from_store().await {
+            Ok(is_same_server) => is_same_server,
+            // Not of the moment: a document that says who the server is says another.
+            Err(error @ AuthError::AuthorizationServerMismatch { .. }) => {
+                return Err(RenewalError::Ended(reason(&error, &login.secrets())));
             }
-        })?;
+            Err(error) => return Err(failed(error)),
+        };
         if !is_same_server {
             let issuer = login.issuer().unwrap_or_default();
             let why = format!("it names another authorization server than {issuer}");
