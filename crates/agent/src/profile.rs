@@ -176,7 +176,7 @@ impl Profile {
                 shell.allow.retain(|call| !calls_it(call));
             }
         }
-        // A shell that may call nothing is none.
+        // A shell that may run no program is switched off.
         if !missing.is_empty()
             && let Some(shell) = &self.tools.shell
             && shell.allow.is_empty()

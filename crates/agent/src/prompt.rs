@@ -227,7 +227,7 @@ fn list_tools(tools: &[&ToolSpec], fence: &Fence) -> String {
     if tools.is_empty() {
         return "None. Give your final answer now.".to_owned();
     }
-    // What this program says of its own tools is no data.
+    // What this program says of its own tools needs no fence.
     let (own, others): (Vec<&ToolSpec>, Vec<&ToolSpec>) = tools
         .iter()
         .partition(|tool| tool.name == TOOL_SEARCH || tool.name == CALL_TOOL);

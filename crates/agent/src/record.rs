@@ -95,6 +95,7 @@ impl Record {
     fn push_step(&mut self, event: &Event) {
         let value = serde_json::to_value(event).unwrap_or_default();
         let bytes = value.to_string().len();
+        // Left out whole; a shorter step may still fit after it.
         if self.step_bytes + bytes > MAX_STEP_BYTES {
             self.truncated = true;
             return;
@@ -171,6 +172,7 @@ fn kept(event: &Event, redaction: &Redaction) -> Option<Event> {
         }
         // Numbers only.
         Event::ContextCompacted { .. } => {}
+        // Kept by the caller, or by the turn in a form of its own.
         Event::Text { .. }
         | Event::Thinking { .. }
         | Event::ApprovalRequired { .. }
