@@ -94,7 +94,7 @@ impl AgentQuestion {
         let item = self.dialect.protocol().item(&item);
         let is_answer = matches!(item, Item::OfModel { .. });
         self.identity.add(item);
-        // What the client said before the last answer is answered.
+        // Earlier questions have their answer, so only what follows can be the question.
         if is_answer {
             self.continued = Some(self.identity.key());
             self.text.clear();

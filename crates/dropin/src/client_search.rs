@@ -48,7 +48,7 @@ pub fn is_search(tool: &OfferedTool) -> bool {
 }
 
 fn takes_query(definition: &Fields) -> bool {
-    // The second is what Anthropic's API calls it.
+    // Anthropic's API calls it `input_schema`.
     let schema = definition.value("parameters");
     let schema = schema.or(definition.value("input_schema"));
     let schema = schema.unwrap_or_default();

@@ -375,6 +375,7 @@ impl Proxy {
 
     fn warn_of_idle_pins(&self, list: &ToolList) {
         for pin in &list.idle_pins {
+            // Every request of a client has the same tools.
             if self.is_said_first(&format!("pin {pin}")) {
                 let tools = list.len();
                 tracing::warn!(

@@ -436,7 +436,7 @@ impl Streamed {
         if may_continue && call.arguments.is_empty() {
             return Ok(Vec::new());
         }
-        // Over all rounds, and without the hidden ones.
+        // Calls are numbered over all rounds, without the hidden ones.
         let sent_as = self.calls_sent;
         self.calls_sent += 1;
         details.sent_as = Some(sent_as);
@@ -809,7 +809,7 @@ impl WholeAnswer for Whole {
             return std::mem::take(&mut self.bytes);
         }
         let mut answer = std::mem::take(&mut self.last);
-        // All rounds are one answer, which is called as the first one was.
+        // For the client all rounds are one answer, with the id of the first.
         for (name, value) in self.head.take().unwrap_or_default() {
             answer[name] = value;
         }

@@ -146,7 +146,7 @@ impl Protocol for Messages {
         }
         match json::items(&content) {
             Some(rest) => blocks.extend(rest),
-            // A content of one text is written without blocks.
+            // Clients may write one text in place of blocks.
             None => {
                 let text: String = serde_json::from_slice(&content).unwrap_or_default();
                 blocks.push(json::bytes(&json!({ "type": "text", "text": text })));
@@ -385,7 +385,7 @@ impl Streamed {
             return;
         }
         if !block.is_hidden(&self.hidden) {
-            // Over all rounds, and without the hidden ones.
+            // Blocks are numbered over all rounds, without the hidden ones.
             let place = self.blocks_sent;
             block.sent_as = Some(place);
             self.blocks_sent += 1;

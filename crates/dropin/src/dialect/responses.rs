@@ -558,7 +558,7 @@ impl Streamed {
         if self.round.closing.is_some() {
             return;
         }
-        // As others call the last event.
+        // Some servers give the last event this name.
         if closing["type"] == "response.done" {
             closing["type"] = "response.completed".into();
         }
