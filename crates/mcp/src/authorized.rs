@@ -92,7 +92,7 @@ impl AuthorizedClient {
             let Some(challenge) = answer.as_ref().err().and_then(challenge) else {
                 return answer;
             };
-            // Without a token nothing was refused but its absence.
+            // Without a login there is no token to renew.
             if let Some(refused) = token {
                 token = tokens.valid(Some(&refused)).await?;
             }

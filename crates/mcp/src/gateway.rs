@@ -210,7 +210,7 @@ impl GatewayState {
     /// Why this tool cannot be called right now; `None` when it can.
     fn unavailable(&self, id: &ToolId) -> Option<String> {
         let reason = self.pool.unavailable_tool(id)?;
-        // A tool of the set needs no server.
+        // A tool of the toolset needs no server.
         if let Some(toolset) = &self.toolset
             && toolset.find(id).is_some()
         {
@@ -855,7 +855,7 @@ impl Session {
     ) {
         let (who, conversation) = self.conversation(context);
         let conversation = (who.as_str(), conversation.as_str());
-        // A call that failed ends the row of searches too.
+        // Also after a failure: what was found before a call is described in full once more.
         self.shared.histories.called(conversation);
         if !outcome.has_succeeded() {
             return;

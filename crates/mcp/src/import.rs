@@ -157,51 +157,25 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
     }
     let kind = given.get("type").or(given.get("transport"));
     let kind = kind.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut take = |keys: &[&str]| keys.iter().find_map(|key| given.remove(*key));
-    let command = take(&["command", "cmd"]);
-    let http_url = take(&["httpUrl"]);
+    let command = take(&mut given, &["command", "cmd"]);
+    let http_url = take(&mut given, &["httpUrl"]);
     let has_http_url = http_url.is_some();
-    let url = http_url.or(take(&["serverUrl", "uri", "url"]));
+    let url = http_url.or(take(&mut given, &["serverUrl", "uri", "url"]));
     let mut entry = Map::new();
     match (command, url) {
         (Some(command), None) => {
-            if is_own(name, &command, take(&["args"]).as_ref(), &mut entry) {
+            let args = take(&mut given, &["args"]);
+            if is_own(name, &command, args.as_ref(), &mut entry) {
                 return Err(IS_OWN.into());
             }
-            let mut env = object(take(&["env", "envs"]));
-            // Codex and Goose name variables that the server gets from the environment.
-            for variable in texts(take(&["env_keys", "env_vars"])) {
-                let reference = format!("${{{variable}}}");
-                env.entry(variable).or_insert(reference.into());
-            }
-            if !env.is_empty() {
-                entry.insert("env".into(), env.into());
-            }
-            if let Some(folder) = take(&["cwd"]) {
-                entry.insert("cwd".into(), folder);
-            }
+            take_environment(&mut given, &mut entry);
         }
         (None, Some(url)) => {
             if let Some(kind) = http_type(&kind, has_http_url) {
                 entry.insert("type".into(), kind);
             }
             entry.insert("url".into(), url);
-            let mut headers = object(take(&["headers", "http_headers"]));
-            for (header, variable) in object(take(&["env_http_headers"])) {
-                let variable = variable.as_str().unwrap_or_default();
-                headers.insert(header, format!("${{{variable}}}").into());
-            }
-            let bearer = take(&["bearer_token_env_var", "bearerTokenEnvVar"]);
-            if let Some(variable) = bearer.as_ref().and_then(Value::as_str) {
-                let token = format!("Bearer ${{{variable}}}");
-                headers.insert("Authorization".into(), token.into());
-            }
-            if !headers.is_empty() {
-                entry.insert("headers".into(), headers.into());
-            }
-            if let Some(login) = take(&["oauth"]) {
-                entry.insert("oauth".into(), login);
-            }
+            take_headers(&mut given, &mut entry);
         }
         (Some(_), Some(_)) => return Err("it has both a command and a URL".into()),
         (None, None) if kind.is_empty() => return Err("it has neither a command nor a URL".into()),
@@ -235,6 +209,46 @@ fn server(name: &str, given: &Value) -> Result<ImportedServer, String> {
         unknown_keys: unknown_keys.cloned().collect(),
         entry,
     })
+}
+
+fn take(given: &mut Map<String, Value>, keys: &[&str]) -> Option<Value> {
+    keys.iter().find_map(|key| given.remove(*key))
+}
+
+/// The variables and the folder that a program is started with.
+fn take_environment(given: &mut Map<String, Value>, entry: &mut Map<String, Value>) {
+    let mut env = object(take(given, &["env", "envs"]));
+    // Codex and Goose name variables that the server gets from the environment.
+    for variable in texts(take(given, &["env_keys", "env_vars"])) {
+        let reference = format!("${{{variable}}}");
+        env.entry(variable).or_insert(reference.into());
+    }
+    if !env.is_empty() {
+        entry.insert("env".into(), env.into());
+    }
+    if let Some(folder) = take(given, &["cwd"]) {
+        entry.insert("cwd".into(), folder);
+    }
+}
+
+/// What a server over HTTP is sent with each request, and how one logs in there.
+fn take_headers(given: &mut Map<String, Value>, entry: &mut Map<String, Value>) {
+    let mut headers = object(take(given, &["headers", "http_headers"]));
+    for (header, variable) in object(take(given, &["env_http_headers"])) {
+        let variable = variable.as_str().unwrap_or_default();
+        headers.insert(header, format!("${{{variable}}}").into());
+    }
+    let bearer = take(given, &["bearer_token_env_var", "bearerTokenEnvVar"]);
+    if let Some(variable) = bearer.as_ref().and_then(Value::as_str) {
+        let token = format!("Bearer ${{{variable}}}");
+        headers.insert("Authorization".into(), token.into());
+    }
+    if !headers.is_empty() {
+        entry.insert("headers".into(), headers.into());
+    }
+    if let Some(login) = take(given, &["oauth"]) {
+        entry.insert("oauth".into(), login);
+    }
 }
 
 /// What an entry refers to that is no environment variable, as `workspaceFolder` of editors.

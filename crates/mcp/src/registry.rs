@@ -325,7 +325,7 @@ impl Description {
                 Err(reason) => reasons.push(reason),
             }
         }
-        // Nothing was tried.
+        // No package and no remote was tried.
         if reasons.is_empty() {
             reasons.push(match only {
                 Some(only) => format!(
@@ -354,7 +354,26 @@ impl Description {
 
 type Entry = Result<(Value, Vec<OpenValue>), String>;
 
+/// Programs that run a package, the preferred one first, and what brings them.
+type Runners = (&'static [&'static str], &'static str);
+
 impl Package {
+    fn runners(&self) -> Result<Runners, String> {
+        let hint = self.runtime_hint.as_deref();
+        Ok(match self.registry_type.as_str() {
+            "npm" if hint == Some("bunx") => (&["bunx", "npx"], "Bun, or Node.js for npx"),
+            "npm" => (&["npx", "bunx"], "Node.js, which brings npx"),
+            "pypi" => (&["uvx"], "uv, which brings uvx"),
+            "oci" if hint == Some("podman") => (&["podman", "docker"], "Podman or Docker"),
+            "oci" => (&["docker", "podman"], "Docker or Podman"),
+            other => {
+                return Err(format!(
+                    "packages of type {other:?} are not run; install it by hand, and name its command with --mcp-server"
+                ));
+            }
+        })
+    }
+
     fn entry(&self, is_installed: &dyn Fn(&str) -> bool) -> Entry {
         let kind = self.registry_type.as_str();
         let identifier = literal(&self.identifier)?;
@@ -372,19 +391,7 @@ impl Package {
             Some("" | "latest") => None,
             version => version,
         };
-        let hint = self.runtime_hint.as_deref();
-        let (runners, install): (&[&str], &str) = match kind {
-            "npm" if hint == Some("bunx") => (&["bunx", "npx"], "Bun, or Node.js for npx"),
-            "npm" => (&["npx", "bunx"], "Node.js, which brings npx"),
-            "pypi" => (&["uvx"], "uv, which brings uvx"),
-            "oci" if hint == Some("podman") => (&["podman", "docker"], "Podman or Docker"),
-            "oci" => (&["docker", "podman"], "Docker or Podman"),
-            other => {
-                return Err(format!(
-                    "packages of type {other:?} are not run; install it by hand, and name its command with --mcp-server"
-                ));
-            }
-        };
+        let (runners, install) = self.runners()?;
         let Some(runner) = runners.iter().find(|runner| is_installed(runner)) else {
             return Err(format!(
                 "its {kind} package needs {}, which is not installed; install {install}",

@@ -151,7 +151,7 @@ impl CallsAtWork {
             let mut clients = calls.values();
             let first = clients.next()?.clone()?;
             for other in clients {
-                // Also where it cannot be asked: the question may belong to its call.
+                // A call without a client counts too: the question may belong to it.
                 if other.as_ref()?.session() != first.session() {
                     return None;
                 }

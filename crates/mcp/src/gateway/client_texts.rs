@@ -146,7 +146,7 @@ async fn agrees(
     let Ok(answer) = peer.create_elicitation(form).await else {
         return false;
     };
-    // A form that is sent as it came says nothing yet.
+    // A form can be accepted without the tick.
     let is_ticked = match &answer.content {
         Some(content) => content.get(WRITE) == Some(&Value::Bool(true)),
         None => false,

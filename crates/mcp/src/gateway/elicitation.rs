@@ -369,7 +369,7 @@ fn message(request: &ApprovalRequest) -> Option<String> {
             excerpt(description, DESCRIPTION_CHARS)
         ));
     }
-    // Nothing in it may change how the question is shown.
+    // No text of a server or of a model may change how the question looks.
     let lines: Vec<String> = lines.iter().map(|line| printable::line(line)).collect();
     Some(lines.join("\n"))
 }

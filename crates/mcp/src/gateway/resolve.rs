@@ -72,6 +72,7 @@ impl NamedCall {
         }
         let mut found = self.ids().filter_map(|id| search.tool(&id));
         let first = found.next()?;
+        // Of several that are shown so, this one may not be meant.
         match found.next() {
             None => Some(first),
             Some(_) => None,

@@ -205,7 +205,7 @@ impl LoginPage {
             .exchange_code_for_token_with_issuer(&code, &csrf_token, issuer.as_deref())
             .await
             .map_err(|error| LoginError::refused(&url, &error, &[&code]))?;
-        // The exchange has written them there.
+        // The exchange has stored the tokens in it.
         match file.read()? {
             Some(login) => Ok(login),
             None => Err(refused("the tokens were not stored")),
