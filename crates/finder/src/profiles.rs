@@ -38,14 +38,14 @@ pub struct ToolProfile {
 impl ToolProfile {
     /// The profile that these settings describe.
     pub fn new(name: &str, settings: &ProfileSettings) -> Self {
-        let classes = settings.classes.as_ref();
+        let classes = settings.classes.as_deref().map(classes_of);
         ToolProfile {
             name: name.to_owned(),
             servers: settings.servers.as_deref().map(patterns),
             tags: settings.tags.as_deref().map(patterns),
             tools: settings.tools.as_deref().map(patterns),
             exclude: patterns(settings.exclude.as_deref().unwrap_or_default()),
-            classes: classes.map(|classes| classes.iter().copied().map(class).collect()),
+            classes,
             within: None,
             settings: settings.clone(),
         }
@@ -58,11 +58,11 @@ impl ToolProfile {
 
     /// The part of it that only reads.
     pub fn reading(mut self) -> Self {
-        let mut classes = self
-            .classes
-            .unwrap_or_else(|| BTreeSet::from([Class::ReadOnly]));
-        classes.retain(|class| *class == Class::ReadOnly);
-        self.classes = Some(classes);
+        match &mut self.classes {
+            // None may be left, and then no tool is in the profile.
+            Some(classes) => classes.retain(|class| *class == Class::ReadOnly),
+            None => self.classes = Some(BTreeSet::from([Class::ReadOnly])),
+        }
         self
     }
 
@@ -108,13 +108,17 @@ impl ToolProfile {
 
     /// Whether a tool of this class is in it.
     pub fn has(&self, tool: &Tool, class: Class) -> bool {
-        let has_tag = |tags: &Vec<Pattern>| tool.tags.iter().any(|tag| any_matches(tags, tag));
+        if let Some(classes) = &self.classes
+            && !classes.contains(&class)
+        {
+            return false;
+        }
+        if let Some(tags) = &self.tags
+            && !tool.tags.iter().any(|tag| any_matches(tags, tag))
+        {
+            return false;
+        }
         self.has_id(&tool.id)
-            && self.tags.as_ref().is_none_or(has_tag)
-            && self
-                .classes
-                .as_ref()
-                .is_none_or(|classes| classes.contains(&class))
     }
 
     /// Whether it names a tool by its id, so that tools of no catalog are in it too.
@@ -136,11 +140,6 @@ impl ToolProfile {
     }
 
     fn has_id(&self, id: &ToolId) -> bool {
-        let fits = |patterns: &Option<Vec<Pattern>>, text: &str| {
-            patterns
-                .as_ref()
-                .is_none_or(|patterns| any_matches(patterns, text))
-        };
         fits(&self.servers, id.server())
             && fits(&self.tools, id.as_str())
             && fits(&self.within, id.as_str())
@@ -151,10 +150,10 @@ impl ToolProfile {
         if self.exclude.is_empty() {
             return false;
         }
+        // Folded once for all patterns, since this costs more than a comparison.
         let folded = Folded::of(id.as_str());
-        self.exclude
-            .iter()
-            .any(|pattern| pattern.resembles(&folded))
+        let mut patterns = self.exclude.iter();
+        patterns.any(|pattern| pattern.resembles(&folded))
     }
 
     /// What it names that these tools do not have, or not in the profile, each with the place and the
@@ -167,21 +166,19 @@ impl ToolProfile {
                 break;
             }
         }
-        let unmatched = open.iter().map(|named| self.unmatched(named));
-        let is_pinned = |tool: &&Arc<Tool>| self.pins().iter().any(|pin| pin == tool.id.as_str());
-        let outside = tools
-            .iter()
-            .filter(is_pinned)
-            .filter(|tool| !self.has(tool, policies.class(tool)))
-            .map(|tool| {
-                format!(
-                    "profiles.{}.pins has {:?}, which the rest of the profile leaves out, so it is not shown; \
+        let mut mistakes: Vec<String> = open.iter().map(|named| self.unmatched(named)).collect();
+        for tool in tools {
+            let id = tool.id.as_str();
+            // Pins are few, so this is tested before the class, which takes policies to find out.
+            if self.pins().iter().any(|pin| pin == id) && !self.has(tool, policies.class(tool)) {
+                mistakes.push(format!(
+                    "profiles.{}.pins has {id:?}, which the rest of the profile leaves out, so it is not shown; \
                      correct either of them in the settings",
-                    self.name,
-                    tool.id.as_str()
-                )
-            });
-        unmatched.chain(outside).collect()
+                    self.name
+                ));
+            }
+        }
+        mistakes
     }
 
     fn unmatched(&self, Named { key, pattern }: &Named) -> String {
@@ -207,12 +204,13 @@ impl ToolProfile {
             ("pins", patterns(self.pins())),
             ("only", self.within.clone().unwrap_or_default()),
         ];
-        let named = lists.into_iter().flat_map(|(key, patterns)| {
-            patterns
-                .into_iter()
-                .map(move |pattern| Named { key, pattern })
-        });
-        named.collect()
+        let mut named = Vec::new();
+        for (key, patterns) in lists {
+            for pattern in patterns {
+                named.push(Named { key, pattern });
+            }
+        }
+        named
     }
 }
 
@@ -227,6 +225,7 @@ impl Named {
         match self.key {
             "servers" => self.pattern.matches(tool.id.server()),
             "tags" => tool.tags.iter().any(|tag| self.pattern.matches(tag)),
+            // As the profile itself applies it: names that look the same are kept out too.
             "exclude" => self.pattern.resembles(&Folded::of(tool.id.as_str())),
             _ => self.pattern.matches(tool.id.as_str()),
         }
@@ -234,14 +233,23 @@ impl Named {
 }
 
 fn patterns(texts: &[String]) -> Vec<Pattern> {
-    texts
-        .iter()
-        .map(|text| Pattern::new(text.as_str()))
-        .collect()
+    texts.iter().map(String::as_str).map(Pattern::new).collect()
+}
+
+/// Whether a text is let in. Without a list, every text is; an empty list lets nothing in.
+fn fits(patterns: &Option<Vec<Pattern>>, text: &str) -> bool {
+    match patterns {
+        Some(patterns) => any_matches(patterns, text),
+        None => true,
+    }
 }
 
 fn any_matches(patterns: &[Pattern], text: &str) -> bool {
     patterns.iter().any(|pattern| pattern.matches(text))
+}
+
+fn classes_of(listed: &[ProfileClass]) -> BTreeSet<Class> {
+    listed.iter().copied().map(class).collect()
 }
 
 fn class(class: ProfileClass) -> Class {
@@ -279,7 +287,8 @@ impl ProfiledSearch {
 
     /// The ids of its tools, computed anew when the catalog has changed.
     fn ids(&self) -> Arc<BTreeSet<String>> {
-        // Before the tools are read: of a change in between, the next call learns.
+        // Read before the tools: if they change in between, the next call sees another version and
+        // reads them again.
         let version = self.catalog.version();
         let mut cached = self.ids.lock();
         if let Some((of, ids)) = &*cached
@@ -287,12 +296,8 @@ impl ProfiledSearch {
         {
             return Arc::clone(ids);
         }
-        let ids = Arc::new(
-            self.tools()
-                .iter()
-                .map(|tool| tool.id.to_string())
-                .collect(),
-        );
+        let tools = self.tools();
+        let ids = Arc::new(tools.iter().map(|tool| tool.id.to_string()).collect());
         *cached = Some((version, Arc::clone(&ids)));
         ids
     }
@@ -307,6 +312,8 @@ impl ProfiledSearch {
             .unwrap_or(DEFAULT_K);
         request.limit = Some((wanted * UNLISTED_FACTOR).clamp(1, MAX_K));
         let settings = &self.profile.settings;
+        // What the filter can say, the catalog leaves out itself, so that fewer hits are lost here.
+        // A filter has names only, no patterns.
         for (filter, names) in [
             (&mut request.filter.servers, &settings.servers),
             (&mut request.filter.tags, &settings.tags),
@@ -317,6 +324,7 @@ impl ProfiledSearch {
         }
         let mut found = self.catalog.search(&request);
         found.hits.retain(|hit| self.has(&hit.tool));
+        // Hits beyond the wanted ones come before the further tools, since they are better.
         let after = found.hits.split_off(wanted.min(found.hits.len()));
         let after = after.into_iter().map(|hit| hit.tool);
         found.more.retain(|tool| self.has(tool));

@@ -65,10 +65,11 @@ impl MoreTools {
             _ if found.hits.is_empty() => self.lines,
             _ => 0,
         };
-        let tools = found.more.iter().take(lines);
-        tools
-            .map(|tool| self.line(&model_name(&tool.id), tool))
-            .collect()
+        let mut described = Vec::new();
+        for tool in found.more.iter().take(lines) {
+            described.push(self.line(&model_name(&tool.id), tool));
+        }
+        described
     }
 
     /// The line of a tool with this name.
@@ -158,19 +159,17 @@ pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest
         ..SearchRequest::default()
     };
     request.filter = filter(arguments, config)?;
-    for text in texts
-        .iter()
-        .map(|text| text.trim())
-        .filter(|text| !text.is_empty())
-    {
+    for text in texts.iter().map(|text| text.trim()) {
         match text.strip_prefix(SELECT) {
-            Some(names) => request
-                .select
-                .extend(names.split(',').map(|name| name.trim().to_owned())),
+            Some(names) => {
+                let names = names.split(',').map(str::trim).map(str::to_owned);
+                request.select.extend(names);
+            }
             None => request.queries.push(text.to_owned()),
         }
     }
     request.select.retain(|name| !name.is_empty());
+    request.queries.retain(|query| !query.is_empty());
     drop_repeats(&mut request.select);
     drop_repeats(&mut request.queries);
     if request.queries.is_empty() && request.select.is_empty() {
@@ -191,10 +190,13 @@ pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest
 /// The tools that several searches found, each once, in order.
 pub fn merged(search_results: &[Found]) -> Vec<Arc<Tool>> {
     let mut seen = BTreeSet::new();
-    let hits = search_results.iter().flat_map(|found| &found.hits);
-    hits.filter(|hit| seen.insert(hit.tool.id.clone()))
-        .map(|hit| hit.tool.clone())
-        .collect()
+    let mut tools = Vec::new();
+    for hit in search_results.iter().flat_map(|found| &found.hits) {
+        if seen.insert(&hit.tool.id) {
+            tools.push(hit.tool.clone());
+        }
+    }
+    tools
 }
 
 /// The answer to one search.
@@ -221,6 +223,7 @@ pub fn answer(found: &Found, injection: &Injection, style: Style, more: MoreTool
             json!({ "reason": "nothing was found; try other words" }),
         );
     }
+    // The verdict comes first, so that a model reads it before the tools.
     let mut whole = found.verdict();
     whole.extend(answer);
     Value::Object(whole)
@@ -231,8 +234,12 @@ pub fn answer(found: &Found, injection: &Injection, style: Style, more: MoreTool
 fn hits_by_state(found: &Found, injection: &Injection, style: Style) -> Arguments {
     let (mut loaded, mut visible, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
-    for hit in found.hits.iter().filter(|hit| seen.insert(&hit.tool.id)) {
+    for hit in &found.hits {
         let id = &hit.tool.id;
+        // A tool may be selected by its name and found by a query too.
+        if !seen.insert(id) {
+            continue;
+        }
         if injection.added.contains(id) {
             loaded.push(describe_hit(hit, injection, style));
         } else if injection.already.contains(id) {
@@ -245,24 +252,24 @@ fn hits_by_state(found: &Found, injection: &Injection, style: Style) -> Argument
             refused.push(describe_refused(id, *tokens));
         }
     }
-    [
+    let mut by_state = Arguments::new();
+    for (state, hits) in [
         ("loaded", loaded),
         ("already_visible", visible),
         ("no_room_for", refused),
-    ]
-    .into_iter()
-    .filter(|(_, hits)| !hits.is_empty())
-    .map(|(key, hits)| (key.to_owned(), hits.into()))
-    .collect()
+    ] {
+        if !hits.is_empty() {
+            by_state.insert(state.to_owned(), hits.into());
+        }
+    }
+    by_state
 }
 
 /// The notice at the beginning of a turn about tools that the model called before and that were
 /// unloaded since.
 pub fn missed_notice(ids: &[&ToolId]) -> String {
-    let names: Vec<String> = ids
-        .iter()
-        .map(|id| format!("\"{}\"", model_name(id)))
-        .collect();
+    let names = ids.iter().map(|id| format!("\"{}\"", model_name(id)));
+    let names: Vec<String> = names.collect();
     format!(
         "Tools you called before were unloaded: {}. A search for `select:NAME` brings one back.",
         names.join(", ")
@@ -310,12 +317,8 @@ fn describe_hit(hit: &FoundTool, injection: &Injection, style: Style) -> Value {
 }
 
 fn describe_no_match(no_match: &NoMatch) -> Value {
-    let nearest: Vec<String> = no_match
-        .nearest
-        .iter()
-        .take(MAX_NEAREST)
-        .map(model_name)
-        .collect();
+    let nearest = no_match.nearest.iter().take(MAX_NEAREST);
+    let nearest: Vec<String> = nearest.map(model_name).collect();
     json!({ "reason": no_match.reason, "nearest_names": nearest })
 }
 
@@ -355,13 +358,11 @@ fn limit(arguments: &Arguments, config: &FindConfig) -> Result<Option<usize>, St
 
 fn filter(arguments: &Arguments, config: &FindConfig) -> Result<Filter, String> {
     let mut filter = config.filter.clone();
-    let Some(server) = arguments
-        .get("server")
-        .and_then(Value::as_str)
-        .filter(|server| !server.is_empty())
-    else {
+    let server = arguments.get("server").and_then(Value::as_str);
+    let server = server.unwrap_or_default();
+    if server.is_empty() {
         return Ok(filter);
-    };
+    }
     if !filter.servers.is_empty() && !filter.servers.contains(server) {
         let allowed: Vec<&str> = filter.servers.iter().map(String::as_str).collect();
         return Err(format!(

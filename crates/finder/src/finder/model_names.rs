@@ -39,24 +39,23 @@ pub fn denotes(name: &str, id: &ToolId) -> bool {
 /// The most similar names, best first. Names that share little are left out.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = bigrams(name);
-    let mut scored: Vec<(f64, &str)> = names
-        .map(|candidate| (similarity(&wanted, &bigrams(candidate)), candidate))
-        .collect();
-    scored.retain(|(score, _)| *score > MIN_SIMILARITY);
+    let mut scored: Vec<(f64, &str)> = Vec::new();
+    for candidate in names {
+        let score = similarity(&wanted, &bigrams(candidate));
+        if score > MIN_SIMILARITY {
+            scored.push((score, candidate));
+        }
+    }
+    // By name where scores are equal, so that the answer does not depend on the catalog's order.
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    scored
-        .into_iter()
-        .take(most)
-        .map(|(_, name)| name)
-        .collect()
+    scored.truncate(most);
+    scored.into_iter().map(|(_, name)| name).collect()
 }
 
 fn bigrams(name: &str) -> BTreeSet<(char, char)> {
-    let letters: Vec<char> = name
-        .chars()
-        .filter(|c| c.is_alphanumeric())
-        .flat_map(char::to_lowercase)
-        .collect();
+    // Without the separators, in which the forms of a name differ.
+    let letters = name.chars().filter(|letter| letter.is_alphanumeric());
+    let letters: Vec<char> = letters.flat_map(char::to_lowercase).collect();
     letters.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 

@@ -24,6 +24,7 @@ enum Kind {
 impl Kind {
     /// What a parameter holds, by the format of its schema, or else by the last word of its name.
     fn of(name: &str, schema: &Map<String, Value>) -> Option<Kind> {
+        // A model can choose one of the listed values, or leave the default.
         if schema.contains_key("enum") || schema.contains_key("default") {
             return None;
         }
@@ -64,9 +65,7 @@ impl Kind {
     fn is_in(self, text: &str) -> bool {
         match self {
             Kind::Date => text.contains(char::is_numeric) || has_word_of_time(text),
-            Kind::Email => ["@", "[at]", "(at)", " at "]
-                .iter()
-                .any(|at| text.contains(at)),
+            Kind::Email => contains_any(text, &["@", "[at]", "(at)", " at "]),
             Kind::Url => text.split_whitespace().any(is_address),
             Kind::Phone => text.chars().filter(|c| c.is_numeric()).count() >= MIN_PHONE_DIGITS,
             Kind::Coordinates => text.contains(char::is_numeric),
@@ -111,26 +110,40 @@ const OF_TIME_ANYWHERE: &str = "
 
 fn has_word_of_time(text: &str) -> bool {
     let text = text.to_lowercase();
-    let is_of_time = |word: &str| {
-        OF_TIME
-            .split_whitespace()
-            .any(|known| match known.chars().count() {
-                0..=MAX_WHOLE_CHARS => word == known,
-                _ => word.starts_with(known),
-            })
-    };
-    text.split(|c: char| !c.is_alphabetic()).any(is_of_time)
-        || OF_TIME_ANYWHERE
-            .split_whitespace()
-            .any(|known| text.contains(known))
+    let mut words = text.split(|letter: char| !letter.is_alphabetic());
+    let mut anywhere = OF_TIME_ANYWHERE.split_whitespace();
+    words.any(is_of_time) || anywhere.any(|known| text.contains(known))
+}
+
+fn is_of_time(word: &str) -> bool {
+    for known in OF_TIME.split_whitespace() {
+        let is_same = match known.chars().count() {
+            0..=MAX_WHOLE_CHARS => word == known,
+            _ => word.starts_with(known),
+        };
+        if is_same {
+            return true;
+        }
+    }
+    false
+}
+
+fn contains_any(text: &str, signs: &[&str]) -> bool {
+    signs.iter().any(|sign| text.contains(sign))
 }
 
 /// As `https://example.com`, `example.com`, `localhost:8080` and `192.168.0.1` are.
 fn is_address(word: &str) -> bool {
-    let is_inner = |(before, after): (&str, &str)| {
-        before.ends_with(char::is_alphanumeric) && after.starts_with(char::is_alphanumeric)
-    };
-    word.contains("://") || word.contains("localhost") || word.split_once('.').is_some_and(is_inner)
+    if contains_any(word, &["://", "localhost"]) {
+        return true;
+    }
+    // A dot at the end of a word ends a sentence.
+    match word.split_once('.') {
+        Some((before, after)) => {
+            before.ends_with(char::is_alphanumeric) && after.starts_with(char::is_alphanumeric)
+        }
+        None => false,
+    }
 }
 
 /// A line for each of the best hits that requires what its query does not name.
@@ -156,17 +169,21 @@ pub(super) fn of_hits(hits: &[FoundTool], queries: &[String], matched: Match) ->
 /// What the tool requires and the query does not name, each kind with its first parameter.
 fn of_tool(tool: &Tool, query: &str) -> Vec<String> {
     let schema = &tool.input_schema;
-    let required = schema.get("required").and_then(Value::as_array);
-    let mut kinds = Vec::new();
     let mut needs = Vec::new();
-    for name in required.into_iter().flatten().filter_map(Value::as_str) {
-        let parameter = schema.get("properties").and_then(|all| all.get(name));
-        let Some(kind) = parameter
-            .and_then(Value::as_object)
-            .and_then(|p| Kind::of(name, p))
-        else {
+    let (Some(Value::Array(required)), Some(properties)) =
+        (schema.get("required"), schema.get("properties"))
+    else {
+        return needs;
+    };
+    let mut kinds = Vec::new();
+    for name in required.iter().filter_map(Value::as_str) {
+        let Some(Value::Object(parameter)) = properties.get(name) else {
             continue;
         };
+        let Some(kind) = Kind::of(name, parameter) else {
+            continue;
+        };
+        // One line for the two ends of a span of time, or for latitude and longitude.
         if kinds.contains(&kind) {
             continue;
         }

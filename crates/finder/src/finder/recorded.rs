@@ -1,7 +1,7 @@
 //! What is recorded of a model's searches.
 
+use toolscout_index::ToolId;
 use toolscout_index::formats::Emit;
-use toolscout_index::{Tool, ToolId};
 
 use super::search::{Found, SearchRequest};
 use super::snapshot::repeated;
@@ -18,29 +18,38 @@ pub fn searched(
     sent: Option<Emit>,
 ) {
     let Some(matched) = found.matched else { return };
-    let was_searched =
-        |hit: &&super::search::FoundTool| hit.query.is_some() || hit.companion_of.is_some();
-    let id = |tool: &Tool| tool.id.clone();
-    let hits = found.hits.iter().filter(was_searched);
-    let hits: Vec<_> = hits.map(|hit| id(&hit.tool)).collect();
-    let more: Vec<_> = found.more.iter().map(|tool| id(tool)).collect();
+    let mut hits = Vec::new();
+    for hit in &found.hits {
+        if hit.query.is_some() || hit.companion_of.is_some() {
+            hits.push(hit.tool.id.clone());
+        }
+    }
+    let more: Vec<ToolId> = found.more.iter().map(|tool| tool.id.clone()).collect();
     compare(usage, &origin, request, found, (&hits, &more));
-    let nearest = hits.first().or(more.first()).cloned();
-    let suggested = found.no_match.as_ref().map(|no_match| &no_match.nearest);
+    let mut nearest = hits.first().or(more.first());
+    if nearest.is_none()
+        && let Some(no_match) = &found.no_match
+    {
+        nearest = no_match.nearest.first();
+    }
+    let nearest = nearest.cloned();
     let sent = sent.map(|format| {
         let tools = found.hits.iter().map(|hit| hit.tool.clone());
         (format, tools.collect())
     });
-    let texts = request.queries.iter().map(String::as_str);
-    let texts = texts.filter(|_| !found.is_of_request);
+    // Where the answer says nothing about the tools, the queries do not show what is missing.
+    let texts: &[String] = match found.is_of_request {
+        true => &[],
+        false => request.queries.as_slice(),
+    };
     usage.searched(SearchUse {
         origin,
         matched,
-        nearest: nearest.or_else(|| suggested?.first().cloned()),
+        nearest,
         hits,
         more,
         sent,
-        queries: usage.queries(texts),
+        queries: usage.queries(texts.iter().map(String::as_str)),
     });
 }
 
@@ -56,6 +65,7 @@ fn compare(
     if !usage.is_compared(&origin.place) {
         return;
     }
+    // The second search runs later and on another thread, so it gets its own query.
     let (query, lines) = (query.clone(), request.more);
     usage.compare(ComparedSearch {
         origin: origin.clone(),

@@ -67,9 +67,12 @@ impl Answer {
         let mut tools: Vec<&ToolId> = found.hits.iter().map(|hit| &hit.tool.id).collect();
         let has_hits = !tools.is_empty();
         if !has_hits {
-            let nearest = found.no_match.iter().flat_map(|reason| &reason.nearest);
-            tools.extend(found.more.iter().map(|tool| &tool.id).chain(nearest));
+            tools.extend(found.more.iter().map(|tool| &tool.id));
+            if let Some(no_match) = &found.no_match {
+                tools.extend(&no_match.nearest);
+            }
         }
+        // Short words, such as articles, are shared by queries for different things.
         let words = queries.iter().flat_map(|query| query.split_whitespace());
         let words = words.filter(|word| word.chars().count() >= MIN_WORD_CHARS);
         Answer {

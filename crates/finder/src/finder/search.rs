@@ -71,10 +71,10 @@ pub async fn off_async_threads<T: Send + 'static>(
     let work = move || work(&*search);
     match pool {
         Some(pool) => pool.run(work).await,
-        None => {
-            let done = spawn_blocking(work).await;
-            done.map_err(|error| PoolError::Panicked(error.to_string()))
-        }
+        None => match spawn_blocking(work).await {
+            Ok(done) => Ok(done),
+            Err(error) => Err(PoolError::Panicked(error.to_string())),
+        },
     }
 }
 
@@ -106,6 +106,7 @@ impl UsedTool {
     pub fn source(&self) -> Source {
         match self.who.split_once(':') {
             Some(("key", key)) => Source::key(key),
+            // A server without keys cannot tell its callers apart, so they share one vote.
             _ if self.who.starts_with("http") => Source::keyless(),
             _ => Source::command_line(),
         }
@@ -226,12 +227,16 @@ impl Found {
     /// all of them if it asked for none and is not answered well.
     pub fn note_absent(&mut self, filter: &Filter, mut servers: Vec<AbsentServer>) {
         let is_open = filter.servers.is_empty() && self.matched != Some(Match::Good);
-        servers.retain(|server| {
-            let name = server.server.as_str();
-            let has_hit = || self.hits.iter().any(|hit| hit.tool.id.server() == name);
-            is_open || filter.servers.contains(name) || has_hit()
-        });
+        if !is_open {
+            servers.retain(|AbsentServer { server, .. }| {
+                filter.servers.contains(server) || self.has_hit_of(server)
+            });
+        }
         self.absent_servers = servers;
+    }
+
+    fn has_hit_of(&self, server: &str) -> bool {
+        self.hits.iter().any(|hit| hit.tool.id.server() == server)
     }
 }
 

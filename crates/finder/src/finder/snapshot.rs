@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use toolscout_index::Version;
-use toolscout_index::{Catalog, Match, Query, SearchOptions, Searcher, Tool, ToolId};
+use toolscout_index::{Catalog, Hit, Match, Query, Results, SearchOptions, Searcher, Tool, ToolId};
 
 use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch, UsedTool};
 use crate::finder::{model_names, needs};
@@ -77,10 +77,11 @@ impl SnapshotSource for Catalog {
     fn remember(&self, used_tool: &UsedTool) -> Result<(), String> {
         let UsedTool { query, tool, .. } = used_tool;
         let at_ms = unix_ms(SystemTime::now());
-        let remembered = self
-            .memory()
-            .remember(query, tool, at_ms, &used_tool.source());
-        remembered.map(drop).map_err(|error| error.to_string())
+        let source = used_tool.source();
+        match self.memory().remember(query, tool, at_ms, &source) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
@@ -168,41 +169,59 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
             .options(options)
             .near(request.more)
             .filter(request.filter.clone());
-        let results = source
-            .snapshot_for(&query)
-            .and_then(|searcher| searcher.search(&query).map_err(|error| error.to_string()));
-        match results {
-            Ok(results) => {
-                let hits = results.hits.into_iter().map(|hit| FoundTool {
-                    tool: hit.tool.shared(),
-                    score: hit.score,
-                    // That a companion is called says nothing about the request.
-                    query: match hit.companion_of {
-                        Some(_) => None,
-                        None => hit.matched_queries.first().copied(),
-                    },
-                    companion_of: hit.companion_of,
-                });
-                found.matched = Some(results.matched);
-                found.unmatched = results.unmatched;
-                found.better_hidden = results.better_hidden;
-                let of_request = |none: &toolscout_index::NoMatch| none.reason.is_of_request();
-                found.is_of_request = results.no_match.as_ref().is_some_and(of_request);
-                reasons.extend(results.no_match.map(NoMatch::from));
-                if results.matched == Match::None {
-                    reasons.extend(nearest_of(hits.collect(), request.more, &mut found.more));
-                } else {
-                    found.hits.extend(hits);
-                    found.needs = needs::of_hits(&found.hits, &request.queries, results.matched);
-                    found.more = results.near.iter().map(|near| near.tool.shared()).collect();
-                }
-            }
+        match results_of(source, &query) {
+            Ok(results) => add_results(results, request, &mut found, &mut reasons),
             Err(problem) => reasons.push(not_searched(problem)),
         }
         found.answered = Some(query);
     }
     found.no_match = joined(reasons);
     found
+}
+
+fn results_of(source: &impl SnapshotSource, query: &Query) -> Result<Results, String> {
+    let searcher = source.snapshot_for(query)?;
+    match searcher.search(query) {
+        Ok(results) => Ok(results),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn add_results(
+    results: Results,
+    request: &SearchRequest,
+    found: &mut Found,
+    reasons: &mut Vec<NoMatch>,
+) {
+    let hits = results.hits.into_iter().map(found_tool);
+    found.matched = Some(results.matched);
+    found.unmatched = results.unmatched;
+    found.better_hidden = results.better_hidden;
+    if let Some(no_match) = results.no_match {
+        found.is_of_request = no_match.reason.is_of_request();
+        reasons.push(NoMatch::from(no_match));
+    }
+    if results.matched == Match::None {
+        reasons.extend(nearest_of(hits.collect(), request.more, &mut found.more));
+        return;
+    }
+    // After the tools that were selected by name.
+    found.hits.extend(hits);
+    found.needs = needs::of_hits(&found.hits, &request.queries, results.matched);
+    found.more = results.near.iter().map(|near| near.tool.shared()).collect();
+}
+
+fn found_tool(hit: Hit) -> FoundTool {
+    FoundTool {
+        tool: hit.tool.shared(),
+        score: hit.score,
+        // That a companion is called says nothing about the request.
+        query: match hit.companion_of {
+            Some(_) => None,
+            None => hit.matched_queries.first().copied(),
+        },
+        companion_of: hit.companion_of,
+    }
 }
 
 /// What a model would be shown of a query that was answered before. `lines` is as in
@@ -252,48 +271,53 @@ fn not_searched(reason: String) -> NoMatch {
 
 /// The tool with this id, else the first tool in the order of ids that the name denotes.
 fn find_by_name(searcher: &Searcher, name: &str, request: &SearchRequest) -> Option<Arc<Tool>> {
-    let allowed = |tool: &Arc<Tool>| request.filter.accepts(tool);
+    let filter = &request.filter;
     // An id is found by its key; only other names need a scan of all tools.
-    let by_id = ToolId::parse(name)
-        .ok()
-        .and_then(|id| searcher.tool(&id))
-        .filter(allowed);
-    let by_name = || named(searcher, name).into_iter().find(allowed);
-    let by_alias = || {
-        let aliased = searcher.aliased(name);
-        let mut tools = aliased.iter().filter_map(|id| searcher.tool(id));
-        tools.find(allowed)
-    };
-    by_id.or_else(by_name).or_else(by_alias)
+    if let Ok(id) = ToolId::parse(name)
+        && let Some(tool) = searcher.tool(&id)
+        && filter.accepts(&tool)
+    {
+        return Some(tool);
+    }
+    let mut tools = named(searcher, name).into_iter();
+    if let Some(tool) = tools.find(|tool| filter.accepts(tool)) {
+        return Some(tool);
+    }
+    // Names of tools come before aliases, which the catalog's owner gives.
+    let aliased = searcher.aliased(name);
+    let mut tools = aliased.iter().filter_map(|id| searcher.tool(id));
+    tools.find(|tool| filter.accepts(tool))
 }
 
 /// The tools that this name may call. Reads no other tool than these.
 fn named(searcher: &Searcher, name: &str) -> Vec<Arc<Tool>> {
-    let ids = searcher.ids_after(None);
-    let ids = ids.filter(|id| model_names::denotes(name, id));
-    ids.filter_map(|id| searcher.tool(id)).collect()
+    let mut tools = Vec::new();
+    for id in searcher.ids_after(None) {
+        if model_names::denotes(name, id) {
+            tools.extend(searcher.tool(id));
+        }
+    }
+    tools
 }
 
 fn unknown_name(searcher: &Searcher, name: &str) -> NoMatch {
     let tools: Vec<Arc<Tool>> = searcher.tools().collect();
-    let nearest =
-        model_names::nearest(name, tools.iter().map(|tool| tool.id.as_str()), MAX_NEAREST);
-    let nearest = nearest
-        .into_iter()
-        .filter_map(|id| ToolId::parse(id).ok())
-        .collect();
+    let ids = tools.iter().map(|tool| tool.id.as_str());
+    let nearest = model_names::nearest(name, ids, MAX_NEAREST).into_iter();
     NoMatch {
         reason: format!("no tool is called {:?}", excerpt(name, 100)),
-        nearest,
+        nearest: nearest.flat_map(ToolId::parse).collect(),
     }
 }
 
 fn joined(reasons: Vec<NoMatch>) -> Option<NoMatch> {
-    reasons.into_iter().reduce(|mut all, next| {
+    let mut reasons = reasons.into_iter();
+    let mut all = reasons.next()?;
+    for next in reasons {
         all.reason = format!("{}; {}", all.reason, next.reason);
         all.nearest.extend(next.nearest);
-        all
-    })
+    }
+    Some(all)
 }
 
 #[cfg(test)]

@@ -125,8 +125,10 @@ pub struct Injection {
 impl Injection {
     /// The name under which a tool is visible.
     pub fn name_of(&self, id: &ToolId) -> String {
-        let distinct = self.distinct_names.get(id);
-        distinct.cloned().unwrap_or_else(|| model_name(id))
+        match self.distinct_names.get(id) {
+            Some(distinct) => distinct.clone(),
+            None => model_name(id),
+        }
     }
 }
 
@@ -140,6 +142,12 @@ pub struct ToolboxState {
     unloaded: Vec<(String, bool)>,
     clock: u64,
     turn: u64,
+}
+
+impl LoadedTool {
+    fn id(&self) -> &ToolId {
+        &self.tool.id
+    }
 }
 
 impl ToolboxState {
@@ -178,8 +186,9 @@ impl Toolbox {
             }
         }
         for (id, use_) in &state.loaded {
-            let tool = ToolId::parse(id).ok().and_then(|id| resolve(&id));
-            if let Some(tool) = tool
+            // A tool that is pinned now may have been injected when the state was stored.
+            if let Ok(id) = ToolId::parse(id)
+                && let Some(tool) = resolve(&id)
                 && self.position(&tool.id).is_none()
             {
                 let loaded = self.loaded_tool(tool, *use_);
@@ -191,19 +200,20 @@ impl Toolbox {
 
     /// The state to store. Pins come from the settings and are not part of it.
     pub fn state(&self) -> ToolboxState {
-        let injected = self.loaded.iter().filter(|loaded| !loaded.pinned);
-        ToolboxState {
-            loaded: injected
-                .map(|loaded| (loaded.tool.id.to_string(), loaded.use_))
-                .collect(),
-            unloaded: self
-                .unloaded
-                .iter()
-                .map(|gone| (gone.id.to_string(), gone.called))
-                .collect(),
+        let mut state = ToolboxState {
             clock: self.clock,
             turn: self.turn,
+            ..ToolboxState::default()
+        };
+        for loaded in &self.loaded {
+            if !loaded.pinned {
+                state.loaded.push((loaded.id().to_string(), loaded.use_));
+            }
         }
+        for gone in &self.unloaded {
+            state.unloaded.push((gone.id.to_string(), gone.called));
+        }
+        state
     }
 
     /// Makes a tool visible for good, regardless of the budget. One that is visible keeps its place.
@@ -239,12 +249,12 @@ impl Toolbox {
         let mut injection = Injection::default();
         let named: BTreeSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
         // Tokens that no eviction can free.
-        let protected: usize = self
-            .loaded
-            .iter()
-            .filter(|loaded| !self.is_evictable(loaded, &named))
-            .map(|loaded| loaded.tokens)
-            .sum();
+        let mut protected = 0;
+        for loaded in &self.loaded {
+            if !self.is_evictable(loaded, &named) {
+                protected += loaded.tokens;
+            }
+        }
         let mut fresh: Vec<LoadedTool> = Vec::new();
         let mut fresh_tokens = 0;
         for tool in tools {
@@ -253,14 +263,12 @@ impl Toolbox {
                 injection.already.push(tool.id.clone());
                 continue;
             }
+            // A tool may be given twice: selected by its name and found by a query.
             if fresh.iter().any(|loaded| loaded.tool.id == tool.id) {
                 continue;
             }
             let mut loaded = self.loaded_tool(tool.clone(), self.injected_now());
-            if fresh
-                .iter()
-                .any(|other| other.spec.name == loaded.spec.name)
-            {
+            if has_name(&fresh, &loaded.spec.name) {
                 loaded.spec.name = distinct_model_name(&tool.id);
             }
             if protected + fresh_tokens + loaded.tokens > self.config.budget_tokens {
@@ -275,16 +283,22 @@ impl Toolbox {
         if self.tokens() + fresh_tokens > self.config.budget_tokens {
             injection.evicted = self.evict_for(fresh_tokens, &named);
         }
-        injection.added = fresh.iter().map(|loaded| loaded.tool.id.clone()).collect();
+        injection.added = fresh.iter().map(LoadedTool::id).cloned().collect();
         self.unloaded
             .retain(|gone| !injection.added.contains(&gone.id));
         self.loaded.extend(fresh);
-        let named = self.loaded.iter();
-        let distinct = named.filter(|loaded| loaded.spec.name != model_name(&loaded.tool.id));
-        injection.distinct_names = distinct
-            .map(|loaded| (loaded.tool.id.clone(), loaded.spec.name.clone()))
-            .collect();
+        injection.distinct_names = self.distinct_names();
         injection
+    }
+
+    fn distinct_names(&self) -> BTreeMap<ToolId, String> {
+        let mut names = BTreeMap::new();
+        for loaded in &self.loaded {
+            if loaded.spec.name != model_name(loaded.id()) {
+                names.insert(loaded.id().clone(), loaded.spec.name.clone());
+            }
+        }
+        names
     }
 
     /// Ends a turn and evicts, in one batch, the tools not used for the configured number of turns.
@@ -292,15 +306,14 @@ impl Toolbox {
         if self.config.eviction == Eviction::None {
             return Vec::new();
         }
-        let is_idle = |loaded: &LoadedTool| {
-            self.turn.saturating_sub(loaded.use_.active_turn) >= self.config.idle_turns
-        };
         let nothing_named = BTreeSet::new();
-        let idle = self
-            .loaded
-            .iter()
-            .filter(|loaded| self.is_evictable(loaded, &nothing_named) && is_idle(loaded));
-        let idle: Vec<ToolId> = idle.map(|loaded| loaded.tool.id.clone()).collect();
+        let mut idle = Vec::new();
+        for loaded in &self.loaded {
+            let unused_turns = self.turn.saturating_sub(loaded.use_.active_turn);
+            if unused_turns >= self.config.idle_turns && self.is_evictable(loaded, &nothing_named) {
+                idle.push(loaded.id().clone());
+            }
+        }
         self.remove(&idle);
         idle
     }
@@ -308,13 +321,12 @@ impl Toolbox {
     /// Evicts these tools, and returns those that were visible and are now gone. Pinned tools and those with
     /// an open call stay.
     pub fn evict(&mut self, ids: &[ToolId]) -> Vec<ToolId> {
-        let may_go = |loaded: &LoadedTool| !loaded.pinned && loaded.open_calls == 0;
-        let gone: Vec<ToolId> = self
-            .loaded
-            .iter()
-            .filter(|loaded| ids.contains(&loaded.tool.id) && may_go(loaded))
-            .map(|loaded| loaded.tool.id.clone())
-            .collect();
+        let mut gone = Vec::new();
+        for loaded in &self.loaded {
+            if !loaded.pinned && loaded.open_calls == 0 && ids.contains(loaded.id()) {
+                gone.push(loaded.id().clone());
+            }
+        }
         self.remove(&gone);
         gone
     }
@@ -353,24 +365,25 @@ impl Toolbox {
 
     /// The definitions of the pinned tools.
     pub fn pinned_specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.loaded
-            .iter()
-            .filter(|loaded| loaded.pinned)
-            .map(|loaded| &loaded.spec)
+        self.pinned().map(|loaded| &loaded.spec)
+    }
+
+    fn pinned(&self) -> impl Iterator<Item = &LoadedTool> {
+        self.loaded.iter().filter(|loaded| loaded.pinned)
     }
 
     /// The visible tool with this name: as shown, by id, or by another name that only one has.
     pub fn find(&self, name: &str) -> Option<&Arc<Tool>> {
-        let exact = self
-            .loaded
-            .iter()
-            .find(|loaded| loaded.spec.name == name || loaded.tool.id.as_str() == name);
-        let mut called = self
-            .loaded
-            .iter()
-            .filter(|loaded| model_names::denotes(name, &loaded.tool.id));
-        let only = called.next().filter(|_| called.next().is_none());
-        exact.or(only).map(|loaded| &loaded.tool)
+        for LoadedTool { tool, spec, .. } in &self.loaded {
+            if spec.name == name || tool.id.as_str() == name {
+                return Some(tool);
+            }
+        }
+        let mut called = self.loaded.iter().map(|loaded| &loaded.tool);
+        let only = called.find(|tool| model_names::denotes(name, &tool.id))?;
+        // A name that two tools share must not call either of them by chance.
+        let is_shared = called.any(|tool| model_names::denotes(name, &tool.id));
+        (!is_shared).then_some(only)
     }
 
     /// True while this tool is visible.
@@ -380,21 +393,19 @@ impl Toolbox {
 
     /// The evicted tool with this name.
     pub fn unloaded(&self, name: &str) -> Option<&ToolId> {
-        self.unloaded
-            .iter()
-            .map(|gone| &gone.id)
-            .find(|id| model_names::denotes(name, id))
+        let mut ids = self.unloaded.iter().map(|gone| &gone.id);
+        ids.find(|id| model_names::denotes(name, id))
     }
 
     /// The last `most` evicted tools that the model had called, the latest last.
     pub fn missed(&self, most: usize) -> Vec<&ToolId> {
-        let called: Vec<&ToolId> = self
-            .unloaded
-            .iter()
-            .filter(|gone| gone.called)
-            .map(|gone| &gone.id)
-            .collect();
-        called[called.len().saturating_sub(most)..].to_vec()
+        let mut called = Vec::new();
+        for gone in &self.unloaded {
+            if gone.called {
+                called.push(&gone.id);
+            }
+        }
+        called.split_off(called.len().saturating_sub(most))
     }
 
     /// Tokens of all visible tools.
@@ -404,17 +415,18 @@ impl Toolbox {
 
     /// Tokens of the pinned tools.
     pub fn pinned_tokens(&self) -> usize {
-        self.loaded
-            .iter()
-            .filter(|loaded| loaded.pinned)
-            .map(|loaded| loaded.tokens)
-            .sum()
+        self.pinned().map(|loaded| loaded.tokens).sum()
     }
 
     /// Tokens of each of these tools, in their order; of those that are visible.
     pub fn tokens_by_tool(&self, ids: &[ToolId]) -> Vec<(ToolId, usize)> {
-        let visible = |id: &ToolId| Some((id.clone(), self.loaded[self.position(id)?].tokens));
-        ids.iter().filter_map(visible).collect()
+        let mut tokens = Vec::with_capacity(ids.len());
+        for id in ids {
+            if let Some(position) = self.position(id) {
+                tokens.push((id.clone(), self.loaded[position].tokens));
+            }
+        }
+        tokens
     }
 
     /// The token budget.
@@ -429,7 +441,7 @@ impl Toolbox {
     fn loaded_tool(&self, tool: Arc<Tool>, use_: Use) -> LoadedTool {
         let mut spec = model_names::spec(&tool);
         // The tool that is visible already keeps its name.
-        if self.loaded.iter().any(|other| other.spec.name == spec.name) {
+        if has_name(&self.loaded, &spec.name) {
             spec.name = distinct_model_name(&tool.id);
         }
         let tokens = spec_tokens(&spec, self.count);
@@ -461,14 +473,15 @@ impl Toolbox {
     /// True when a tool may be evicted: it is not pinned, has no open call, was not called in the
     /// last rounds and is not named by the current injection.
     fn is_evictable(&self, loaded: &LoadedTool, named: &BTreeSet<&ToolId>) -> bool {
-        let called_lately = loaded
-            .called_in
-            .is_some_and(|round| self.round - round < PROTECTED_ROUNDS);
+        if let Some(round) = loaded.called_in
+            && self.round - round < PROTECTED_ROUNDS
+        {
+            return false;
+        }
         self.config.eviction != Eviction::None
             && !loaded.pinned
             && loaded.open_calls == 0
-            && !called_lately
-            && !named.contains(&loaded.tool.id)
+            && !named.contains(loaded.id())
     }
 
     fn evict_for(&mut self, fresh_tokens: usize, named: &BTreeSet<&ToolId>) -> Vec<ToolId> {
@@ -477,6 +490,7 @@ impl Toolbox {
             .iter()
             .filter(|loaded| self.is_evictable(loaded, named))
             .collect();
+        // Each use has its own time of the clock, so no two keys are equal.
         candidates.sort_by_key(|loaded| match self.config.eviction {
             Eviction::Lfu => (loaded.use_.times, loaded.use_.last),
             Eviction::Lru | Eviction::None => (loaded.use_.last, 0),
@@ -497,24 +511,22 @@ impl Toolbox {
     }
 
     fn remove(&mut self, ids: &[ToolId]) {
-        let called = |id: &ToolId| {
-            self.loaded
-                .iter()
-                .any(|loaded| loaded.tool.id == *id && loaded.use_.times > 0)
-        };
-        let gone: Vec<Unloaded> = ids
-            .iter()
-            .map(|id| Unloaded {
-                id: id.clone(),
-                called: called(id),
-            })
-            .collect();
-        self.loaded.retain(|loaded| !ids.contains(&loaded.tool.id));
-        self.unloaded.extend(gone);
+        // In the order of `ids`: it decides which names are forgotten first.
+        for id in ids {
+            let position = self.position(id);
+            let called = position.is_some_and(|at| self.loaded[at].use_.times > 0);
+            let id = id.clone();
+            self.unloaded.push(Unloaded { id, called });
+        }
+        self.loaded.retain(|loaded| !ids.contains(loaded.id()));
         // The latest are at the end; forget the earliest.
         let excess = self.unloaded.len().saturating_sub(MAX_REMEMBERED);
         self.unloaded.drain(..excess);
     }
+}
+
+fn has_name(tools: &[LoadedTool], name: &str) -> bool {
+    tools.iter().any(|loaded| loaded.spec.name == name)
 }
 
 #[cfg(test)]

@@ -47,6 +47,11 @@ impl Search {
         let tools: usize = tools.map(|(id, _)| id.as_str().len() + 32).sum();
         queries + tools
     }
+
+    fn query_of(&self, tool: &ToolId) -> Option<&String> {
+        let (_, query) = self.tools.iter().find(|(shown, _)| shown == tool)?;
+        self.queries.get(*query)
+    }
 }
 
 impl SearchTrail {
@@ -68,22 +73,28 @@ impl SearchTrail {
         queries: &[String],
         hits: impl Iterator<Item = (&'a ToolId, Option<usize>)>,
     ) {
-        let is_kept = |query: &usize| {
-            let query = queries.get(*query);
-            query.is_some_and(|query| query.len() <= MAX_QUERY_BYTES)
-        };
-        let tools: Vec<(ToolId, usize)> = hits
-            .filter_map(|(id, query)| Some((id.clone(), query.filter(is_kept)?)))
-            .collect();
+        let mut tools = Vec::new();
+        for (id, query) in hits {
+            if let Some(position) = query
+                && let Some(text) = queries.get(position)
+                && text.len() <= MAX_QUERY_BYTES
+            {
+                tools.push((id.clone(), position));
+            }
+        }
         if tools.is_empty() {
             return;
         }
-        let keep = |query: &String| match query.len() <= MAX_QUERY_BYTES {
-            true => query.clone(),
-            false => String::new(),
-        };
+        let mut kept = Vec::with_capacity(queries.len());
+        for query in queries {
+            kept.push(match query.len() <= MAX_QUERY_BYTES {
+                true => query.clone(),
+                // Something stands in its place, since tools have the positions of their queries.
+                false => String::new(),
+            });
+        }
         self.searches.push_back(Search {
-            queries: queries.iter().map(keep).collect(),
+            queries: kept,
             tools,
         });
         while self.searches.len() > MAX_SEARCHES || self.bytes() > MAX_BYTES {
@@ -103,10 +114,8 @@ impl SearchTrail {
     /// The query of the last search that showed this tool, which was called with success; `None` where
     /// none did, and where that was told before.
     pub fn called(&mut self, tool: &ToolId) -> Option<String> {
-        let query = self.searches.iter().rev().find_map(|search| {
-            let (_, query) = search.tools.iter().find(|(shown, _)| shown == tool)?;
-            search.queries.get(*query)
-        })?;
+        let mut searches = self.searches.iter().rev();
+        let query = searches.find_map(|search| search.query_of(tool))?;
         let pair = blake3::hash(format!("{query}\0{tool}").as_bytes());
         if self.told.contains(&pair) {
             return None;
@@ -154,6 +163,7 @@ pub async fn teach(search: Arc<dyn ToolSearch>, used_tools: Vec<UsedTool>) {
     if used_tools.is_empty() {
         return;
     }
+    // The memory is in a store, and writing to it may block.
     let teaching = spawn_blocking(move || {
         for used_tool in &used_tools {
             search.used(used_tool);
@@ -164,7 +174,7 @@ pub async fn teach(search: Arc<dyn ToolSearch>, used_tools: Vec<UsedTool>) {
     }
 }
 
-/// A caller cannot choose another one's conversation.
+/// The length keeps names with spaces apart, so that no caller can choose another one's conversation.
 pub(super) fn key(who: &str, conversation: &str) -> String {
     format!("{} {who} {conversation}", who.len())
 }
