@@ -80,11 +80,15 @@ impl Copy {
 
     fn has_embedders(&self, options: &Options) -> bool {
         let (mine, wanted) = (&self.embedders, &options.embedders);
-        mine.len() == wanted.len()
-            && mine
-                .iter()
-                .zip(wanted)
-                .all(|(one, other)| Arc::ptr_eq(one, other))
+        if mine.len() != wanted.len() {
+            return false;
+        }
+        for (one, other) in mine.iter().zip(wanted) {
+            if !Arc::ptr_eq(one, other) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Takes what the original has and this has not. Ends early with the program.
@@ -128,8 +132,13 @@ impl Copy {
     /// Whether the usage memory was looked at lately, or is in use nowhere.
     fn remembers(&self, making: &Making<'_>) -> bool {
         let is_in_use = making.original.memory().is_active() || self.catalog.memory().is_active();
-        let is_recent = |at: Instant| at.elapsed() < MEMORY_EVERY;
-        !is_in_use || self.remembered.is_some_and(is_recent)
+        if !is_in_use {
+            return true;
+        }
+        match self.remembered {
+            Some(at) => at.elapsed() < MEMORY_EVERY,
+            None => false,
+        }
     }
 
     /// Which generation of the original it has, as answers of the original name it.
@@ -186,20 +195,19 @@ fn take_tools(
     writer.remove(&gone)?;
     let mut tools = wanted.tools();
     loop {
-        let chunk: Vec<Tool> = tools
-            .by_ref()
-            .take(CHUNK)
-            .map(Arc::unwrap_or_clone)
-            .collect();
+        let chunk = tools.by_ref().take(CHUNK);
+        let chunk: Vec<Tool> = chunk.map(Arc::unwrap_or_clone).collect();
         if chunk.is_empty() {
             return Ok(ControlFlow::Continue(()));
         }
         let changes = writer.upsert(&chunk)?;
         let changed: HashSet<&ToolId> = changes.changed.iter().collect();
         for tool in &chunk {
-            let has = present
-                .enrichment(&tool.id)
-                .filter(|_| !changed.contains(&tool.id));
+            // Texts are for one definition, so a tool that has just changed has none.
+            let has = match changed.contains(&tool.id) {
+                true => None,
+                false => present.enrichment(&tool.id),
+            };
             match wanted.enrichment(&tool.id) {
                 text if text == has => {}
                 Some(text) => drop(writer.set_enrichment(tool, text)?),
@@ -227,12 +235,7 @@ fn take_rest(
         writer.set_owner_words(&words)?;
     }
     let settings = match &changes.settings {
-        Some(table) => changed(wanted.settings(), table).map_err(|error| Error::Parse {
-            source_name: "shadow.settings".to_owned(),
-            line: None,
-            column: None,
-            reason: error.to_string(),
-        })?,
+        Some(table) => changed(wanted.settings(), table).map_err(bad_settings)?,
         None => wanted.settings().clone(),
     };
     if writer.settings()? != settings {
@@ -249,14 +252,27 @@ fn take_rest(
     Ok(())
 }
 
+fn bad_settings(error: impl std::fmt::Display) -> Error {
+    Error::Parse {
+        source_name: "shadow.settings".to_owned(),
+        line: None,
+        column: None,
+        reason: error.to_string(),
+    }
+}
+
 fn own_ranker(searcher: &Searcher) -> Option<&Ranker> {
-    let ranker = searcher.ranker().filter(|_| searcher.has_own_ranker());
-    ranker.map(|ranker| &**ranker)
+    match searcher.has_own_ranker() {
+        true => searcher.ranker().map(Arc::as_ref),
+        false => None,
+    }
 }
 
 fn bytes_of(ranker: Option<&Ranker>) -> Result<Option<Vec<u8>>> {
-    let bytes = ranker.map(|ranker| ranker.to_bytes(Path::new("ranker")));
-    bytes.transpose()
+    match ranker {
+        Some(ranker) => Ok(Some(ranker.to_bytes(Path::new("ranker"))?)),
+        None => Ok(None),
+    }
 }
 
 /// Takes what the usage memory has.
@@ -285,20 +301,22 @@ struct Paced {
 impl Paced {
     /// The vectors that the original has. They save work; without them there is more to do.
     fn known(&self, texts: &[&str]) -> Vec<Option<Vec<f32>>> {
-        let read = || -> Result<Vec<Option<Vec<f32>>>> {
-            let store = Store::open_read_only(&self.database)?;
-            let dimensions = self.inner.dimensions();
-            let Some(model) = store.model(self.inner.id(), dimensions)? else {
-                return Ok(Vec::new());
-            };
-            let vectors = texts
-                .iter()
-                .map(|text| store.vector(model, dimensions, &text_hash(text)));
-            vectors.collect()
-        };
-        let mut known = read().unwrap_or_default();
+        let mut known = self.read(texts).unwrap_or_default();
         known.resize(texts.len(), None);
         known
+    }
+
+    fn read(&self, texts: &[&str]) -> Result<Vec<Option<Vec<f32>>>> {
+        let store = Store::open_read_only(&self.database)?;
+        let dimensions = self.inner.dimensions();
+        let Some(model) = store.model(self.inner.id(), dimensions)? else {
+            return Ok(Vec::new());
+        };
+        let mut vectors = Vec::with_capacity(texts.len());
+        for text in texts {
+            vectors.push(store.vector(model, dimensions, &text_hash(text))?);
+        }
+        Ok(vectors)
     }
 
     fn embed_one(&self, text: &str) -> Result<Vec<f32>> {
@@ -307,9 +325,10 @@ impl Paced {
         }
         let mut vectors = self.pace.elsewhere(|| self.inner.embed_tools(&[text]))?;
         self.pace.rest();
-        vectors
-            .pop()
-            .ok_or_else(|| self.failed("there is no vector"))
+        match vectors.pop() {
+            Some(vector) => Ok(vector),
+            None => Err(self.failed("there is no vector")),
+        }
     }
 
     fn failed(&self, reason: &str) -> Error {
@@ -339,12 +358,14 @@ impl Embedder for Paced {
     }
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        let known = self.known(texts).into_iter();
-        let vectors = known.zip(texts).map(|(known, text)| match known {
-            Some(vector) => Ok(vector),
-            None => self.embed_one(text),
-        });
-        vectors.collect()
+        let mut vectors = Vec::with_capacity(texts.len());
+        for (known, text) in self.known(texts).into_iter().zip(texts) {
+            vectors.push(match known {
+                Some(vector) => vector,
+                None => self.embed_one(text)?,
+            });
+        }
+        Ok(vectors)
     }
 
     /// Few, since what was embedded is stored with the last of them.
