@@ -144,10 +144,12 @@ pub struct CheckedPlan {
 /// Parses a model's answer: plain JSON, fenced, within other text, or after other JSON. Text
 /// without a plan is an answer.
 pub fn read(text: &str) -> Reading {
-    text.match_indices('{')
-        .take(MAX_CANDIDATES)
-        .find_map(|(at, _)| read_at_start(&text[at..]))
-        .unwrap_or_else(|| Reading::Answer(text.trim().to_owned()))
+    for (at, _) in text.match_indices('{').take(MAX_CANDIDATES) {
+        if let Some(reading) = read_at_start(&text[at..]) {
+            return reading;
+        }
+    }
+    Reading::Answer(text.trim().to_owned())
 }
 
 /// Reads a plan that a model gave as the arguments of a call, with its steps under `steps`.
@@ -182,11 +184,8 @@ fn read_at_start(text: &str) -> Option<Reading> {
             (repaired.as_str(), object)
         }
     };
-    let has_answer = object
-        .get("final_answer")
-        .is_some_and(|answer| !answer.is_null());
     let has_actions = object.get("actions").is_some_and(Value::is_array);
-    if !has_actions && !has_answer {
+    if !has_actions && final_answer(&object).is_none() {
         return None;
     }
     // It is meant as a plan. Parse it again without duplicate keys, which make it ambiguous.
@@ -201,19 +200,25 @@ fn read_at_start(text: &str) -> Option<Reading> {
 fn parse_prefix<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter();
     // A text without any value has no first one; `from_str` gives the error for it.
-    values.next().unwrap_or_else(|| serde_json::from_str(text))
+    match values.next() {
+        Some(value) => value,
+        None => serde_json::from_str(text),
+    }
+}
+
+fn final_answer(object: &Map<String, Value>) -> Option<String> {
+    match object.get("final_answer") {
+        None | Some(Value::Null) => None,
+        Some(answer) => Some(text_of(answer)),
+    }
 }
 
 fn from_object(object: &Map<String, Value>) -> Reading {
-    let final_answer = object
-        .get("final_answer")
-        .filter(|answer| !answer.is_null())
-        .map(text_of);
-    let actions = object
-        .get("actions")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let final_answer = final_answer(object);
+    let actions = match object.get("actions") {
+        Some(Value::Array(actions)) => actions.as_slice(),
+        _ => &[],
+    };
     if actions.is_empty() {
         return Reading::Answer(final_answer.unwrap_or_default());
     }
@@ -227,8 +232,7 @@ fn from_object(object: &Map<String, Value>) -> Reading {
     let mut steps: Vec<Step> = Vec::with_capacity(actions.len());
     for (at, action) in actions.iter().enumerate() {
         let mut step = step(at + 1, action);
-        let is_taken = |key: &str| steps.iter().any(|other| other.key == key);
-        if is_taken(&step.key) {
+        if has_key(&steps, &step.key) {
             let problem = format!(
                 "two steps are called {:?}; give each its own name, or none",
                 step.key
@@ -236,7 +240,7 @@ fn from_object(object: &Map<String, Value>) -> Reading {
             step.problem.get_or_insert(problem);
             // Its result needs a key of its own.
             step.key = (at + 1).to_string();
-            while is_taken(&step.key) {
+            while has_key(&steps, &step.key) {
                 step.key.push('*');
             }
         }
@@ -248,21 +252,19 @@ fn from_object(object: &Map<String, Value>) -> Reading {
     })
 }
 
+fn has_key(steps: &[Step], key: &str) -> bool {
+    steps.iter().any(|step| step.key == key)
+}
+
 /// Fields of a step that are no arguments of its call.
 const STEP_FIELDS: [&str; 4] = ["step", "id", "after", "depends_on"];
 
 fn step(number: usize, action: &Value) -> Step {
     let none = Map::new();
     let fields = action.as_object().unwrap_or(&none);
-    let key = ["step", "id"]
-        .iter()
-        .find_map(|key| fields.get(*key))
-        .map(text_of)
-        .filter(|key| !key.is_empty());
-    let after = match ["after", "depends_on"]
-        .iter()
-        .find_map(|key| fields.get(*key))
-    {
+    let key = fields.get("step").or(fields.get("id"));
+    let key = key.map(text_of).filter(|key| !key.is_empty());
+    let after = match fields.get("after").or(fields.get("depends_on")) {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(steps)) => steps.iter().map(text_of).collect(),
         Some(one) => vec![text_of(one)],
@@ -285,9 +287,9 @@ fn step(number: usize, action: &Value) -> Step {
 /// # Errors
 /// What is wrong with the step.
 fn written_call(action: &Value) -> Result<(String, Arguments), String> {
-    let fields = action
-        .as_object()
-        .ok_or_else(|| format!("{} is not an action", quoted(action)))?;
+    let Value::Object(fields) = action else {
+        return Err(format!("{} is not an action", quoted(action)));
+    };
     let call = WrittenCall::of(fields, &STEP_FIELDS).ok_or("it has no `action`; name a tool")?;
     let arguments = match call.arguments {
         Value::Null => Arguments::new(),
@@ -364,16 +366,22 @@ pub fn check_by(
 fn is_open(violation: &Violation, open: &[String]) -> bool {
     // A missing argument is missing whatever the open ones turn out to be.
     let is_missing = violation.message.starts_with("missing");
-    open.iter().any(|pointer| {
-        (is_within(pointer, &violation.path) && !is_missing) || is_within(&violation.path, pointer)
-    })
+    for pointer in open {
+        let contains_open = is_within(pointer, &violation.path);
+        if (contains_open && !is_missing) || is_within(&violation.path, pointer) {
+            return true;
+        }
+    }
+    false
 }
 
 /// True when a JSON pointer is at or below another one.
 fn is_within(inner: &str, outer: &str) -> bool {
-    inner
-        .strip_prefix(outer)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    match inner.strip_prefix(outer) {
+        // `/ab` begins with `/a` and is not within it.
+        Some(rest) => rest.is_empty() || rest.starts_with('/'),
+        None => false,
+    }
 }
 
 /// Checks one step; `earlier` are the keys of those before it. Returns it as shown to the user and as
@@ -479,13 +487,12 @@ fn collect_needs(
 /// The key of the step that a reference names, with or without the prefix `step`.
 fn key_of<'a>(name: &str, keys: &[&'a str]) -> Option<&'a str> {
     // A step may be called `step1` itself, so the exact name wins.
-    let exact = keys.iter().find(|key| **key == name);
-    let bare = name
-        .strip_prefix("step")
-        .map(|rest| rest.trim_start_matches(['_', ' ']));
-    exact
-        .or_else(|| keys.iter().find(|key| Some(**key) == bare))
-        .copied()
+    let exact = keys.iter().copied().find(|key| *key == name);
+    if exact.is_some() {
+        return exact;
+    }
+    let bare = name.strip_prefix("step")?.trim_start_matches(['_', ' ']);
+    keys.iter().copied().find(|key| *key == bare)
 }
 
 /// A plan being executed.
@@ -551,24 +558,31 @@ fn beginning_of(result: &ToolResult) -> String {
 impl Execution {
     /// The first step without a result; `None` when all have one.
     pub fn next(&self) -> Option<NextStep> {
-        (0..self.steps.len())
-            .filter(|position| !self.results.contains_key(position))
-            .find_map(|position| self.step(position))
+        for position in 0..self.steps.len() {
+            // One whose tool is unknown has its result from the beginning.
+            if !self.results.contains_key(&position)
+                && let Some(step) = self.step(position)
+            {
+                return Some(step);
+            }
+        }
+        None
     }
 
     /// The steps that were not started and for which every step that they need has a result, in
     /// order.
     pub fn ready(&self, started: &BTreeSet<usize>) -> Vec<NextStep> {
-        let has_result = |key: &String| self.result(key).is_some();
-        let waiting = self.steps.iter().enumerate();
-        waiting
-            .filter(|(position, step)| {
-                !started.contains(position)
-                    && !self.results.contains_key(position)
-                    && step.needs.iter().all(has_result)
-            })
-            .filter_map(|(position, _)| self.step(position))
-            .collect()
+        let mut ready = Vec::new();
+        for (position, step) in self.steps.iter().enumerate() {
+            if started.contains(&position) || self.results.contains_key(&position) {
+                continue;
+            }
+            // A failed need counts too: the step then gets its own result, that it was skipped.
+            if step.needs.iter().all(|key| self.result(key).is_some()) {
+                ready.extend(self.step(position));
+            }
+        }
+        ready
     }
 
     fn step(&self, position: usize) -> Option<NextStep> {
@@ -591,17 +605,23 @@ impl Execution {
         step: &ExecutableStep,
     ) -> Result<Arguments, Box<ToolResult>> {
         for need in &step.needs {
-            if self
-                .result(need)
-                .is_none_or(|result| result.status == Status::Error)
-            {
+            if !matches!(self.result(need), Some(result) if result.status != Status::Error) {
                 let message = format!("step {need} did not succeed, and this one needs it");
                 return Err(Box::new(ToolResult::error(ErrorCode::Skipped, message)));
             }
         }
-        self.check_lengths(position)
-            .and_then(|()| self.substitute_fields(&step.arguments))
-            .map_err(|message| Box::new(ToolResult::error(ErrorCode::InvalidArguments, message)))
+        // The lengths are checked first, since one result may be filled in many times.
+        let arguments = match self.check_lengths(position) {
+            Ok(()) => self.substitute_fields(&step.arguments),
+            Err(message) => Err(message),
+        };
+        match arguments {
+            Ok(arguments) => Ok(arguments),
+            Err(message) => Err(Box::new(ToolResult::error(
+                ErrorCode::InvalidArguments,
+                message,
+            ))),
+        }
     }
 
     /// Checks how long the arguments of a step become when results are filled in, and those of the plan
@@ -638,17 +658,23 @@ impl Execution {
             Value::String(text) => {
                 take(text.len() + 3, left)?;
                 for expression in expressions(text) {
-                    let found = self.found(&expression);
-                    if matches!(found, Some(Cow::Owned(_))) {
+                    // An expression without a value is an error later, and has no length.
+                    let Some(found) = self.found(&expression) else {
+                        continue;
+                    };
+                    if matches!(found, Cow::Owned(_)) {
                         take(PARSED_BYTES, left)?;
                     }
-                    found.map_or(Some(()), |value| length_of(&value, left))?;
+                    length_of(&found, left)?;
                 }
                 Some(())
             }
             Value::Array(items) => {
                 take(2, left)?;
-                items.iter().map(|item| self.measure(item, left)).collect()
+                for item in items {
+                    self.measure(item, left)?;
+                }
+                Some(())
             }
             Value::Object(fields) => self.measure_fields(fields, left),
             other => length_of(other, left),
@@ -677,10 +703,12 @@ impl Execution {
 
     /// The results so far, by step key.
     pub fn outcome(&self) -> Map<String, Value> {
-        let value = |result: &ToolResult| serde_json::to_value(result).unwrap_or_default();
-        self.results()
-            .map(|step| (step.key.to_owned(), value(step.result)))
-            .collect()
+        let mut outcome = Map::new();
+        for StepResult { key, result, .. } in self.results() {
+            let result = serde_json::to_value(result).unwrap_or_default();
+            outcome.insert(key.to_owned(), result);
+        }
+        outcome
     }
 
     /// The results so far, in the order of the steps.
@@ -705,12 +733,9 @@ impl Execution {
     /// The plan's own answer. `None` when a step failed, since the model wrote the answer before
     /// it knew that.
     pub fn final_answer(&self) -> Option<String> {
-        let has_failed = self
-            .results
-            .values()
-            .any(|result| result.status == Status::Error);
         let answer = self.final_answer.as_ref()?;
-        if has_failed || answer.trim().is_empty() {
+        let mut results = self.results.values();
+        if answer.trim().is_empty() || results.any(|result| result.status == Status::Error) {
             return None;
         }
         // If it refers to something that no result has, the model is asked for another answer.
@@ -790,13 +815,10 @@ impl Execution {
     fn found(&self, expression: &Expression) -> Option<Cow<'_, Value>> {
         let position = self.referred(&expression.step)?;
         let data = &self.results.get(&position)?.data;
-        match self
-            .parsed
-            .get(&position)
-            .filter(|_| !expression.path.is_empty())
-        {
-            Some(parsed) => value_at(parsed, &expression.path),
-            None => value_at(data, &expression.path),
+        match self.parsed.get(&position) {
+            // The whole result stays the text that it was.
+            Some(parsed) if !expression.path.is_empty() => value_at(parsed, &expression.path),
+            _ => value_at(data, &expression.path),
         }
     }
 
@@ -818,7 +840,7 @@ fn value_at<'d>(data: &'d Value, path: &[String]) -> Option<Cow<'d, Value>> {
         Value::Array(items) => value_at(items.get(first.parse::<usize>().ok()?)?, rest),
         Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
             let inner: Value = serde_json::from_str(text).ok()?;
-            value_at(&inner, path).map(|value| Cow::Owned(value.into_owned()))
+            Some(Cow::Owned(value_at(&inner, path)?.into_owned()))
         }
         _ => None,
     }
@@ -830,7 +852,10 @@ fn length_of(value: &Value, left: &mut usize) -> Option<()> {
         Value::String(text) => take(text.len() + 3, left),
         Value::Array(items) => {
             take(2, left)?;
-            items.iter().map(|item| length_of(item, left)).collect()
+            for item in items {
+                length_of(item, left)?;
+            }
+            Some(())
         }
         Value::Object(fields) => {
             take(2, left)?;
@@ -891,13 +916,15 @@ struct Expression {
 fn expressions(text: &str) -> Vec<Expression> {
     let mut found = Vec::new();
     let mut from = 0;
-    while let Some(start) = text[from..].find("${").map(|at| from + at) {
-        let Some(end) = text[start..].find('}').map(|at| start + at) else {
+    while let Some(before) = text[from..].find("${") {
+        let start = from + before;
+        let Some(length) = text[start..].find('}') else {
             break;
         };
+        let end = start + length;
         // `${1.items[0]}` means the same as `${1.items.0}`.
         let inner = text[start + 2..end].replace('[', ".").replace(']', "");
-        let mut parts = inner.split('.').map(|part| part.trim().to_owned());
+        let mut parts = inner.split('.').map(str::trim).map(str::to_owned);
         let step = parts.next().unwrap_or_default();
         found.push(Expression {
             range: start..end + 1,

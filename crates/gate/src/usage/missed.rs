@@ -59,9 +59,8 @@ impl Why {
 
     /// The reason with this name.
     pub fn named(name: &str) -> Option<Self> {
-        [Why::NoMatch, Why::Possible, Why::NotCalled]
-            .into_iter()
-            .find(|why| why.as_str() == name)
+        let mut all = [Why::NoMatch, Why::Possible, Why::NotCalled].into_iter();
+        all.find(|why| why.as_str() == name)
     }
 }
 
@@ -119,9 +118,10 @@ impl OpenSearches {
         }
         let key = (search.origin.who.clone(), session.clone());
         let mut missed = Vec::new();
-        if !self.0.contains(&key) {
-            let pushed = self.0.push(key.clone(), Session::default());
-            missed.extend(pushed.into_iter().flat_map(|(_, old)| old.missed()));
+        if !self.0.contains(&key)
+            && let Some((_, pushed_out)) = self.0.push(key.clone(), Session::default())
+        {
+            missed.extend(pushed_out.missed());
         }
         if let Some(session) = self.0.get_mut(&key) {
             session.last_ms = at_ms;
@@ -129,9 +129,10 @@ impl OpenSearches {
                 shown: search.hits.iter().chain(&search.more).cloned().collect(),
                 requests,
             });
-            if session.searches.len() > MAX_SEARCHES {
-                let oldest = session.searches.pop_front();
-                missed.extend(oldest.into_iter().flat_map(|search| search.requests));
+            if session.searches.len() > MAX_SEARCHES
+                && let Some(oldest) = session.searches.pop_front()
+            {
+                missed.extend(oldest.requests);
             }
         }
         missed
@@ -145,8 +146,8 @@ impl OpenSearches {
         let key = (call.origin.who.clone(), session.clone());
         if let Some(session) = self.0.get_mut(&key) {
             session.last_ms = at_ms;
-            let shows = |search: &OpenSearch| search.shown.contains(&call.tool);
-            session.searches.retain(|search| !shows(search));
+            let searches = &mut session.searches;
+            searches.retain(|search| !search.shown.contains(&call.tool));
         }
     }
 
@@ -159,11 +160,13 @@ impl OpenSearches {
     pub fn idle(&mut self, now_ms: i64) -> Vec<(String, MissedRequest)> {
         let mut missed = Vec::new();
         while let Some((_, oldest)) = self.0.peek_lru() {
+            // The others have been used since, so they are not idle either.
             if now_ms - oldest.last_ms < IDLE_MS {
                 break;
             }
-            let oldest = self.0.pop_lru();
-            missed.extend(oldest.into_iter().flat_map(|(_, old)| old.missed()));
+            if let Some((_, oldest)) = self.0.pop_lru() {
+                missed.extend(oldest.missed());
+            }
         }
         missed
     }
@@ -196,9 +199,13 @@ fn requests(at_ms: i64, catalog: &str, search: &SearchUse) -> Vec<(String, Misse
         Match::Possible => Why::Possible,
         Match::Good => Why::NotCalled,
     };
-    let texts = search.queries.iter().map(|text| text.trim());
-    let kept = texts.filter(|text| !text.is_empty());
-    let missed = kept.map(|text| {
+    let mut missed = Vec::new();
+    for text in &search.queries {
+        let text = text.trim();
+        if text.is_empty() {
+            continue;
+        }
+        // Masked before it is cut: the rest of a secret that was cut would not be recognised.
         let text = known_secrets::mask(text);
         let end = text.floor_char_boundary(MAX_TEXT_BYTES);
         let request = MissedRequest {
@@ -207,9 +214,9 @@ fn requests(at_ms: i64, catalog: &str, search: &SearchUse) -> Vec<(String, Misse
             text: text[..end].to_owned(),
             nearest: search.nearest.as_ref().map(ToolId::to_string),
         };
-        (catalog.to_owned(), request)
-    });
-    missed.collect()
+        missed.push((catalog.to_owned(), request));
+    }
+    missed
 }
 
 /// Requests of one meaning.
@@ -254,10 +261,8 @@ impl Missed {
     pub fn of(requests: &[MissedRequest], table: &StaticTable) -> Self {
         let mut texts: BTreeMap<String, Vec<&MissedRequest>> = BTreeMap::new();
         for request in requests {
-            texts
-                .entry(request.text.to_lowercase())
-                .or_default()
-                .push(request);
+            let text = request.text.to_lowercase();
+            texts.entry(text).or_default().push(request);
         }
         let mut texts: Vec<Vec<&MissedRequest>> = texts.into_values().collect();
         texts.sort_by_key(|same| std::cmp::Reverse(same.len()));

@@ -232,15 +232,7 @@ impl UsageStore {
             let mut select = connection.prepare(
                 "SELECT at_ms, why, request, nearest FROM missed WHERE catalog = ?1 AND at_ms >= ?2 ORDER BY id",
             )?;
-            let rows = select.query_map(params![catalog, first_ms(since)], |row| {
-                let why: String = row.get(1)?;
-                Ok(MissedRequest {
-                    at_ms: row.get(0)?,
-                    why: Why::named(&why).unwrap_or(Why::NoMatch),
-                    text: row.get(2)?,
-                    nearest: row.get(3)?,
-                })
-            })?;
+            let rows = select.query_map(params![catalog, first_ms(since)], missed_of)?;
             rows.collect()
         })
     }
@@ -319,10 +311,13 @@ impl UsageStore {
                  WHERE catalog = ?1 AND shadow = ?2 AND day >= ?3 ORDER BY day"
             );
             let mut select = connection.prepare(&select)?;
-            let rows = select.query_map(params![catalog, shadow, since], |row| {
-                Ok((row.get(12)?, shadow_of(row)?))
-            })?;
-            rows.collect()
+            let mut rows = select.query(params![catalog, shadow, since])?;
+            let mut days = Vec::new();
+            while let Some(row) = rows.next()? {
+                // The day comes after the columns of the figures.
+                days.push((row.get(12)?, shadow_of(row)?));
+            }
+            Ok(days)
         })
     }
 
@@ -336,8 +331,7 @@ impl UsageStore {
                 let count =
                     "SELECT count(*), coalesce(min(day), 0), coalesce(max(day), 0) FROM tools";
                 let (rows, oldest, newest): (u64, i64, i64) =
-                    change
-                        .query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+                    change.query_row(count, [], |row| row.try_into())?;
                 // The newest day stays: without it nothing would be recorded at all.
                 if rows <= max_rows || oldest == newest {
                     return Ok(());
@@ -401,17 +395,7 @@ impl UsageStore {
                 "SELECT searches, good, possible, none, calls, errors, day, catalog, profile, who
                  FROM callers WHERE day >= ?1 ORDER BY day, catalog, profile, who",
             )?;
-            let rows = select.query_map([since], |row| {
-                Ok(CallerDay {
-                    figures: caller_of(row)?,
-                    day: row.get(6)?,
-                    key: CallerKey {
-                        catalog: row.get(7)?,
-                        profile: row.get(8)?,
-                        who: row.get(9)?,
-                    },
-                })
-            })?;
+            let rows = select.query_map([since], caller_day_of)?;
             rows.collect()
         })
     }
@@ -436,22 +420,20 @@ impl UsageStore {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, UsageError> {
-        work(&self.connection).map_err(|error| self.failed(error))
+        match work(&self.connection) {
+            Ok(read) => Ok(read),
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     fn change<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, UsageError> {
-        let changed = (|| {
-            // Immediate: what is added to is read first, and other processes write too.
-            let immediate = TransactionBehavior::Immediate;
-            let change = self.connection.transaction_with_behavior(immediate)?;
-            let done = work(&change)?;
-            change.commit()?;
-            Ok(done)
-        })();
-        changed.map_err(|error| self.failed(error))
+        match in_transaction(&mut self.connection, work) {
+            Ok(done) => Ok(done),
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     fn failed(&self, error: rusqlite::Error) -> UsageError {
@@ -460,6 +442,18 @@ impl UsageStore {
             source: error.into(),
         }
     }
+}
+
+fn in_transaction<T>(
+    connection: &mut Connection,
+    work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    // The lock is taken at the start: figures are read before they are added to, and another process
+    // could write in between.
+    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = work(&change)?;
+    change.commit()?;
+    Ok(done)
 }
 
 /// The first millisecond of a day.
@@ -492,8 +486,14 @@ fn add_tool(
         "INSERT OR REPLACE INTO tools (catalog, day, tool, {TOOL_COLUMNS})
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
     );
-    let errors = (!sum.errors.is_empty()).then(|| text_of(&sum.errors));
-    let latencies = (!sum.latency.is_empty()).then(|| text_of(&sum.latency.counts));
+    let errors = match sum.errors.is_empty() {
+        true => None,
+        false => Some(text_of(&sum.errors)),
+    };
+    let latencies = match sum.latency.is_empty() {
+        true => None,
+        false => Some(text_of(&sum.latency.counts)),
+    };
     change.prepare_cached(&insert)?.execute(params![
         catalog,
         day,
@@ -525,7 +525,6 @@ fn text_of(value: &impl serde::Serialize) -> String {
 fn tool_of(row: &Row<'_>) -> rusqlite::Result<ToolFigures> {
     let errors: Option<String> = row.get(7)?;
     let latencies: Option<String> = row.get(8)?;
-    let counts = latencies.and_then(|text| serde_json::from_str(&text).ok());
     Ok(ToolFigures {
         searches: row.get(0)?,
         first: row.get(1)?,
@@ -534,17 +533,45 @@ fn tool_of(row: &Row<'_>) -> rusqlite::Result<ToolFigures> {
         injections: row.get(4)?,
         calls: row.get(5)?,
         successes: row.get(6)?,
-        errors: errors
-            .and_then(|text| serde_json::from_str(&text).ok())
-            .unwrap_or_default(),
+        errors: parsed(errors),
         latency: Buckets {
-            counts: counts.unwrap_or_default(),
+            counts: parsed(latencies),
             sum_s: row.get(9)?,
         },
         definition_tokens: row.get(10)?,
         result_tokens: row.get(11)?,
         first_ms: row.get(12)?,
         last_ms: row.get(13)?,
+    })
+}
+
+fn parsed<T: serde::de::DeserializeOwned + Default>(text: Option<String>) -> T {
+    match text {
+        Some(text) => serde_json::from_str(&text).unwrap_or_default(),
+        None => T::default(),
+    }
+}
+
+fn missed_of(row: &Row<'_>) -> rusqlite::Result<MissedRequest> {
+    let why: String = row.get(1)?;
+    Ok(MissedRequest {
+        at_ms: row.get(0)?,
+        // A reason that this version does not know.
+        why: Why::named(&why).unwrap_or(Why::NoMatch),
+        text: row.get(2)?,
+        nearest: row.get(3)?,
+    })
+}
+
+fn caller_day_of(row: &Row<'_>) -> rusqlite::Result<CallerDay> {
+    Ok(CallerDay {
+        figures: caller_of(row)?,
+        day: row.get(6)?,
+        key: CallerKey {
+            catalog: row.get(7)?,
+            profile: row.get(8)?,
+            who: row.get(9)?,
+        },
     })
 }
 
@@ -588,6 +615,7 @@ fn add_callers(change: &Transaction<'_>, tally: &Tally) -> rusqlite::Result<()> 
             key.profile,
             key.who
         ])?;
+        // A caller that has a row today keeps it when the bound is reached.
         let who = match known || rows < MAX_CALLERS_A_DAY {
             true => key.who.as_str(),
             false => OTHERS,
