@@ -205,6 +205,10 @@ impl Refusal {
             message: message.into(),
         }
     }
+
+    fn denied(message: String) -> Self {
+        Refusal::new(ErrorCode::Denied, message)
+    }
 }
 
 /// Decides on calls and makes the allowed ones. All runs of an agent share one.
@@ -339,17 +343,16 @@ impl Gate {
             refusal: None,
         };
         // What a precondition will set may be missing until then.
-        let set_later: BTreeSet<String> = self
-            .policies
-            .preconditions_of(&tool.id)
-            .flat_map(|precondition| precondition.set.keys())
-            .map(|name| format!("/{name}"))
-            .collect();
+        let mut set_later = BTreeSet::new();
+        for precondition in self.policies.preconditions_of(&tool.id) {
+            for name in precondition.set.keys() {
+                set_later.insert(format!("/{name}"));
+            }
+        }
         let counts =
             |violation: &Violation| !set_later.contains(&violation.path) && counts(violation);
-        checked.refusal = self
-            .check_arguments(caller, tool, is_plan_step, &mut checked, counts)
-            .err();
+        let arguments = self.check_arguments(caller, tool, is_plan_step, &mut checked, counts);
+        checked.refusal = arguments.err();
         checked
     }
 
@@ -373,11 +376,11 @@ impl Gate {
         {
             return Err(outside_classes(classes, tool, class));
         }
-        let denied = |message| Refusal::new(ErrorCode::Denied, message);
         let identity = caller.identity.as_deref();
         let (arguments, changes) = (&mut checked.arguments, &mut checked.changes);
         // Before the defaults: a user that was left out becomes the caller, whatever the default.
-        identity::enforce(&self.policies, tool, identity, arguments, changes).map_err(denied)?;
+        identity::enforce(&self.policies, tool, identity, arguments, changes)
+            .map_err(Refusal::denied)?;
         // Never for a call that changes something: a default that is sent overwrites what is there.
         if is_plan_step && class == Class::ReadOnly {
             self.policies
@@ -385,13 +388,16 @@ impl Gate {
                 .fill_in(tool, arguments, changes);
         }
         // A search for "btc" must stay one; only what changes something gets the usual form.
-        let fields = (class != Class::ReadOnly).then(|| self.policies.normalize.of(&tool.id));
+        let fields = match class {
+            Class::ReadOnly => None,
+            _ => Some(self.policies.normalize.of(&tool.id)),
+        };
         for name in operation::unwritable_nulls(tool, arguments) {
             normalize::remove_null(&name, arguments, changes);
         }
         normalize::normalize(&tool.input_schema, fields, arguments, changes);
         // Filled in defaults and unpacked JSON may name another user.
-        identity::confirm(&self.policies, tool, identity, arguments).map_err(denied)?;
+        identity::confirm(&self.policies, tool, identity, arguments).map_err(Refusal::denied)?;
         // The validator takes a `Value`: moving the arguments in and out again saves a clone.
         let instance = Value::Object(mem::take(&mut checked.arguments));
         let mut violations = self.checker(tool).violations(&instance);
@@ -426,11 +432,9 @@ impl Gate {
                 tool: context.directory.tool(&call.tool.id).unwrap_or(call.tool),
                 ..call
             };
-            let given = call.arguments.clone();
-            let checked =
-                self.check_call(context.caller, &call.tool, call.is_plan_step, given, |_| {
-                    true
-                });
+            // The audit log shows the arguments as they were given, too.
+            let (caller, given) = (context.caller, call.arguments.clone());
+            let checked = self.check_call(caller, &call.tool, call.is_plan_step, given, |_| true);
             let mut pending = PendingCall {
                 call,
                 checked,
@@ -484,15 +488,14 @@ impl Gate {
         if decision == Decision::DryRun {
             return Err(NotMade::DryRun);
         }
-        let callable = context
-            .directory
-            .callable(&id)
-            .ok_or_else(|| not_callable(&pending.call.tool))?;
+        let Some(callable) = context.directory.callable(&id) else {
+            return Err(not_callable(&pending.call.tool).into());
+        };
         // Counted before a person is asked: a loop of requests for approval is limited too.
-        context
-            .ledger
-            .take(&pending.checked.applied_rule, &self.policies)
-            .map_err(|message| Refusal::new(ErrorCode::Limit, message))?;
+        let rule = &pending.checked.applied_rule;
+        if let Err(message) = context.ledger.take(rule, &self.policies) {
+            return Err(Refusal::new(ErrorCode::Limit, message).into());
+        }
         if decision == Decision::Ask {
             self.request_approval(context, pending).await?;
             // The person may have taken minutes, in which a server can replace the tool.
@@ -610,7 +613,7 @@ impl Gate {
         let means_no = precondition.on_error == OnError::No
             && result.error_code != Some(ErrorCode::UnknownTool);
         let has_answer = result.status == Status::Ok || means_no;
-        let Some(remedy) = precondition.otherwise.as_ref().filter(|_| has_answer) else {
+        let (Some(remedy), true) = (&precondition.otherwise, has_answer) else {
             return Err(precondition_failed(format!(
                 "{id} needs {} to agree first, and it says {}",
                 precondition.check.tool,
@@ -626,13 +629,14 @@ impl Gate {
             )));
         }
         let values = precondition.values_of(&result);
-        let mut set = precondition.set.iter();
-        if let Some((name, pointer)) = set.find(|(name, _)| !values.contains_key(*name)) {
-            return Err(precondition_failed(format!(
-                "{id} needs `{name}` from {}, whose result has nothing at {pointer}: {}",
-                remedy.tool,
-                excerpt(&result.to_model_text(), RESULT_EXCERPT_CHARS)
-            )));
+        for (name, pointer) in &precondition.set {
+            if !values.contains_key(name) {
+                return Err(precondition_failed(format!(
+                    "{id} needs `{name}` from {}, whose result has nothing at {pointer}: {}",
+                    remedy.tool,
+                    excerpt(&result.to_model_text(), RESULT_EXCERPT_CHARS)
+                )));
+            }
         }
         Ok(values)
     }
@@ -645,10 +649,7 @@ impl Gate {
         sub: &SubCall,
     ) -> Result<ToolResult, Refusal> {
         let id = &pending.call.tool.id;
-        let tool = ToolId::parse(&sub.tool)
-            .ok()
-            .and_then(|sub_id| context.directory.tool(&sub_id));
-        let Some(tool) = tool else {
+        let Some(tool) = find(context.directory, &sub.tool) else {
             let message = format!("{id} needs {} first, and no tool has this id", sub.tool);
             return Ok(ToolResult::error(ErrorCode::UnknownTool, message));
         };
@@ -657,11 +658,8 @@ impl Gate {
         // A tool may occur once on the way, so the recursion ends after as many levels as there are
         // tools.
         if required_by.contains(&tool.id) {
-            let circle: Vec<&str> = required_by
-                .iter()
-                .chain([&tool.id])
-                .map(ToolId::as_str)
-                .collect();
+            let circle = required_by.iter().chain([&tool.id]);
+            let circle: Vec<&str> = circle.map(ToolId::as_str).collect();
             return Err(precondition_failed(format!(
                 "the preconditions of {id} go in a circle: {}",
                 circle.join(" -> ")
@@ -769,11 +767,8 @@ impl Gate {
             return not_logged(&error);
         }
         let id = &pending.call.tool.id;
-        let checks: Vec<&str> = self
-            .policies
-            .preconditions_of(id)
-            .map(|precondition| precondition.check.tool.as_str())
-            .collect();
+        let preconditions = self.policies.preconditions_of(id);
+        let checks: Vec<&str> = preconditions.map(|one| one.check.tool.as_str()).collect();
         ToolResult::ok(json!({
             "dry_run": true,
             "note": "nothing was called",
@@ -798,7 +793,10 @@ impl Gate {
             warnings,
             required_by,
         } = pending;
-        let changed = !checked.changes.is_empty();
+        let sent = match checked.changes.is_empty() {
+            true => None,
+            false => Some(self.redaction.arguments(&checked.arguments)),
+        };
         CallEntry {
             who: caller.who.clone(),
             identity: caller.identity.clone(),
@@ -808,7 +806,7 @@ impl Gate {
             tool: call.tool.id.to_string(),
             // What the model wrote and what was sent, so that a changed argument can be traced.
             given: self.redaction.arguments(&call.arguments),
-            sent: changed.then(|| self.redaction.arguments(&checked.arguments)),
+            sent,
             changes: self.redaction.changes(&checked.changes),
             class: checked.applied_rule.class,
             decision: checked.applied_rule.decision,
@@ -822,10 +820,10 @@ impl Gate {
 
     /// Appends to the audit log and returns the entry's number; `None` without a log.
     fn append(&self, entry: &Entry) -> Result<Option<i64>, AuditError> {
-        self.audit
-            .as_ref()
-            .map(|audit| audit.append(entry))
-            .transpose()
+        match &self.audit {
+            Some(audit) => Ok(Some(audit.append(entry)?)),
+            None => Ok(None),
+        }
     }
 
     fn checker(&self, tool: &Arc<Tool>) -> Arc<Checker> {
@@ -892,6 +890,10 @@ impl Drop for OpenCall<'_> {
     }
 }
 
+fn find(directory: &dyn Directory, id: &str) -> Option<Arc<Tool>> {
+    directory.tool(&ToolId::parse(id).ok()?)
+}
+
 /// Refuses a tool that is no longer the one that a person approved.
 fn ensure_unchanged(directory: &dyn Directory, approved: &Arc<Tool>) -> Result<(), Refusal> {
     let id = &approved.id;
@@ -904,7 +906,7 @@ fn ensure_unchanged(directory: &dyn Directory, approved: &Arc<Tool>) -> Result<(
     let message = format!(
         "{id} {what} while a person decided on it, so the answer does not count; look at it again"
     );
-    Err(Refusal::new(ErrorCode::Denied, message))
+    Err(Refusal::denied(message))
 }
 
 fn outside_scope(caller: &Caller, tool: &Tool, class: Class) -> Refusal {
@@ -916,7 +918,7 @@ fn outside_scope(caller: &Caller, tool: &Tool, class: Class) -> Refusal {
 }
 
 fn outside_classes(classes: &BTreeSet<Class>, tool: &Tool, class: Class) -> Refusal {
-    let allowed: Vec<&str> = classes.iter().map(|class| class.name()).collect();
+    let allowed: Vec<&str> = classes.iter().copied().map(Class::name).collect();
     let message = format!(
         "{} is {class}, and only tools of the classes {} may be called here; use another tool",
         tool.id,
@@ -960,9 +962,7 @@ fn set_arguments(checked: &mut CheckedCall, values: Arguments) -> bool {
 
 /// True for a check that gave no answer. A denied one is no failure: somebody decided against it.
 fn has_failed(check: &ToolResult) -> bool {
-    check
-        .error_code
-        .is_some_and(|code| code != ErrorCode::Denied)
+    !matches!(check.error_code, None | Some(ErrorCode::Denied))
 }
 
 /// The warning about a check that failed, and that the call does without.

@@ -275,15 +275,15 @@ impl Approvals {
         id: &str,
         answer: Answer,
     ) -> Result<bool, BoardError> {
-        let is_local = self
-            .open
-            .lock()
-            .get(id)
-            .is_some_and(|open| !open.is_published);
         match &self.board {
-            Some(board) if !is_local => board.answer(scope, id, &answer).await,
+            Some(board) if !self.is_unpublished(id) => board.answer(scope, id, &answer).await,
             _ => Ok(self.answer(scope, id, answer)),
         }
+    }
+
+    /// Whether the request is of this process and other nodes do not know of it.
+    fn is_unpublished(&self, id: &str) -> bool {
+        matches!(self.open.lock().get(id), Some(open) if !open.is_published)
     }
 
     /// As [`Approvals::waiting`], for runs of any node. While the board cannot be used, those of this
@@ -293,13 +293,10 @@ impl Approvals {
         if let Some(board) = &self.board
             && let Ok(known) = board.waiting(owner, conversation).await
         {
-            let published: Vec<String> = {
-                let open = self.open.lock();
-                let published = open.iter().filter(|(_, open)| open.is_published);
-                published.map(|(id, _)| id.clone()).collect()
-            };
-            // The board knows which of these were answered.
-            waiting.retain(|open| !published.contains(&open.id));
+            // The board knows which of the published ones were answered, so those are taken from there.
+            let open = self.open.lock();
+            waiting.retain(|own| !matches!(open.get(&own.id), Some(open) if open.is_published));
+            drop(open);
             waiting.extend(known);
             waiting.sort_by_key(|open| open.expires_in_ms);
         }
@@ -308,42 +305,44 @@ impl Approvals {
 
     /// The open requests of this owner's runs in a conversation, the one that expires first leading.
     pub fn waiting(&self, owner: &str, conversation: &str) -> Vec<OpenApproval> {
-        let open = self.open.lock();
-        let own = open
-            .iter()
-            .filter(|(_, open)| open.owner == owner && open.conversation == conversation);
-        let mut waiting: Vec<OpenApproval> = own.map(|(id, open)| open.as_seen(id)).collect();
+        let mut waiting = Vec::new();
+        for (id, open) in self.open.lock().iter() {
+            if open.owner == owner && open.conversation == conversation {
+                waiting.push(open.as_seen(id));
+            }
+        }
         waiting.sort_by_key(|open| open.expires_in_ms);
         waiting
     }
 
     /// The open requests of this process within `scope`.
     pub fn waiting_within(&self, scope: &OwnerScope) -> Vec<WaitingApproval> {
-        let open = self.open.lock();
-        let within = open.iter().filter(|(_, open)| scope.covers(&open.owner));
-        within
-            .map(|(id, open)| WaitingApproval {
-                owner: open.owner.clone(),
-                conversation: open.conversation.clone(),
-                client: open.client.clone(),
-                open: open.as_seen(id),
-            })
-            .collect()
+        let mut waiting = Vec::new();
+        for (id, open) in self.open.lock().iter() {
+            if scope.covers(&open.owner) {
+                waiting.push(WaitingApproval {
+                    owner: open.owner.clone(),
+                    conversation: open.conversation.clone(),
+                    client: open.client.clone(),
+                    open: open.as_seen(id),
+                });
+            }
+        }
+        waiting
     }
 
     /// Answers a request of this process; false when none is open under this id within `scope`.
     pub fn answer(&self, scope: &OwnerScope, id: &str, answer: Answer) -> bool {
         let mut open = self.open.lock();
         // A request out of scope is treated as missing, so that ids cannot be probed.
-        if !open
-            .get(id)
-            .is_some_and(|request| scope.covers(&request.owner))
-        {
+        if !matches!(open.get(id), Some(request) if scope.covers(&request.owner)) {
             return false;
         }
-        // Sending fails when the wait for the answer has just timed out.
-        open.remove(id)
-            .is_some_and(|request| request.answer.send(answer).is_ok())
+        match open.remove(id) {
+            // Sending fails when the wait for the answer has just timed out.
+            Some(request) => request.answer.send(answer).is_ok(),
+            None => false,
+        }
     }
 }
 
@@ -378,25 +377,31 @@ impl PendingApproval<'_> {
         let started = Instant::now();
         let answer = match self.board.clone() {
             Some(board) => self.answer_on(&*board, within).await,
-            None => timeout(within, &mut self.answer)
-                .await
-                .ok()
-                .and_then(Result::ok),
+            None => match timeout(within, &mut self.answer).await {
+                Ok(Ok(answer)) => Some(answer),
+                _ => None,
+            },
         };
-        answer.unwrap_or_else(|| Answer::Expired {
-            after_ms: millis(started.elapsed()),
-        })
+        match answer {
+            Some(answer) => answer,
+            None => Answer::Expired {
+                after_ms: millis(started.elapsed()),
+            },
+        }
     }
 
     /// Waits for the answer on the board.
     async fn answer_on(&mut self, board: &dyn ApprovalBoard, within: Duration) -> Option<Answer> {
         let answered = timeout(within, board.answered(&self.id)).await.ok();
         // What was answered at the last moment counts: a person was told so.
-        let closed = board.close(&self.id).await;
-        if closed.is_ok() {
-            self.board = None;
+        match board.close(&self.id).await {
+            Ok(closed) => {
+                // So that the drop does not close it again.
+                self.board = None;
+                answered.or(closed)
+            }
+            Err(_) => answered,
         }
-        answered.or_else(|| closed.ok().flatten())
     }
 }
 

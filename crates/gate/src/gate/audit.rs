@@ -354,23 +354,23 @@ impl Link {
     fn last_of(connection: &Connection) -> rusqlite::Result<Self> {
         let mut last =
             connection.prepare_cached("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1")?;
-        let link = last
-            .query_row([], |row| {
-                Ok(Link {
-                    seq: row.get(0)?,
-                    hash: row.get(1)?,
-                })
+        let link = last.query_row([], |row| {
+            Ok(Link {
+                seq: row.get(0)?,
+                hash: row.get(1)?,
             })
-            .optional()?;
-        Ok(link.unwrap_or(Link::GENESIS))
+        });
+        Ok(link.optional()?.unwrap_or(Link::GENESIS))
     }
 
     /// The entry of this number.
     fn at(connection: &Connection, seq: i64) -> Option<Self> {
-        let hash = connection.query_row("SELECT hash FROM entries WHERE seq = ?1", [seq], |row| {
-            row.get(0)
-        });
-        hash.ok().map(|hash| Link { seq, hash })
+        let select = "SELECT hash FROM entries WHERE seq = ?1";
+        let hash = connection.query_row(select, [seq], |row| row.get(0));
+        Some(Link {
+            seq,
+            hash: hash.ok()?,
+        })
     }
 
     /// Number and hash of the next entry, which has this text.
@@ -391,12 +391,7 @@ impl AuditLog {
     /// # Errors
     /// [`AuditError::Database`].
     pub fn open(path: &Path) -> Result<Self, AuditError> {
-        let connection = database::open(path, LAYOUT).and_then(|connection| {
-            // A crash of the machine may lose the last entries, never one in between.
-            connection.pragma_update(None, "synchronous", "NORMAL")?;
-            Ok(connection)
-        });
-        let log = AuditLog::with_connection(path, connection)?;
+        let log = AuditLog::with_connection(path, opened(path))?;
         log.anchor_first_time()?;
         Ok(log)
     }
@@ -425,8 +420,10 @@ impl AuditLog {
     pub fn append(&self, entry: &Entry) -> Result<i64, AuditError> {
         // An enum of strings and numbers always serializes.
         let text = serde_json::to_string(entry).unwrap_or_default();
-        self.append_text(&text)
-            .map_err(|source| self.database_error(source))
+        match self.append_text(&text) {
+            Ok(seq) => Ok(seq),
+            Err(source) => Err(self.database_error(source)),
+        }
     }
 
     /// Verifies the whole chain and that it contains the anchored entry; with `head`, also that it
@@ -454,32 +451,26 @@ impl AuditLog {
         let (mut last, mut head_found) = (Link::GENESIS, head.is_none());
         let mut at_anchor = None;
         self.for_each_entry(|seq, text, hash| {
-            let broken = |what| {
-                Err(AuditError::Broken {
-                    path: self.path.clone(),
-                    seq,
-                    what,
-                })
-            };
             if !go_on(seq) {
                 let path = self.path.clone();
                 return Err(AuditError::Stopped { path });
             }
             let (next, chained) = last.after(text);
             if seq != next {
-                return broken("does not have the next number");
+                return Err(self.broken(seq, "does not have the next number"));
             }
             if hash != chained {
-                return broken("does not match its hash");
+                return Err(self.broken(seq, "does not match its hash"));
             }
             last = Link { seq, hash };
-            if anchored
-                .as_ref()
-                .is_ok_and(|anchored| anchored.is_some_and(|anchored| anchored.seq == seq))
+            if let Ok(Some(anchored)) = &anchored
+                && anchored.seq == seq
             {
                 at_anchor = Some(hash);
             }
-            head_found |= head.is_some_and(|head| head.eq_ignore_ascii_case(&hex::encode(hash)));
+            if let Some(head) = head {
+                head_found |= head.eq_ignore_ascii_case(&hex::encode(hash));
+            }
             Ok(())
         })?;
         if let (false, Some(head)) = (head_found, head) {
@@ -501,11 +492,15 @@ impl AuditLog {
     /// # Errors
     /// [`AuditError::Database`], [`AuditError::AnchorFile`].
     pub fn trust(&self) -> Result<(), AuditError> {
+        // Under the lock, so that no entry is appended between reading the last one and anchoring it.
         let mut log = self.log.lock();
-        log.last = Link::last_of(&log.connection).map_err(|source| self.database_error(source))?;
-        self.anchor
-            .replace(log.last)
-            .map_err(|error| self.anchor_error(error))?;
+        match Link::last_of(&log.connection) {
+            Ok(last) => log.last = last,
+            Err(source) => return Err(self.database_error(source)),
+        }
+        if let Err(error) = self.anchor.replace(log.last) {
+            return Err(self.anchor_error(error));
+        }
         log.anchoring = Anchoring::Matches;
         Ok(())
     }
@@ -519,7 +514,11 @@ impl AuditLog {
         at_anchor: Option<[u8; 32]>,
     ) -> Result<i64, AuditError> {
         let (path, anchor) = (self.path.clone(), self.anchor.path().to_owned());
-        match anchored.map_err(|error| self.anchor_error(error))? {
+        let anchored = match anchored {
+            Ok(anchored) => anchored,
+            Err(error) => return Err(self.anchor_error(error)),
+        };
+        match anchored {
             None if last.seq == 0 => Ok(0),
             None => Err(AuditError::AnchorMissing {
                 path,
@@ -546,11 +545,11 @@ impl AuditLog {
         let log = self.log.lock();
         // Marked in the database and not by the anchor's file, which whoever cuts the log would
         // delete too.
-        let marked = log
-            .connection
-            .execute("INSERT OR IGNORE INTO anchored VALUES (1)", []);
-        if marked.map_err(|source| self.database_error(source))? == 0 {
-            return Ok(());
+        let mark = "INSERT OR IGNORE INTO anchored VALUES (1)";
+        match log.connection.execute(mark, []) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(source) => return Err(self.database_error(source)),
         }
         // `trust` takes the lock itself.
         drop(log);
@@ -562,21 +561,10 @@ impl AuditLog {
     /// # Errors
     /// [`AuditError::Database`].
     pub fn entries_after(&self, seq: i64, limit: usize) -> Result<Vec<ChainedEntry>, AuditError> {
-        let read = || {
-            let log = self.log.lock();
-            let mut statement = log.connection.prepare_cached(
-                "SELECT seq, entry, hash FROM entries WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-            )?;
-            let entries = statement.query_map(params![seq, limit as i64], |row| {
-                Ok(ChainedEntry {
-                    seq: row.get(0)?,
-                    text: row.get(1)?,
-                    hash: row.get(2)?,
-                })
-            })?;
-            entries.collect::<rusqlite::Result<Vec<_>>>()
-        };
-        read().map_err(|source| self.database_error(source))
+        match entries_after(&self.log.lock().connection, seq, limit) {
+            Ok(entries) => Ok(entries),
+            Err(source) => Err(self.database_error(source)),
+        }
     }
 
     /// Passes every entry to `write` as one line of JSON: `{"seq", "hash", ...}`.
@@ -604,10 +592,11 @@ impl AuditLog {
         path: &Path,
         connection: Result<Connection, DatabaseError>,
     ) -> Result<Self, AuditError> {
-        let connection = connection.map_err(|source| AuditError::Database {
-            path: path.to_owned(),
-            source,
-        })?;
+        let path = path.to_owned();
+        let connection = match connection {
+            Ok(connection) => connection,
+            Err(source) => return Err(AuditError::Database { path, source }),
+        };
         // The last entry is read on the first append: a damaged log can still be opened, and
         // `verify` describes the damage.
         let log = Mutex::new(LogState {
@@ -615,11 +604,8 @@ impl AuditLog {
             last: Link::GENESIS,
             anchoring: Anchoring::Unknown,
         });
-        Ok(AuditLog {
-            path: path.to_owned(),
-            anchor: Anchor::beside(path),
-            log,
-        })
+        let anchor = Anchor::beside(&path);
+        Ok(AuditLog { path, anchor, log })
     }
 
     /// Moves the anchor to the entry just appended, unless the log differs from the anchor. Calls
@@ -697,6 +683,11 @@ impl AuditLog {
         Ok(())
     }
 
+    fn broken(&self, seq: i64, what: &'static str) -> AuditError {
+        let path = self.path.clone();
+        AuditError::Broken { path, seq, what }
+    }
+
     fn database_error(&self, source: rusqlite::Error) -> AuditError {
         AuditError::Database {
             path: self.path.clone(),
@@ -711,6 +702,31 @@ impl AuditLog {
             AnchorError::File(source) => AuditError::AnchorFile { path, source },
         }
     }
+}
+
+fn opened(path: &Path) -> Result<Connection, DatabaseError> {
+    let connection = database::open(path, LAYOUT)?;
+    // A crash of the machine may lose the last entries, never one in between.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    Ok(connection)
+}
+
+fn entries_after(
+    connection: &Connection,
+    seq: i64,
+    limit: usize,
+) -> rusqlite::Result<Vec<ChainedEntry>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, entry, hash FROM entries WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+    )?;
+    let entries = statement.query_map(params![seq, limit as i64], |row| {
+        Ok(ChainedEntry {
+            seq: row.get(0)?,
+            text: row.get(1)?,
+            hash: row.get(2)?,
+        })
+    })?;
+    entries.collect()
 }
 
 /// Now, in Unix milliseconds.

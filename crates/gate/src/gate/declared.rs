@@ -54,26 +54,28 @@ impl<'a> Schemas<'a> {
         if names_other_values(schema) {
             return false;
         }
-        let target = schema
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|reference| self.target(reference));
-        if target.is_some_and(|target| !self.permits(target, left)) {
+        if let Some(Value::String(reference)) = schema.get("$ref")
+            && let Some(target) = self.target(reference)
+            && !self.permits(target, left)
+        {
             return false;
         }
         for keyword in ["anyOf", "oneOf"] {
-            let branches = schema.get(keyword).and_then(Value::as_array);
-            if branches.is_some_and(|all| !all.iter().any(|one| self.branch_permits(one, left))) {
+            if let Some(Value::Array(branches)) = schema.get(keyword)
+                && !branches.iter().any(|one| self.branch_permits(one, left))
+            {
                 return false;
             }
         }
-        let all = schema.get("allOf").and_then(Value::as_array);
-        if all.is_some_and(|all| !all.iter().all(|one| self.branch_permits(one, left))) {
+        if let Some(Value::Array(branches)) = schema.get("allOf")
+            && !branches.iter().all(|one| self.branch_permits(one, left))
+        {
             return false;
         }
-        schema
-            .get("not")
-            .is_none_or(|not| !self.branch_permits(not, left))
+        match schema.get("not") {
+            Some(not) => !self.branch_permits(not, left),
+            None => true,
+        }
     }
 
     /// As [`Schemas::permits`], for a branch, which may be `true` or `false`.
@@ -93,6 +95,7 @@ impl<'a> Schemas<'a> {
             Some((first, rest)) => (first, format!("/{rest}")),
             None => (pointer.strip_prefix('/')?, String::new()),
         };
+        // The escapes of JSON pointers, in this order: `~01` stands for `~1`, not for `/`.
         self.root
             .get(&first.replace("~1", "/").replace("~0", "~"))?
             .pointer(&rest)?
@@ -103,25 +106,31 @@ impl<'a> Schemas<'a> {
 /// True where OpenAPI's keyword allows null. Documents write it beside an `enum` without null, a
 /// `$ref` or `allOf` too, and mean the same.
 fn is_nullable(schema: &Map<String, Value>) -> bool {
-    ["nullable", "x-nullable"]
+    // Version 2 has no such keyword; its documents use the extension.
+    let keywords = ["nullable", "x-nullable"];
+    keywords
         .iter()
         .any(|key| schema.get(*key) == Some(&Value::Bool(true)))
 }
 
 /// True where `type`, `enum` or `const` leaves null out.
 fn names_other_values(schema: &Map<String, Value>) -> bool {
-    let leaves_null_out = |listed: &Value| match listed {
-        Value::Array(all) => !all.iter().any(|one| one.is_null() || one == "null"),
-        one => one != "null",
+    let by_type = match schema.get("type") {
+        Some(Value::Array(types)) => !types.iter().any(is_null_type),
+        Some(one) => one != "null",
+        None => false,
     };
-    let has_no_null = |listed: &Value| {
-        listed
-            .as_array()
-            .is_some_and(|all| !all.contains(&Value::Null))
+    let by_enum = match schema.get("enum") {
+        Some(Value::Array(values)) => !values.contains(&Value::Null),
+        _ => false,
     };
-    schema.get("type").is_some_and(leaves_null_out)
-        || schema.get("enum").is_some_and(has_no_null)
-        || schema.get("const").is_some_and(|value| !value.is_null())
+    let by_const = schema.get("const").is_some_and(|value| !value.is_null());
+    by_type || by_enum || by_const
+}
+
+/// Null, or the name of its type.
+fn is_null_type(kind: &Value) -> bool {
+    kind.is_null() || kind == "null"
 }
 
 /// The one branch of `anyOf`, `oneOf` or `allOf` that is not null.
@@ -129,26 +138,36 @@ fn only_alternative(schema: &Map<String, Value>) -> Option<&Map<String, Value>> 
     if schema.contains_key("type") || schema.contains_key("properties") {
         return None;
     }
-    let branches = ["anyOf", "oneOf", "allOf"]
-        .iter()
-        .find_map(|key| schema.get(*key)?.as_array())?;
-    let mut others = branches
-        .iter()
-        .filter_map(Value::as_object)
-        .filter(|branch| !is_null_only(branch));
-    others.next().filter(|_| others.next().is_none())
+    let keywords = ["anyOf", "oneOf", "allOf"];
+    let mut lists = keywords.iter().filter_map(|key| schema.get(*key));
+    let branches = lists.find_map(Value::as_array)?;
+    let mut only = None;
+    for branch in branches.iter().filter_map(Value::as_object) {
+        if is_null_only(branch) {
+            continue;
+        }
+        if only.is_some() {
+            return None;
+        }
+        only = Some(branch);
+    }
+    only
 }
 
 fn is_null_only(schema: &Map<String, Value>) -> bool {
-    let only_null = |listed: &Value| {
-        listed.as_array().is_some_and(|all| {
-            !all.is_empty() && all.iter().all(|one| one.is_null() || one == "null")
-        })
-    };
     let types = schema.get("type");
-    types.is_some_and(|kind| kind == "null" || only_null(kind))
+    types.is_some_and(|kind| kind == "null")
+        || types.is_some_and(lists_only_null)
         || schema.get("const") == Some(&Value::Null)
-        || schema.get("enum").is_some_and(only_null)
+        || schema.get("enum").is_some_and(lists_only_null)
+}
+
+fn lists_only_null(listed: &Value) -> bool {
+    match listed {
+        // An empty list allows nothing, not even null.
+        Value::Array(all) => !all.is_empty() && all.iter().all(is_null_type),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toolscout_index::Tool;
 
 use crate::gate::defaults;
@@ -70,9 +70,11 @@ pub fn confirm(
     let assumed = defaults::assumed(&tool.input_schema, arguments);
     for binding in bindings {
         binding.check_all(arguments)?;
-        binding.check_all(&assumed).map_err(|problem| {
-            format!("the server would use a default of the tool's schema, and {problem}")
-        })?;
+        if let Err(problem) = binding.check_all(&assumed) {
+            return Err(format!(
+                "the server would use a default of the tool's schema, and {problem}"
+            ));
+        }
     }
     Ok(())
 }
@@ -83,18 +85,16 @@ fn bindings<'a>(
     tool: &Tool,
     identity: Option<&'a str>,
 ) -> impl Iterator<Item = Binding<'a>> {
-    let unbound = policies
-        .unbound_tools
-        .iter()
-        .any(|pattern| pattern.matches(tool.id.as_str()));
-    policies
-        .bind
-        .iter()
-        .filter(move |_| !unbound)
+    let mut unbound = policies.unbound_tools.iter();
+    let is_unbound = unbound.any(|pattern| pattern.matches(tool.id.as_str()));
+    let bound = (!is_unbound).then_some(&policies.bind);
+    bound
+        .into_iter()
+        .flatten()
         .map(move |(name, value)| Binding {
             name: normalized_name(name),
-            // Without an identity a bound argument has no valid value, and a call that names
-            // anybody is refused.
+            // Without an identity a bound argument has no valid value, and a call that names anybody is
+            // refused.
             required: match value.as_str() {
                 IDENTITY => identity,
                 fixed => Some(fixed),
@@ -133,7 +133,9 @@ impl Binding<'_> {
         // may read `user\u005fid` as `user_id`.
         let path = format!("{path}/{key}");
         if normalized_name(&unescaped(key)) == self.name && !matches!(value, Node::Null) {
-            let required = self.required.ok_or_else(|| unknown_caller(&path))?;
+            let Some(required) = self.required else {
+                return Err(unknown_caller(&path));
+            };
             if !value.equals(required) {
                 return Err(format!(
                     "{path} names {}, and only the caller may be named here; leave it out, and it is filled in",
@@ -148,13 +150,18 @@ impl Binding<'_> {
         match value {
             Node::Null | Node::Scalar(_) => Ok(()),
             Node::Text(text) => self.check_text(text, path, encodings),
-            Node::Items(items) => items
-                .iter()
-                .enumerate()
-                .try_for_each(|(at, item)| self.check(item, &format!("{path}/{at}"), encodings)),
-            Node::Fields(fields) => fields
-                .iter()
-                .try_for_each(|(key, value)| self.check_field(key, value, path, encodings)),
+            Node::Items(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    self.check(item, &format!("{path}/{at}"), encodings)?;
+                }
+                Ok(())
+            }
+            Node::Fields(fields) => {
+                for (key, value) in fields {
+                    self.check_field(key, value, path, encodings)?;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -179,6 +186,7 @@ impl Binding<'_> {
     }
 
     fn check_form(&self, text: &str, path: &str, encodings: usize) -> Result<(), String> {
+        // Some parsers skip a byte order mark, as they skip whitespace.
         let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         if !text.starts_with(['{', '[', '"']) {
             return Ok(());
@@ -212,23 +220,23 @@ impl Binding<'_> {
         arguments: &mut Arguments,
         changes: &mut Vec<Change>,
     ) -> Result<(), String> {
-        let properties = tool
-            .input_schema
-            .get("properties")
-            .and_then(Value::as_object);
-        for declared in properties
-            .into_iter()
-            .flat_map(Map::keys)
-            .filter(|key| normalized_name(key) == self.name)
-        {
-            if arguments
-                .get(declared)
-                .is_some_and(|value| !value.is_null() && !is_blank(value))
+        let Some(Value::Object(properties)) = tool.input_schema.get("properties") else {
+            return Ok(());
+        };
+        for declared in properties.keys() {
+            if normalized_name(declared) != self.name {
+                continue;
+            }
+            if let Some(given) = arguments.get(declared)
+                && !given.is_null()
+                && !is_blank(given)
             {
                 continue;
             }
             let path = format!("/{declared}");
-            let required = self.required.ok_or_else(|| unknown_caller(&path))?;
+            let Some(required) = self.required else {
+                return Err(unknown_caller(&path));
+            };
             let from = arguments.insert(declared.clone(), required.into());
             changes.push(Change {
                 path,
@@ -258,12 +266,11 @@ impl Node {
             Value::Bool(_) | Value::Number(_) => Node::Scalar(value.to_string()),
             Value::String(text) => Node::Text(text.clone()),
             Value::Array(items) => Node::Items(items.iter().map(Node::of).collect()),
-            Value::Object(fields) => Node::Fields(
-                fields
-                    .iter()
-                    .map(|(key, value)| (key.clone(), Node::of(value)))
-                    .collect(),
-            ),
+            Value::Object(fields) => {
+                let fields = fields.iter();
+                let fields = fields.map(|(key, value)| (key.clone(), Node::of(value)));
+                Node::Fields(fields.collect())
+            }
         }
     }
 

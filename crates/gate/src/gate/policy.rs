@@ -141,23 +141,32 @@ impl Rule {
     }
 
     fn matches(&self, names: &FoldedNames, class: Class) -> bool {
-        self.tool
-            .as_ref()
-            .is_none_or(|pattern| pattern.matches(names.id.as_str()))
-            && self
-                .server
-                .as_ref()
-                .is_none_or(|pattern| pattern.matches(names.id.server()))
-            && self.class.is_none_or(|wanted| wanted == class)
+        if let Some(tool) = &self.tool
+            && !tool.matches(names.id.as_str())
+        {
+            return false;
+        }
+        if let Some(server) = &self.server
+            && !server.matches(names.id.server())
+        {
+            return false;
+        }
+        self.is_for(class)
+    }
+
+    fn is_for(&self, class: Class) -> bool {
+        self.class.is_none_or(|wanted| wanted == class)
     }
 
     /// This rule as it applies to calls of a class; `at` is its index.
     fn applied(&self, at: usize, class: Class) -> AppliedRule {
-        let name = self.name.clone();
         AppliedRule {
             class,
             decision: self.decision,
-            rule: name.unwrap_or_else(|| format!("rule {}", at + 1)),
+            rule: match &self.name {
+                Some(name) => name.clone(),
+                None => format!("rule {}", at + 1),
+            },
             limit: self.max_calls.map(|calls| (at, calls)),
         }
     }
@@ -165,16 +174,19 @@ impl Rule {
     /// True when the names look like those of this rule. Never for a rule that allows, which has to
     /// match exactly.
     fn resembles(&self, names: &FoldedNames, class: Class) -> bool {
-        self.decision != Decision::Allow
-            && self.class.is_none_or(|wanted| wanted == class)
-            && self
-                .tool
-                .as_ref()
-                .is_none_or(|pattern| pattern.resembles(names.whole()))
-            && self
-                .server
-                .as_ref()
-                .is_none_or(|pattern| pattern.resembles(names.server()))
+        // The cheap conditions first: only the patterns need the folded names.
+        if self.decision == Decision::Allow || !self.is_for(class) {
+            return false;
+        }
+        if let Some(tool) = &self.tool
+            && !tool.resembles(names.whole())
+        {
+            return false;
+        }
+        match &self.server {
+            Some(server) => server.resembles(names.server()),
+            None => true,
+        }
     }
 }
 
@@ -286,12 +298,17 @@ impl Policies {
                 _ => !pattern.resembles(&folded),
             });
         }
-        let described = open.into_iter().map(|(rule, pattern)| {
-            let of_settings = || format!("a rule of [gate] for {:?}", pattern.to_string());
-            let rule = rule.name.clone().unwrap_or_else(of_settings);
-            format!("{rule} fits no tool of the catalog; correct it, or add the tools")
-        });
-        described.collect()
+        let mut lines = Vec::with_capacity(open.len());
+        for (rule, pattern) in open {
+            let rule = match &rule.name {
+                Some(name) => name.clone(),
+                None => format!("a rule of [gate] for {:?}", pattern.to_string()),
+            };
+            lines.push(format!(
+                "{rule} fits no tool of the catalog; correct it, or add the tools"
+            ));
+        }
+        lines
     }
 
     /// Policies that allow everything, for tools that cannot do harm, such as those of tests and
@@ -317,12 +334,17 @@ impl Policies {
     /// The limits of a client: its own, else those of a run if they were set, else such as let a day of
     /// work through.
     pub fn limits_of_clients(&self) -> CallLimits {
-        let of_runs = Some(self.limits).filter(|limits| *limits != CallLimits::default());
-        self.client_limits.or(of_runs).unwrap_or(CallLimits {
+        if let Some(limits) = self.client_limits {
+            return limits;
+        }
+        if self.limits != CallLimits::default() {
+            return self.limits;
+        }
+        CallLimits {
             calls: 5_000,
             state_changing: 1_000,
             destructive: 100,
-        })
+        }
     }
 
     /// The class of a tool: by the settings, else as the tool declares it.
@@ -356,15 +378,13 @@ impl Policies {
     /// The class that the tool declares, as far as its server is trusted.
     fn declared_class(&self, tool: &Tool, names: &FoldedNames) -> Class {
         let declared = Class::declared(tool);
-        let untrusted = self
-            .untrusted_servers
-            .iter()
-            .any(|pattern| pattern.resembles(names.server()));
-        if untrusted {
-            declared.max(Class::StateChanging)
-        } else {
-            declared
+        for untrusted in &self.untrusted_servers {
+            // A tool that declares more harm than that keeps its class.
+            if untrusted.resembles(names.server()) {
+                return declared.max(Class::StateChanging);
+            }
         }
+        declared
     }
 
     /// The preconditions of calls of this tool.
@@ -382,16 +402,16 @@ impl Policies {
     pub fn applied_rule(&self, tool: &Tool) -> AppliedRule {
         let names = FoldedNames::of(&tool.id);
         let class = self.class_of(tool, &names);
-        let matching = self
-            .rules
-            .iter()
-            .position(|rule| rule.matches(&names, class));
-        let decision = matching.map_or(self.defaults.of(class), |at| self.rules[at].decision);
+        let mut rules = self.rules.iter();
+        let matching = rules.position(|rule| rule.matches(&names, class));
+        let (earlier, decision) = match matching {
+            Some(at) => (&self.rules[..at], self.rules[at].decision),
+            None => (self.rules.as_slice(), self.defaults.of(class)),
+        };
         // An earlier rule that only resembles the name applies if it is at least as strict.
-        let earlier = &self.rules[..matching.unwrap_or(self.rules.len())];
-        let resembling = earlier
-            .iter()
-            .position(|rule| rule.decision >= decision && rule.resembles(&names, class));
+        let mut earlier = earlier.iter();
+        let resembling =
+            earlier.position(|rule| rule.decision >= decision && rule.resembles(&names, class));
         let mut applied = match resembling.or(matching) {
             Some(at) => self.rules[at].applied(at, class),
             None => AppliedRule {
@@ -401,6 +421,7 @@ impl Policies {
                 limit: None,
             },
         };
+        // What is denied stays denied.
         if self.dry_run && applied.decision < Decision::DryRun {
             applied.decision = Decision::DryRun;
         }

@@ -77,50 +77,45 @@ impl Redaction {
 
     /// The text up to the first value that follows the name of a secret, as in `token: …`.
     fn without_secret(&self, text: &str) -> String {
-        let ends = text.match_indices([':', '=']).map(|(at, _)| at);
-        let secret = ends
-            .filter(|at| self.is_secret(name_before(&text[..*at])))
-            .chain(text.find("PRIVATE KEY"))
-            .min();
-        secret.map_or_else(
-            || text.to_owned(),
-            |at| format!("{} {REDACTED}", &text[..=at]),
-        )
+        let mut ends = text.match_indices([':', '=']).map(|(at, _)| at);
+        let named = ends.find(|at| self.is_secret(name_before(&text[..*at])));
+        let first = named.into_iter().chain(text.find("PRIVATE KEY")).min();
+        match first {
+            Some(at) => format!("{} {REDACTED}", &text[..=at]),
+            None => text.to_owned(),
+        }
     }
 
     fn change(&self, change: &Change) -> Change {
         let is_secret = change.path.split('/').any(|step| self.is_secret(step));
-        let redacted = |value: &Value| match value {
+        Change {
+            path: change.path.clone(),
+            from: self.value_of(is_secret, &change.from),
+            to: self.value_of(is_secret, &change.to),
+            why: change.why,
+        }
+    }
+
+    fn value_of(&self, is_secret: bool, value: &Value) -> Value {
+        match value {
             // Null means "not given" and reveals nothing.
             Value::Null => Value::Null,
             _ if is_secret => REDACTED.into(),
             value => self.value(value),
-        };
-        Change {
-            path: change.path.clone(),
-            from: redacted(&change.from),
-            to: redacted(&change.to),
-            why: change.why,
         }
     }
 
     fn fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
         let mut redacted = Map::new();
         for (name, value) in fields.iter().take(MAX_ITEMS) {
-            let value = if !value.is_null() && self.is_secret(name) {
-                REDACTED.into()
-            } else {
-                self.value(value)
-            };
             // Names are the model's text too, and may be as long as values.
-            redacted.insert(cut(name), value);
+            redacted.insert(cut(name), self.value_of(self.is_secret(name), value));
         }
         if fields.len() > MAX_ITEMS {
-            let rest: Map<String, Value> = fields
-                .iter()
-                .skip(MAX_ITEMS)
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect();
+            let mut rest = Map::new();
+            for (name, value) in fields.iter().skip(MAX_ITEMS) {
+                rest.insert(name.clone(), value.clone());
+            }
             redacted.insert("[…]".to_owned(), omitted(rest.len(), &Value::Object(rest)));
         }
         redacted
@@ -130,11 +125,8 @@ impl Redaction {
         match value {
             Value::Object(fields) => Value::Object(self.fields(fields)),
             Value::Array(items) => {
-                let mut redacted: Vec<Value> = items
-                    .iter()
-                    .take(MAX_ITEMS)
-                    .map(|item| self.value(item))
-                    .collect();
+                let shown = items.iter().take(MAX_ITEMS);
+                let mut redacted: Vec<Value> = shown.map(|item| self.value(item)).collect();
                 if items.len() > MAX_ITEMS {
                     let rest = items[MAX_ITEMS..].to_vec();
                     redacted.push(omitted(rest.len(), &Value::Array(rest)));
@@ -164,26 +156,27 @@ impl Redaction {
 /// Whether the value of this name is a secret, whatever the settings say.
 pub fn names_secret(name: &str) -> bool {
     // `API-Key`, `api_key` and `apiKey` are one name here.
-    let normalized: String = name
-        .chars()
-        .filter(|c| c.is_alphanumeric())
-        .flat_map(char::to_lowercase)
-        .collect();
+    let letters = name.chars().filter(|letter| letter.is_alphanumeric());
+    let normalized: String = letters.flat_map(char::to_lowercase).collect();
     SECRET_PARTS.iter().any(|part| normalized.contains(part))
 }
 
 /// The name at the end of a text, without quotes: `API key` in `"API key"`.
 fn name_before(text: &str) -> &str {
-    let is_outside = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\' | '*');
-    let text = text.trim_end_matches(is_outside);
+    // Quotes of JSON and of shells, escaped ones too, and the stars of Markdown.
+    let text = text.trim_end_matches(|letter: char| {
+        letter.is_whitespace() || ['"', '\'', '`', '\\', '*'].contains(&letter)
+    });
     let from = text.floor_char_boundary(text.len().saturating_sub(MAX_NAME_BYTES));
-    let is_inside = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ');
-    let start = text[from..]
-        .char_indices()
-        .rev()
-        .find(|(_, c)| !is_inside(*c))
-        .map_or(0, |(at, c)| at + c.len_utf8());
-    &text[from + start..]
+    let near = &text[from..];
+    match near.rfind(|letter: char| !is_in_name(letter)) {
+        Some(at) => &near[near.ceil_char_boundary(at + 1)..],
+        None => near,
+    }
+}
+
+fn is_in_name(letter: char) -> bool {
+    letter.is_alphanumeric() || ['_', '-', '.', ' '].contains(&letter)
 }
 
 /// The text, or its beginning followed by length and hash of the whole text.
