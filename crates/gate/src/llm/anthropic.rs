@@ -15,7 +15,7 @@ const DEFAULT_MAX_TOKENS: u64 = 8192;
 /// The body of a request, with further fields.
 pub fn body(request: &ChatRequest, mut body: Map<String, Value>) -> Value {
     body.entry("max_tokens")
-        .or_insert_with(|| DEFAULT_MAX_TOKENS.into());
+        .or_insert(DEFAULT_MAX_TOKENS.into());
     let system = system_blocks(&request.messages);
     if !system.is_empty() {
         body.insert("system".into(), system.into());
@@ -45,11 +45,12 @@ pub fn body(request: &ChatRequest, mut body: Map<String, Value>) -> Value {
 /// The instructions, which are no messages. Tools and instructions are the same in the next round,
 /// so the provider is told to keep what it computed of them.
 fn system_blocks(messages: &[Message]) -> Vec<Value> {
-    let mut blocks: Vec<Value> = messages
-        .iter()
-        .filter(|message| matches!(message, Message::System { .. }))
-        .filter_map(|message| text_block(message.content()))
-        .collect();
+    let mut blocks = Vec::new();
+    for message in messages {
+        if let Message::System { content } = message {
+            blocks.extend(text_block(content));
+        }
+    }
     keep_until(blocks.last_mut());
     blocks
 }
@@ -72,11 +73,9 @@ fn turns(messages: &[Message]) -> Vec<Value> {
                 content,
                 tool_calls,
             } => {
-                let calls = tool_calls.iter().map(wire_call);
-                (
-                    "assistant",
-                    text_block(content).into_iter().chain(calls).collect(),
-                )
+                let mut blocks = Vec::from_iter(text_block(content));
+                blocks.extend(tool_calls.iter().map(wire_call));
+                ("assistant", blocks)
             }
             Message::Tool {
                 tool_call_id,
@@ -84,16 +83,20 @@ fn turns(messages: &[Message]) -> Vec<Value> {
             } => ("user", vec![result_block(tool_call_id, content)]),
         };
         match turns.last_mut() {
+            // The results of all calls of one answer belong into one message.
             Some((last, all)) if *last == role => all.extend(blocks),
             _ if blocks.is_empty() => {}
             _ => turns.push((role, blocks)),
         }
     }
-    keep_until(turns.last_mut().and_then(|(_, blocks)| blocks.last_mut()));
-    turns
-        .into_iter()
-        .map(|(role, blocks)| json!({ "role": role, "content": blocks }))
-        .collect()
+    if let Some((_, blocks)) = turns.last_mut() {
+        keep_until(blocks.last_mut());
+    }
+    let mut messages = Vec::with_capacity(turns.len());
+    for (role, blocks) in turns {
+        messages.push(json!({ "role": role, "content": blocks }));
+    }
+    messages
 }
 
 /// A block of text; `None` for an empty one, which the API refuses.
@@ -118,15 +121,16 @@ fn wire_call(call: &ToolCall) -> Value {
 
 /// An id in the characters that the API accepts; another model may have made it.
 fn accepted_id(id: &str) -> String {
-    let accepted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    id.chars()
-        .map(|c| if accepted(c) { c } else { '_' })
-        .collect()
+    id.replace(
+        |letter: char| !letter.is_ascii_alphanumeric() && letter != '-',
+        "_",
+    )
 }
 
 fn wire_tool(tool: &ToolSpec) -> Value {
     let mut schema = tool.parameters.clone();
-    schema.entry("type").or_insert_with(|| "object".into());
+    // The API wants the type of the arguments, which some servers leave out.
+    schema.entry("type").or_insert("object".into());
     json!({ "name": tool.name, "description": tool.description, "input_schema": schema })
 }
 
@@ -159,9 +163,8 @@ impl EventDecoder {
     /// As [`parse_event`].
     pub fn deltas(&mut self, event: &str) -> Result<Vec<Delta>, LlmError> {
         let event = parse_event(event)?;
-        let index = event["index"]
-            .as_u64()
-            .and_then(|index| usize::try_from(index).ok());
+        let index = event["index"].as_u64().map(usize::try_from);
+        let index = index.and_then(Result::ok);
         let mut deltas = Vec::new();
         match event["type"].as_str().unwrap_or_default() {
             "message_start" => self.count(&event["message"]["usage"]),
@@ -173,12 +176,8 @@ impl EventDecoder {
                 deltas.push(Delta::Usage(self.usage));
             }
             "message" => {
-                let blocks = event["content"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .enumerate();
-                for (index, block) in blocks {
+                let blocks = event["content"].as_array().into_iter().flatten();
+                for (index, block) in blocks.enumerate() {
                     deltas.extend(block_delta(Some(index), block));
                     deltas.extend(input_delta(index, block));
                 }
@@ -209,23 +208,30 @@ impl EventDecoder {
 
 /// The beginning of a block; it may have text already.
 fn block_delta(index: Option<usize>, block: &Value) -> Option<Delta> {
-    let text = |field: &str| block[field].as_str().filter(|text| !text.is_empty());
     match block["type"].as_str()? {
-        "text" => text("text").map(|text| Delta::Text(text.to_owned())),
-        "thinking" => text("thinking").map(|text| Delta::Thinking(text.to_owned())),
+        "text" => some_text(&block["text"]).map(Delta::Text),
+        "thinking" => some_text(&block["thinking"]).map(Delta::Thinking),
         "tool_use" => Some(Delta::Call(CallFragment {
             index,
-            id: text("id").map(str::to_owned),
-            name: text("name").map(str::to_owned),
+            id: some_text(&block["id"]),
+            name: some_text(&block["name"]),
             arguments: None,
         })),
         _ => None,
     }
 }
 
+/// A text that is not empty.
+fn some_text(value: &Value) -> Option<String> {
+    text(value).filter(|text| !text.is_empty())
+}
+
 /// The arguments of a call that came whole.
 fn input_delta(index: usize, block: &Value) -> Option<Delta> {
-    let input = block.get("input").filter(|_| block["type"] == "tool_use")?;
+    if block["type"] != "tool_use" {
+        return None;
+    }
+    let input = block.get("input")?;
     Some(Delta::Call(CallFragment {
         index: Some(index),
         arguments: Some(input.to_string()),
@@ -235,17 +241,20 @@ fn input_delta(index: usize, block: &Value) -> Option<Delta> {
 
 /// A further piece of a block.
 fn fragment_delta(index: Option<usize>, delta: &Value) -> Option<Delta> {
-    let text = |field: &str| delta[field].as_str().map(str::to_owned);
     match delta["type"].as_str()? {
-        "text_delta" => text("text").map(Delta::Text),
-        "thinking_delta" => text("thinking").map(Delta::Thinking),
+        "text_delta" => text(&delta["text"]).map(Delta::Text),
+        "thinking_delta" => text(&delta["thinking"]).map(Delta::Thinking),
         "input_json_delta" => Some(Delta::Call(CallFragment {
             index,
-            arguments: text("partial_json"),
+            arguments: text(&delta["partial_json"]),
             ..CallFragment::default()
         })),
         _ => None,
     }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }
 
 /// Why the model ended, in OpenAI's words where they have one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream;
-use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url};
 use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
@@ -99,26 +99,21 @@ impl Endpoint {
     /// # Errors
     /// [`LlmError::InvalidUrl`].
     pub fn new(config: EndpointConfig) -> Result<Self, LlmError> {
-        let invalid = |reason: String| LlmError::InvalidUrl {
-            url: config.base_url.clone(),
-            reason,
-        };
+        // `localhost:8080` would be read as a URL with the scheme `localhost`.
         if !config.base_url.contains("://") {
-            return Err(invalid(format!(
-                "start it with http:// or https://, or name {WORDS}"
-            )));
+            let reason = format!("start it with http:// or https://, or name {WORDS}");
+            return Err(invalid_url(&config, reason));
         }
-        config
-            .api_key
-            .iter()
-            .for_each(|key| known_secrets::add(key));
-        let text = config.api.address(&config.base_url);
-        let url = Url::parse(&text).map_err(|error| invalid(error.to_string()))?;
+        if let Some(key) = &config.api_key {
+            known_secrets::add(key);
+        }
+        let url = match Url::parse(&config.api.address(&config.base_url)) {
+            Ok(url) => url,
+            Err(error) => return Err(invalid_url(&config, error.to_string())),
+        };
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(invalid(format!(
-                "{:?} is neither http nor https",
-                url.scheme()
-            )));
+            let reason = format!("{:?} is neither http nor https", url.scheme());
+            return Err(invalid_url(&config, reason));
         }
         // No timeout for the whole answer, since a long one streams for minutes. `DeltaReader`
         // limits the silence between two tokens, and the agent the whole turn.
@@ -127,9 +122,10 @@ impl Endpoint {
         if is_loopback(&url) {
             builder = builder.no_proxy();
         }
-        let client = builder
-            .build()
-            .map_err(|error| invalid(error.to_string()))?;
+        let client = match builder.build() {
+            Ok(client) => client,
+            Err(error) => return Err(invalid_url(&config, error.to_string())),
+        };
         Ok(Endpoint {
             client,
             url,
@@ -161,11 +157,10 @@ impl Endpoint {
     }
 
     async fn send(&self, body: &Value, attempt: u32) -> Result<Response, FailedRequest> {
-        let request = self.client.post(self.url.clone()).json(body);
-        let headers = self.config.api.headers(self.config.api_key.as_deref());
-        let request = headers.into_iter().fold(request, |request, (name, value)| {
-            request.header(name, value)
-        });
+        let mut request = self.client.post(self.url.clone()).json(body);
+        for (name, value) in self.config.api.headers(self.config.api_key.as_deref()) {
+            request = request.header(name, value);
+        }
         let limit = self.config.first_token_timeout;
         let response = match timeout(limit, request.send()).await {
             // Not retried: the model may still be busy with the prompt.
@@ -201,19 +196,10 @@ impl Endpoint {
 
     async fn status_error(&self, mut response: Response, attempts: u32) -> FailedRequest {
         let status = response.status();
-        let retry_after = response
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok());
-        let retry_after = retry_after
-            .and_then(|text| text.parse().ok())
-            .map(Duration::from_secs);
+        let retry_after = retry_after(&response);
         // An error page that never ends must not hold up the turn.
-        let body = timeout(
-            self.config.idle_timeout,
-            read_up_to(&mut response, MAX_ERROR_BODY_BYTES),
-        )
-        .await;
+        let read = read_up_to(&mut response, MAX_ERROR_BODY_BYTES);
+        let body = timeout(self.config.idle_timeout, read).await;
         let body = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
         let message = text_excerpt(&body);
         // Some servers answer it with a status of their own making, or with 500.
@@ -232,8 +218,10 @@ impl Endpoint {
                 body: message,
                 retry_after,
             },
-            may_retry: status.is_server_error()
-                || (status.as_u16() == 429 && self.config.waits_for_limits),
+            may_retry: match status.as_u16() {
+                429 => self.config.waits_for_limits,
+                _ => status.is_server_error(),
+            },
             retry_after,
         }
     }
@@ -258,23 +246,25 @@ impl ChatModel for Endpoint {
             let deltas = long_work::read(whole.len(), || {
                 ReplyDecoder::new(config.api).whole(&String::from_utf8_lossy(&whole))
             });
-            let deltas = deltas
-                .await
-                .map_err(|error| error.with_endpoint(self.url.as_str()))?;
-            return Ok(Box::pin(stream::iter(deltas.into_iter().map(Ok))));
+            return match deltas.await {
+                Ok(deltas) => Ok(Box::pin(stream::iter(deltas.into_iter().map(Ok)))),
+                Err(error) => Err(error.with_endpoint(self.url.as_str())),
+            };
         }
-        Ok(Box::pin(stream::unfold(
-            Some(DeltaReader::new(response, self)),
-            |reader| async {
-                let mut reader = reader?;
-                match reader.next().await {
-                    Ok(None) => None,
-                    Ok(Some(delta)) => Some((Ok(delta), Some(reader))),
-                    // Without a reader the next poll ends the stream.
-                    Err(error) => Some((Err(error.with_endpoint(reader.url.as_str())), None)),
-                }
-            },
-        )))
+        let reader = DeltaReader::new(response, self);
+        Ok(Box::pin(stream::unfold(Some(reader), next_delta)))
+    }
+}
+
+async fn next_delta(
+    reader: Option<DeltaReader>,
+) -> Option<(Result<Delta, LlmError>, Option<DeltaReader>)> {
+    let mut reader = reader?;
+    match reader.next().await {
+        Ok(None) => None,
+        Ok(Some(delta)) => Some((Ok(delta), Some(reader))),
+        // Without a reader the next poll ends the stream.
+        Err(error) => Some((Err(error.with_endpoint(reader.url.as_str())), None)),
     }
 }
 
@@ -319,11 +309,15 @@ impl DeltaReader {
     }
 
     async fn read(&mut self) -> Result<(), LlmError> {
-        let chunk = timeout(self.limit, self.response.chunk()).await;
-        let chunk = chunk.map_err(|_| timed_out("in mid-answer", self.limit))?;
-        let deltas = match chunk.map_err(|error| LlmError::CutOff {
-            reason: root_cause(&error),
-        })? {
+        let chunk = match timeout(self.limit, self.response.chunk()).await {
+            Ok(Ok(chunk)) => chunk,
+            Ok(Err(error)) => {
+                let reason = root_cause(&error);
+                return Err(LlmError::CutOff { reason });
+            }
+            Err(_) => return Err(timed_out("in mid-answer", self.limit)),
+        };
+        let deltas = match chunk {
             Some(bytes) => {
                 self.bytes_read += bytes.len();
                 if self.bytes_read > MAX_ANSWER_BYTES {
@@ -348,6 +342,19 @@ impl DeltaReader {
     }
 }
 
+fn invalid_url(config: &EndpointConfig, reason: String) -> LlmError {
+    LlmError::InvalidUrl {
+        url: config.base_url.clone(),
+        reason,
+    }
+}
+
+/// How long the server asks to wait, in seconds. The other form, a date, is not read.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    Some(Duration::from_secs(text.parse().ok()?))
+}
+
 fn timed_out(stage: &'static str, limit: Duration) -> LlmError {
     LlmError::Timeout {
         stage,
@@ -367,11 +374,14 @@ async fn read_up_to(response: &mut Response, max_bytes: usize) -> Vec<u8> {
 }
 
 fn is_json(response: &Response) -> bool {
-    let content_type = response
+    match response
         .headers()
         .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    content_type.is_some_and(|value| value.starts_with("application/json"))
+        .map(HeaderValue::to_str)
+    {
+        Some(Ok(content_type)) => content_type.starts_with("application/json"),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

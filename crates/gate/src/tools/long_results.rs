@@ -161,8 +161,11 @@ impl LongResults {
         let name = &result.name;
         let (selected, whole) = match part::Part::of(arguments)? {
             Some(part) => {
-                let of_result = json_of(&result.long.text)
-                    .ok_or_else(|| format!("{name} is not JSON; read it with `from` and `find`"))?;
+                let Some(of_result) = json_of(&result.long.text) else {
+                    return Err(format!(
+                        "{name} is not JSON; read it with `from` and `find`"
+                    ));
+                };
                 (part.arguments(), Cow::from(part.select(&of_result)?))
             }
             None => (String::new(), Cow::from(&*result.long.text)),
@@ -176,9 +179,8 @@ impl LongResults {
             ));
         }
         let from = number(arguments, "from")?.unwrap_or(0);
-        let bytes = number(arguments, "bytes")?
-            .unwrap_or(page_bytes)
-            .min(page_bytes);
+        let bytes = number(arguments, "bytes")?.unwrap_or(page_bytes);
+        let bytes = bytes.min(page_bytes);
         let all = whole.len();
         // What is selected may be empty, as the list of no elements is.
         if from >= all && from > 0 {
@@ -186,12 +188,10 @@ impl LongResults {
         }
         let mut from = whole.floor_char_boundary(from);
         if let Some(wanted) = arguments.get("find").and_then(Value::as_str) {
-            let found = whole[from..].find(wanted).ok_or_else(|| {
-                format!(
-                    "{:?} is not in {name} after byte {from}",
-                    excerpt(wanted, 100)
-                )
-            })?;
+            let Some(found) = whole[from..].find(wanted) else {
+                let wanted = excerpt(wanted, 100);
+                return Err(format!("{wanted:?} is not in {name} after byte {from}"));
+            };
             // In a short part, the match itself has to be shown.
             let before = BEFORE_MATCH.min(bytes / 4);
             from = whole.floor_char_boundary((from + found).saturating_sub(before).max(from));
@@ -250,11 +250,8 @@ impl LongResults {
             return Ok(result);
         }
         let name = excerpt(name, 50);
-        let kept: Vec<&str> = self
-            .kept
-            .iter()
-            .map(|result| result.name.as_str())
-            .collect();
+        let kept = self.kept.iter().map(|result| result.name.as_str());
+        let kept: Vec<&str> = kept.collect();
         Err(match kept.is_empty() {
             true => format!("there is no output {name:?}; call the tool again"),
             false if self.has_secret_names => {
@@ -277,38 +274,42 @@ fn json_of(text: &str) -> Option<Value> {
     if let Ok(value) = serde_json::from_str(text) {
         return Some(value);
     }
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let values: Result<Vec<Value>, _> = lines.map(serde_json::from_str).collect();
-    values
-        .ok()
-        .filter(|values| values.len() > 1)
-        .map(Value::Array)
+    let mut values = Vec::new();
+    for line in text.lines() {
+        if !line.trim().is_empty() {
+            values.push(serde_json::from_str(line).ok()?);
+        }
+    }
+    (values.len() > 1).then_some(Value::Array(values))
 }
 
 /// The arguments that select every element of a value, as an example.
 fn example_of_selection(value: &Value) -> String {
-    let of_objects = |items: &[Value]| {
-        let fields = items.first().and_then(Value::as_object);
-        let field = fields.and_then(|fields| fields.keys().next());
-        field.map_or(String::new(), |field| {
-            format!(", \"fields\": [{}]", json!(excerpt(field, 50)))
-        })
-    };
     match value {
-        Value::Array(items) => format!("\"select\": \"/*\"{}", of_objects(items)),
+        Value::Array(items) => format!("\"select\": \"/*\"{}", example_of_fields(items)),
         Value::Object(fields) => {
+            // A list is most often what is long about a result.
             let list = fields.iter().find(|(_, value)| value.is_array());
-            let (name, several, items) = match list.or_else(|| fields.iter().next()) {
+            let (name, several, items) = match list.or(fields.iter().next()) {
                 Some((name, Value::Array(items))) => (name.as_str(), "/*", items.as_slice()),
                 Some((name, _)) => (name.as_str(), "", [].as_slice()),
                 None => ("", "", [].as_slice()),
             };
             let name = excerpt(name, 50).replace('~', "~0").replace('/', "~1");
             let pointer = json!(format!("/{name}{several}"));
-            format!("\"select\": {pointer}{}", of_objects(items))
+            format!("\"select\": {pointer}{}", example_of_fields(items))
         }
         _ => "\"select\": \"\"".to_owned(),
     }
+}
+
+fn example_of_fields(items: &[Value]) -> String {
+    if let Some(Value::Object(fields)) = items.first()
+        && let Some(field) = fields.keys().next()
+    {
+        return format!(", \"fields\": [{}]", json!(excerpt(field, 50)));
+    }
+    String::new()
 }
 
 /// A number of bytes. Models also write numbers as texts.
@@ -316,12 +317,12 @@ fn number(arguments: &Arguments, name: &str) -> Result<Option<usize>, String> {
     let given = match arguments.get(name) {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(text)) => text.trim().parse().ok(),
-        Some(Value::Number(number)) => {
-            let whole = number
-                .as_f64()
-                .filter(|number| number.fract() == 0.0 && *number >= 0.0);
-            number.as_u64().or(whole.map(|number| number as u64))
-        }
+        Some(Value::Number(number)) => match (number.as_u64(), number.as_f64()) {
+            (Some(whole), _) => Some(whole),
+            // Models write `100.0` too.
+            (None, Some(number)) if number.fract() == 0.0 && number >= 0.0 => Some(number as u64),
+            _ => None,
+        },
         Some(_) => None,
     };
     let given = given.and_then(|number| usize::try_from(number).ok());

@@ -36,10 +36,8 @@ pub struct SystemLookup;
 #[async_trait]
 impl Lookup for SystemLookup {
     async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(tokio::net::lookup_host((host, 0))
-            .await?
-            .map(|address| address.ip())
-            .collect())
+        let addresses = tokio::net::lookup_host((host, 0)).await?;
+        Ok(addresses.map(|address| address.ip()).collect())
     }
 }
 
@@ -115,10 +113,8 @@ pub struct PrivateHosts(pub Vec<String>);
 impl PrivateHosts {
     fn entry(&self, host: &str) -> Option<&str> {
         let host = host.trim_matches(['[', ']']);
-        self.0
-            .iter()
-            .map(String::as_str)
-            .find(|entry| split_port(entry).0.eq_ignore_ascii_case(host))
+        let mut entries = self.0.iter().map(String::as_str);
+        entries.find(|entry| split_port(entry).0.eq_ignore_ascii_case(host))
     }
 }
 
@@ -198,10 +194,10 @@ impl GuardedClient {
     pub async fn send(&self, request: Request) -> Result<Response, NetError> {
         self.check(request.url())?;
         let host = request.url().host_str().unwrap_or_default().to_owned();
-        self.client
-            .execute(request)
-            .await
-            .map_err(|error| refused_by_resolver(&host, &error))
+        match self.client.execute(request).await {
+            Ok(response) => Ok(response),
+            Err(error) => Err(refused_by_resolver(&host, &error)),
+        }
     }
 
     /// Checks a URL as far as possible before its host is resolved.
@@ -248,10 +244,13 @@ impl GuardedClient {
 /// # Errors
 /// [`NetError::NoUrl`].
 pub fn parse_url(text: &str) -> Result<Url, NetError> {
-    Url::parse(text.trim()).map_err(|error| NetError::NoUrl {
-        url: toolscout_base::printable::excerpt(text, 200),
-        reason: error.to_string(),
-    })
+    match Url::parse(text.trim()) {
+        Ok(url) => Ok(url),
+        Err(error) => Err(NetError::NoUrl {
+            url: toolscout_base::printable::excerpt(text, 200),
+            reason: error.to_string(),
+        }),
+    }
 }
 
 /// Reads a body up to a limit.
@@ -260,10 +259,8 @@ pub fn parse_url(text: &str) -> Result<Url, NetError> {
 /// [`NetError::Compressed`], [`NetError::TooLong`], [`NetError::Transport`].
 pub async fn body(response: Response, max_bytes: usize) -> Result<Vec<u8>, NetError> {
     let host = response.url().host_str().unwrap_or_default().to_owned();
-    if let Some(encoding) = response
-        .headers()
-        .get(CONTENT_ENCODING)
-        .filter(|encoding| *encoding != "identity")
+    if let Some(encoding) = response.headers().get(CONTENT_ENCODING)
+        && encoding != "identity"
     {
         return Err(NetError::Compressed {
             encoding: String::from_utf8_lossy(encoding.as_bytes()).into_owned(),
@@ -272,7 +269,10 @@ pub async fn body(response: Response, max_bytes: usize) -> Result<Vec<u8>, NetEr
     let mut bytes = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
-        bytes.extend_from_slice(&chunk.map_err(|error| transport(&host, &error))?);
+        match chunk {
+            Ok(chunk) => bytes.extend_from_slice(&chunk),
+            Err(error) => return Err(transport(&host, &error)),
+        }
         // `Content-Length` is not believed; what arrives is counted.
         if bytes.len() > max_bytes {
             return Err(NetError::TooLong { max_bytes });
@@ -321,14 +321,14 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 
 /// The IPv4 address embedded in a mapped, compatible, NAT64 or 6to4 address.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let segments = address.segments();
-    let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
-    match segments {
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => Some(of(high, low)),
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(of(high, low)),
-        [0x2002, high, low, ..] => Some(of(high, low)),
-        _ => None,
-    }
+    let (high, low) = match address.segments() {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => (high, low),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => (high, low),
+        // 6to4 has it after the prefix, the others at the end.
+        [0x2002, high, low, ..] => (high, low),
+        _ => return None,
+    };
+    Some(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)))
 }
 
 /// Resolves names and refuses those with an address that is not public.
@@ -344,19 +344,16 @@ impl Resolve for GuardedResolver {
             let host = name.as_str();
             let addresses = lookup.lookup(host).await?;
             // One private address among public ones is enough: the client may connect to any.
-            let hidden = addresses.iter().find(|address| !is_public(**address));
-            if let Some(address) = hidden.filter(|_| private.entry(host).is_none()) {
-                return Err(NetError::Private {
-                    host: host.to_owned(),
-                    address: *address,
-                }
-                .into());
+            let mut all = addresses.iter().copied();
+            if let Some(address) = all.find(|address| !is_public(*address))
+                && private.entry(host).is_none()
+            {
+                let host = host.to_owned();
+                return Err(NetError::Private { host, address }.into());
             }
-            let addresses: Addrs = Box::new(
-                addresses
-                    .into_iter()
-                    .map(|address| SocketAddr::new(address, 0)),
-            );
+            // The client puts the port of the URL in the place of 0.
+            let addresses = addresses.into_iter();
+            let addresses: Addrs = Box::new(addresses.map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
         })
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Response, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -139,13 +139,12 @@ impl Operations {
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ServiceError> {
         let lookup: Arc<dyn Lookup> = Arc::new(SystemLookup);
-        let services = services
-            .iter()
-            .map(|config| Service::new(config, &environment, lookup.clone()).map(Arc::new));
-        Ok(Operations {
-            services: services.collect::<Result<_, _>>()?,
-            ..Operations::default()
-        })
+        let mut operations = Operations::default();
+        for config in services {
+            let service = Service::new(config, &environment, lookup.clone())?;
+            operations.services.push(Arc::new(service));
+        }
+        Ok(operations)
     }
 
     /// Looks tools up here.
@@ -175,19 +174,18 @@ impl Default for Operations {
 
 impl Toolset for Operations {
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
-        let service = self
-            .services
-            .iter()
-            .find(|service| service.config.server == id.server())?;
+        let mut services = self.services.iter();
+        let service = services.find(|service| service.config.server == id.server())?;
         let tool = (self.find)(id)?;
         // A tool of the same server that came from elsewhere has no method and path.
-        tool.metadata.contains_key("openapi").then(|| {
-            Arc::new(Operation {
-                service: service.clone(),
-                tool,
-                files: self.files.clone(),
-            }) as _
-        })
+        if !tool.metadata.contains_key("openapi") {
+            return None;
+        }
+        Some(Arc::new(Operation {
+            service: service.clone(),
+            tool,
+            files: self.files.clone(),
+        }))
     }
 }
 
@@ -220,33 +218,30 @@ impl Service {
         environment: &impl Fn(&str) -> Option<String>,
         lookup: Arc<dyn Lookup>,
     ) -> Result<Self, ServiceError> {
-        let server = config.server.clone();
-        let base = config.base_url.as_deref().map(parse_url).transpose();
-        let base = base.map_err(|error| ServiceError::BadBase {
-            server,
-            reason: error.to_string(),
-        })?;
+        let server = &config.server;
+        let base = match config.base_url.as_deref().map(parse_url) {
+            Some(Ok(base)) => Some(base),
+            Some(Err(error)) => return Err(ServiceError::bad_base(server, error.to_string())),
+            None => None,
+        };
         // The settings may name a private address; a document, which may be untrusted, may not.
-        let own = base.as_ref().and_then(|url| {
-            Some(format!(
-                "{}:{}",
-                url.host_str()?,
-                url.port_or_known_default()?
-            ))
-        });
+        let own = base.as_ref().and_then(host_and_port);
         let private = PrivateHosts(own.into_iter().collect());
         let client = GuardedClient::new(private, lookup, Duration::from_secs(config.timeout_s))?;
-        let secret = config
-            .auth
-            .as_ref()
-            .map(|auth| secret(&config.server, auth, environment))
-            .transpose()?;
-        let listed = config.auth_for.iter().map(|address| parse_url(address));
-        let listed = listed.collect::<Result<Vec<_>, _>>();
-        let mut secret_for = listed.map_err(|error| ServiceError::BadBase {
-            server: config.server.clone(),
-            reason: format!("auth_for: {error}"),
-        })?;
+        let secret = match &config.auth {
+            Some(auth) => Some(secret(server, auth, environment)?),
+            None => None,
+        };
+        let mut secret_for = Vec::with_capacity(config.auth_for.len());
+        for address in &config.auth_for {
+            match parse_url(address) {
+                Ok(url) => secret_for.push(url),
+                Err(error) => {
+                    let reason = format!("auth_for: {error}");
+                    return Err(ServiceError::bad_base(server, reason));
+                }
+            }
+        }
         if secret_for.is_empty() {
             secret_for.extend(base.clone());
         }
@@ -262,10 +257,9 @@ impl Service {
     /// The secret, where it may be sent to this address.
     fn secret_for(&self, url: &Url) -> Option<&Secret> {
         let secret = self.secret.as_ref()?;
-        self.secret_for
-            .iter()
-            .any(|allowed| is_below(url, allowed))
-            .then_some(secret)
+        let mut allowed = self.secret_for.iter();
+        let is_allowed = allowed.any(|allowed| is_below(url, allowed));
+        is_allowed.then_some(secret)
     }
 
     /// The base URL of requests.
@@ -273,25 +267,40 @@ impl Service {
         if let Some(base) = &self.base {
             return Ok(base.clone());
         }
-        let declared = call
-            .pointer("/servers/0")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        parse_url(declared).map_err(|_| {
-            let server = &self.config.server;
-            ToolFailure::new(format!(
-                "the document of {server} names no address; set base_url for it"
-            ))
-        })
+        if let Some(Value::String(declared)) = call.pointer("/servers/0")
+            && let Ok(base) = parse_url(declared)
+        {
+            return Ok(base);
+        }
+        let server = &self.config.server;
+        Err(ToolFailure::new(format!(
+            "the document of {server} names no address; set base_url for it"
+        )))
     }
+}
+
+impl ServiceError {
+    fn bad_base(server: &str, reason: String) -> Self {
+        let server = server.to_owned();
+        ServiceError::BadBase { server, reason }
+    }
+}
+
+fn host_and_port(url: &Url) -> Option<String> {
+    let (host, port) = (url.host_str()?, url.port_or_known_default()?);
+    Some(format!("{host}:{port}"))
 }
 
 /// Whether an address has the same origin as another one, and a path below that one's.
 fn is_below(url: &Url, above: &Url) -> bool {
-    let prefix = above.path().trim_end_matches('/');
-    let below = url.path().strip_prefix(prefix);
-    url.origin() == above.origin()
-        && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    if url.origin() != above.origin() {
+        return false;
+    }
+    match url.path().strip_prefix(above.path().trim_end_matches('/')) {
+        // `/apis` begins with `/api` and is not below it.
+        Some(rest) => rest.is_empty() || rest.starts_with('/'),
+        None => false,
+    }
 }
 
 fn secret(
@@ -299,38 +308,57 @@ fn secret(
     auth: &Auth,
     environment: &impl Fn(&str) -> Option<String>,
 ) -> Result<Secret, ServiceError> {
-    let value = |variable: &str| {
-        let missing = || ServiceError::NoSecret {
-            server: server.to_owned(),
-            variable: variable.to_owned(),
-        };
-        environment(variable)
-            .filter(|value| !value.is_empty())
-            .inspect(|value| known_secrets::add(value))
-            .ok_or_else(missing)
-    };
-    let bad = || ServiceError::BadSecret {
-        server: server.to_owned(),
-    };
-    let header = |name: HeaderName, value: String| {
-        let mut value = HeaderValue::from_str(&value).map_err(|_| bad())?;
-        // Keeps the value out of debug output.
-        value.set_sensitive(true);
-        Ok(Secret::Header(name, value))
-    };
-    match auth {
-        Auth::BearerEnv(variable) => header(
-            reqwest::header::AUTHORIZATION,
-            format!("Bearer {}", value(variable)?),
-        ),
+    let (name, value) = match auth {
+        Auth::BearerEnv(variable) => {
+            let token = secret_value(server, variable, environment)?;
+            (AUTHORIZATION, format!("Bearer {token}"))
+        }
         Auth::BasicEnv(variable) => {
             use base64::Engine as _;
-            let encoded = base64::engine::general_purpose::STANDARD.encode(value(variable)?);
-            header(reqwest::header::AUTHORIZATION, format!("Basic {encoded}"))
+            let pair = secret_value(server, variable, environment)?;
+            let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
+            (AUTHORIZATION, format!("Basic {encoded}"))
         }
-        Auth::Header { name, env } => header(name.parse().map_err(|_| bad())?, value(env)?),
-        Auth::Query { name, env } => Ok(Secret::Query(name.clone(), value(env)?)),
+        Auth::Header { name, env } => {
+            let Ok(name) = name.parse() else {
+                return Err(bad_secret(server));
+            };
+            (name, secret_value(server, env, environment)?)
+        }
+        Auth::Query { name, env } => {
+            let value = secret_value(server, env, environment)?;
+            return Ok(Secret::Query(name.clone(), value));
+        }
+    };
+    let Ok(mut value) = HeaderValue::from_str(&value) else {
+        return Err(bad_secret(server));
+    };
+    // Keeps the value out of debug output.
+    value.set_sensitive(true);
+    Ok(Secret::Header(name, value))
+}
+
+fn secret_value(
+    server: &str,
+    variable: &str,
+    environment: &impl Fn(&str) -> Option<String>,
+) -> Result<String, ServiceError> {
+    match environment(variable) {
+        Some(value) if !value.is_empty() => {
+            // From now on it is masked in logs.
+            known_secrets::add(&value);
+            Ok(value)
+        }
+        _ => Err(ServiceError::NoSecret {
+            server: server.to_owned(),
+            variable: variable.to_owned(),
+        }),
     }
+}
+
+fn bad_secret(server: &str) -> ServiceError {
+    let server = server.to_owned();
+    ServiceError::BadSecret { server }
 }
 
 /// One operation of a service.
@@ -377,16 +405,14 @@ impl Callable for Operation {
             let (content_type, bytes) = body.sent(&mut files).await?;
             building = building.header(CONTENT_TYPE, content_type).body(bytes);
         }
-        let built = building
-            .build()
-            // Without the URL, whose query may hold the secret.
-            .map_err(|error| ToolFailure::new(error.without_url().to_string()))?;
+        // Without the URL, whose query may hold the secret.
+        let built = building.build().map_err(reqwest::Error::without_url);
+        let built = built.map_err(failure)?;
         let response = self.service.client.send(built).await.map_err(failure)?;
-        let answered = answer(response, self.service.config.max_bytes).await;
-        answered.map_err(|failure| match is_withheld {
-            true => self.without_secret(failure),
-            false => failure,
-        })
+        match answer(response, self.service.config.max_bytes).await {
+            Err(failure) if is_withheld => Err(self.without_secret(failure)),
+            answered => answered,
+        }
     }
 
     /// By its own `timeout_s`.
@@ -395,8 +421,6 @@ impl Callable for Operation {
     }
 }
 
-/// The body of a successful response, parsed if it is JSON. Any other response is a failure with
-/// the beginning of its body.
 impl Operation {
     /// A failure that may come from the secret that was not sent.
     fn without_secret(&self, failure: ToolFailure) -> ToolFailure {
@@ -409,15 +433,15 @@ impl Operation {
     }
 }
 
+/// The body of a successful response, parsed if it is JSON. Any other response is a failure with
+/// the beginning of its body.
 async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailure> {
     let status = response.status();
     if status.is_redirection() {
-        let location = response
-            .headers()
-            .get(LOCATION)
-            .and_then(|location| location.to_str().ok())
-            .unwrap_or("nowhere");
-        let location = excerpt(location, 200);
+        let location = match response.headers().get(LOCATION).map(HeaderValue::to_str) {
+            Some(Ok(location)) => excerpt(location, 200),
+            _ => "nowhere".to_owned(),
+        };
         return Err(ToolFailure::new(format!(
             "the service answered {status} and points to {location}, which is not followed"
         )));
@@ -433,7 +457,11 @@ async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailu
     if text.trim().is_empty() {
         return Ok(json!({ "status": status.as_u16() }));
     }
-    Ok(serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned())))
+    match serde_json::from_str(&text) {
+        Ok(value) => Ok(value),
+        // What is not JSON is text, whatever type the service declares.
+        Err(_) => Ok(Value::String(text.into_owned())),
+    }
 }
 
 fn failure(error: impl std::fmt::Display) -> ToolFailure {

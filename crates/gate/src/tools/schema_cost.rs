@@ -62,15 +62,19 @@ impl<'a> SchemaCosts<'a> {
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let base = match document {
             "" => Some(self.root),
-            id => self.named.get(id).and_then(|all| all.first().copied()),
+            id => self.named(id).first().copied(),
         };
         match (base, fragment) {
             (Some(base), "") => vec![base],
             (Some(base), pointer) if pointer.starts_with('/') => {
                 base.pointer(&decoded(pointer)).into_iter().collect()
             }
-            (_, anchor) => self.named.get(anchor).cloned().unwrap_or_default(),
+            (_, anchor) => self.named(anchor).to_vec(),
         }
+    }
+
+    fn named(&self, name: &str) -> &[&'a Value] {
+        self.named.get(name).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -83,11 +87,15 @@ fn collect_names<'a>(value: &'a Value, named: &mut HashMap<&'a str, Vec<&'a Valu
                     named.entry(name).or_default().push(value);
                 }
             }
-            fields
-                .values()
-                .for_each(|field| collect_names(field, named));
+            for field in fields.values() {
+                collect_names(field, named);
+            }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect_names(item, named)),
+        Value::Array(items) => {
+            for item in items {
+                collect_names(item, named);
+            }
+        }
         _ => {}
     }
 }
@@ -119,8 +127,10 @@ impl<'c, 'a> Walk<'c, 'a> {
         if depth > MAX_DEPTH || self.known.len() >= MAX_PAIRS {
             return TOO_MUCH;
         }
-        // A schema may refer to itself, but the check of a value has no end if it leads to itself.
-        self.known.insert(pair, value.map_or(1, |_| TOO_MUCH));
+        // What is known of a pair while it is being counted. A schema may refer to itself, but the
+        // check of a value has no end if it leads to itself.
+        let meanwhile = if value.is_some() { TOO_MUCH } else { 1 };
+        self.known.insert(pair, meanwhile);
         let mut total = own_cost(fields, value);
         for sub in self.same_value(fields, value) {
             total = total.saturating_add(self.cost(sub, value, depth + 1));
@@ -139,21 +149,24 @@ impl<'c, 'a> Walk<'c, 'a> {
 
     /// The schemas within this one that are for the same value.
     fn same_value(&self, fields: &'a Map<String, Value>, value: Option<&Value>) -> Vec<&'a Value> {
-        let single = SAME_VALUE.iter().filter_map(|key| fields.get(*key));
-        let lists = SAME_VALUE_LISTS.iter().flat_map(|key| list(fields, key));
-        let named = REFERENCES
-            .iter()
-            .filter_map(|key| fields.get(*key)?.as_str());
-        let targets = named.flat_map(|reference| self.costs.targets(reference));
-        let has_field = |name: &str| value.is_none_or(|value| value.get(name).is_some());
-        let dependent = DEPENDENT.iter().flat_map(|key| entries(fields, key));
-        let dependent = dependent.filter(|(name, _)| has_field(name));
-        let dependent = dependent.map(|(_, sub)| sub);
-        single
-            .chain(lists)
-            .chain(targets)
-            .chain(dependent)
-            .collect()
+        let mut schemas: Vec<&Value> = given(fields, &SAME_VALUE).collect();
+        for keyword in SAME_VALUE_LISTS {
+            schemas.extend(list(fields, keyword));
+        }
+        for reference in given(fields, &REFERENCES) {
+            if let Value::String(reference) = reference {
+                schemas.extend(self.costs.targets(reference));
+            }
+        }
+        for keyword in DEPENDENT {
+            for (name, sub) in entries(fields, keyword) {
+                // Without a value, any field may be there.
+                if value.is_none_or(|value| value.get(name).is_some()) {
+                    schemas.push(sub);
+                }
+            }
+        }
+        schemas
     }
 }
 
@@ -164,14 +177,8 @@ fn parts<'a, 'v>(
 ) -> Vec<(&'a Value, Option<&'v Value>)> {
     match value {
         None => {
-            let keywords = ITEMS.iter().chain(&FIELDS).chain(&["propertyNames"]);
-            let single = keywords.filter_map(|key| fields.get(*key));
-            let lists = ["items", "prefixItems"];
-            let lists = lists.iter().flat_map(|key| list(fields, key));
-            let named = ["properties", "patternProperties"];
-            let named = named.iter().flat_map(|key| entries(fields, key));
-            let all = single.chain(lists).chain(named.map(|(_, sub)| sub));
-            all.map(|sub| (sub, None)).collect()
+            let all = all_for_parts(fields);
+            all.into_iter().map(|sub| (sub, None)).collect()
         }
         Some(Value::Array(items)) => parts_of_array(fields, items),
         Some(Value::Object(object)) => parts_of_object(fields, object),
@@ -179,17 +186,32 @@ fn parts<'a, 'v>(
     }
 }
 
+fn all_for_parts(fields: &Map<String, Value>) -> Vec<&Value> {
+    let mut schemas: Vec<&Value> = given(fields, &ITEMS).collect();
+    schemas.extend(given(fields, &FIELDS));
+    schemas.extend(fields.get("propertyNames"));
+    for keyword in ["items", "prefixItems"] {
+        schemas.extend(list(fields, keyword));
+    }
+    for keyword in ["properties", "patternProperties"] {
+        schemas.extend(entries(fields, keyword).map(|(_, sub)| sub));
+    }
+    schemas
+}
+
 fn parts_of_array<'a, 'v>(
     fields: &'a Map<String, Value>,
     items: &'v [Value],
 ) -> Vec<(&'a Value, Option<&'v Value>)> {
     let mut parts = Vec::new();
-    for sub in ITEMS.iter().filter_map(|key| fields.get(*key)) {
+    for sub in given(fields, &ITEMS) {
         parts.extend(items.iter().map(|item| (sub, Some(item))));
     }
+    // A list has a schema for each position; `items` has one only in old drafts.
     for keyword in ["items", "prefixItems"] {
-        let pairs = list(fields, keyword).zip(items);
-        parts.extend(pairs.map(|(sub, item)| (sub, Some(item))));
+        for (sub, item) in list(fields, keyword).zip(items) {
+            parts.push((sub, Some(item)));
+        }
     }
     parts
 }
@@ -199,21 +221,17 @@ fn parts_of_object<'a, 'v>(
     object: &'v Map<String, Value>,
 ) -> Vec<(&'a Value, Option<&'v Value>)> {
     let declared = fields.get("properties").and_then(Value::as_object);
-    let is_declared = |name: &str| declared.is_some_and(|all| all.contains_key(name));
     let mut parts = Vec::new();
     for (name, part) in object {
-        if let Some(sub) = declared.and_then(|all| all.get(name)) {
+        let own = declared.and_then(|all| all.get(name));
+        parts.extend(own.map(|sub| (sub, Some(part))));
+        // Any pattern may match.
+        for (_, sub) in entries(fields, "patternProperties") {
             parts.push((sub, Some(part)));
         }
-        // Any pattern may match.
-        let matching = entries(fields, "patternProperties");
-        parts.extend(matching.map(|(_, sub)| (sub, Some(part))));
-        let others = FIELDS.iter().filter_map(|key| fields.get(*key));
-        parts.extend(
-            others
-                .filter(|_| !is_declared(name))
-                .map(|sub| (sub, Some(part))),
-        );
+        if own.is_none() {
+            parts.extend(given(fields, &FIELDS).map(|sub| (sub, Some(part))));
+        }
         // A name is a short text, so its schema is counted as for every value.
         parts.extend(fields.get("propertyNames").map(|sub| (sub, None)));
     }
@@ -227,6 +245,7 @@ fn own_cost(fields: &Map<String, Value>, value: Option<&Value>) -> u64 {
         total = total.saturating_add(fields.get(keyword).map_or(0, size) / 10);
     }
     if let Some(Value::String(pattern)) = fields.get("pattern") {
+        // A pattern is checked against texts only: any other value costs what an empty text does.
         let text = value.map(|value| value.as_str().unwrap_or_default().len());
         total = total.saturating_add(pattern_cost(pattern, text));
     }
@@ -248,15 +267,19 @@ fn pattern_cost(pattern: &str, text: Option<usize>) -> u64 {
     let Some(text) = text else {
         return size / 10;
     };
-    let backtracks = ["(?=", "(?!", "(?<", "(?>"]
-        .iter()
-        .any(|sign| pattern.contains(sign))
-        || pattern
-            .as_bytes()
-            .windows(2)
-            .any(|pair| pair[0] == b'\\' && pair[1].is_ascii_digit());
-    let own = if backtracks { BACKTRACKING } else { 0 };
+    let own = if backtracks(pattern) { BACKTRACKING } else { 0 };
     own.saturating_add(size.saturating_mul(text as u64) / 100)
+}
+
+/// Whether a pattern looks around or refers back.
+fn backtracks(pattern: &str) -> bool {
+    for sign in ["(?=", "(?!", "(?<", "(?>"] {
+        if pattern.contains(sign) {
+            return true;
+        }
+    }
+    let mut pairs = pattern.as_bytes().windows(2);
+    pairs.any(|pair| pair[0] == b'\\' && pair[1].is_ascii_digit())
 }
 
 /// The states of a pattern, about: what is repeated a number of times counts as often.
@@ -279,14 +302,18 @@ fn pattern_size(pattern: &str) -> u64 {
             '{' => {
                 let inside = letters.by_ref().take_while(|letter| *letter != '}');
                 let inside: String = inside.collect();
+                // The upper bound, or the lower one where no upper one is written.
                 let mut numbers = inside.rsplit(',').map(str::trim);
                 let most = numbers.find_map(|number| number.parse::<u64>().ok());
                 last = last.saturating_mul(most.unwrap_or(1).max(1));
             }
             other => {
                 before = before.saturating_add(last);
-                let is_class = other == '.'
-                    || other == '\\' && letters.next().is_some_and(char::is_alphabetic);
+                let is_class = match other {
+                    '.' => true,
+                    '\\' => letters.next().is_some_and(char::is_alphabetic),
+                    _ => false,
+                };
                 last = if is_class { CLASS_SIZE } else { 1 };
             }
         }
@@ -296,8 +323,10 @@ fn pattern_size(pattern: &str) -> u64 {
 }
 
 fn names_length(value: &Value) -> usize {
-    let fields = value.as_object();
-    fields.map_or(0, |fields| fields.keys().map(String::len).sum())
+    match value {
+        Value::Object(fields) => fields.keys().map(String::len).sum(),
+        _ => 0,
+    }
 }
 
 /// The values within this one, itself included, and the bytes of its texts in hundreds.
@@ -308,6 +337,14 @@ fn size(value: &Value) -> u64 {
         Value::String(text) => 1 + text.len() as u64 / 100,
         _ => 1,
     }
+}
+
+/// The values of those of these keywords that a schema has.
+fn given<'a>(
+    fields: &'a Map<String, Value>,
+    keywords: &'a [&str],
+) -> impl Iterator<Item = &'a Value> {
+    keywords.iter().filter_map(|keyword| fields.get(*keyword))
 }
 
 fn list<'a>(

@@ -59,17 +59,17 @@ impl Root {
     /// # Errors
     /// [`BuiltinError::Root`].
     pub fn open(config: &FilesConfig) -> Result<Self, BuiltinError> {
-        let failed = |source| BuiltinError::Root {
-            root: config.root.clone(),
-            source,
-        };
-        let dir = Dir::open_ambient_dir(&config.root, ambient_authority()).map_err(failed)?;
-        let path = std::fs::canonicalize(&config.root).map_err(failed)?;
-        Ok(Root {
-            dir: Arc::new(dir),
-            path: path.into(),
-            max_write_bytes: config.max_write_bytes,
-        })
+        match opened(&config.root) {
+            Ok((dir, path)) => Ok(Root {
+                dir: Arc::new(dir),
+                path: path.into(),
+                max_write_bytes: config.max_write_bytes,
+            }),
+            Err(source) => Err(BuiltinError::Root {
+                root: config.root.clone(),
+                source,
+            }),
+        }
     }
 
     /// Runs an operation on a blocking thread.
@@ -78,9 +78,10 @@ impl Root {
         operation: impl FnOnce(&Root) -> Result<Value, ToolFailure> + Send + 'static,
     ) -> Result<Value, ToolFailure> {
         let root = self.clone();
-        spawn_blocking(move || operation(&root))
-            .await
-            .map_err(|_| ToolFailure::new("the file tool failed"))?
+        match spawn_blocking(move || operation(&root)).await {
+            Ok(done) => done,
+            Err(_) => Err(ToolFailure::new("the file tool failed")),
+        }
     }
 
     /// The whole content of a file of at most this many bytes.
@@ -89,20 +90,20 @@ impl Root {
     /// [`ToolFailure`] for what is no plain file in the folder, and for a longer one.
     pub async fn whole(&self, path: String, max_bytes: usize) -> Result<Vec<u8>, ToolFailure> {
         let root = self.clone();
-        spawn_blocking(move || read_whole(&root, &path, max_bytes))
-            .await
-            .map_err(|_| ToolFailure::new("reading the file failed"))?
+        match spawn_blocking(move || read_whole(&root, &path, max_bytes)).await {
+            Ok(read) => read,
+            Err(_) => Err(ToolFailure::new("reading the file failed")),
+        }
     }
 
     /// Opens a path if it is a regular file.
     fn open_file(&self, path: &str, options: &mut OpenOptions) -> Result<File, ToolFailure> {
+        let failed = |error| io_failure(path, &error);
         let inside = self.inside(path)?;
         nonblocking(options);
-        let file = self
-            .dir
-            .open_with(inside, options)
-            .map_err(|error| io_failure(path, &error))?;
-        let metadata = file.metadata().map_err(|error| io_failure(path, &error))?;
+        let file = self.dir.open_with(inside, options).map_err(failed)?;
+        // The type of what was opened, not of the path, which may have changed meanwhile.
+        let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
             return Err(ToolFailure::new(format!(
                 "{path} is {}, not a plain file",
@@ -121,12 +122,7 @@ impl Root {
             return Err(ToolFailure::new(format!("{given:?} is not a valid path")));
         }
         let path = Path::new(given);
-        let relative = if path.is_absolute() {
-            without_dots(path).and_then(|path| self.below_root(&path))
-        } else {
-            stays_inside(path).then(|| path.to_owned())
-        };
-        match relative {
+        match self.relative(path) {
             Some(path) if path.as_os_str().is_empty() => Ok(PathBuf::from(".")),
             Some(path) => Ok(path),
             None => Err(ToolFailure::new(format!(
@@ -135,9 +131,17 @@ impl Root {
         }
     }
 
+    fn relative(&self, path: &Path) -> Option<PathBuf> {
+        if path.is_absolute() {
+            return self.below_root(&without_dots(path)?);
+        }
+        stays_inside(path).then(|| path.to_owned())
+    }
+
     /// The rest of an absolute path after the root. Only folders above the root are looked at, and
     /// nothing outside is told from what does not exist.
     fn below_root(&self, path: &Path) -> Option<PathBuf> {
+        // From the disk's root down, so that nothing below the first missing folder is looked at.
         let mut above: Vec<&Path> = path.ancestors().collect();
         above.reverse();
         for folder in above {
@@ -201,9 +205,8 @@ impl Callable for FileRead {
         let most = number(&arguments, "max_bytes")
             .unwrap_or(DEFAULT_READ_BYTES)
             .min(MAX_READ_BYTES);
-        self.0
-            .run_blocking(move |root| read(root, &path, offset, most))
-            .await
+        let work = move |root: &Root| read(root, &path, offset, most);
+        self.0.run_blocking(work).await
     }
 }
 
@@ -287,6 +290,11 @@ impl UserTool for FileWrite {
     }
 }
 
+fn opened(root: &str) -> io::Result<(Dir, PathBuf)> {
+    let dir = Dir::open_ambient_dir(root, ambient_authority())?;
+    Ok((dir, std::fs::canonicalize(root)?))
+}
+
 fn read(root: &Root, path: &str, offset: u64, most: u64) -> Result<Value, ToolFailure> {
     let failed = |error| io_failure(path, &error);
     let mut file = root.open_file(path, OpenOptions::new().read(true))?;
@@ -326,13 +334,9 @@ fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {
     let inside = root.inside(path)?;
     let failed = |error| io_failure(path, &error);
     let mut entries = Vec::new();
-    for entry in root
-        .dir
-        .read_dir(inside)
-        .map_err(failed)?
-        // One more than is listed, to know whether there are more.
-        .take(MAX_ENTRIES + 1)
-    {
+    let all = root.dir.read_dir(inside).map_err(failed)?;
+    // One more than is listed, to know whether there are more.
+    for entry in all.take(MAX_ENTRIES + 1) {
         let entry = entry.map_err(failed)?;
         // The entry's own metadata: a link is listed as a link, wherever it leads.
         let metadata = entry.metadata().map_err(failed)?;
@@ -341,12 +345,13 @@ fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {
     }
     let more = entries.len() > MAX_ENTRIES;
     entries.truncate(MAX_ENTRIES);
+    // File systems give them in any order.
     entries.sort();
-    let entries: Vec<Value> = entries
-        .into_iter()
-        .map(|(name, kind, bytes)| json!({ "name": name, "kind": kind, "size_bytes": bytes }))
-        .collect();
-    Ok(json!({ "path": path, "entries": entries, "more": more }))
+    let mut lines = Vec::with_capacity(entries.len());
+    for (name, kind, bytes) in entries {
+        lines.push(json!({ "name": name, "kind": kind, "size_bytes": bytes }));
+    }
+    Ok(json!({ "path": path, "entries": lines, "more": more }))
 }
 
 fn write(root: &Root, path: &str, content: &str, mode: &str) -> Result<Value, ToolFailure> {

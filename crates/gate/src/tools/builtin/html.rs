@@ -113,7 +113,8 @@ impl Reader {
     fn take_text(&mut self, text: &str) {
         match self.inside {
             Some(Inside::Title) => {
-                self.title = Some(text.trim().to_owned()).filter(|title| !title.is_empty())
+                let title = text.trim();
+                self.title = (!title.is_empty()).then(|| title.to_owned());
             }
             // Scripts and styles are no text for a reader.
             Some(Inside::Code) => {}
@@ -122,6 +123,7 @@ impl Reader {
     }
 
     fn start(&mut self, name: &[u8]) {
+        // A later title, such as that of a drawing, is not the page's.
         self.inside = match name {
             b"title" if self.title.is_none() => Some(Inside::Title),
             b"title" | b"script" | b"style" => Some(Inside::Code),
@@ -187,11 +189,14 @@ impl Reader {
 /// True for an address that leads to another page.
 fn is_useful_address(address: &str) -> bool {
     let address = address.trim();
-    let is_of_page = address.is_empty() || address.starts_with('#');
-    let is_script = address
-        .get(..11)
-        .is_some_and(|start| start.eq_ignore_ascii_case("javascript:"));
-    !is_of_page && !is_script && address.len() <= MAX_HREF_BYTES
+    if address.is_empty() || address.starts_with('#') || address.len() > MAX_HREF_BYTES {
+        return false;
+    }
+    const SCRIPT: &str = "javascript:";
+    match address.get(..SCRIPT.len()) {
+        Some(start) => !start.eq_ignore_ascii_case(SCRIPT),
+        None => true,
+    }
 }
 
 /// The separation between two pieces of text, weakest first.
@@ -232,6 +237,7 @@ impl Text {
     /// Ensures at least this gap before the next words.
     fn leave(&mut self, gap: Gap) {
         self.gap = self.gap.max(gap);
+        // The heading, item or link was empty: its mark belongs to no words on the next line.
         if gap >= Gap::Line {
             self.marks.clear();
         }
@@ -252,14 +258,15 @@ impl Text {
         if self.is_preformatted {
             return self.write(text);
         }
-        if text.starts_with(|c: char| c.is_whitespace()) {
+        if text.starts_with(char::is_whitespace) {
             self.leave(Gap::Space);
         }
         for word in text.split_whitespace() {
             self.write(word);
             self.leave(Gap::Space);
         }
-        if !text.ends_with(|c: char| c.is_whitespace()) && self.gap == Gap::Space {
+        // The last word may go on in the next piece, as in `un<b>believable</b>`.
+        if !text.ends_with(char::is_whitespace) && self.gap == Gap::Space {
             self.gap = Gap::Nothing;
         }
     }

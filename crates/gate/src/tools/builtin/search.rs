@@ -90,22 +90,24 @@ impl WebSearch {
         config: &SearchConfig,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, BuiltinError> {
-        let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
-        let key = variable(&config.key_env);
-        key.iter().for_each(|key| known_secrets::add(key));
-        let searxng = variable(SEARXNG_URL);
-        let Some(provider) = config.provider.or_else(|| provider_of(&key, &searxng)) else {
+        let is_set = |value: &String| !value.is_empty();
+        let key = environment(&config.key_env).filter(is_set);
+        if let Some(key) = &key {
+            known_secrets::add(key);
+        }
+        let searxng = environment(SEARXNG_URL).filter(is_set);
+        let Some(provider) = config.provider.or(provider_of(&key, &searxng)) else {
             return Ok(None);
         };
         let url = match provider {
             SearchProvider::Tavily => Some(TAVILY.to_owned()),
             SearchProvider::Searxng => searxng,
         };
-        let url = config.url.clone().or(url).ok_or_else(|| {
-            BuiltinError::Search(format!(
+        let Some(url) = config.url.clone().or(url) else {
+            return Err(BuiltinError::Search(format!(
                 "the address of the SearXNG server is missing; set `url` or {SEARXNG_URL}"
-            ))
-        })?;
+            )));
+        };
         if provider == SearchProvider::Tavily && key.is_none() {
             let name = &config.key_env;
             return Err(BuiltinError::Search(format!(
@@ -113,13 +115,14 @@ impl WebSearch {
             )));
         }
         let joined = format!("{}/search", url.trim_end_matches('/'));
-        let parsed = Url::parse(&joined).ok();
-        let parsed = parsed.filter(|url| matches!(url.scheme(), "http" | "https"));
-        let parsed = parsed.ok_or_else(|| {
-            BuiltinError::Search(format!(
-                "{url:?} is not the address of a server; begin it with http:// or https://"
-            ))
-        })?;
+        let parsed = match Url::parse(&joined) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") => url,
+            _ => {
+                return Err(BuiltinError::Search(format!(
+                    "{url:?} is not the address of a server; begin it with http:// or https://"
+                )));
+            }
+        };
         let client = toolscout_base::tls::client()
             // A redirected request would take the key to another host.
             .redirect(reqwest::redirect::Policy::none())
@@ -161,11 +164,16 @@ impl WebSearch {
         let host = self.url.host_str().unwrap_or_default();
         let failed =
             |reason: String| ToolFailure::new(format!("the search at {host} failed: {reason}"));
-        let answer = request.send().await;
-        let answer = answer.map_err(|error| failed(root_cause(&error)))?;
+        // The address of a SearXNG server is of the settings, so it may be private.
+        let answer = match request.send().await {
+            Ok(answer) => answer,
+            Err(error) => return Err(failed(root_cause(&error))),
+        };
         let status = answer.status();
-        let bytes = body(answer, MAX_BYTES).await;
-        let bytes = bytes.map_err(|error| failed(error.to_string()))?;
+        let bytes = match body(answer, MAX_BYTES).await {
+            Ok(bytes) => bytes,
+            Err(error) => return Err(failed(error.to_string())),
+        };
         if !status.is_success() {
             let said = excerpt(&said(&bytes), 200);
             return Err(failed(format!(
@@ -173,8 +181,10 @@ impl WebSearch {
                 step(self.provider, status.as_u16())
             )));
         }
-        serde_json::from_slice(&bytes)
-            .map_err(|error| failed(format!("its answer is no JSON ({error})")))
+        match serde_json::from_slice(&bytes) {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(failed(format!("its answer is no JSON ({error})"))),
+        }
     }
 }
 
@@ -197,9 +207,10 @@ fn provider_of(key: &Option<String>, searxng: &Option<String>) -> Option<SearchP
 /// What a provider says of an error: Tavily in `detail.error`.
 fn said(body: &[u8]) -> String {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
-    let message = answer.pointer("/detail/error").or(answer.get("detail"));
-    let message = message.and_then(Value::as_str).map(str::to_owned);
-    message.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned())
+    match answer.pointer("/detail/error").or(answer.get("detail")) {
+        Some(Value::String(message)) => message.clone(),
+        _ => String::from_utf8_lossy(body).trim().to_owned(),
+    }
 }
 
 /// What the owner can do about an error.

@@ -4,6 +4,7 @@
 mod programs;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use toolscout_index::Tool;
 
@@ -20,7 +21,7 @@ use crate::tools::builtin::{BuiltinError, definition};
 use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 use toolscout_base::printable::excerpt;
 use toolscout_base::program_file::find_program;
-use toolscout_base::sandbox::{self, Sandbox, SandboxSettings};
+use toolscout_base::sandbox::{self, PrivateFolder, Sandbox, SandboxSettings};
 
 /// Maximum number of arguments of a call.
 const MAX_ARGUMENTS: usize = 256;
@@ -148,19 +149,15 @@ impl Shell {
         for entry in &config.allow {
             allowed.push(Allowed::parse(entry)?);
         }
-        let inherited = config.env.iter().map(String::as_str).chain(["PATH"]);
-        let inherited =
-            inherited.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-        let fixed = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let fixed = fixed.into_iter().chain(git_settings());
-        let environment: BTreeMap<String, String> = fixed.chain(inherited).collect();
-        let sandbox = config.sandbox.as_ref();
-        let sandbox = sandbox.map(|settings| Sandbox::new(settings, Some(&config.dir)));
+        let sandbox = match &config.sandbox {
+            Some(settings) => Some(Sandbox::new(settings, Some(&config.dir))?),
+            None => None,
+        };
         Ok(Shell {
             config: config.clone(),
             allowed,
-            environment,
-            sandbox: sandbox.transpose()?,
+            environment: environment(config),
+            sandbox,
         })
     }
 
@@ -194,11 +191,8 @@ impl Shell {
 
     /// The entries of the allow-list, for the model.
     fn entries(&self) -> String {
-        self.allowed
-            .iter()
-            .map(|allowed| allowed.entry.as_str())
-            .collect::<Vec<_>>()
-            .join(", ")
+        let entries = self.allowed.iter().map(|allowed| allowed.entry.as_str());
+        entries.collect::<Vec<_>>().join(", ")
     }
 
     async fn run(&self, words: &[String]) -> Result<Value, ToolFailure> {
@@ -218,15 +212,14 @@ impl Shell {
         #[cfg(unix)]
         // So that what the program starts can be killed with it.
         command.process_group(0);
-        let started = match &self.sandbox {
-            Some(sandbox) => sandbox
-                .start(&mut command)
-                .map(|(child, folder)| (child, Some(folder))),
-            None => command.spawn().map(|child| (child, None)),
-        };
         // Its folder for temporary files is deleted at the end of this call.
-        let (mut child, _private) = started
-            .map_err(|error| ToolFailure::new(format!("{} does not start: {error}", words[0])))?;
+        let (mut child, _private) = match self.start(&mut command) {
+            Ok(started) => started,
+            Err(error) => {
+                let message = format!("{} does not start: {error}", words[0]);
+                return Err(ToolFailure::new(message));
+            }
+        };
         let group = ProcessGroup::of(child.id());
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let max_bytes = self.config.max_output_bytes;
@@ -242,9 +235,20 @@ impl Shell {
             read_bounded(stderr, max_bytes, &group),
             ended
         );
-        let status =
-            status.map_err(|error| ToolFailure::new(format!("{} was lost: {error}", words[0])))?;
-        Ok(answer(status, &stdout, &stderr))
+        match status {
+            Ok(status) => Ok(answer(status, &stdout, &stderr)),
+            Err(error) => Err(ToolFailure::new(format!("{} was lost: {error}", words[0]))),
+        }
+    }
+
+    fn start(&self, command: &mut Command) -> io::Result<(Child, Option<PrivateFolder>)> {
+        match &self.sandbox {
+            Some(sandbox) => {
+                let (child, folder) = sandbox.start(command)?;
+                Ok((child, Some(folder)))
+            }
+            None => Ok((command.spawn()?, None)),
+        }
     }
 }
 
@@ -364,19 +368,20 @@ impl Drop for ProcessGroup {
     }
 }
 
+fn argv(arguments: &Arguments) -> Option<Vec<String>> {
+    let items = arguments.get("argv")?.as_array()?;
+    let mut words = Vec::with_capacity(items.len());
+    for item in items {
+        words.push(item.as_str()?.to_owned());
+    }
+    (!words.is_empty()).then_some(words)
+}
+
 fn words(arguments: &Arguments) -> Result<Vec<String>, ToolFailure> {
-    let items = arguments
-        .get("argv")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let words: Option<Vec<String>> = items
-        .iter()
-        .map(|item| item.as_str().map(str::to_owned))
-        .collect();
-    let words = words.filter(|words| !words.is_empty());
-    let words =
-        words.ok_or_else(|| ToolFailure::new("`argv` is a list of texts, the program first"))?;
+    let Some(words) = argv(arguments) else {
+        let message = "`argv` is a list of texts, the program first";
+        return Err(ToolFailure::new(message));
+    };
     let bytes: usize = words.iter().map(String::len).sum();
     if words.len() > MAX_ARGUMENTS || bytes > MAX_ARGUMENT_BYTES {
         let message = format!(
@@ -397,12 +402,14 @@ impl Allowed {
     fn parse(entry: &str) -> Result<Self, BuiltinError> {
         let mut words: Vec<String> = entry.split_whitespace().map(str::to_owned).collect();
         let star = words.iter().skip(1).position(|word| word == ANY_ARGUMENTS);
-        let options = star.map(|before| words[before + 2..].to_vec());
-        // Elsewhere a `*` is an argument as any other.
-        let options = options.filter(|options| options.iter().all(|option| is_option(option)));
-        let is_open = options.is_some();
-        if let (Some(before), true) = (star, is_open) {
-            words.truncate(before + 1);
+        let (mut is_open, mut options) = (false, Vec::new());
+        if let Some(before) = star {
+            let after = &words[before + 2..];
+            // With anything else after it, a `*` is an argument as any other.
+            if after.iter().all(|option| is_option(option)) {
+                (is_open, options) = (true, after.to_vec());
+                words.truncate(before + 1);
+            }
         }
         let program = words.first().cloned().unwrap_or_default();
         let path = find_program(&program).ok_or(BuiltinError::NoProgram { program })?;
@@ -416,42 +423,58 @@ impl Allowed {
             entry: entry.to_owned(),
             words,
             is_open,
-            options: options.unwrap_or_default(),
+            options,
             path,
         })
     }
 
     /// Whether a further argument is no option, or one that the entry names.
     fn allows(&self, argument: &str) -> bool {
-        let is_named = |option: &String| match option.ends_with('=') {
-            true => argument.starts_with(option.as_str()),
-            false => argument == option,
-        };
-        !is_option(argument) || self.options.iter().any(is_named)
+        if !is_option(argument) {
+            return true;
+        }
+        for option in &self.options {
+            let is_named = match option.ends_with('=') {
+                true => argument.starts_with(option.as_str()),
+                false => argument == option,
+            };
+            if is_named {
+                return true;
+            }
+        }
+        false
     }
 
     /// The arguments of a call beyond those of the entry; `None` if the entry does not match.
     fn further_arguments<'a>(&self, words: &'a [String]) -> Option<&'a [String]> {
-        words
-            .strip_prefix(self.words.as_slice())
-            .filter(|further| self.is_open || further.is_empty())
+        let further = words.strip_prefix(self.words.as_slice())?;
+        (self.is_open || further.is_empty()).then_some(further)
     }
 }
 
-/// The settings of `git` as variables of the environment.
-fn git_settings() -> impl Iterator<Item = (String, String)> {
-    let settings = GIT_SETTINGS.iter().enumerate();
-    let pairs = settings.flat_map(|(number, (key, value))| {
-        [
-            (format!("GIT_CONFIG_KEY_{number}"), (*key).to_owned()),
-            (format!("GIT_CONFIG_VALUE_{number}"), (*value).to_owned()),
-        ]
-    });
-    let count = (
-        "GIT_CONFIG_COUNT".to_owned(),
-        GIT_SETTINGS.len().to_string(),
-    );
-    pairs.chain([count])
+fn environment(config: &ShellConfig) -> BTreeMap<String, String> {
+    let mut environment = BTreeMap::new();
+    for (name, value) in ENVIRONMENT {
+        environment.insert(name.to_owned(), value.to_owned());
+    }
+    add_git_settings(&mut environment);
+    // Last, so that the settings of this tool may replace any of the others.
+    for name in config.env.iter().map(String::as_str).chain(["PATH"]) {
+        if let Ok(value) = std::env::var(name) {
+            environment.insert(name.to_owned(), value);
+        }
+    }
+    environment
+}
+
+/// Adds the settings of `git` as variables, which win over all of its files of settings.
+fn add_git_settings(environment: &mut BTreeMap<String, String>) {
+    for (number, (key, value)) in GIT_SETTINGS.iter().enumerate() {
+        environment.insert(format!("GIT_CONFIG_KEY_{number}"), (*key).to_owned());
+        environment.insert(format!("GIT_CONFIG_VALUE_{number}"), (*value).to_owned());
+    }
+    let count = GIT_SETTINGS.len().to_string();
+    environment.insert("GIT_CONFIG_COUNT".to_owned(), count);
 }
 
 /// The arguments as they are written; commands of `git` get options that keep them from running
@@ -460,9 +483,11 @@ fn arguments(program: &Path, words: &[String]) -> Vec<String> {
     let mut arguments = words.to_vec();
     let is_git = program.file_stem().is_some_and(|name| name == "git");
     let command = words.iter().position(|word| !word.starts_with("--"));
-    if let (true, Some(place)) = (is_git, command) {
-        let shows = GIT_SHOWS.iter().find(|(name, _)| *name == words[place]);
-        let options = shows.map_or(&[][..], |(_, options)| *options);
+    if is_git
+        && let Some(place) = command
+        && let Some((_, options)) = GIT_SHOWS.iter().find(|(name, _)| *name == words[place])
+    {
+        // Right after the command: after a `--` they would be names of files.
         let options = options.iter().map(|option| (*option).to_owned());
         arguments.splice(place + 1..=place, options);
     }

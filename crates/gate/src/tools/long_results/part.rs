@@ -45,16 +45,13 @@ impl<'a> Part<'a> {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::String(field)) => vec![field],
             Some(Value::Array(fields)) => {
-                let names = fields.iter().map(Value::as_str);
-                names
-                    .collect::<Option<_>>()
-                    .ok_or("`fields` must be an array of names")?
+                let names: Option<Vec<&str>> = fields.iter().map(Value::as_str).collect();
+                names.ok_or("`fields` must be an array of names")?
             }
             Some(_) => return Err("`fields` must be an array of names".into()),
         };
-        let bytes = fields
-            .iter()
-            .fold(pointer.len(), |sum, name| sum + name.len());
+        // They are repeated in the note of each page.
+        let bytes = pointer.len() + fields.iter().copied().map(str::len).sum::<usize>();
         if bytes > MAX_PART_BYTES {
             return Err(format!(
                 "`select` and `fields` have {bytes} bytes, {MAX_PART_BYTES} are allowed"
@@ -82,16 +79,10 @@ impl<'a> Part<'a> {
     /// A message for the model that says how far the pointer leads.
     pub fn select(&self, value: &Value) -> Result<String, String> {
         let segments: Vec<Cow<'_, str>> = self.pointer.split('/').skip(1).map(unescaped).collect();
-        let selected = follow(value, &segments).map_err(|(value, place)| {
-            let path = self.pointer.split('/').take(place + 1);
-            let path: Vec<&str> = path.collect();
-            let nothing = excerpt(self.pointer, NAME_CHARS);
-            format!(
-                "nothing is at {nothing:?}: {:?} {}",
-                excerpt(&path.join("/"), NAME_CHARS),
-                what_is_there(value)
-            )
-        })?;
+        let selected = match follow(value, &segments) {
+            Ok(selected) => selected,
+            Err((last, place)) => return Err(self.nothing_there(last, place)),
+        };
         self.check_fields(&selected)?;
         let mut lines = Vec::new();
         let has_several = segments.iter().any(|segment| several(segment).is_some());
@@ -107,19 +98,36 @@ impl<'a> Part<'a> {
         Ok(lines.join("\n"))
     }
 
+    /// The message about a pointer of which so many segments lead to `last`, and the next to nothing.
+    fn nothing_there(&self, last: &Value, segments: usize) -> String {
+        let path: Vec<&str> = self.pointer.split('/').take(segments + 1).collect();
+        format!(
+            "nothing is at {:?}: {:?} {}",
+            excerpt(self.pointer, NAME_CHARS),
+            excerpt(&path.join("/"), NAME_CHARS),
+            what_is_there(last)
+        )
+    }
+
     /// Fails if no selected object has one of the fields.
     fn check_fields(&self, selected: &[&Value]) -> Result<(), String> {
-        let mut objects = selected.iter().flat_map(|value| match value {
-            Value::Array(items) => items.as_slice(),
-            value => std::slice::from_ref(*value),
-        });
-        let Some(first) = objects.clone().find(|value| value.is_object()) else {
-            return Ok(());
-        };
-        let has_field = |value: &Value| self.fields.iter().any(|name| value.get(name).is_some());
-        if self.fields.is_empty() || objects.any(has_field) {
+        if self.fields.is_empty() {
             return Ok(());
         }
+        let mut first = None;
+        for value in selected.iter().copied().flat_map(elements) {
+            let Value::Object(object) = value else {
+                continue;
+            };
+            if self.fields.iter().any(|name| object.contains_key(*name)) {
+                return Ok(());
+            }
+            first.get_or_insert(value);
+        }
+        // Values that are not objects are shown whole, whatever the fields.
+        let Some(first) = first else {
+            return Ok(());
+        };
         let fields = excerpt(&self.fields.join(", "), NAME_CHARS);
         Err(format!(
             "no object has a field {fields}; the first one {}",
@@ -131,14 +139,23 @@ impl<'a> Part<'a> {
         match value {
             Value::String(text) => text.clone(),
             Value::Object(fields) if !self.fields.is_empty() => {
-                let wanted = self.fields.iter().filter_map(|name| {
-                    let field = fields.get(*name)?;
-                    Some(((*name).to_owned(), field.clone()))
-                });
-                Value::Object(wanted.collect::<Map<_, _>>()).to_string()
+                let mut wanted = Map::new();
+                for name in &self.fields {
+                    if let Some(field) = fields.get(*name) {
+                        wanted.insert((*name).to_owned(), field.clone());
+                    }
+                }
+                Value::Object(wanted).to_string()
             }
             other => other.to_string(),
         }
+    }
+}
+
+fn elements(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) => items,
+        value => std::slice::from_ref(value),
     }
 }
 
@@ -190,15 +207,19 @@ fn several(segment: &str) -> Option<Range<usize>> {
         return Some(0..usize::MAX);
     }
     let (from, to) = segment.split_once(':')?;
-    let place = |text: &str, default| match text {
+    Some(bound(from, 0)?..bound(to, usize::MAX)?)
+}
+
+fn bound(text: &str, default: usize) -> Option<usize> {
+    match text {
         "" => Some(default),
         text => text.parse().ok(),
-    };
-    Some(place(from, 0)?..place(to, usize::MAX)?)
+    }
 }
 
 fn unescaped(segment: &str) -> Cow<'_, str> {
     match segment.contains('~') {
+        // In this order: `~01` stands for `~1`, not for `/`.
         true => segment.replace("~1", "/").replace("~0", "~").into(),
         false => segment.into(),
     }

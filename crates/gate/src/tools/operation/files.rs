@@ -60,12 +60,12 @@ impl FileArgument {
 
     /// The media type that is sent; `declared` is that of the document.
     pub fn content_type(&self, declared: Option<&str>) -> String {
-        let is_concrete = |kind: &&str| !kind.is_empty() && !kind.contains(['*', ',']);
-        self.content_type
-            .as_deref()
-            .or(declared.filter(is_concrete))
-            .unwrap_or(UNKNOWN_TYPE)
-            .to_owned()
+        match (&self.content_type, declared) {
+            (Some(own), _) => own.clone(),
+            // A document may declare several types, or `image/*`, of which none can be sent.
+            (None, Some(kind)) if !kind.is_empty() && !kind.contains(['*', ',']) => kind.to_owned(),
+            _ => UNKNOWN_TYPE.to_owned(),
+        }
     }
 }
 
@@ -77,11 +77,7 @@ fn of_object(argument: &str, fields: &Map<String, Value>) -> Result<FileArgument
             excerpt(unknown, 60)
         ));
     }
-    let text = |field: &str| match fields.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(format!("`{field}` of the file `{argument}` is no text")),
-    };
+    let text = |field: &str| text_field(argument, fields, field);
     let (path, base64) = (text("path")?, text("base64")?);
     let (source, usual_name) = match (path, base64) {
         (Some(path), None) => {
@@ -105,6 +101,18 @@ fn of_object(argument: &str, fields: &Map<String, Value>) -> Result<FileArgument
     })
 }
 
+fn text_field(
+    argument: &str,
+    fields: &Map<String, Value>,
+    field: &str,
+) -> Result<Option<String>, String> {
+    match fields.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("`{field}` of the file `{argument}` is no text")),
+    }
+}
+
 /// `data:image/png;base64,iVBORw0…`; without `;base64` the content is percent-encoded text.
 fn of_data_url(argument: &str, url: &str) -> Result<FileArgument, String> {
     let Some((kind, content)) = url["data:".len()..].split_once(',') else {
@@ -117,35 +125,44 @@ fn of_data_url(argument: &str, url: &str) -> Result<FileArgument, String> {
     Ok(FileArgument {
         source: Source::Bytes(bytes),
         filename: "file".to_owned(),
-        content_type: Some(kind.to_owned()).filter(|kind| !kind.is_empty()),
+        content_type: (!kind.is_empty()).then(|| kind.to_owned()),
     })
 }
 
 fn decoded(argument: &str, base64: &str) -> Result<Vec<u8>, String> {
-    let plain: String = base64
-        .chars()
-        .filter(|c| !c.is_ascii_whitespace())
-        .map(|c| match c {
-            '-' => '+',
-            '_' => '/',
-            other => other,
-        })
-        .collect();
-    BASE64
-        .decode(plain)
-        .map_err(|error| format!("the content of the file `{argument}` is no base64: {error}"))
+    let mut plain = String::with_capacity(base64.len());
+    for letter in base64.chars() {
+        match letter {
+            // It may be broken into lines.
+            letter if letter.is_ascii_whitespace() => {}
+            '-' => plain.push('+'),
+            '_' => plain.push('/'),
+            other => plain.push(other),
+        }
+    }
+    match BASE64.decode(plain) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err(format!(
+            "the content of the file `{argument}` is no base64: {error}"
+        )),
+    }
 }
 
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
-        let digits = tail.get(..2).filter(|_| first == b'%');
-        let escaped = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(escaped.unwrap_or(first));
-        rest = if escaped.is_some() { &tail[2..] } else { tail };
+        if first == b'%'
+            && let Some(digits) = tail.get(..2)
+            && let Ok(digits) = std::str::from_utf8(digits)
+            && let Ok(byte) = u8::from_str_radix(digits, 16)
+        {
+            bytes.push(byte);
+            rest = &tail[2..];
+        } else {
+            bytes.push(first);
+            rest = tail;
+        }
     }
     bytes
 }
@@ -178,21 +195,22 @@ impl<'a> FileReader<'a> {
         let bytes = match file.source {
             Source::Bytes(bytes) => bytes,
             Source::Path(path) => {
-                let root = self.root.ok_or_else(|| {
-                    ToolFailure::new(format!(
+                let Some(root) = self.root else {
+                    return Err(ToolFailure::new(format!(
                         "the file {:?} cannot be read: no folder for files is set; give its content as `base64`, or let \
                          the owner set `root` in [tools.files] of the profile",
                         excerpt(&path, 60)
-                    ))
-                })?;
+                    )));
+                };
                 root.whole(path, self.left).await?
             }
         };
-        self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| {
-            ToolFailure::new(format!(
+        let Some(left) = self.left.checked_sub(bytes.len()) else {
+            return Err(ToolFailure::new(format!(
                 "the files of one request may have {MAX_FILE_BYTES} bytes together; send fewer or smaller ones"
-            ))
-        })?;
+            )));
+        };
+        self.left = left;
         Ok(bytes)
     }
 }

@@ -44,14 +44,16 @@ pub struct Parts {
 /// A message for the model about an invalid argument.
 pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, String> {
     let method = call.get("method").and_then(Value::as_str).unwrap_or("GET");
-    let method = Method::from_bytes(method.as_bytes())
-        .map_err(|_| format!("{method:?} is not an HTTP method"))?;
+    let Ok(method) = Method::from_bytes(method.as_bytes()) else {
+        return Err(format!("{method:?} is not an HTTP method"));
+    };
     refuse_unknown(call, arguments)?;
     let mut placed = Placed::default();
     for (argument, target) in parameters(call) {
-        // The gate has said that such a null is left out.
-        if let Some(value) = arguments.get(argument).filter(|value| !value.is_null()) {
-            placed.add(argument, target, value)?;
+        match arguments.get(argument) {
+            // The gate has said that such a null is left out.
+            None | Some(Value::Null) => {}
+            Some(value) => placed.add(argument, target, value)?,
         }
     }
     if !placed.cookies.is_empty() {
@@ -77,20 +79,24 @@ pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, S
 /// The arguments that are null at a place where nothing stands for it: a parameter, or a field of a
 /// form. The request leaves them out.
 pub fn unwritable_nulls(call: &Value, arguments: &Arguments) -> Vec<String> {
-    let body = call.get("body");
-    let content_type = body.and_then(|body| body.get("content_type")?.as_str());
-    let is_form = content_type
-        .is_some_and(|kind| matches!(BodyKind::of(kind), BodyKind::Form | BodyKind::Multipart));
-    let fields = body
-        .filter(|_| is_form)
-        .and_then(|body| body.get("properties")?.as_array());
-    let fields = fields.into_iter().flatten().filter_map(Value::as_str);
-    parameters(call)
-        .map(|(argument, _)| argument.as_str())
-        .chain(fields)
-        .filter(|argument| arguments.get(*argument) == Some(&Value::Null))
-        .map(str::to_owned)
-        .collect()
+    let mut places: Vec<&str> = parameters(call).map(|(name, _)| name.as_str()).collect();
+    if let Some(Value::String(content_type)) = call.pointer("/body/content_type")
+        && matches!(
+            BodyKind::of(content_type),
+            BodyKind::Form | BodyKind::Multipart
+        )
+    {
+        places.extend(body_properties(call));
+    }
+    places.retain(|name| arguments.get(*name) == Some(&Value::Null));
+    places.into_iter().map(str::to_owned).collect()
+}
+
+/// The arguments that are fields of the body.
+fn body_properties(call: &Value) -> impl Iterator<Item = &str> {
+    let properties = call.pointer("/body/properties").and_then(Value::as_array);
+    let properties = properties.into_iter().flatten();
+    properties.filter_map(Value::as_str)
 }
 
 /// Arguments where they belong in a request.
@@ -111,9 +117,10 @@ impl<'a> Placed<'a> {
         target: &'a Map<String, Value>,
         value: &'a Value,
     ) -> Result<(), String> {
-        let text = |key: &str| target.get(key).and_then(Value::as_str);
-        let name = text("name").unwrap_or(argument);
-        match text("in").unwrap_or_default() {
+        let declared_name = target.get("name").and_then(Value::as_str);
+        let name = declared_name.unwrap_or(argument);
+        let place = target.get("in").and_then(Value::as_str);
+        match place.unwrap_or_default() {
             "path" => {
                 let segment = Style::of(target, "simple").in_path(name, value);
                 if segment.is_empty() {
@@ -147,28 +154,19 @@ impl<'a> Placed<'a> {
 
 /// The operation's parameters by the name of their argument.
 fn parameters(call: &Value) -> impl Iterator<Item = (&String, &Map<String, Value>)> {
-    let declared = call
-        .get("parameters")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
+    let declared = call.get("parameters").and_then(Value::as_object);
+    let declared = declared.into_iter().flatten();
     declared.filter_map(|(argument, target)| Some((argument, target.as_object()?)))
 }
 
 /// Refuses an argument that has no place in the request: it would be lost without a word.
 fn refuse_unknown(call: &Value, arguments: &Arguments) -> Result<(), String> {
-    let body = call.get("body");
-    let properties = body.and_then(|body| body.get("properties")?.as_array());
-    let whole = body.and_then(|body| body.get("argument"));
-    let known: Vec<&str> = parameters(call)
-        .map(|(argument, _)| argument.as_str())
-        .chain(properties.into_iter().flatten().filter_map(Value::as_str))
-        .chain(whole.and_then(Value::as_str))
-        .collect();
-    let Some(unknown) = arguments
-        .keys()
-        .find(|name| !known.contains(&name.as_str()))
-    else {
+    let mut known: Vec<&str> = parameters(call).map(|(name, _)| name.as_str()).collect();
+    known.extend(body_properties(call));
+    // A body that is no object is one argument as a whole.
+    known.extend(call.pointer("/body/argument").and_then(Value::as_str));
+    let mut names = arguments.keys();
+    let Some(unknown) = names.find(|name| !known.contains(&name.as_str())) else {
         return Ok(());
     };
     Err(format!(
@@ -193,10 +191,10 @@ impl Template {
         let mut plain = declared.to_owned();
         // The parts of a URI template that stand for parameters of the query, which are declared too.
         while let Some(start) = ["{?", "{&", "{#"].iter().find_map(|open| plain.find(open)) {
-            let end = plain[start..]
-                .find('}')
-                .map_or(plain.len(), |end| start + end + 1);
-            plain.replace_range(start..end, "");
+            match plain[start..].find('}') {
+                Some(length) => plain.replace_range(start..=start + length, ""),
+                None => plain.truncate(start),
+            }
         }
         let address = plain.split('#').next().unwrap_or_default();
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
@@ -211,6 +209,7 @@ impl Template {
         let mut segments = Vec::new();
         for declared in self.path.split('/') {
             let segment = filled(declared, values)?;
+            // A segment that the document itself has may be empty.
             let is_plain = segment == declared;
             if !is_plain && ["", ".", ".."].contains(&segment.as_str()) {
                 return Err(not_a_segment(declared, &segment));
@@ -244,9 +243,11 @@ fn filled(template: &str, values: &BTreeMap<&str, String>) -> Result<String, Str
     while let Some((before, after)) = rest.split_once('{') {
         text.push_str(before);
         let (name, after) = after.split_once('}').unwrap_or((after, ""));
-        let value = values
-            .get(name)
-            .ok_or_else(|| format!("the argument for {{{name}}} in the path is missing"))?;
+        let Some(value) = values.get(name) else {
+            return Err(format!(
+                "the argument for {{{name}}} in the path is missing"
+            ));
+        };
         text.push_str(value);
         rest = after;
     }
@@ -274,11 +275,8 @@ fn joined(base: &Url, path: &str, query: &str) -> Result<Url, String> {
     };
     let own = base.path().trim_end_matches('/');
     url.set_path(&format!("{own}{slash}{path}"));
-    let own = base.query().filter(|own| !own.is_empty());
-    let queries: Vec<&str> = own
-        .into_iter()
-        .chain(Some(query).filter(|query| !query.is_empty()))
-        .collect();
+    let mut queries = vec![base.query().unwrap_or_default(), query];
+    queries.retain(|query| !query.is_empty());
     if !queries.is_empty() {
         url.set_query(Some(&queries.join("&")));
     }
@@ -291,12 +289,13 @@ fn leads_elsewhere(segment: &str) -> bool {
     for _ in 0..MAX_DECODINGS {
         text = decoded(&text);
     }
-    let mut parts = text.split(['/', '\\']);
-    let is_step = |part: &str| {
-        let name = part.split(';').next().unwrap_or_default();
-        matches!(name.trim(), "." | "..")
-    };
-    text.contains(char::is_control) || parts.any(is_step)
+    text.contains(char::is_control) || text.split(['/', '\\']).any(is_step)
+}
+
+fn is_step(part: &str) -> bool {
+    // Some servers cut parameters off a segment: `..;a=b` is `..` to them.
+    let name = part.split(';').next().unwrap_or_default();
+    matches!(name.trim(), "." | "..")
 }
 
 fn add_header(
@@ -312,16 +311,14 @@ fn add_header(
             "`{argument}` would set the header {name}, which is not for arguments to set"
         ));
     }
-    let parsed = HeaderName::from_bytes(lower.as_bytes())
-        .ok()
-        .zip(HeaderValue::from_str(value).ok());
-    let (name, value) = parsed.ok_or_else(|| {
-        format!(
+    let name = HeaderName::from_bytes(lower.as_bytes());
+    let (Ok(name), Ok(parsed)) = (name, HeaderValue::from_str(value)) else {
+        return Err(format!(
             "`{argument}` is {:?}, which is not valid in a header",
             excerpt(value, 60)
-        )
-    })?;
-    headers.insert(name, value);
+        ));
+    };
+    headers.insert(name, parsed);
     Ok(())
 }
 

@@ -36,16 +36,16 @@ impl<'a> Style<'a> {
             (_, Some("tsv")) => '\t',
             _ => ',',
         };
+        // A `collectionFormat` is of version 2, where only `multi` repeats the name.
+        let usually_explodes = kind == "form" && matches!(format, None | Some("multi"));
         let explodes = declared.get("explode").and_then(Value::as_bool);
-        let is_set = |key: &str| declared.get(key) == Some(&Value::Bool(true));
         let content_type = text("content_type").or(text("contentType"));
         Style {
             kind,
-            explodes: explodes
-                .unwrap_or(kind == "form" && format.is_none_or(|format| format == "multi")),
+            explodes: explodes.unwrap_or(usually_explodes),
             separator,
-            allows_reserved: is_set("allowReserved"),
-            is_json: content_type.is_some_and(|kind| BodyKind::of(kind) == BodyKind::Json),
+            allows_reserved: declared.get("allowReserved") == Some(&Value::Bool(true)),
+            is_json: content_type.map(BodyKind::of) == Some(BodyKind::Json),
         }
     }
 
@@ -76,12 +76,16 @@ impl<'a> Style<'a> {
                 self.add_deep(name, value, &mut pairs);
                 pairs
             }
-            Value::Array(items) if self.explodes => texts(items)
-                .map(|item| self.pair(name, vec![item]))
-                .collect(),
-            Value::Object(fields) if self.explodes => members(fields)
-                .map(|(key, value)| self.pair(key, vec![text_of(value)]))
-                .collect(),
+            Value::Array(items) if self.explodes => {
+                let items = texts(items);
+                items.map(|item| self.pair(name, vec![item])).collect()
+            }
+            // The names are those of the fields; that of the parameter does not occur.
+            Value::Object(fields) if self.explodes => {
+                let fields = members(fields);
+                let pairs = fields.map(|(key, value)| self.pair(key, vec![text_of(value)]));
+                pairs.collect()
+            }
             // A list without items is no value at all.
             Value::Array(items) if items.is_empty() => Vec::new(),
             Value::Object(fields) if fields.is_empty() => Vec::new(),
@@ -149,9 +153,13 @@ impl<'a> Style<'a> {
     /// The items of a value, each encoded; the members of an exploded object as `name=value`.
     fn listed(self, value: &Value, encode: fn(&str) -> String) -> Vec<String> {
         match value {
-            Value::Object(fields) if self.explodes => members(fields)
-                .map(|(key, value)| format!("{}={}", encode(key), encode(&text_of(value))))
-                .collect(),
+            Value::Object(fields) if self.explodes => {
+                let mut listed = Vec::with_capacity(fields.len());
+                for (key, value) in members(fields) {
+                    listed.push(format!("{}={}", encode(key), encode(&text_of(value))));
+                }
+                listed
+            }
             other => items_of(other).iter().map(|item| encode(item)).collect(),
         }
     }
@@ -185,9 +193,11 @@ pub fn joined(pairs: &[Pair]) -> String {
 fn items_of(value: &Value) -> Vec<String> {
     match value {
         Value::Array(items) => texts(items).collect(),
-        Value::Object(fields) => members(fields)
-            .flat_map(|(key, value)| [key.clone(), text_of(value)])
-            .collect(),
+        Value::Object(fields) => {
+            let members = members(fields);
+            let items = members.flat_map(|(key, value)| [key.clone(), text_of(value)]);
+            items.collect()
+        }
         scalar => vec![text_of(scalar)],
     }
 }
@@ -212,12 +222,12 @@ fn encoded_but_reserved(text: &str) -> String {
     while let Some(at) = rest.find('%') {
         let (before, escape) = rest.split_at(at);
         safe.push_str(&encoded_except(before, b":/?@!$'()*,;="));
-        let is_escape = escape
-            .as_bytes()
-            .get(1..3)
-            .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let length = if is_escape { 3 } else { 1 };
-        safe.push_str(if is_escape { &escape[..3] } else { "%25" });
+        let length = match escape.as_bytes() {
+            [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => 3,
+            _ => 1,
+        };
+        // A percent sign that begins no escape is encoded itself.
+        safe.push_str(if length == 3 { &escape[..3] } else { "%25" });
         rest = &escape[length..];
     }
     safe.push_str(&encoded_except(rest, b":/?@!$'()*,;="));
