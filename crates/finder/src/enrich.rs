@@ -66,14 +66,16 @@ impl Tokens {
 /// Divides tools into requests of at most `size` tools, each of one server. Keeps their order.
 pub fn batches(tools: &[Arc<Tool>], size: usize, wanted: &Wanted) -> Vec<Batch> {
     let wanted = Arc::new(wanted.clone());
-    tools
-        .chunk_by(|left, right| left.id.server() == right.id.server())
-        .flat_map(|server| server.chunks(size.max(1)))
-        .map(|tools| Batch {
-            tools: tools.to_vec(),
-            wanted: Arc::clone(&wanted),
-        })
-        .collect()
+    let mut batches = Vec::new();
+    for server in tools.chunk_by(|left, right| left.id.server() == right.id.server()) {
+        for tools in server.chunks(size.max(1)) {
+            batches.push(Batch {
+                tools: tools.to_vec(),
+                wanted: Arc::clone(&wanted),
+            });
+        }
+    }
+    batches
 }
 
 /// The tokens that these requests and their answers are expected to take.
@@ -107,12 +109,11 @@ impl Batch {
         let lists = lists(answer, self.tools.len());
         let mut all = Vec::with_capacity(self.tools.len());
         for (number, tool) in (1..).zip(&self.tools) {
-            let list = lists
-                .as_ref()
-                .map(|lists: &Map<String, Value>| lists.get(&format!("{number}")));
-            let read = match list {
-                Some(Some(list)) => checked(tool, list, self.wanted.total(), model, review),
-                Some(None) => Checked::nothing("the answer leaves it out"),
+            let read = match &lists {
+                Some(lists) => match lists.get(&format!("{number}")) {
+                    Some(list) => checked(tool, list, self.wanted.total(), model, review),
+                    None => Checked::nothing("the answer leaves it out"),
+                },
                 None => Checked::nothing("the answer is not the JSON object asked for"),
             };
             all.push((Arc::clone(tool), read));
@@ -147,26 +148,25 @@ fn shown_description(tool: &Tool) -> String {
 /// The lists of an answer, by number. A model that was asked about one tool may answer with the list
 /// alone. Text before and after the JSON is ignored.
 fn lists(answer: &str, tools: usize) -> Option<Map<String, Value>> {
-    let read = |(start, _): (usize, &str)| {
+    for (start, _) in answer.match_indices(['{', '[']).take(MAX_JSON_STARTS) {
+        // The value at the start, whatever follows it.
         let mut values = serde_json::Deserializer::from_str(&answer[start..]).into_iter();
-        match values.next()?.ok()? {
-            Value::Object(lists) => Some(lists),
-            list @ Value::Array(_) if tools == 1 => Some(Map::from_iter([("1".to_owned(), list)])),
-            _ => None,
+        match values.next() {
+            Some(Ok(Value::Object(lists))) => return Some(lists),
+            Some(Ok(list @ Value::Array(_))) if tools == 1 => {
+                return Some(Map::from_iter([("1".to_owned(), list)]));
+            }
+            _ => {}
         }
-    };
-    answer
-        .match_indices(['{', '['])
-        .take(MAX_JSON_STARTS)
-        .find_map(read)
+    }
+    None
 }
 
 /// Tools that have no enrichment for their present definition, of these servers, or of all where
 /// none is named.
 pub fn missing(searcher: &Searcher, servers: &[String]) -> Vec<Arc<Tool>> {
-    ids_without_texts(searcher, servers)
-        .filter_map(|id| searcher.tool(id))
-        .collect()
+    let ids = ids_without_texts(searcher, servers);
+    ids.filter_map(|id| searcher.tool(id)).collect()
 }
 
 /// The ids of [`missing`]. Reads no tool.

@@ -86,6 +86,7 @@ pub fn checked(tool: &Tool, list: &Value, max: usize, model: &str, review: Revie
         }
     }
     let enrichment = if texts.is_empty() {
+        // Drained, so that they are not told twice.
         let held = held.iter().map(Held::reason);
         let reasons: Vec<String> = refused.drain(..).chain(held).collect();
         Err(reasons.join("; "))
@@ -107,11 +108,10 @@ fn problem(text: &str, own: &OwnWords, model: &str) -> Option<String> {
     if let Err(error) = Enrichment::new([text], model) {
         return Some(refusal(&error));
     }
-    if let Some(hidden) = text
-        .chars()
-        .find(|&c| is_hidden(c) && !JOINERS.contains(&c))
-    {
-        return Some(format!("has the invisible character {}", code(hidden)));
+    for letter in text.chars() {
+        if is_hidden(letter) && !JOINERS.contains(&letter) {
+            return Some(format!("has the invisible character {}", code(letter)));
+        }
     }
     let repeated = own.repeated_by(text)?;
     Some(format!("only repeats the tool's {repeated}"))
@@ -147,15 +147,11 @@ impl OwnWords {
     fn of(tool: &Tool) -> Self {
         let id = format!("{} {}", tool.id.server(), tool.id.name());
         let title = tool.title.as_deref().unwrap_or_default();
-        let sentences = tool
-            .description
-            .split(['.', '!', '?', ';', ':', '\n', '。', '！', '？']);
+        let whole = tool.description.as_str();
+        let sentences = whole.split(['.', '!', '?', ';', ':', '\n', '。', '！', '？']);
         OwnWords {
             names: [tool.id.name(), &id, title].map(joined).into(),
-            sentences: sentences
-                .chain([tool.description.as_str()])
-                .map(joined)
-                .collect(),
+            sentences: sentences.chain([whole]).map(joined).collect(),
             description: format!(" {} ", words(&tool.description).join(" ")),
         }
     }

@@ -72,8 +72,9 @@ impl<'a> Review<'a> {
         let Review::Pending(searcher) = self else {
             return Ok(None);
         };
-        let stored = searcher.enrichment(&tool.id);
-        if stored.is_some_and(|stored| stored.texts().iter().any(|one| one == text)) {
+        if let Some(stored) = searcher.enrichment(&tool.id)
+            && stored.texts().iter().any(|one| one == text)
+        {
             return Ok(None);
         }
         let [whole, ..] = views(tool);
@@ -134,11 +135,13 @@ impl<'a> Nearness<'a> {
         let views = self.embedder.views().iter();
         let texts: Vec<&str> = views.map(|&view| texts[view as usize].as_str()).collect();
         let vectors = self.embedder.embed_tools(&texts)?;
-        let cosines = vectors.iter().map(|vector| {
-            let products = vector.iter().zip(&self.vector);
-            products.map(|(a, b)| a * b).sum::<f32>()
-        });
-        Ok(cosines.fold(-1.0, f32::max))
+        let mut nearest: f32 = -1.0;
+        for vector in &vectors {
+            // The vectors have length 1, so this is the cosine.
+            let products = vector.iter().zip(&self.vector).map(|(a, b)| a * b);
+            nearest = nearest.max(products.sum());
+        }
+        Ok(nearest)
     }
 
     /// The nearest tools of other servers that a search finds and that are nearer than this.
@@ -151,6 +154,7 @@ impl<'a> Nearness<'a> {
             ..Parts::ALL
         };
         let query = Query::new(self.text).k(HITS).parts(parts);
+        // A weak hit may still be nearer than the own tool.
         let query = query.min_score(0.0).min_confidence(0.0);
         let mut suspects = Vec::new();
         for hit in searcher.search(&query)?.hits {

@@ -82,11 +82,9 @@ pub fn measure<E: From<toolscout_index::Error>>(
             break;
         }
     }
-    let place = |far: &Far| far.place.unwrap_or(usize::MAX);
-    measured
-        .worst
-        .sort_by_key(|far| std::cmp::Reverse(place(far)));
-    measured.worst.truncate(MAX_WORST);
+    let worst = &mut measured.worst;
+    worst.sort_by_key(|far| std::cmp::Reverse(far.place.unwrap_or(usize::MAX)));
+    worst.truncate(MAX_WORST);
     Ok(measured)
 }
 
@@ -95,24 +93,26 @@ pub fn measure<E: From<toolscout_index::Error>>(
 fn kept_aside(enrichment: &Enrichment, number: usize) -> Option<&str> {
     let texts = enrichment.texts();
     let languages: Vec<Language> = texts.iter().map(|text| Language::of(text)).collect();
-    let has_another = |place: &usize| {
-        let same = languages.iter().filter(|&&one| one == languages[*place]);
-        same.count() > 1
-    };
-    let places = (0..texts.len()).map(|step| (number + step) % texts.len());
-    places
-        .into_iter()
-        .find(has_another)
-        .map(|place| texts[place].as_str())
+    // From another place for each tool, so that not only first texts are measured.
+    for step in 0..texts.len() {
+        let place = (number + step) % texts.len();
+        let same = languages.iter().filter(|&&one| one == languages[place]);
+        if same.count() > 1 {
+            return Some(&texts[place]);
+        }
+    }
+    None
 }
 
 /// Tools with texts; of too many, evenly chosen ones.
 fn sample(searcher: &Searcher, servers: &[String]) -> Vec<Arc<Tool>> {
     let ids: Vec<&ToolId> = ids_with_texts(searcher, servers).collect();
     let count = ids.len().min(MAX_TOOLS);
-    (0..count)
-        .filter_map(|number| searcher.tool(ids[number * ids.len() / count]))
-        .collect()
+    let mut tools = Vec::with_capacity(count);
+    for number in 0..count {
+        tools.extend(searcher.tool(ids[number * ids.len() / count]));
+    }
+    tools
 }
 
 fn ask<E: From<toolscout_index::Error>>(
@@ -127,19 +127,17 @@ fn ask<E: From<toolscout_index::Error>>(
     };
     let query = Query::new(text).k(DEPTH).parts(parts);
     let hits = searcher_for(&query)?.search(&query)?.hits;
+    let position = hits.iter().position(|hit| hit.id == *id);
     Ok(Far {
         id: id.clone(),
         text: text.to_owned(),
-        place: hits
-            .iter()
-            .position(|hit| hit.id == *id)
-            .map(|place| place + 1),
+        place: position.map(|position| position + 1),
         first: hits.first().map(|hit| hit.id.clone()),
     })
 }
 
 impl Far {
     fn is_found(&self) -> bool {
-        self.place.is_some_and(|place| place <= FOUND_WITHIN)
+        matches!(self.place, Some(place) if place <= FOUND_WITHIN)
     }
 }

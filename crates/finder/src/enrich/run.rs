@@ -217,6 +217,7 @@ impl Run {
             Ok(reply) => self.read(place, reply).await,
             Err(error) => match limit(&error) {
                 Some(retry_after) => {
+                    // First in line again, so that batches are asked about in their order.
                     self.waiting.push_front(place);
                     if !self.pace.refused(retry_after, Instant::now()) {
                         self.problem = Some(format!("{error}; run it again later"));
@@ -242,9 +243,10 @@ impl Run {
         self.tokens.output += spent.output;
         let (model, searcher) = (Arc::clone(&self.model), self.searcher.clone());
         let read = move || {
-            let review = searcher
-                .as_deref()
-                .map_or(Review::Unneeded, Review::Pending);
+            let review = match &searcher {
+                Some(searcher) => Review::Pending(searcher),
+                None => Review::Unneeded,
+            };
             batch.read(&reply.text, model.name(), review)
         };
         // Each text is searched for.
@@ -256,9 +258,9 @@ impl Run {
         for (tool, read) in read {
             let id = tool.id.as_str();
             self.held.extend(read.held);
-            let refused = read.refused.into_iter();
-            self.refused
-                .extend(refused.map(|reason| Refused::new(id, reason)));
+            for reason in read.refused {
+                self.refused.push(Refused::new(id, reason));
+            }
             match read.enrichment {
                 Ok(enrichment) => written.push((tool, enrichment)),
                 Err(reason) => {
@@ -278,9 +280,10 @@ impl Run {
         self.pace.answered();
         let reason = error.to_string();
         let tools = &self.batches[place].tools;
-        let ids = tools.iter().map(|tool| tool.id.as_str());
-        self.unanswered
-            .extend(ids.map(|id| Refused::new(id, reason.as_str())));
+        for tool in tools {
+            let refused = Refused::new(tool.id.as_str(), reason.as_str());
+            self.unanswered.push(refused);
+        }
         self.last_reason = reason;
         Step::nothing(tools.len())
     }
