@@ -82,34 +82,35 @@ impl CallAssembler {
     /// others a new id with every fragment: of these the name and the arguments so far tell whether
     /// another call begins.
     fn continued_by(&self, fragment: &CallFragment) -> Option<usize> {
-        let calls = &self.calls;
-        let mut latest_first = (0..calls.len()).rev();
-        let has_id = |at: &usize| {
-            let has_same = fragment.id.is_some() && calls[*at].id == fragment.id;
-            has_same && !names_another(&calls[*at], fragment)
-        };
-        let Some(index) = fragment.index else {
-            let same_id = latest_first.clone().find(has_id);
-            return same_id.or_else(|| {
-                let last = latest_first.next();
-                last.filter(|last| !begins_another(&calls[*last], fragment))
-            });
-        };
-        let mut of_index = latest_first.filter(|at| self.indices[*at] == Some(index));
-        let same_id = of_index.clone().find(has_id);
-        same_id.or_else(|| {
-            let last = of_index.next();
-            last.filter(|last| !begins_another(&calls[*last], fragment))
-        })
+        let mut latest = None;
+        for (at, call) in self.calls.iter().enumerate().rev() {
+            if fragment.index.is_some() && self.indices[at] != fragment.index {
+                continue;
+            }
+            if has_id_of(call, fragment) && !names_another(call, fragment) {
+                return Some(at);
+            }
+            latest = latest.or(Some(at));
+        }
+        // No call has the id, so the fragment can continue none but the latest.
+        let latest = latest?;
+        (!begins_another(&self.calls[latest], fragment)).then_some(latest)
     }
+}
+
+fn has_id_of(call: &RawCall, fragment: &CallFragment) -> bool {
+    fragment.id.is_some() && call.id == fragment.id
 }
 
 /// Whether a fragment that may belong to this call begins another one instead. What names no tool
 /// continues a call.
 fn begins_another(last: &RawCall, fragment: &CallFragment) -> bool {
-    let Some(name) = fragment.name.as_ref().filter(|_| !last.name.is_empty()) else {
+    let Some(name) = &fragment.name else {
         return false;
     };
+    if last.name.is_empty() {
+        return false;
+    }
     let arguments = fragment.arguments.as_deref().unwrap_or_default();
     if last.arguments.is_empty() {
         let has_other_id = last.id.is_some() && fragment.id.is_some() && last.id != fragment.id;
@@ -123,8 +124,10 @@ fn begins_another(last: &RawCall, fragment: &CallFragment) -> bool {
 
 /// Whether a fragment with the id of a finished call names another tool.
 fn names_another(call: &RawCall, fragment: &CallFragment) -> bool {
-    let name = fragment.name.as_ref();
-    name.is_some_and(|name| *name != call.name) && is_whole(&call.arguments)
+    match &fragment.name {
+        Some(name) => *name != call.name && is_whole(&call.arguments),
+        None => false,
+    }
 }
 
 fn begins_object(arguments: &str) -> bool {
@@ -132,6 +135,7 @@ fn begins_object(arguments: &str) -> bool {
 }
 
 fn is_whole(arguments: &str) -> bool {
+    // Most arguments are not, and their end shows it without reading them whole at each fragment.
     arguments.trim_end().ends_with(['}', ']'])
         && serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok()
 }

@@ -6,16 +6,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::llm::event::parse_event;
-use crate::llm::{CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, Usage};
+use crate::llm::{CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, ToolSpec, Usage};
 
 /// The body of a request, with further fields.
 pub fn body(request: &ChatRequest, mut body: Map<String, Value>) -> Value {
     body.insert("messages".into(), wire_messages(&request.messages).into());
     if !request.tools.is_empty() {
-        body.insert(
-            "tools".into(),
-            request.tools.iter().map(|tool| tool.to_json()).collect(),
-        );
+        let tools = request.tools.iter().map(ToolSpec::to_json);
+        body.insert("tools".into(), tools.collect());
     }
     Value::Object(body)
 }
@@ -83,9 +81,8 @@ impl EventDecoder {
         let line = parse_event(line)?;
         let mut deltas = Vec::new();
         let message = &line["message"];
-        let text = |field: &str| message[field].as_str().filter(|text| !text.is_empty());
-        deltas.extend(text("thinking").map(|text| Delta::Thinking(text.to_owned())));
-        deltas.extend(text("content").map(|text| Delta::Text(text.to_owned())));
+        deltas.extend(some_text(&message["thinking"]).map(Delta::Thinking));
+        deltas.extend(some_text(&message["content"]).map(Delta::Text));
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             deltas.push(Delta::Call(self.fragment(&call["function"])));
         }
@@ -104,13 +101,21 @@ impl EventDecoder {
             index: Some(index),
             id: None,
             name: function["name"].as_str().map(str::to_owned),
-            arguments: function
-                .get("arguments")
-                .map(|arguments| match arguments.as_str() {
-                    Some(text) => text.to_owned(),
-                    None => arguments.to_string(),
-                }),
+            // Ollama gives an object, but a text is taken too.
+            arguments: match function.get("arguments") {
+                Some(Value::String(text)) => Some(text.clone()),
+                Some(arguments) => Some(arguments.to_string()),
+                None => None,
+            },
         }
+    }
+}
+
+/// A text that is not empty: each line of an answer has an empty `content` at least.
+fn some_text(value: &Value) -> Option<String> {
+    match value.as_str()? {
+        "" => None,
+        text => Some(text.to_owned()),
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::llm::event::parse_event;
 use crate::llm::{
-    CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, ToolChoice, Usage,
+    CallFragment, ChatRequest, Delta, LlmError, Message, ToolCall, ToolChoice, ToolSpec, Usage,
 };
 
 /// The body of a request, with further fields.
@@ -12,10 +12,8 @@ pub fn body(request: &ChatRequest, mut body: Map<String, Value>) -> Value {
     body.insert("messages".into(), wire_messages(&request.messages).into());
     // OpenAI rejects an empty list, of tools here and of an assistant's calls below.
     if !request.tools.is_empty() {
-        body.insert(
-            "tools".into(),
-            request.tools.iter().map(|tool| tool.to_json()).collect(),
-        );
+        let tools = request.tools.iter().map(ToolSpec::to_json);
+        body.insert("tools".into(), tools.collect());
         if request.tool_choice == ToolChoice::None {
             body.insert("tool_choice".into(), "none".into());
         }
@@ -98,31 +96,18 @@ pub fn deltas_of(chunk: &str) -> Result<Vec<Delta>, LlmError> {
 
 fn choice_deltas(choice: &Value, deltas: &mut Vec<Delta>) {
     // A server that does not stream sends `message` where a chunk has `delta`.
-    let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) else {
+    let Some(delta) = choice.get("delta").or(choice.get("message")) else {
         return;
-    };
-    let text_of = |field: &str| {
-        delta
-            .get(field)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
     };
     // `reasoning_content` is DeepSeek's and llama.cpp's name for it, `reasoning` OpenRouter's and
     // newer vLLM's.
-    if let Some(thinking) = text_of("reasoning_content").or_else(|| text_of("reasoning")) {
-        deltas.push(Delta::Thinking(thinking.to_owned()));
-    }
-    if let Some(text) = text_of("content") {
-        deltas.push(Delta::Text(text.to_owned()));
-    }
+    let thinking = some_text(delta, "reasoning_content").or(some_text(delta, "reasoning"));
+    deltas.extend(thinking.map(Delta::Thinking));
+    deltas.extend(some_text(delta, "content").map(Delta::Text));
     let calls = delta.get("tool_calls").and_then(Value::as_array);
-    deltas.extend(
-        calls
-            .into_iter()
-            .flatten()
-            .map(call_fragment)
-            .map(Delta::Call),
-    );
+    for call in calls.into_iter().flatten() {
+        deltas.push(Delta::Call(call_fragment(call)));
+    }
     if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
         deltas.push(Delta::Finish(reason.to_owned()));
     }
@@ -132,20 +117,25 @@ fn choice_deltas(choice: &Value, deltas: &mut Vec<Delta>) {
 pub fn call_fragment(call: &Value) -> CallFragment {
     // Some servers leave out the `function` object around name and arguments.
     let function = call.get("function").unwrap_or(call);
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let index = call.get("index").and_then(Value::as_u64);
     CallFragment {
-        index: call
-            .get("index")
-            .and_then(Value::as_u64)
-            .and_then(|index| usize::try_from(index).ok()),
-        id: text(call.get("id")).filter(|id| !id.is_empty()),
-        name: text(function.get("name")).filter(|name| !name.is_empty()),
+        index: index.map(usize::try_from).and_then(Result::ok),
+        id: some_text(call, "id"),
+        name: some_text(function, "name"),
         // Some gateways send the arguments as the object itself.
         arguments: match function.get("arguments") {
             Some(Value::String(text)) => Some(text.clone()),
             None | Some(Value::Null) => None,
             Some(other) => Some(other.to_string()),
         },
+    }
+}
+
+/// A field's text that is not empty: some servers send `""` where others leave a field out.
+fn some_text(object: &Value, field: &str) -> Option<String> {
+    match object.get(field)?.as_str()? {
+        "" => None,
+        text => Some(text.to_owned()),
     }
 }
 

@@ -42,12 +42,15 @@ impl Script {
     /// # Errors
     /// [`LlmError::Script`] naming the line.
     pub fn load(path: &Path) -> Result<Self, LlmError> {
-        let text = regular_file::read_to_string(path).map_err(|error| LlmError::Script {
-            path: path.display().to_string(),
-            line: None,
-            reason: format!("{error}; give the path of a JSON lines script"),
-        })?;
-        Script::parse(&path.display().to_string(), &text)
+        let shown = path.display().to_string();
+        match regular_file::read_to_string(path) {
+            Ok(text) => Script::parse(&shown, &text),
+            Err(error) => Err(LlmError::Script {
+                path: shown,
+                line: None,
+                reason: format!("{error}; give the path of a JSON lines script"),
+            }),
+        }
     }
 
     /// Parses a script; `path` is for messages.
@@ -60,14 +63,17 @@ impl Script {
             if line.trim().is_empty() {
                 continue;
             }
-            let at_line = |reason: String| LlmError::Script {
-                path: path.into(),
-                line: Some(number + 1),
-                reason,
+            let added = match serde_json::from_str(line) {
+                Ok(line) => script.add(line),
+                Err(error) => Err(error.to_string()),
             };
-            let line: ScriptLine =
-                serde_json::from_str(line).map_err(|error| at_line(error.to_string()))?;
-            script.add(line).map_err(at_line)?;
+            if let Err(reason) = added {
+                return Err(LlmError::Script {
+                    path: path.into(),
+                    line: Some(number + 1),
+                    reason,
+                });
+            }
         }
         Ok(script)
     }
@@ -233,15 +239,15 @@ impl ScriptedModel {
         state.requests.push(request);
         let answered = state.requests.len();
         let next = state.turns.get_mut(&purpose).and_then(VecDeque::pop_front);
-        let turn = next.ok_or_else(|| {
+        let Some(turn) = next else {
             let wanted = match purpose {
                 Purpose::Round => "`reply`",
                 Purpose::Recommend => "`reply` and `\"for\": \"recommend\"`",
             };
-            self.error(format!(
+            return Err(self.error(format!(
                 "no reply left for request {answered}; add a line with {wanted}"
-            ))
-        })?;
+            )));
+        };
         match &turn.expect_tools {
             Some(expected) if *expected != visible => Err(self.error(format!(
                 "request {answered} should show the tools {expected:?}, it shows {visible:?}"
@@ -295,29 +301,26 @@ fn chunk_deltas(chunks: &[Value]) -> Vec<Result<Delta, LlmError>> {
 
 fn reply_deltas(reply: Reply) -> Vec<Result<Delta, LlmError>> {
     let mut deltas: Vec<Result<Delta, LlmError>> = Vec::new();
-    deltas.extend(words(&reply.thinking).map(|word| Ok(Delta::Thinking(word.to_owned()))));
-    deltas.extend(words(&reply.text).map(|word| Ok(Delta::Text(word.to_owned()))));
+    deltas.extend(words(&reply.thinking).map(Delta::Thinking).map(Ok));
+    deltas.extend(words(&reply.text).map(Delta::Text).map(Ok));
     if reply.cut {
         deltas.push(Err(LlmError::CutOff {
             reason: "as the script says".into(),
         }));
         return deltas;
     }
-    deltas.extend(
-        reply
-            .calls
-            .into_iter()
-            .enumerate()
-            .map(|(index, call)| Ok(Delta::Call(fragment(index, call)))),
-    );
-    deltas.extend(reply.usage.map(|usage| Ok(Delta::Usage(usage))));
+    for (index, call) in reply.calls.into_iter().enumerate() {
+        deltas.push(Ok(Delta::Call(fragment(index, call))));
+    }
+    deltas.extend(reply.usage.map(Delta::Usage).map(Ok));
     deltas.push(Ok(Delta::Finish("stop".into())));
     deltas
 }
 
 /// A text in pieces like those that a model streams: words with the space after them.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive(' ').filter(|word| !word.is_empty())
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split_inclusive(' ');
+    words.filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
 fn fragment(index: usize, call: ScriptedCall) -> CallFragment {

@@ -74,12 +74,13 @@ impl SseDecoder {
     /// Returns the event completed by the end of the stream, for servers that leave out the last
     /// empty line.
     pub fn finish(&mut self) -> Option<String> {
-        let unfinished = if self.line.is_empty() {
-            None
-        } else {
-            self.end_line()
-        };
-        unfinished.or_else(|| self.end_event())
+        // The last line may lack its end too.
+        if !self.line.is_empty()
+            && let Some(event) = self.end_line()
+        {
+            return Some(event);
+        }
+        self.end_event()
     }
 
     fn end_line(&mut self) -> Option<String> {
@@ -175,18 +176,15 @@ impl ReplyDecoder {
     pub fn finish(&mut self) -> Result<Vec<Delta>, LlmError> {
         let had_events = self.any_event;
         let last = self.events.finish();
-        let cut_off = || LlmError::CutOff {
-            reason: "the connection closed before the model finished".into(),
-        };
         match self.decode(last.into_iter().collect()) {
             Ok(deltas) if self.ended => Ok(deltas),
-            Ok(_) if self.any_event => Err(cut_off()),
+            Ok(_) if self.any_event => Err(closed_early()),
             Ok(_) => Err(LlmError::malformed(
                 "no server-sent event in it",
                 &String::from_utf8_lossy(&self.head),
             )),
             // Part of an event after whole ones means that the stream was cut off.
-            Err(LlmError::Malformed { .. }) if had_events => Err(cut_off()),
+            Err(LlmError::Malformed { .. }) if had_events => Err(closed_early()),
             Err(error) => Err(error),
         }
     }
@@ -200,13 +198,19 @@ impl ReplyDecoder {
                 self.ended = true;
                 continue;
             }
-            let before = deltas.len();
-            deltas.extend(self.decoder.deltas(event)?);
-            self.ended |= deltas[before..]
-                .iter()
-                .any(|delta| matches!(delta, Delta::Finish(_)));
+            for delta in self.decoder.deltas(event)? {
+                // Some servers send no `[DONE]` after it.
+                self.ended |= matches!(delta, Delta::Finish(_));
+                deltas.push(delta);
+            }
         }
         Ok(deltas)
+    }
+}
+
+fn closed_early() -> LlmError {
+    LlmError::CutOff {
+        reason: "the connection closed before the model finished".into(),
     }
 }
 
