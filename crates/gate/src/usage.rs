@@ -93,20 +93,8 @@ impl Recorder {
         if !settings.is_enabled() {
             return recorder;
         }
-        let dropped = Arc::clone(&recorder.dropped);
-        let (catalog, now_ms) = (default_catalog.to_owned(), unix_ms(SystemTime::now()));
-        let writer = UsageStore::open(data)
-            .map(|store| Writer::new(store, catalog, settings.keep_days(), now_ms, dropped));
-        let (queue, messages) = bounded(MAX_WAITING);
-        let thread = thread::Builder::new().name("usage".into());
-        let started = match writer {
-            Ok(writer) => thread
-                .spawn(move || writer.run(&messages))
-                .map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match started {
-            Ok(_) => Recorder {
+        match recorder.start_thread(data, default_catalog, settings) {
+            Ok(queue) => Recorder {
                 queue: Some(queue),
                 stores_queries: settings.stores_queries(),
                 ..recorder
@@ -116,6 +104,23 @@ impl Recorder {
                 recorder
             }
         }
+    }
+
+    fn start_thread(
+        &self,
+        data: &Path,
+        default_catalog: &str,
+        settings: &UsageSettings,
+    ) -> Result<Sender<Message>, String> {
+        let now_ms = unix_ms(SystemTime::now());
+        let store = UsageStore::open(data).map_err(|error| error.to_string())?;
+        let (catalog, dropped) = (default_catalog.to_owned(), Arc::clone(&self.dropped));
+        let writer = Writer::new(store, catalog, settings.keep_days(), now_ms, dropped);
+        let (queue, messages) = bounded(MAX_WAITING);
+        let thread = thread::Builder::new().name("usage".into());
+        let spawned = thread.spawn(move || writer.run(&messages));
+        spawned.map_err(|error| error.to_string())?;
+        Ok(queue)
     }
 
     /// Also hands searches and calls to this shadow.
@@ -130,9 +135,10 @@ impl Recorder {
 
     /// Whether a search at this place is to be [handed over](Recorder::compare) for a second answer.
     pub fn is_compared(&self, place: &Place) -> bool {
-        self.shadow
-            .as_ref()
-            .is_some_and(|shadow| shadow.draws(place))
+        match &self.shadow {
+            Some(shadow) => shadow.draws(place),
+            None => false,
+        }
     }
 
     /// Hands over a search for a second answer.
@@ -209,11 +215,15 @@ impl Recorder {
 
     /// Records a call.
     pub fn called(&self, mut call: CallUse) {
-        let outcome = call.error.map_or("ok", |code| code.as_str());
+        let outcome = match call.error {
+            Some(code) => code.as_str(),
+            None => "ok",
+        };
         self.counters.calls.of(OutcomeLabels { outcome }).inc();
         if let Some(shadow) = &self.shadow {
             shadow.called(unix_ms(SystemTime::now()), &call);
         }
+        // The thread counts the tokens of the beginning, and estimates the rest by its length.
         let end = call.result.floor_char_boundary(COUNTED_RESULT_BYTES);
         call.result.truncate(end);
         // It waits in the queue, and the whole may be long.
@@ -263,6 +273,7 @@ impl Recorder {
     /// Sends a message even if the queue is full, and waits until it was handled.
     fn wait_for(&self, message: impl FnOnce(SyncSender<()>) -> Message) {
         let Some(queue) = &self.queue else { return };
+        // With room for the answer, so that the thread never waits for one who has given up.
         let (done, is_done) = sync_channel(1);
         queue.send_urgently(message(done));
         if is_done.recv_timeout(FLUSH_PATIENCE).is_err() {

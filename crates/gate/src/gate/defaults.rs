@@ -27,20 +27,15 @@ pub struct SafeDefaults {
 impl SafeDefaults {
     /// Fills in the arguments that are left out, and appends each to `changes`.
     pub fn fill_in(&self, tool: &Tool, arguments: &mut Arguments, changes: &mut Vec<Change>) {
-        let mut matching: Vec<(&Pattern, &Arguments)> = self
-            .tools
-            .iter()
-            .filter(|(pattern, _)| pattern.matches(tool.id.as_str()))
-            .collect();
+        let mut matching: Vec<(&Pattern, &Arguments)> = self.tools.iter().collect();
+        matching.retain(|(pattern, _)| pattern.matches(tool.id.as_str()));
+        // The most specific first: what it has filled in, the others leave as it is.
         matching.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.literal_chars()));
-        let declared = tool
-            .input_schema
-            .get("properties")
-            .and_then(Value::as_object);
+        let declared = tool.input_schema.get("properties");
+        let declared = declared.unwrap_or(&Value::Null);
         for (name, value) in matching.into_iter().flat_map(|(_, values)| values) {
             // A pattern covers tools that lack the argument.
-            let is_known = declared.is_some_and(|all| all.contains_key(name));
-            if is_known && !arguments.contains_key(name) {
+            if declared.get(name).is_some() && !arguments.contains_key(name) {
                 arguments.insert(name.clone(), value.clone());
                 let path = format!("/{}", json::pointer_step(name));
                 changes.push(filled(path, value));
@@ -92,7 +87,9 @@ impl<'a> Filling<'a> {
             }
             // A default beside `$ref` or `anyOf` counts before the one inside.
             let default = declared.get("default").or(resolved.get("default"));
-            if let Some(default) = default.filter(|default| !default.is_null()) {
+            if let Some(default) = default
+                && !default.is_null()
+            {
                 fields.insert(name.clone(), default.clone());
                 self.changes.push(filled(path, default));
             }

@@ -44,10 +44,8 @@ pub fn fold(text: &str) -> String {
         std::array::from_fn(|code| fold_any(char::from(code as u8).encode_utf8(&mut [0; 4])))
     });
     if text.is_ascii() {
-        return text
-            .bytes()
-            .map(|byte| ASCII[usize::from(byte)].as_str())
-            .collect();
+        let folded = text.bytes().map(|byte| &*ASCII[usize::from(byte)]);
+        return folded.collect();
     }
     fold_any(text)
 }

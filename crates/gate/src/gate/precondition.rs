@@ -70,20 +70,29 @@ impl Precondition {
         if self.expect.is_empty() {
             return means_yes(&data);
         }
-        self.expect
-            .iter()
-            .all(|(pointer, expected)| data.pointer(pointer) == Some(expected))
+        for (pointer, expected) in &self.expect {
+            if data.pointer(pointer) != Some(expected) {
+                return false;
+            }
+        }
+        true
     }
 
     /// True when the check would ask about an argument that is missing or blank, and that `otherwise`
     /// brings: there is nothing to check yet.
     pub fn lacks_its_subject(&self, call: &Arguments) -> bool {
-        let is_lacking = |value: &Value| {
-            let name = value.as_str().and_then(|text| text.strip_prefix('$'));
-            name.is_some_and(|name| self.set.contains_key(name))
+        if self.otherwise.is_none() {
+            return false;
+        }
+        for value in self.check.arguments.values() {
+            if let Some(name) = reference(value)
+                && self.set.contains_key(name)
                 && substitute(value, call).is_none()
-        };
-        self.otherwise.is_some() && self.check.arguments.values().any(is_lacking)
+            {
+                return true;
+            }
+        }
+        false
     }
 
     /// The arguments that a result sets. A blank value sets none.
@@ -91,7 +100,9 @@ impl Precondition {
         let data = parsed(&result.data);
         let mut values = Arguments::new();
         for (name, pointer) in &self.set {
-            if let Some(value) = data.pointer(pointer).filter(|value| !is_blank(value)) {
+            if let Some(value) = data.pointer(pointer)
+                && !is_blank(value)
+            {
                 values.insert(name.clone(), value.clone());
             }
         }
@@ -103,31 +114,41 @@ impl SubCall {
     /// The arguments, with the references filled in from the original call. References to missing
     /// and blank arguments are left out.
     pub fn arguments_for(&self, call: &Arguments) -> Arguments {
-        self.arguments
-            .iter()
-            .filter_map(|(name, value)| Some((name.clone(), substitute(value, call)?)))
-            .collect()
+        let mut arguments = Arguments::new();
+        for (name, value) in &self.arguments {
+            if let Some(value) = substitute(value, call) {
+                arguments.insert(name.clone(), value);
+            }
+        }
+        arguments
     }
 }
 
+/// What follows the `$` of a reference.
+fn reference(value: &Value) -> Option<&str> {
+    value.as_str()?.strip_prefix('$')
+}
+
 fn substitute(value: &Value, call: &Arguments) -> Option<Value> {
-    let Some(path) = value.as_str().and_then(|text| text.strip_prefix('$')) else {
+    let Some(path) = reference(value) else {
         return Some(value.clone());
     };
     let mut steps = path.split('.');
-    let first = call.get(steps.next()?)?;
-    steps
-        .try_fold(first, |value, step| value.get(step))
-        .filter(|value| !is_blank(value))
-        .cloned()
+    let mut found = call.get(steps.next()?)?;
+    for step in steps {
+        found = found.get(step)?;
+    }
+    (!is_blank(found)).then(|| found.clone())
 }
 
 /// The result, or the JSON in it: many MCP servers give their result as JSON in a text.
 fn parsed(data: &Value) -> Cow<'_, Value> {
-    let inner = data
-        .as_str()
-        .and_then(|text| serde_json::from_str(text).ok());
-    inner.map_or(Cow::Borrowed(data), Cow::Owned)
+    if let Value::String(text) = data
+        && let Ok(inner) = serde_json::from_str(text)
+    {
+        return Cow::Owned(inner);
+    }
+    Cow::Borrowed(data)
 }
 
 /// True for a text of white space only, which stands for a missing value.
@@ -139,6 +160,7 @@ pub(super) fn is_blank(value: &Value) -> bool {
 fn means_yes(answer: &Value) -> bool {
     match answer {
         Value::Null | Value::Bool(false) => false,
+        // Any number, 0 too: `expect` can ask for a certain one.
         Value::Bool(true) | Value::Number(_) => true,
         Value::String(text) => {
             let text = text.trim();
@@ -155,8 +177,10 @@ fn means_yes(answer: &Value) -> bool {
 /// The answer in an object that is made for one: the field `exists`, or the only field `result`, in
 /// which FastMCP wraps a value.
 fn stated_in(fields: &Map<String, Value>) -> Option<&Value> {
-    let wrapped = || fields.get("result").filter(|_| fields.len() == 1);
-    fields.get("exists").or_else(wrapped)
+    match fields.get("exists") {
+        None if fields.len() == 1 => fields.get("result"),
+        stated => stated,
+    }
 }
 
 #[cfg(test)]

@@ -44,10 +44,9 @@ pub struct ToolTextFields {
 
 impl Default for TextFields {
     fn default() -> Self {
-        let all = |names: &[&str]| names.iter().map(|name| FieldName::of(name)).collect();
         TextFields {
-            amounts: all(&AMOUNTS),
-            upper_case: all(&UPPER_CASE),
+            amounts: AMOUNTS.map(FieldName::of).into(),
+            upper_case: UPPER_CASE.map(FieldName::of).into(),
             // Which codes a service wants in lower case differs too much for a default.
             lower_case: Vec::new(),
             tools: BTreeMap::new(),
@@ -58,11 +57,8 @@ impl Default for TextFields {
 impl TextFields {
     /// The lists for a tool.
     pub fn of(&self, id: &ToolId) -> ToolFields<'_> {
-        let mut matching: Vec<(&Pattern, &ToolTextFields)> = self
-            .tools
-            .iter()
-            .filter(|(pattern, _)| pattern.matches(id.as_str()))
-            .collect();
+        let mut matching: Vec<(&Pattern, &ToolTextFields)> = self.tools.iter().collect();
+        matching.retain(|(pattern, _)| pattern.matches(id.as_str()));
         // The least specific first, so that a more specific one replaces its lists.
         matching.sort_by_key(|(pattern, _)| pattern.literal_chars());
         let mut fields = ToolFields {
@@ -102,15 +98,17 @@ impl ToolFields<'_> {
     /// The form of texts in arguments of this name; `None` if they have none.
     pub fn form_of(&self, name: &str) -> Option<TextForm> {
         let words = words_of(name);
-        let lists = [
+        // The first list that has the name counts.
+        for (names, form) in [
             (self.amounts, TextForm::Amount),
             (self.upper_case, TextForm::UpperCase),
             (self.lower_case, TextForm::LowerCase),
-        ];
-        let (_, form) = lists
-            .into_iter()
-            .find(|(names, _)| names.iter().any(|listed| listed.covers(&words)))?;
-        Some(form)
+        ] {
+            if names.iter().any(|listed| listed.covers(&words)) {
+                return Some(form);
+            }
+        }
+        None
     }
 }
 
@@ -155,10 +153,13 @@ impl FieldName {
 
 /// True for the plural of a word, as lists are named: `prices`, `currencies`.
 fn is_plural(plural: &str, word: &str) -> bool {
-    plural.strip_suffix('s') == Some(word)
-        || word
-            .strip_suffix('y')
-            .is_some_and(|stem| plural.strip_suffix("ies") == Some(stem))
+    if plural.strip_suffix('s') == Some(word) {
+        return true;
+    }
+    match (word.strip_suffix('y'), plural.strip_suffix("ies")) {
+        (Some(stem), Some(stem_of_plural)) => stem == stem_of_plural,
+        _ => false,
+    }
 }
 
 /// The words of a name in lower case: `limitPrice` and `limit_price` are both `limit`, `price`.

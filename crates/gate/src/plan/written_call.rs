@@ -24,9 +24,9 @@ pub struct WrittenCall {
 impl WrittenCall {
     /// Reads a call; `None` if no tool is named. `reserved` are further fields that are no arguments.
     pub fn of(fields: &Map<String, Value>, reserved: &[&str]) -> Option<Self> {
-        let named_by = NAMES
-            .into_iter()
-            .find(|key| fields.get(*key).is_some_and(|name| !name.is_null()))?;
+        let is_given = |key: &&str| !matches!(fields.get(*key), None | Some(Value::Null));
+        let named_by = NAMES.into_iter().find(is_given)?;
+        // The first name counts, whatever it is: a later field would be an argument.
         let name = fields[named_by].as_str()?.trim();
         if name.is_empty() {
             return None;
@@ -41,13 +41,16 @@ impl WrittenCall {
 }
 
 fn arguments_of(fields: &Map<String, Value>, is_reserved: impl Fn(&str) -> bool) -> Value {
-    let held = CONTAINERS
-        .into_iter()
-        .filter(|key| !is_reserved(key))
-        .filter_map(|key| Some((key, fields.get(key)?)));
-    let full = held.clone().find(|(_, value)| holds_arguments(value));
-    if let Some((_, arguments)) = full {
-        return arguments.clone();
+    let mut held: Vec<&Value> = Vec::new();
+    for key in CONTAINERS {
+        if !is_reserved(key) {
+            held.extend(fields.get(key));
+        }
+    }
+    for value in &held {
+        if holds_arguments(value) {
+            return (*value).clone();
+        }
     }
     let mut beside = Map::new();
     for (key, value) in fields {
@@ -57,7 +60,7 @@ fn arguments_of(fields: &Map<String, Value>, is_reserved: impl Fn(&str) -> bool)
     }
     // `args` may be an argument of a tool, but alone it is meant to be all of them.
     if beside.keys().all(|key| CONTAINERS.contains(&key.as_str())) {
-        let given = held.map(|(_, value)| value).find(|value| !value.is_null());
+        let given = held.into_iter().find(|value| !value.is_null());
         return given.cloned().unwrap_or_default();
     }
     Value::Object(beside)
@@ -67,10 +70,10 @@ fn arguments_of(fields: &Map<String, Value>, is_reserved: impl Fn(&str) -> bool)
 fn holds_arguments(value: &Value) -> bool {
     match value {
         Value::Object(arguments) => !arguments.is_empty(),
-        Value::String(text) => text
-            .trim_start()
-            .strip_prefix('{')
-            .is_some_and(|rest| rest.trim() != "}"),
+        Value::String(text) => match text.trim_start().strip_prefix('{') {
+            Some(rest) => rest.trim() != "}",
+            None => false,
+        },
         _ => false,
     }
 }

@@ -60,12 +60,9 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Whether the schema of a tool is too large to check arguments by the whole of it.
 pub fn is_unchecked(tool: &Tool) -> bool {
-    let schema = tool.input_schema.iter();
-    let mut left = MAX_SCHEMA_COST / 4;
-    let mut may_grow =
-        schema.map(|(name, value)| GROWING.contains(&name.as_str()) || grows(value, &mut left));
-    // Most schemas stand for no more than they say.
-    may_grow.any(|grows| grows) && is_too_large(&Value::Object(tool.checked_schema()))
+    // Most schemas stand for no more than they say, and their cost need not be counted.
+    any_grows(&tool.input_schema, &mut (MAX_SCHEMA_COST / 4))
+        && is_too_large(&Value::Object(tool.checked_schema()))
 }
 
 /// Keywords by which a short schema may stand for a large one.
@@ -86,12 +83,19 @@ fn grows(value: &Value, left: &mut u64) -> bool {
     };
     *left = rest;
     match value {
-        Value::Object(fields) => fields
-            .iter()
-            .any(|(name, value)| GROWING.contains(&name.as_str()) || grows(value, left)),
+        Value::Object(fields) => any_grows(fields, left),
         Value::Array(items) => items.iter().any(|item| grows(item, left)),
         _ => false,
     }
+}
+
+fn any_grows(fields: &Map<String, Value>, left: &mut u64) -> bool {
+    for (name, value) in fields {
+        if GROWING.contains(&name.as_str()) || grows(value, left) {
+            return true;
+        }
+    }
+    false
 }
 
 fn is_too_large(schema: &Value) -> bool {
@@ -149,13 +153,11 @@ impl Checker {
 }
 
 fn violations_of(validator: Option<&Validator>, arguments: &Value) -> Vec<Violation> {
-    let errors = validator
-        .into_iter()
-        .flat_map(|validator| validator.iter_errors(arguments));
-    errors
-        .take(MAX_VIOLATIONS)
-        .map(|error| violation(&error))
-        .collect()
+    let Some(validator) = validator else {
+        return Vec::new();
+    };
+    let errors = validator.iter_errors(arguments).take(MAX_VIOLATIONS);
+    errors.map(|error| violation(&error)).collect()
 }
 
 fn compiled(schema: &Value) -> Option<Validator> {
@@ -177,17 +179,15 @@ fn top_of(schema: &Value) -> Value {
         }
     }
     let mut properties = Map::new();
-    for (name, field) in schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
-        let of_field = field
-            .get("type")
-            .map_or(json!({}), |kind| json!({ "type": kind }));
+    let declared = schema.get("properties").and_then(Value::as_object);
+    for (name, field) in declared.into_iter().flatten() {
+        let of_field = match field.get("type") {
+            Some(kind) => json!({ "type": kind }),
+            None => json!({}),
+        };
         properties.insert(name.clone(), of_field);
     }
+    // A pattern may let further fields in, and patterns are not checked at the top.
     let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     if is_closed && schema.get("patternProperties").is_none() {
         top.insert("additionalProperties".into(), false.into());
@@ -211,13 +211,13 @@ pub fn check(tool: &Tool, arguments: &Arguments) -> Result<(), String> {
 
 /// Violations as a message for the model.
 pub fn describe_violations(tool: &Tool, violations: &[Violation]) -> String {
-    let descriptions: Vec<String> = violations
-        .iter()
-        .map(|Violation { path, message }| match path.as_str() {
+    let mut descriptions = Vec::with_capacity(violations.len());
+    for Violation { path, message } in violations {
+        descriptions.push(match path.as_str() {
             "" => format!("at the top: {message}"),
             path => format!("at {path}: {message}"),
-        })
-        .collect();
+        });
+    }
     format!(
         "the arguments do not match the schema of {}: {}",
         tool.id,

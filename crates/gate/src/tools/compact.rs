@@ -24,6 +24,7 @@ pub fn compact_text(text: &str) -> Option<String> {
 pub fn compact(value: &mut Value) {
     match value {
         Value::Array(items) => {
+            // The inner ones first: the rows of a table have compact values too.
             items.iter_mut().for_each(compact);
             if let Some(columns) = columns(items) {
                 *value = table(columns, mem::take(items));
@@ -37,25 +38,28 @@ pub fn compact(value: &mut Value) {
 /// The fields of these objects, if all have the same.
 fn columns(items: &[Value]) -> Option<Vec<String>> {
     let (first, others) = items.split_first()?;
-    let first = first.as_object().filter(|first| !first.is_empty())?;
-    if items.len() < MIN_ROWS {
+    let first = first.as_object()?;
+    if first.is_empty() || items.len() < MIN_ROWS {
         return None;
     }
-    let has_same_fields = |item: &Value| {
-        let fields = item.as_object();
-        fields.is_some_and(|fields| {
-            fields.len() == first.len() && first.keys().all(|name| fields.contains_key(name))
-        })
-    };
-    let columns = || first.keys().cloned().collect();
-    others.iter().all(has_same_fields).then(columns)
+    for item in others {
+        let fields = item.as_object()?;
+        // As many, and each of the first: the same ones, in any order.
+        if fields.len() != first.len() || !first.keys().all(|name| fields.contains_key(name)) {
+            return None;
+        }
+    }
+    Some(first.keys().cloned().collect())
 }
 
 fn table(columns: Vec<String>, items: Vec<Value>) -> Value {
     let mut rows = Vec::with_capacity(items.len());
     for mut item in items {
-        let of_column = |column: &String| item.get_mut(column).map_or(Value::Null, Value::take);
-        let row: Vec<Value> = columns.iter().map(of_column).collect();
+        // By name, since the fields of each object may be in another order.
+        let mut row = Vec::with_capacity(columns.len());
+        for column in &columns {
+            row.push(item.get_mut(column).map_or(Value::Null, Value::take));
+        }
         rows.push(Value::Array(row));
     }
     let columns = columns.into_iter().map(Value::String).collect();

@@ -17,8 +17,9 @@ pub struct Shown {
 impl Shown {
     /// The place of a tool, from 1.
     pub fn place(&self, tool: &ToolId) -> Option<usize> {
-        let mut all = self.hits.iter().chain(&self.more);
-        all.position(|shown| shown == tool).map(|index| index + 1)
+        let all = self.hits.iter().chain(&self.more);
+        let (place, _) = (1..).zip(all).find(|(_, shown)| *shown == tool)?;
+        Some(place)
     }
 }
 
@@ -66,20 +67,18 @@ impl ShadowFigures {
 
     /// The places of a tool that was called in both answers.
     pub fn of_call(live: &Shown, second: &Shown, tool: &ToolId) -> Self {
-        let place = second.place(tool);
-        let [live, second] = [live.place(tool), place].map(|place| {
-            let reciprocal = place.map_or(0.0, |place| 1.0 / place as f64);
-            (u64::from(place == Some(1)), reciprocal)
-        });
+        let (live, second) = (live.place(tool), second.place(tool));
+        let (live_first, second_first) = (live == Some(1), second == Some(1));
+        let (live_reciprocal, second_reciprocal) = (reciprocal(live), reciprocal(second));
         ShadowFigures {
             calls: 1,
-            absent: u64::from(place.is_none()),
-            live_first: live.0,
-            second_first: second.0,
-            first_moved: u64::from(live.0 != second.0),
-            live_reciprocal: live.1,
-            second_reciprocal: second.1,
-            reciprocal_squares: (second.1 - live.1).powi(2),
+            absent: u64::from(second.is_none()),
+            live_first: u64::from(live_first),
+            second_first: u64::from(second_first),
+            first_moved: u64::from(live_first != second_first),
+            live_reciprocal,
+            second_reciprocal,
+            reciprocal_squares: (second_reciprocal - live_reciprocal).powi(2),
             ..ShadowFigures::default()
         }
     }
@@ -101,9 +100,18 @@ impl ShadowFigures {
     }
 }
 
+fn reciprocal(place: Option<usize>) -> f64 {
+    match place {
+        Some(place) => 1.0 / place as f64,
+        None => 0.0,
+    }
+}
+
 /// The share of the first hits that both have; 1 if neither has any.
 fn overlap(live: &[ToolId], second: &[ToolId]) -> f64 {
-    let [live, second] = [live, second].map(|hits| &hits[..hits.len().min(COMPARED_HITS)]);
+    let live = &live[..live.len().min(COMPARED_HITS)];
+    let second = &second[..second.len().min(COMPARED_HITS)];
+    // Of the longer one, so that an answer with fewer hits does not count as the same.
     let most = live.len().max(second.len());
     let common = live.iter().filter(|hit| second.contains(hit)).count();
     match most {

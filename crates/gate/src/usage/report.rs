@@ -182,7 +182,9 @@ pub fn sorted(tools: BTreeMap<String, ToolFigures>, order: Order) -> Vec<(String
 /// All of them together.
 pub fn total<'a>(tools: impl Iterator<Item = &'a ToolFigures>) -> ToolFigures {
     let mut total = ToolFigures::default();
-    tools.for_each(|figures| total.add(figures));
+    for figures in tools {
+        total.add(figures);
+    }
     total
 }
 
@@ -242,6 +244,7 @@ impl Unused {
                 left.push(tool);
             }
         }
+        // Counting the tokens of a definition takes much longer than measuring its text.
         unused.are_tokens_estimated = left.len() > COUNTED_TOOLS;
         for tool in left {
             let tokens = definition_tokens(&tool, unused.are_tokens_estimated);
@@ -253,11 +256,11 @@ impl Unused {
                 definition_tokens: tokens,
             });
         }
-        servers.retain(|_, server| server.unused > 0);
-        let named = servers
-            .into_iter()
-            .map(|(server, figures)| UnusedOfServer { server, ..figures });
-        unused.servers = named.collect();
+        for (server, figures) in servers {
+            if figures.unused > 0 {
+                unused.servers.push(UnusedOfServer { server, ..figures });
+            }
+        }
         unused
     }
 }

@@ -60,8 +60,9 @@ impl Anchor {
     pub fn read(&self) -> Result<Option<Link>, AnchorError> {
         match File::open(&self.path) {
             Ok(file) => {
+                // Another process may be writing it.
                 file.lock_shared()?;
-                self.read_from(file).map(Some)
+                Ok(Some(self.read_from(file)?))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
@@ -99,24 +100,16 @@ impl Anchor {
     fn read_from(&self, mut file: impl Read) -> Result<Link, AnchorError> {
         // A number, two hashes and the blanks between them are 150 bytes. Read at once.
         let mut text = String::with_capacity(256);
-        file.by_ref()
-            .take(256)
-            .read_to_string(&mut text)
-            .map_err(|_| AnchorError::Forged)?;
-        let mut parts = text.split_whitespace();
-        let seq = parts.next().and_then(|seq| seq.parse().ok());
-        let (hash, code) = (
-            parts.next().and_then(parse_hash),
-            parts.next().and_then(parse_hash),
-        );
-        let (Some(seq), Some(hash), Some(code)) = (seq, hash, code) else {
+        if file.by_ref().take(256).read_to_string(&mut text).is_err() {
+            return Err(AnchorError::Forged);
+        }
+        let Some((link, code)) = parse(&text) else {
             return Err(AnchorError::Forged);
         };
-        let link = Link { seq, hash };
-        self.code_of(link)?
-            .verify_slice(&code)
-            .map(|()| link)
-            .map_err(|_| AnchorError::Forged)
+        match self.code_of(link)?.verify_slice(&code) {
+            Ok(()) => Ok(link),
+            Err(_) => Err(AnchorError::Forged),
+        }
     }
 
     /// Writes in place, in one write of fixed length: a process that is killed leaves the old or
@@ -168,6 +161,14 @@ impl Anchor {
         file.write_all(&key)?;
         Ok(key)
     }
+}
+
+fn parse(text: &str) -> Option<(Link, [u8; 32])> {
+    let mut parts = text.split_whitespace();
+    let seq = parts.next()?.parse().ok()?;
+    let hash = parse_hash(parts.next()?)?;
+    let code = parse_hash(parts.next()?)?;
+    Some((Link { seq, hash }, code))
 }
 
 fn parse_hash(text: &str) -> Option<[u8; 32]> {

@@ -59,8 +59,10 @@ impl AuditLog {
         before: Option<i64>,
         limit: usize,
     ) -> Result<Page, AuditError> {
-        self.read_page(filter, before, limit)
-            .map_err(|source| self.database_error(source))
+        match self.read_page(filter, before, limit) {
+            Ok(page) => Ok(page),
+            Err(source) => Err(self.database_error(source)),
+        }
     }
 
     fn read_page(
@@ -70,13 +72,10 @@ impl AuditLog {
         limit: usize,
     ) -> rusqlite::Result<Page> {
         let log = self.log.lock();
+        // Numbers have no gaps, and counting would read the whole log.
+        let count = "SELECT coalesce(max(seq), 0) FROM entries";
         let mut page = Page {
-            // Numbers have no gaps, and counting would read the whole log.
-            total: log.connection.query_row(
-                "SELECT coalesce(max(seq), 0) FROM entries",
-                [],
-                |row| row.get(0),
-            )?,
+            total: log.connection.query_row(count, [], |row| row.get(0))?,
             ..Page::default()
         };
         let mut statement = log.connection.prepare_cached(
@@ -117,21 +116,28 @@ impl Filter {
     }
 
     fn accepts(&self, fields: &Map<String, Value>) -> bool {
-        let is = |name: &str, wanted: Option<&str>| {
-            wanted.is_none_or(|wanted| fields.get(name).and_then(Value::as_str) == Some(wanted))
-        };
-        let decision = self.decision_name();
-        is("tool", self.tool.as_deref())
-            && is("event", self.event.as_deref())
-            && is("decision", decision.as_deref())
+        for (name, wanted) in [
+            ("tool", &self.tool),
+            ("event", &self.event),
+            ("decision", &self.decision_name()),
+        ] {
+            if let Some(wanted) = wanted
+                && fields.get(name).and_then(Value::as_str) != Some(wanted.as_str())
+            {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether no older entry can pass. Entries are in the order of time, as far as the clock of the
     /// machine went forward.
     fn ends_before(&self, fields: &Map<String, Value>) -> bool {
         let time = fields.get("time_ms").and_then(Value::as_u64);
-        self.since_ms
-            .is_some_and(|since| time.is_some_and(|time| time < since))
+        match (time, self.since_ms) {
+            (Some(time), Some(since)) => time < since,
+            _ => false,
+        }
     }
 }
 

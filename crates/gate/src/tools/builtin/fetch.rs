@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::header::{CONTENT_TYPE, LOCATION};
+use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Response, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -86,12 +86,8 @@ impl WebFetch {
             self.check_host(&url)?;
             // Checked before the request is built, which removes user name and password.
             self.client.check(&url).map_err(failure)?;
-            let request = self
-                .client
-                .requests()
-                .get(url.clone())
-                .build()
-                .map_err(failure)?;
+            let request = self.client.requests().get(url.clone());
+            let request = request.build().map_err(failure)?;
             let response = self.client.send(request).await.map_err(failure)?;
             match redirect_target(&url, &response)? {
                 Some(next) => url = next,
@@ -106,12 +102,13 @@ impl WebFetch {
     fn check_host(&self, url: &Url) -> Result<(), ToolFailure> {
         let host = url.host_str().unwrap_or_default();
         let only = &self.config.only_hosts;
-        if only.is_empty()
-            || only
-                .iter()
-                .any(|allowed| allowed.eq_ignore_ascii_case(host))
-        {
+        if only.is_empty() {
             return Ok(());
+        }
+        for allowed in only {
+            if allowed.eq_ignore_ascii_case(host) {
+                return Ok(());
+            }
         }
         Err(ToolFailure::new(format!(
             "{host} may not be fetched from; only {} may",
@@ -126,11 +123,15 @@ impl WebFetch {
         max_text_bytes: usize,
     ) -> Result<Value, ToolFailure> {
         let status = response.status();
-        let kind = response
+        let kind = match response
             .headers()
             .get(CONTENT_TYPE)
-            .and_then(|kind| kind.to_str().ok());
-        let kind = without_parameters(kind.unwrap_or("text/plain")).to_lowercase();
+            .map(HeaderValue::to_str)
+        {
+            Some(Ok(kind)) => kind,
+            _ => "text/plain",
+        };
+        let kind = without_parameters(kind).to_lowercase();
         if !is_text(&kind) {
             return Err(ToolFailure::new(format!(
                 "{url} is {kind}, and only text can be read"
@@ -170,11 +171,13 @@ impl Callable for WebFetch {
         let seconds = self.config.timeout_s;
         // The client's own limit is for each request; this one covers the redirects too.
         let fetched = timeout(Duration::from_secs(seconds), self.fetch(url, most)).await;
-        fetched.unwrap_or_else(|_| {
-            Err(ToolFailure::new(format!(
-                "no whole page within {seconds} s"
-            )))
-        })
+        match fetched {
+            Ok(page) => page,
+            Err(_) => {
+                let message = format!("no whole page within {seconds} s");
+                Err(ToolFailure::new(message))
+            }
+        }
     }
 
     /// By its own `timeout_s`.
@@ -206,15 +209,17 @@ fn redirect_target(from: &Url, response: &Response) -> Result<Option<Url>, ToolF
     if !response.status().is_redirection() {
         return Ok(None);
     }
-    let location = response
-        .headers()
-        .get(LOCATION)
-        .and_then(|location| location.to_str().ok());
-    let location =
-        location.ok_or_else(|| ToolFailure::new(format!("{from} redirects to nowhere")))?;
-    let next = from
-        .join(location)
-        .map_err(|error| ToolFailure::new(format!("{from} redirects to no URL: {error}")))?;
+    let Some(Ok(location)) = response.headers().get(LOCATION).map(HeaderValue::to_str) else {
+        return Err(ToolFailure::new(format!("{from} redirects to nowhere")));
+    };
+    let next = match from.join(location) {
+        Ok(next) => next,
+        Err(error) => {
+            let message = format!("{from} redirects to no URL: {error}");
+            return Err(ToolFailure::new(message));
+        }
+    };
+    // Anyone on the way could read and change what is fetched then.
     if from.scheme() == "https" && next.scheme() != "https" {
         return Err(ToolFailure::new(format!(
             "{from} redirects to {next}, which is not encrypted"
@@ -224,16 +229,10 @@ fn redirect_target(from: &Url, response: &Response) -> Result<Option<Url>, ToolF
 }
 
 fn is_text(kind: &str) -> bool {
-    kind.starts_with("text/")
-        || [
-            "application/json",
-            "application/xml",
-            "application/xhtml+xml",
-            "application/javascript",
-        ]
-        .contains(&kind)
-        || kind.ends_with("+json")
-        || kind.ends_with("+xml")
+    match kind.strip_prefix("application/") {
+        Some("json" | "xml" | "xhtml+xml" | "javascript") => true,
+        _ => kind.starts_with("text/") || kind.ends_with("+json") || kind.ends_with("+xml"),
+    }
 }
 
 /// The title and text of HTML. Runs on a blocking thread: two megabytes take some ten milliseconds.

@@ -233,17 +233,12 @@ impl Callable for WebSearch {
         let results = number(&arguments, "max_results").unwrap_or(self.config.max_results);
         let results = results.clamp(1, MAX_RESULTS);
         let time_range = arguments.get("time_range").and_then(Value::as_str);
-        let answer = self
-            .search(self.request(&query, results, time_range))
-            .await?;
-        let found = answer["results"].as_array();
+        let request = self.request(&query, results, time_range);
+        let answer = self.search(request).await?;
+        let found = answer["results"].as_array().into_iter().flatten();
+        // SearXNG gives a whole page, whatever was asked for.
         let most = usize::try_from(results).unwrap_or(usize::MAX);
-        let found: Vec<Value> = found
-            .into_iter()
-            .flatten()
-            .filter_map(result_of)
-            .take(most)
-            .collect();
+        let found: Vec<Value> = found.filter_map(result_of).take(most).collect();
         Ok(json!({ "query": query, "results": found }))
     }
 
@@ -266,7 +261,8 @@ fn result_of(entry: &Value) -> Option<Value> {
     result.insert("url".to_owned(), text("url")?.into());
     let content = excerpt(text("content").unwrap_or_default(), CONTENT_CHARS);
     result.insert("content".to_owned(), content.into());
-    if let Some(date) = text("published_date").or_else(|| text("publishedDate")) {
+    // Tavily's name for it, then SearXNG's.
+    if let Some(date) = text("published_date").or(text("publishedDate")) {
         result.insert("published".to_owned(), date.into());
     }
     Some(Value::Object(result))

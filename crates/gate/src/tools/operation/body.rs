@@ -85,10 +85,12 @@ fn content(declared: &Value, arguments: &Arguments) -> Option<Value> {
         return arguments.get(argument).cloned();
     }
     let names = declared.get("properties").and_then(Value::as_array);
-    let names = names.into_iter().flatten().filter_map(Value::as_str);
-    let fields: Map<String, Value> = names
-        .filter_map(|name| Some((name.to_owned(), arguments.get(name)?.clone())))
-        .collect();
+    let mut fields = Map::new();
+    for name in names.into_iter().flatten().filter_map(Value::as_str) {
+        if let Some(value) = arguments.get(name) {
+            fields.insert(name.to_owned(), value.clone());
+        }
+    }
     let required = declared.get("required") == Some(&Value::Bool(true));
     (required || !fields.is_empty()).then_some(Value::Object(fields))
 }
@@ -127,19 +129,19 @@ fn of_object(kind: BodyKind, declared: &Value, content: &Value) -> Result<Body, 
         ));
     };
     let undeclared = Map::new();
-    let encoding = declared.get("encoding");
+    let encoding = declared.get("encoding").unwrap_or(&Value::Null);
     let files = declared.get("files").and_then(Value::as_array);
-    let fields: Vec<Field<'_>> = values
-        .iter()
-        .map(|(name, value)| Field {
+    let mut fields = Vec::with_capacity(values.len());
+    for (name, value) in values {
+        let declared = encoding.get(name).and_then(Value::as_object);
+        let mut files = files.into_iter().flatten();
+        fields.push(Field {
             name,
-            declared: encoding
-                .and_then(|all| all.get(name)?.as_object())
-                .unwrap_or(&undeclared),
-            is_file: files.is_some_and(|files| files.iter().any(|file| file == name)),
+            declared: declared.unwrap_or(&undeclared),
+            is_file: files.any(|file| file == name),
             value,
-        })
-        .collect();
+        });
+    }
     of_fields(kind, &fields)
 }
 
@@ -162,9 +164,8 @@ fn of_fields(kind: BodyKind, fields: &[Field<'_>]) -> Result<Body, String> {
 impl Field<'_> {
     /// True where the document says in which style the field is written.
     fn has_style(&self) -> bool {
-        ["style", "explode", "collectionFormat"]
-            .iter()
-            .any(|key| self.declared.contains_key(*key))
+        let keywords = ["style", "explode", "collectionFormat"];
+        keywords.iter().any(|key| self.declared.contains_key(*key))
     }
 
     fn declared_type(&self) -> Option<&str> {
@@ -188,11 +189,6 @@ impl Field<'_> {
 
     /// Adds the field to a multipart body.
     fn add_parts(&self, parts: &mut Vec<Part>) -> Result<(), String> {
-        let one = |content_type: Option<&str>, text: String| Part {
-            name: self.name.to_owned(),
-            content_type: content_type.map(str::to_owned),
-            content: Content::Text(text),
-        };
         if self.value.is_null() {
             return Ok(());
         }
@@ -211,26 +207,34 @@ impl Field<'_> {
             return Ok(());
         }
         if style.is_json() {
-            parts.push(one(self.declared_type(), self.value.to_string()));
+            parts.push(self.text_part(self.declared_type(), self.value.to_string()));
             return Ok(());
         }
-        let items = match self.value {
-            Value::Array(items) => items.as_slice(),
-            one => std::slice::from_ref(one),
-        };
-        for item in items {
+        // A list has a part for each item, all with the name of the field.
+        for item in self.items() {
             let usual = item.is_object().then_some("application/json");
-            parts.push(one(self.declared_type().or(usual), text_of(item)));
+            parts.push(self.text_part(self.declared_type().or(usual), text_of(item)));
         }
         Ok(())
     }
 
-    fn add_files(&self, parts: &mut Vec<Part>) -> Result<(), String> {
-        let items = match self.value {
-            Value::Array(items) => items.as_slice(),
+    fn text_part(&self, content_type: Option<&str>, text: String) -> Part {
+        Part {
+            name: self.name.to_owned(),
+            content_type: content_type.map(str::to_owned),
+            content: Content::Text(text),
+        }
+    }
+
+    fn items(&self) -> &[Value] {
+        match self.value {
+            Value::Array(items) => items,
             one => std::slice::from_ref(one),
-        };
-        for item in items {
+        }
+    }
+
+    fn add_files(&self, parts: &mut Vec<Part>) -> Result<(), String> {
+        for item in self.items() {
             let file = FileArgument::of(self.name, item)?;
             parts.push(Part {
                 name: self.name.to_owned(),

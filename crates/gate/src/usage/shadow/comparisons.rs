@@ -36,6 +36,19 @@ enum Second {
 }
 
 impl Compared {
+    /// Whether a call may belong to it.
+    fn may_lead_to(&self, at_ms: i64, follower: &Follower, tool: &ToolId) -> bool {
+        self.follower.as_ref() == Some(follower)
+            && self.called.is_none()
+            && !matches!(self.second, Second::Nothing)
+            && (0..=CALL_WITHIN_MS).contains(&(at_ms - self.at_ms))
+            && self.live.place(tool).is_some()
+    }
+
+    fn waits(&self) -> bool {
+        matches!(self.second, Second::Waits(_))
+    }
+
     /// Whether nothing comes of it any more.
     fn is_over(&self, now_ms: i64) -> bool {
         match &self.second {
@@ -69,14 +82,9 @@ impl Comparisons {
     /// Takes a call: it belongs to the last search before it, of its session or request, that showed the
     /// tool and that no other call belongs to. Returns what is known by that.
     pub fn called(&mut self, at_ms: i64, follower: &Follower, tool: &ToolId) -> ShadowFigures {
-        let may_follow = |search: &&mut Compared| {
-            search.follower.as_ref() == Some(follower)
-                && search.called.is_none()
-                && !matches!(search.second, Second::Nothing)
-                && (0..=CALL_WITHIN_MS).contains(&(at_ms - search.at_ms))
-                && search.live.place(tool).is_some()
-        };
-        let Some(search) = self.searches.iter_mut().rev().find(may_follow) else {
+        let mut latest_first = self.searches.iter_mut().rev();
+        let Some(search) = latest_first.find(|search| search.may_lead_to(at_ms, follower, tool))
+        else {
             return ShadowFigures::default();
         };
         search.called = Some(tool.clone());
@@ -96,8 +104,7 @@ impl Comparisons {
         &mut self,
         answer: impl FnOnce(Repeat) -> Option<Shown>,
     ) -> Option<ShadowFigures> {
-        let waits = |search: &&mut Compared| matches!(search.second, Second::Waits(_));
-        let search = self.searches.iter_mut().find(waits)?;
+        let search = self.searches.iter_mut().find(|search| search.waits())?;
         self.waiting -= 1;
         let Second::Waits(repeat) = std::mem::replace(&mut search.second, Second::Nothing) else {
             return None;
@@ -120,8 +127,10 @@ impl Comparisons {
 
     /// Lets go of what nothing comes of any more, and of the oldest if there are too many.
     fn tidy(&mut self, now_ms: i64) {
-        let is_too_old = |search: &Compared| search.is_over(now_ms);
-        while self.searches.front().is_some_and(is_too_old) {
+        // The oldest are most often over; only a long list is searched for others.
+        while let Some(oldest) = self.searches.front()
+            && oldest.is_over(now_ms)
+        {
             self.searches.pop_front();
         }
         if self.searches.len() > MAX_KEPT {
@@ -129,7 +138,7 @@ impl Comparisons {
         }
         while self.searches.len() > MAX_KEPT {
             let oldest = self.searches.pop_front();
-            let waited = oldest.is_some_and(|search| matches!(search.second, Second::Waits(_)));
+            let waited = oldest.is_some_and(|oldest| oldest.waits());
             self.waiting -= usize::from(waited);
         }
     }

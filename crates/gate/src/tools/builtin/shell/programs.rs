@@ -1,5 +1,6 @@
 //! Programs for which an entry of the allow-list has to say more than their name. Pure.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 /// Programs that run their arguments: with open arguments, an entry for one of them allows
@@ -61,14 +62,18 @@ const WITH_COMMANDS: &[&str] = &[
 /// has commands, and no script or command is among the arguments so far.
 pub fn is_too_open(path: &Path, arguments: &[String]) -> bool {
     let names = names(path);
-    let is_one_of = |list: &[&str]| names.iter().any(|name| list.contains(&name.as_str()));
-    if !is_one_of(INTERPRETERS) && !is_one_of(WITH_COMMANDS) {
+    if !has_any(&names, INTERPRETERS) && !has_any(&names, WITH_COMMANDS) {
         return false;
     }
     // `tar -t` lists, whatever follows.
-    let is_listing = is_one_of(&["tar", "gtar", "bsdtar"])
-        && matches!(arguments, [first, ..] if first == "-t" || first == "-tf");
+    let is_listing = has_any(&names, &["tar", "gtar", "bsdtar"])
+        && matches!(arguments, [first, ..] if ["-t", "-tf"].contains(&first.as_str()));
+    // An argument that is no option is a script or a command, which the entry limits the program to.
     !is_listing && arguments.iter().all(|argument| argument.starts_with('-'))
+}
+
+fn has_any(names: &[String], list: &[&str]) -> bool {
+    names.iter().any(|name| list.contains(&name.as_str()))
 }
 
 /// The names of a program without a version: that of its path, and that of the file to which a link
@@ -77,15 +82,15 @@ fn names(path: &Path) -> Vec<String> {
     // Both, because `python3` is a link to `python3.12`, and `awk` often one to another program.
     let mut paths = vec![path.to_owned()];
     paths.extend(path.canonicalize());
-    let name = |path: &std::path::PathBuf| {
-        let name = path.file_name()?.to_string_lossy().to_lowercase();
-        let name = name.strip_suffix(".exe").unwrap_or(&name);
-        Some(
-            name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
-                .to_owned(),
-        )
-    };
-    paths.iter().filter_map(name).collect()
+    let names = paths.iter().filter_map(|path| path.file_name());
+    names.map(without_version).collect()
+}
+
+fn without_version(file_name: &OsStr) -> String {
+    let name = file_name.to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(".exe").unwrap_or(&name);
+    let is_of_version = |letter: char| letter.is_ascii_digit() || ['.', '-'].contains(&letter);
+    name.trim_end_matches(is_of_version).to_owned()
 }
 
 #[cfg(test)]
