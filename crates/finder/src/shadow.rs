@@ -14,7 +14,7 @@ use anyhow::Result;
 use toolscout_base::config::{EndpointSettings, RankerChange, ShadowChanges, ShadowSettings};
 use toolscout_gate::usage::UsageStore;
 use toolscout_gate::usage::shadow::{Identity, Shadow};
-use toolscout_index::{Catalog, Memory, Options, Searcher};
+use toolscout_index::{Catalog, Memory, Options, OwnerWords, Searcher};
 
 /// The folder of shadows, in the data directory. It is no folder of catalogs, so no list shows them.
 pub const FOLDER: &str = "shadow";
@@ -126,7 +126,7 @@ fn fingerprint(
     endpoints: &BTreeMap<String, EndpointSettings>,
 ) -> Result<String> {
     let embedder = changes.embedder.as_ref().map(ToString::to_string);
-    // With what an endpoint of the name is asked for.
+    // With the settings of endpoints among them: the same name may stand for another model now.
     let names = embedder.iter().flat_map(|names| names.split('+'));
     let named: Vec<_> = names.filter_map(|name| endpoints.get(name)).collect();
     let ranker = match &changes.ranker {
@@ -134,7 +134,7 @@ fn fingerprint(
         Some(RankerChange::Without) => b"none".to_vec(),
         Some(RankerChange::Other(ranker)) => ranker.to_bytes(Path::new("ranker"))?,
     };
-    let words = changes.words.as_ref().map(|words| words.to_json());
+    let words = changes.words.as_ref().map(OwnerWords::to_json);
     let parts = serde_json::json!([embedder, named, words, changes.settings]);
     let mut hasher = blake3::Hasher::new();
     hasher.update(parts.to_string().as_bytes());
@@ -164,8 +164,9 @@ pub fn start(
 /// process uses stays.
 pub fn discard_all_but(data: &Path, plan: Option<&Plan>) {
     let shadows = copy::shadows(data);
+    let planned = plan.map(|plan| plan.identity.id.as_str());
     for name in shadows.catalogs().unwrap_or_default() {
-        if plan.is_none_or(|plan| plan.identity.id != name)
+        if planned != Some(name.as_str())
             && let Err(error) = shadows.delete(&name)
         {
             tracing::debug!(shadow = name, %error, "a shadow stays for now");

@@ -163,6 +163,7 @@ impl Answers {
     fn collect(&mut self, key: &str, value: &Value) {
         match value {
             Value::Object(fields) => self.collect_fields(key, fields),
+            // A list of texts under the id of its tool.
             Value::Array(items) if !key.is_empty() && items.iter().any(Value::is_string) => {
                 self.push(key, &Map::new(), value);
             }
@@ -176,6 +177,7 @@ impl Answers {
     }
 
     fn collect_fields(&mut self, key: &str, fields: &Map<String, Value>) {
+        // An object without an id may stand under it.
         let id = fields.get("id").and_then(Value::as_str).unwrap_or(key);
         let texts = TEXT_FIELDS.iter().find_map(|field| fields.get(*field));
         match texts {
@@ -234,6 +236,7 @@ impl Answers {
         max_texts: usize,
         review: Review<'a>,
     ) -> impl Iterator<Item = Matched> + use<'a> {
+        // Once for all parts, since it reads every tool.
         let by_hash = ids_by_hash(searcher);
         let mut answered: HashSet<ToolId> = HashSet::new();
         self.found.chunks(ANSWERS_OF_PART).map(move |answers| {

@@ -156,6 +156,7 @@ impl Run {
             let last = self.stopped.map(|stopped| stopped + LAST_ANSWERS);
             let is_paused = !self.waiting.is_empty() && self.pace.has_room(self.running.len());
             tokio::select! {
+                // In this order: an answer that has come is taken before the run stops.
                 biased;
                 Some(answer) = self.running.join_next() => return Some(self.answered(answer).await),
                 () = sleep_until(last.unwrap_or_else(Instant::now).into()), if last.is_some() => {
@@ -203,6 +204,7 @@ impl Run {
         let Some(max) = self.max_tokens else {
             return true;
         };
+        // Those that run are taken to cost as much as this one.
         let next = estimate(&self.batches[place..=place]).sum();
         let running = self.running.len() * next;
         self.tokens.sum() + running + next <= max

@@ -128,18 +128,16 @@ impl Wanted {
 /// The name of a language that is given by its code or its name.
 fn language_name(given: &str) -> Result<String, String> {
     let given = given.trim();
-    let code = CODES
-        .iter()
-        .find(|(code, _)| code.eq_ignore_ascii_case(given));
-    if let Some((_, name)) = code {
-        return Ok((*name).to_owned());
+    for (code, name) in CODES {
+        if code.eq_ignore_ascii_case(given) {
+            return Ok(name.to_owned());
+        }
     }
-    let is_name = given.chars().count() >= 3
-        && given.chars().count() <= MAX_LANGUAGE_CHARS
-        && given
-            .chars()
-            .all(|c| c.is_alphabetic() || matches!(c, ' ' | '-'));
-    if is_name {
+    // Two letters are a code that is not known here.
+    let mut letters = given.chars();
+    if (3..=MAX_LANGUAGE_CHARS).contains(&given.chars().count())
+        && letters.all(|letter| letter.is_alphabetic() || [' ', '-'].contains(&letter))
+    {
         return Ok(given.to_owned());
     }
     Err(format!(

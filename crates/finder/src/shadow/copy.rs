@@ -110,6 +110,7 @@ impl Copy {
                 return Ok(());
             }
             take_rest(&mut writer, &present, &wanted, making.plan)?;
+            // In one commit with the tools, so that a copy never claims more than it has.
             writer.set_followed(&version(&wanted))?;
             writer.commit()?;
             making.pace.rest();

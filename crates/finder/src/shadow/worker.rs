@@ -83,7 +83,9 @@ impl Worker {
         let pace = Arc::new(Pace::new(self.shadow.clone()));
         let mut patience = Duration::ZERO;
         while let Some(taken) = events.take(Some(patience)) {
-            taken.into_iter().for_each(|event| self.take(event));
+            for event in taken {
+                self.take(event);
+            }
             if self.shadow.has_ended() {
                 break;
             }
@@ -116,7 +118,9 @@ impl Worker {
 
     /// Does what is to be done, and returns how long there is nothing to do.
     pub fn work(&mut self, pace: &Arc<Pace>) -> Duration {
-        if self.retry_at.is_some_and(|at| at > Instant::now()) {
+        if let Some(at) = self.retry_at
+            && at > Instant::now()
+        {
             return LOOK_EVERY;
         }
         let Some(original) = self.surroundings.original() else {
@@ -220,6 +224,7 @@ impl Worker {
 
     /// Gives up until later.
     fn fail(&mut self, reason: String) -> Duration {
+        // Told once, and not at each attempt.
         if self.shadow.state() != State::Failed(reason.clone()) {
             let catalog = &self.plan.identity.catalog;
             tracing::warn!(catalog, reason, "the shadow does not answer");
