@@ -144,11 +144,9 @@ impl Message {
             Message::Assistant { tool_calls, .. } => tool_calls.as_slice(),
             _ => &[],
         };
-        std::iter::once(self.content()).chain(
-            calls
-                .iter()
-                .flat_map(|call| [call.name.as_str(), call.arguments.as_str()]),
-        )
+        let calls = calls.iter();
+        let of_calls = calls.flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
+        std::iter::once(self.content()).chain(of_calls)
     }
 
     /// The message's text.
@@ -373,6 +371,7 @@ impl LlmError {
 
     /// The error with the endpoint that sent the answer.
     fn with_endpoint(mut self, endpoint: &str) -> Self {
+        // Decoders make these errors, and know of no endpoint.
         if let LlmError::Malformed { url, .. }
         | LlmError::Reported { url, .. }
         | LlmError::ContextTooLong { url, .. } = &mut self
@@ -424,6 +423,7 @@ fn reported_step(message: &str) -> &'static str {
 }
 
 fn status_step(status: u16, body: &str) -> String {
+    // Before the status: Ollama says so with 400, and others with 404.
     if refuses_tools(body) {
         return format!("; {USE_MANUAL}");
     }
@@ -440,6 +440,7 @@ fn status_step(status: u16, body: &str) -> String {
 /// The first words of an answer: the message of a JSON error, or the text of an HTML page.
 fn text_excerpt(answer: &str) -> String {
     let answer = answer.trim();
+    // OpenAI's `error` is an object with a message; Ollama's is the message itself.
     let error = serde_json::from_str::<Value>(answer).unwrap_or_default();
     let message = error.pointer("/error/message").or(error.get("error"));
     let text = match message.and_then(Value::as_str) {
@@ -447,6 +448,7 @@ fn text_excerpt(answer: &str) -> String {
         None if answer.starts_with('<') => html_text(answer),
         None => answer.to_owned(),
     };
+    // In one line, since the message is one.
     let words: Vec<&str> = text.split_whitespace().collect();
     excerpt(&words.join(" "), MAX_EXCERPT_CHARS)
 }

@@ -14,11 +14,18 @@ const MAX_ERROR_CHARS: usize = 500;
 /// [`LlmError::Malformed`] for text that is not a JSON object; [`LlmError::ContextTooLong`] or
 /// [`LlmError::Reported`] for an `error` in it.
 pub fn parse_event(text: &str) -> Result<Value, LlmError> {
-    let malformed = |reason: String| LlmError::malformed(reason, text);
-    let event: Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-    if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
-        let message = error.get("message").and_then(Value::as_str);
-        let message = message.map_or_else(|| error.to_string(), str::to_owned);
+    let event: Value = match serde_json::from_str(text) {
+        Ok(event) => event,
+        Err(error) => return Err(LlmError::malformed(error.to_string(), text)),
+    };
+    // Some servers send a null where there is no error.
+    if let Some(error) = event.get("error")
+        && !error.is_null()
+    {
+        let message = match error.get("message") {
+            Some(Value::String(message)) => message.clone(),
+            _ => error.to_string(),
+        };
         let message = excerpt(&message, MAX_ERROR_CHARS);
         let too_long = context_length::refusal(&error.to_string(), &message);
         return Err(too_long.unwrap_or(LlmError::Reported {
@@ -27,7 +34,7 @@ pub fn parse_event(text: &str) -> Result<Value, LlmError> {
         }));
     }
     if !event.is_object() {
-        return Err(malformed("an event must be a JSON object".into()));
+        return Err(LlmError::malformed("an event must be a JSON object", text));
     }
     Ok(event)
 }

@@ -48,7 +48,10 @@ fn of_anthropic(parameters: &ModelParameters) -> Result<Map<String, Value>, LlmE
     if parameters.num_ctx.is_some() {
         return refused("num_ctx", "Anthropic's API has no such parameter");
     }
-    if parameters.temperature.is_some_and(|value| value > 1.0) {
+    // OpenAI's API takes up to 2.
+    if let Some(temperature) = parameters.temperature
+        && temperature > 1.0
+    {
         return refused("temperature", "Anthropic's API takes 0 to 1");
     }
     let mut fields = Map::new();
@@ -96,7 +99,10 @@ fn of_ollama(parameters: &ModelParameters) -> Result<Map<String, Value>, LlmErro
 }
 
 fn stop(parameters: &ModelParameters) -> Option<&[String]> {
-    Some(parameters.stop.as_slice()).filter(|stop| !stop.is_empty())
+    match parameters.stop.as_slice() {
+        [] => None,
+        stop => Some(stop),
+    }
 }
 
 fn set(fields: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {

@@ -47,9 +47,14 @@ impl ThinkSplitter {
 
     /// The first whole tag in the buffer, as a byte range.
     fn next_tag(&self) -> Option<(usize, usize)> {
-        let tags = OPEN.iter().chain(&CLOSE);
-        tags.filter_map(|tag| self.buffer.find(tag).map(|at| (at, at + tag.len())))
-            .min()
+        let mut first: Option<(usize, usize)> = None;
+        for tag in OPEN.iter().chain(&CLOSE) {
+            if let Some(at) = self.buffer.find(tag) {
+                let range = (at, at + tag.len());
+                first = Some(first.unwrap_or(range).min(range));
+            }
+        }
+        first
     }
 
     /// Emits the first bytes of the buffer.
@@ -70,9 +75,10 @@ impl ThinkSplitter {
         let longest = CLOSE[1].len() - 1;
         for bytes in (1..=longest.min(self.buffer.len())).rev() {
             // `get` is `None` within a character, where no tag can begin.
-            let suffix = self.buffer.get(self.buffer.len() - bytes..);
             let mut tags = OPEN.iter().chain(&CLOSE);
-            if suffix.is_some_and(|suffix| tags.any(|tag| tag.starts_with(suffix))) {
+            if let Some(suffix) = self.buffer.get(self.buffer.len() - bytes..)
+                && tags.any(|tag| tag.starts_with(suffix))
+            {
                 return bytes;
             }
         }

@@ -56,6 +56,7 @@ impl ToolFigures {
             *self.errors.entry(code.clone()).or_default() += count;
         }
         self.latency.add(&other.latency);
+        // Otherwise it has no times: 0 stands for none.
         if other.first_ms > 0 {
             self.used_at(other.first_ms);
             self.used_at(other.last_ms);
@@ -88,6 +89,7 @@ impl ToolFigures {
 
     /// Counts a call that reached the tool.
     pub fn took(&mut self, seconds: f64) {
+        // The first bucket that it fits in; the last one has no bound.
         let bucket = BOUNDS_S.partition_point(|bound| *bound < seconds);
         self.latency.counts[bucket] += 1;
         self.latency.sum_s += seconds;

@@ -63,6 +63,7 @@ impl<T> Sender<T> {
             return false;
         }
         state.waiting.push(message);
+        // Unlocked first, or the receiver would wake up to wait for the lock.
         drop(state);
         if waiting == 0 || waiting == queue.most / 2 {
             queue.changed.notify_one();
@@ -98,11 +99,12 @@ impl<T> Receiver<T> {
         let mut state = queue.state.lock();
         while state.waiting.is_empty() && !state.is_closed {
             let left = patience.map(|patience| patience.saturating_sub(begun.elapsed()));
-            if left.is_some_and(|left| left.is_zero()) {
+            if left == Some(Duration::ZERO) {
                 return Some(Vec::new());
             }
             queue.wait(&mut state, left);
         }
+        // The first one is there. Others are collected, so that one wakening serves many.
         let first = Instant::now();
         while !state.is_urgent && !state.is_closed && state.waiting.len() <= queue.most / 2 {
             let left = COLLECT.saturating_sub(first.elapsed());

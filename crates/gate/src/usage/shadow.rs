@@ -249,9 +249,12 @@ impl Shadow {
     }
 
     fn send_call(&self, at_ms: i64, follower: Follower, tool: &ToolId) {
-        let is_ready = self.0.is_ready.load(Ordering::Relaxed);
-        let event = || Event::Called(at_ms, Box::new((follower, tool.clone())));
-        if is_ready && !self.0.queue.try_send(event()) {
+        // No search was handed over, so the call belongs to none.
+        if !self.0.is_ready.load(Ordering::Relaxed) {
+            return;
+        }
+        let event = Event::Called(at_ms, Box::new((follower, tool.clone())));
+        if !self.0.queue.try_send(event) {
             self.drop_one();
         }
     }
@@ -348,6 +351,7 @@ impl Shadow {
         since: i64,
         today: i64,
     ) -> Result<Vec<(i64, ShadowFigures)>, UsageError> {
+        // Locked while the database is read: what is written meanwhile would count twice.
         let unwritten = self.0.unwritten.lock();
         let Identity { catalog, id, .. } = &self.0.identity;
         let mut days = match store {
@@ -402,6 +406,7 @@ impl Shadow {
 
     fn enter(&self, phase: Phase) {
         let mut present = self.0.phase.lock();
+        // The thread may have ended before it was told to.
         *present = phase.max(*present);
         self.0.changed.notify_all();
     }

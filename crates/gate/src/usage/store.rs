@@ -212,6 +212,7 @@ impl UsageStore {
                 insert.execute(params![catalog, at_ms, why.as_str(), text, nearest])?;
                 catalogs.insert(catalog);
             }
+            // Of each catalog the newest ones stay.
             let mut delete = change.prepare_cached(
                 "DELETE FROM missed WHERE catalog = ?1 AND id <= (
                      SELECT id FROM missed WHERE catalog = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
@@ -326,6 +327,7 @@ impl UsageStore {
         let max_rows = self.max_tool_rows;
         self.change(|change| {
             remove_before(change, before)?;
+            // Day by day, since days have different numbers of rows.
             let mut first = before;
             loop {
                 let count =
@@ -357,7 +359,8 @@ impl UsageStore {
         self.truncate_log()
     }
 
-    /// While another process reads, a later checkpoint does it.
+    /// Empties the write-ahead log, which may still have what was deleted. While another process reads,
+    /// a later checkpoint does it.
     fn truncate_log(&self) -> Result<(), UsageError> {
         let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
         self.read(|connection| connection.query_row(truncate, [], |_| Ok(())))

@@ -89,6 +89,7 @@ impl Writer {
         self.report(begun);
         let mut written = Instant::now();
         loop {
+            // Without anything to write, it sleeps until there is something.
             let until = (written + WRITE_EVERY).saturating_duration_since(Instant::now());
             let patience = (!self.has_nothing_to_do()).then_some(until);
             let Some(taken) = messages.take(patience) else {
@@ -216,6 +217,7 @@ impl Writer {
             return;
         }
         self.write();
+        // What could not be written stays, and this day is counted with it rather than lost.
         if self.tally.is_empty() {
             self.tally.day = day;
             let begun = self.store.begin_day(day, self.keep_days);
@@ -277,6 +279,7 @@ fn result_tokens(call: &CallUse) -> usize {
     let counted = budget::count(&call.result);
     match call.result.len() {
         0 => 0,
+        // In proportion to the length of the whole result.
         length => counted.saturating_mul(call.result_bytes.max(length)) / length,
     }
 }

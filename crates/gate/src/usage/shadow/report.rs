@@ -30,6 +30,7 @@ impl Estimate {
         }
         let n = count as f64;
         let mean = sum / n;
+        // Rounding may make a variance of nearly 0 negative.
         let variance = (squares - n * mean * mean).max(0.0) / (n - 1.0).max(1.0);
         // Without a difference among n values, up to 3 in n may differ (the rule of three).
         let plus_minus = (HALF_WIDTH * (variance / n).sqrt()).max((3.0 / n).min(1.0));
@@ -126,7 +127,9 @@ impl ShadowReport {
     /// The report on these days, each with its figures.
     pub fn of(identity: &Identity, days: &[(i64, ShadowFigures)]) -> Self {
         let mut all = ShadowFigures::default();
-        days.iter().for_each(|(_, figures)| all.add(figures));
+        for (_, figures) in days {
+            all.add(figures);
+        }
         let overlap_at_5 = Estimate::of(all.overlap, all.overlap_squares, all.searches);
         let first_place = compared(
             [all.live_first as f64, all.second_first as f64],
@@ -159,11 +162,10 @@ impl ShadowReport {
 }
 
 fn compared([live, second]: [f64; 2], squares: f64, calls: u64) -> Option<ComparedFigure> {
-    let mean = |sum: f64| rounded(sum / calls as f64);
     Some(ComparedFigure {
         gain: Estimate::of(second - live, squares, calls)?,
-        live: mean(live),
-        shadow: mean(second),
+        live: rounded(live / calls as f64),
+        shadow: rounded(second / calls as f64),
     })
 }
 
@@ -184,13 +186,10 @@ fn summary(verdict: Verdict, first_place: Option<ComparedFigure>, all: &ShadowFi
         grouped(&counted(all.calls, "call")),
         grouped(&counted(all.searches, "search"))
     );
-    let Estimate { mean, plus_minus } = first_place.map_or(
-        Estimate {
-            mean: 0.0,
-            plus_minus: 0.0,
-        },
-        |first| first.gain,
-    );
+    let (mean, plus_minus) = match first_place {
+        Some(ComparedFigure { gain, .. }) => (gain.mean, gain.plus_minus),
+        None => (0.0, 0.0),
+    };
     let (size, interval) = (short(mean.abs(), plus_minus), short(plus_minus, plus_minus));
     let what = "in first place of called tools";
     match verdict {
