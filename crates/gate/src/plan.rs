@@ -656,6 +656,7 @@ impl Execution {
     fn measure(&self, value: &Value, left: &mut usize) -> Option<()> {
         match value {
             Value::String(text) => {
+                // With its quotation marks and a comma.
                 take(text.len() + 3, left)?;
                 for expression in expressions(text) {
                     // An expression without a value is an error later, and has no length.
@@ -692,6 +693,7 @@ impl Execution {
 
     /// Records the result of a step.
     pub fn record(&mut self, position: usize, result: ToolResult) {
+        // Parsed once, since many references may lead into it.
         if let Value::String(text) = &result.data
             && text.trim_start().starts_with(['{', '['])
             && let Ok(parsed) = serde_json::from_str(text)
@@ -865,6 +867,7 @@ fn length_of(value: &Value, left: &mut usize) -> Option<()> {
             }
             Some(())
         }
+        // Numbers, booleans and null, about.
         _ => take(8, left),
     }
 }

@@ -44,6 +44,7 @@ pub type Arguments = Map<String, Value>;
 fn mask_value(value: &mut Value) {
     match value {
         Value::String(text) => {
+            // Most texts have no secret, and stay as they are without a copy.
             if let Cow::Owned(masked) = known_secrets::mask(text) {
                 *text = masked;
             }
@@ -239,9 +240,9 @@ impl ToolResult {
     /// The result with masks in place of the secrets that the process knows.
     pub fn without_secrets(mut self) -> Self {
         mask_value(&mut self.data);
-        self.error_message = self
-            .error_message
-            .map(|message| known_secrets::mask(&message).into_owned());
+        if let Some(message) = &mut self.error_message {
+            *message = known_secrets::mask(message).into_owned();
+        }
         self
     }
 
@@ -278,8 +279,9 @@ impl ToolResult {
     /// The result with its data in the [compact] form, if that is shorter and has at most this many
     /// bytes. Of longer ones a model selects parts, by their own form.
     pub fn compacted(mut self, max_bytes: usize) -> Self {
-        let compacted = compact::compact_text(&text_of(&self.data));
-        if let Some(compacted) = compacted.filter(|text| text.len() <= max_bytes) {
+        if let Some(compacted) = compact::compact_text(&text_of(&self.data))
+            && compacted.len() <= max_bytes
+        {
             self.data = Value::String(compacted);
         }
         self

@@ -60,6 +60,7 @@ impl Ledger {
                 counted(class_limit, &format!("{class} call"))
             ));
         }
+        // The last check, since it counts: a call over any of the limits is counted nowhere.
         if let Some((rule, limit)) = applied.limit {
             let under_rule = counts.by_rule.entry(rule).or_default();
             if *under_rule >= limit {

@@ -101,16 +101,13 @@ struct Normalizer<'a> {
 impl<'a> Normalizer<'a> {
     fn object(&mut self, schema: &'a Map<String, Value>, fields: &mut Map<String, Value>) {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let additional = schema
-            .get("additionalProperties")
-            .and_then(Value::as_object);
+        let additional = schema.get("additionalProperties");
+        let additional = additional.and_then(Value::as_object);
         self.remove_nulls(schema, fields);
         for (name, value) in fields.iter_mut() {
-            let declared = properties
-                .and_then(|all| all.get(name)?.as_object())
-                .or(additional);
-            let Some(declared) = declared else { continue };
-            self.at(name, |this| this.value(declared, name, value));
+            if let Some(declared) = declared_in(properties, name).or(additional) {
+                self.at(name, |this| this.value(declared, name, value));
+            }
         }
     }
 
@@ -121,12 +118,13 @@ impl<'a> Normalizer<'a> {
         let properties = schema.get("properties").and_then(Value::as_object);
         let mut removed = Vec::new();
         for (name, value) in fields.iter() {
-            let is_required = required.is_some_and(|all| all.iter().any(|item| item == name));
-            if !value.is_null() || is_required {
+            let mut required = required.into_iter().flatten();
+            if !value.is_null() || required.any(|item| item == name) {
                 continue;
             }
-            let declared = properties.and_then(|all| all.get(name)?.as_object());
-            if declared.is_some_and(|schema| !self.schemas.allows_null(schema)) {
+            if let Some(declared) = declared_in(properties, name)
+                && !self.schemas.allows_null(declared)
+            {
                 removed.push(name.clone());
             }
         }
@@ -142,8 +140,12 @@ impl<'a> Normalizer<'a> {
         let Some(schema) = self.schemas.resolve(Some(declared)) else {
             return;
         };
-        let usual = self.usual_form(declared, schema, name, value);
-        if let Some((changed, why)) = usual.or_else(|| converted(schema, name, value)) {
+        // The form by the name comes first, since it trims the text too.
+        let changed = match self.usual_form(declared, schema, name, value) {
+            None => converted(schema, name, value),
+            usual => usual,
+        };
+        if let Some((changed, why)) = changed {
             let before = std::mem::replace(value, changed);
             self.record(before, value.clone(), why);
         }
@@ -186,16 +188,22 @@ impl<'a> Normalizer<'a> {
         if schema.contains_key("type") {
             return Types::of(schema).declare("string");
         }
-        let branches = ["anyOf", "oneOf"]
-            .iter()
-            .find_map(|key| schema.get(*key)?.as_array());
-        let mut strings = branches
-            .into_iter()
-            .flatten()
-            .filter_map(|branch| self.schemas.resolve(branch.as_object()))
-            .filter(|branch| Types::of(branch).declare("string"))
-            .peekable();
-        strings.peek().is_some() && !strings.any(states_a_form)
+        let mut lists = ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key));
+        let branches = lists.find_map(Value::as_array);
+        let mut has_string = false;
+        for branch in branches.into_iter().flatten() {
+            let Some(branch) = self.schemas.resolve(branch.as_object()) else {
+                continue;
+            };
+            if !Types::of(branch).declare("string") {
+                continue;
+            }
+            if states_a_form(branch) {
+                return false;
+            }
+            has_string = true;
+        }
+        has_string
     }
 
     /// Runs `work` with the path extended by one step.
@@ -215,6 +223,13 @@ impl<'a> Normalizer<'a> {
             why,
         });
     }
+}
+
+fn declared_in<'a>(
+    properties: Option<&'a Map<String, Value>>,
+    name: &str,
+) -> Option<&'a Map<String, Value>> {
+    properties?.get(name)?.as_object()
 }
 
 fn states_a_form(schema: &Map<String, Value>) -> bool {
@@ -284,7 +299,7 @@ fn converted(
     match value {
         Value::String(text) => from_string(schema, &types, name, text),
         Value::Number(number) if types.declare("integer") && !types.declare("number") => {
-            whole(number).map(|whole| (whole, ChangeReason::Number))
+            Some((whole(number)?, ChangeReason::Number))
         }
         Value::Number(_) if !types.declare("number") => to_string(schema, &types, value),
         Value::Bool(_) if !types.declare("boolean") => to_string(schema, &types, value),
@@ -301,7 +316,7 @@ fn to_string(
         return None;
     }
     let text = value.to_string();
-    let converted = in_enum(schema, &text).unwrap_or_else(|| text.into());
+    let converted = in_enum(schema, &text).unwrap_or(text.into());
     Some((converted, ChangeReason::Text))
 }
 
@@ -350,12 +365,11 @@ fn cleaned_string(
         if allowed.iter().any(|value| value == text) {
             return None;
         }
-        return in_enum(schema, text).map(|value| (value, ChangeReason::Enum));
+        return Some((in_enum(schema, text)?, ChangeReason::Enum));
     }
     let name = name.to_ascii_lowercase();
-    let is_identifier = IDENTIFIER_SUFFIXES
-        .iter()
-        .any(|suffix| name.ends_with(suffix));
+    let mut suffixes = IDENTIFIER_SUFFIXES.iter();
+    let is_identifier = suffixes.any(|suffix| name.ends_with(suffix));
     let trimmed = text.trim();
     if trimmed.len() == text.len() || !(is_identifier || states_a_form(schema)) {
         return None;
@@ -367,22 +381,28 @@ fn cleaned_string(
 fn in_enum(schema: &Map<String, Value>, text: &str) -> Option<Value> {
     let wanted = text.trim().to_lowercase();
     let allowed = schema.get("enum")?.as_array()?;
-    let mut alike = allowed.iter().filter(|value| {
-        value
-            .as_str()
-            .is_some_and(|value| value.to_lowercase() == wanted)
-    });
-    alike.next().filter(|_| alike.next().is_none()).cloned()
+    let mut only = None;
+    for value in allowed {
+        if value.as_str().map(str::to_lowercase).as_ref() != Some(&wanted) {
+            continue;
+        }
+        if only.is_some() {
+            return None;
+        }
+        only = Some(value);
+    }
+    only.cloned()
 }
 
 /// The integer of a float whose fraction is zero, if it is exact.
 fn whole(number: &Number) -> Option<Value> {
-    let float = number
-        .as_f64()
-        .filter(|_| !number.is_i64() && !number.is_u64())?;
+    if number.is_i64() || number.is_u64() {
+        return None;
+    }
+    let float = number.as_f64()?;
     // Above 2^53, about 9.007e15, not every integer is a float, and the value would change.
     let exact = float.fract() == 0.0 && float.abs() < 9e15;
-    exact.then(|| Value::from(float as i64))
+    exact.then_some(Value::from(float as i64))
 }
 
 /// Parses a number with optional thousands separators.
@@ -402,9 +422,8 @@ fn parse_integer(text: &str) -> Option<Value> {
     if let Some(integer) = plain_integer(&digits) {
         return Some(integer);
     }
-    if digits
-        .split_once('.')
-        .is_some_and(|(_, fraction)| fraction.len() == 3)
+    if let Some((_, fraction)) = digits.split_once('.')
+        && fraction.len() == 3
     {
         return None;
     }
@@ -412,11 +431,11 @@ fn parse_integer(text: &str) -> Option<Value> {
 }
 
 fn plain_integer(digits: &str) -> Option<Value> {
-    // `u64` second: it covers the integers above `i64::MAX`.
-    let signed = digits.parse::<i64>().map(Value::from);
-    signed
-        .or_else(|_| digits.parse::<u64>().map(Value::from))
-        .ok()
+    if let Ok(signed) = digits.parse::<i64>() {
+        return Some(signed.into());
+    }
+    // Integers above `i64::MAX`.
+    Some(digits.parse::<u64>().ok()?.into())
 }
 
 /// The number without separators, with its sign, fraction and exponent; `None` if it is not a
@@ -431,28 +450,33 @@ fn without_separators(text: &str) -> Option<String> {
         Some((whole, fraction)) => (whole, Some(fraction)),
         None => (unsigned, None),
     };
-    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let exponent_fits = exponent
-        .is_none_or(|exponent| is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)));
-    if !exponent_fits || !fraction.is_none_or(is_digits) {
-        return None;
-    }
-    let joined = joined_groups(whole)?;
     let sign = if mantissa.starts_with('-') { "-" } else { "" };
-    let fraction = fraction
-        .map(|digits| format!(".{digits}"))
-        .unwrap_or_default();
-    let exponent = exponent
-        .map(|digits| format!("e{digits}"))
-        .unwrap_or_default();
-    Some(format!("{sign}{joined}{fraction}{exponent}"))
+    let mut plain = format!("{sign}{}", joined_groups(whole)?);
+    if let Some(fraction) = fraction {
+        if !is_digits(fraction) {
+            return None;
+        }
+        plain.push('.');
+        plain.push_str(fraction);
+    }
+    if let Some(exponent) = exponent {
+        if !is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)) {
+            return None;
+        }
+        plain.push('e');
+        plain.push_str(exponent);
+    }
+    Some(plain)
+}
+
+fn is_digits(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// `7,000` as `7000`: groups of three digits after the first, all with the same separator. `0,500` is
 /// half of one with a decimal comma, since no group of thousands begins a number with 0.
 fn joined_groups(whole: &str) -> Option<String> {
-    let separator = whole.chars().find(|c| !c.is_ascii_digit());
-    let Some(separator) = separator else {
+    let Some(separator) = whole.chars().find(|letter| !letter.is_ascii_digit()) else {
         return (!whole.is_empty()).then(|| whole.to_owned());
     };
     // The last one is the comma of Chinese and Japanese keyboards.
@@ -466,9 +490,7 @@ fn joined_groups(whole: &str) -> Option<String> {
     for (at, group) in whole.split(separator).enumerate() {
         // Only the first group may have fewer than three digits.
         let shortest = if at == 0 { 1 } else { 3 };
-        if !(shortest..=3).contains(&group.len())
-            || !group.bytes().all(|byte| byte.is_ascii_digit())
-        {
+        if !(shortest..=3).contains(&group.len()) || !is_digits(group) {
             return None;
         }
         joined.push_str(group);

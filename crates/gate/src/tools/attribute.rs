@@ -143,8 +143,10 @@ impl<T, E> Fallible<T, E> {
         T: Serialize,
         E: Display,
     {
-        self.0
-            .map_err(|error| ToolFailure::new(format!("{error:#}")))
+        match self.0 {
+            Ok(data) => Ok(data),
+            Err(error) => Err(ToolFailure::new(format!("{error:#}"))),
+        }
     }
 }
 

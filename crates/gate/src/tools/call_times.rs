@@ -65,6 +65,7 @@ impl CallTimeSettings {
             Some(total) => total.duration(),
             None => times.total.max(idle),
         };
+        // No wait for progress is longer than the whole call.
         CallTimes {
             idle: idle.min(total),
             unreported: unreported.min(total),
@@ -76,10 +77,10 @@ impl CallTimeSettings {
 impl From<&Limits> for CallTimeSettings {
     /// The limits of calls in an agent's settings, whose range is checked where they are read.
     fn from(limits: &Limits) -> Self {
-        let seconds = |value: Option<u64>| value.and_then(|value| Seconds::try_from(value).ok());
+        let (timeout, total) = (limits.call_timeout_s, limits.call_timeout_total_s);
         CallTimeSettings {
-            timeout: seconds(limits.call_timeout_s),
-            total: seconds(limits.call_timeout_total_s),
+            timeout: timeout.map(Seconds::try_from).and_then(Result::ok),
+            total: total.map(Seconds::try_from).and_then(Result::ok),
         }
     }
 }
@@ -114,10 +115,10 @@ impl FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let seconds: u64 = text
-            .parse()
-            .map_err(|_| format!("{text:?} is no number of seconds"))?;
-        Seconds::try_from(seconds)
+        match text.parse::<u64>() {
+            Ok(seconds) => Seconds::try_from(seconds),
+            Err(_) => Err(format!("{text:?} is no number of seconds")),
+        }
     }
 }
 

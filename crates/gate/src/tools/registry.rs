@@ -61,10 +61,12 @@ impl Registry {
         let mut registry = Registry::new();
         for tool in declared {
             let place = tool.place();
-            let (definition, callable) = tool
-                .make()
-                .map_err(|source| CollectError::Invalid { place, source })?;
+            let (definition, callable) = match tool.make() {
+                Ok(made) => made,
+                Err(source) => return Err(CollectError::Invalid { place, source }),
+            };
             let id = definition.id.clone();
+            // Either could be meant, so neither is taken.
             if let Some(first) = places.insert(id.clone(), place) {
                 return Err(CollectError::SameId {
                     id,
@@ -99,7 +101,8 @@ impl Registry {
 
 impl Toolset for Registry {
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
-        self.tools.get(id).map(|(_, callable)| callable.clone())
+        let (_, callable) = self.tools.get(id)?;
+        Some(callable.clone())
     }
 }
 

@@ -82,9 +82,12 @@ where
         let arguments =
             serde_path_to_error::deserialize(Value::Object(arguments)).map_err(misfit)?;
         let result = (self.function)(arguments).await?;
-        serde_json::to_value(result).map_err(|error| {
-            ToolFailure::new(format!("the result cannot be written as JSON: {error}"))
-        })
+        match serde_json::to_value(result) {
+            Ok(data) => Ok(data),
+            Err(error) => Err(ToolFailure::new(format!(
+                "the result cannot be written as JSON: {error}"
+            ))),
+        }
     }
 }
 

@@ -91,6 +91,7 @@ fn content(declared: &Value, arguments: &Arguments) -> Option<Value> {
             fields.insert(name.to_owned(), value.clone());
         }
     }
+    // A required body is sent even if none of its fields is given.
     let required = declared.get("required") == Some(&Value::Bool(true));
     (required || !fields.is_empty()).then_some(Value::Object(fields))
 }

@@ -144,6 +144,7 @@ impl<'a> Style<'a> {
                 items.iter().map(|item| format!(";{name}={item}")).collect()
             }
             ("matrix", true) if value.is_object() => format!(";{}", items.join(";")),
+            // RFC 6570 leaves out the `=` before an empty value.
             ("matrix", _) if items.iter().all(String::is_empty) => format!(";{name}"),
             ("matrix", _) => format!(";{name}={}", items.join(",")),
             _ => items.join(&encoded_separator(self.separator)),
