@@ -67,6 +67,7 @@ impl Tokens {
 pub fn batches(tools: &[Arc<Tool>], size: usize, wanted: &Wanted) -> Vec<Batch> {
     let wanted = Arc::new(wanted.clone());
     let mut batches = Vec::new();
+    // Tools come in the order of their ids, so those of one server are together.
     for server in tools.chunk_by(|left, right| left.id.server() == right.id.server()) {
         for tools in server.chunks(size.max(1)) {
             batches.push(Batch {

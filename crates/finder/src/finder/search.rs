@@ -227,6 +227,7 @@ impl Found {
     /// all of them if it asked for none and is not answered well.
     pub fn note_absent(&mut self, filter: &Filter, mut servers: Vec<AbsentServer>) {
         let is_open = filter.servers.is_empty() && self.matched != Some(Match::Good);
+        // If it is, any of them may have what was looked for.
         if !is_open {
             servers.retain(|AbsentServer { server, .. }| {
                 filter.servers.contains(server) || self.has_hit_of(server)

@@ -236,6 +236,7 @@ impl ScriptedModel {
         let mut state = self.state.lock();
         let purpose = request.purpose;
         let visible: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
+        // Kept before anything can fail, so that refused requests can be looked at too.
         state.requests.push(request);
         let answered = state.requests.len();
         let next = state.turns.get_mut(&purpose).and_then(VecDeque::pop_front);

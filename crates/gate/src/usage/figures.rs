@@ -56,7 +56,7 @@ impl ToolFigures {
             *self.errors.entry(code.clone()).or_default() += count;
         }
         self.latency.add(&other.latency);
-        // Otherwise it has no times: 0 stands for none.
+        // 0 stands for no use, and is no time.
         if other.first_ms > 0 {
             self.used_at(other.first_ms);
             self.used_at(other.last_ms);

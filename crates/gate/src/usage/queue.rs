@@ -104,7 +104,7 @@ impl<T> Receiver<T> {
             }
             queue.wait(&mut state, left);
         }
-        // The first one is there. Others are collected, so that one wakening serves many.
+        // The first one is there. Others are collected, so that waking up once serves many.
         let first = Instant::now();
         while !state.is_urgent && !state.is_closed && state.waiting.len() <= queue.most / 2 {
             let left = COLLECT.saturating_sub(first.elapsed());
