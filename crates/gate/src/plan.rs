@@ -610,18 +610,9 @@ impl Execution {
                 return Err(Box::new(ToolResult::error(ErrorCode::Skipped, message)));
             }
         }
-        // The lengths are checked first, since one result may be filled in many times.
-        let arguments = match self.check_lengths(position) {
-            Ok(()) => self.substitute_fields(&step.arguments),
-            Err(message) => Err(message),
-        };
-        match arguments {
-            Ok(arguments) => Ok(arguments),
-            Err(message) => Err(Box::new(ToolResult::error(
-                ErrorCode::InvalidArguments,
-                message,
-            ))),
-        }
+        // Before anything is filled in, since one result may be in many places.
+        self.check_lengths(position).map_err(invalid)?;
+        self.substitute_fields(&step.arguments).map_err(invalid)
     }
 
     /// Checks how long the arguments of a step become when results are filled in, and those of the plan
@@ -830,6 +821,10 @@ impl Execution {
         let key = key_of(step, &keys)?;
         self.steps.iter().position(|step| step.key == key)
     }
+}
+
+fn invalid(message: String) -> Box<ToolResult> {
+    Box::new(ToolResult::error(ErrorCode::InvalidArguments, message))
 }
 
 /// The value at a path. The path may lead into JSON inside a string.

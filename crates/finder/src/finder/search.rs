@@ -71,10 +71,10 @@ pub async fn off_async_threads<T: Send + 'static>(
     let work = move || work(&*search);
     match pool {
         Some(pool) => pool.run(work).await,
-        None => match spawn_blocking(work).await {
-            Ok(done) => Ok(done),
-            Err(error) => Err(PoolError::Panicked(error.to_string())),
-        },
+        None => {
+            let done = spawn_blocking(work).await;
+            done.map_err(|error| PoolError::Panicked(error.to_string()))
+        }
     }
 }
 

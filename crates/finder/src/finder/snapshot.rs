@@ -181,10 +181,7 @@ fn search(source: &impl SnapshotSource, request: &SearchRequest) -> Found {
 
 fn results_of(source: &impl SnapshotSource, query: &Query) -> Result<Results, String> {
     let searcher = source.snapshot_for(query)?;
-    match searcher.search(query) {
-        Ok(results) => Ok(results),
-        Err(error) => Err(error.to_string()),
-    }
+    searcher.search(query).map_err(|error| error.to_string())
 }
 
 fn add_results(

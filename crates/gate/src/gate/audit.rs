@@ -420,10 +420,8 @@ impl AuditLog {
     pub fn append(&self, entry: &Entry) -> Result<i64, AuditError> {
         // An enum of strings and numbers always serializes.
         let text = serde_json::to_string(entry).unwrap_or_default();
-        match self.append_text(&text) {
-            Ok(seq) => Ok(seq),
-            Err(source) => Err(self.database_error(source)),
-        }
+        let seq = self.append_text(&text);
+        seq.map_err(|source| self.database_error(source))
     }
 
     /// Verifies the whole chain and that it contains the anchored entry; with `head`, also that it
@@ -494,13 +492,9 @@ impl AuditLog {
     pub fn trust(&self) -> Result<(), AuditError> {
         // Under the lock, so that no entry is appended between reading the last one and anchoring it.
         let mut log = self.log.lock();
-        match Link::last_of(&log.connection) {
-            Ok(last) => log.last = last,
-            Err(source) => return Err(self.database_error(source)),
-        }
-        if let Err(error) = self.anchor.replace(log.last) {
-            return Err(self.anchor_error(error));
-        }
+        log.last = Link::last_of(&log.connection).map_err(|source| self.database_error(source))?;
+        let anchored = self.anchor.replace(log.last);
+        anchored.map_err(|error| self.anchor_error(error))?;
         log.anchoring = Anchoring::Matches;
         Ok(())
     }
@@ -514,11 +508,7 @@ impl AuditLog {
         at_anchor: Option<[u8; 32]>,
     ) -> Result<i64, AuditError> {
         let (path, anchor) = (self.path.clone(), self.anchor.path().to_owned());
-        let anchored = match anchored {
-            Ok(anchored) => anchored,
-            Err(error) => return Err(self.anchor_error(error)),
-        };
-        match anchored {
+        match anchored.map_err(|error| self.anchor_error(error))? {
             None if last.seq == 0 => Ok(0),
             None => Err(AuditError::AnchorMissing {
                 path,
@@ -561,10 +551,8 @@ impl AuditLog {
     /// # Errors
     /// [`AuditError::Database`].
     pub fn entries_after(&self, seq: i64, limit: usize) -> Result<Vec<ChainedEntry>, AuditError> {
-        match entries_after(&self.log.lock().connection, seq, limit) {
-            Ok(entries) => Ok(entries),
-            Err(source) => Err(self.database_error(source)),
-        }
+        let entries = entries_after(&self.log.lock().connection, seq, limit);
+        entries.map_err(|source| self.database_error(source))
     }
 
     /// Passes every entry to `write` as one line of JSON: `{"seq", "hash", ...}`.

@@ -107,10 +107,8 @@ impl Endpoint {
         if let Some(key) = &config.api_key {
             known_secrets::add(key);
         }
-        let url = match Url::parse(&config.api.address(&config.base_url)) {
-            Ok(url) => url,
-            Err(error) => return Err(invalid_url(&config, error.to_string())),
-        };
+        let url = Url::parse(&config.api.address(&config.base_url));
+        let url = url.map_err(|error| invalid_url(&config, error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
             let reason = format!("{:?} is neither http nor https", url.scheme());
             return Err(invalid_url(&config, reason));
@@ -122,10 +120,8 @@ impl Endpoint {
         if is_loopback(&url) {
             builder = builder.no_proxy();
         }
-        let client = match builder.build() {
-            Ok(client) => client,
-            Err(error) => return Err(invalid_url(&config, error.to_string())),
-        };
+        let client = builder.build();
+        let client = client.map_err(|error| invalid_url(&config, error.to_string()))?;
         Ok(Endpoint {
             client,
             url,

@@ -143,10 +143,8 @@ impl<T, E> Fallible<T, E> {
         T: Serialize,
         E: Display,
     {
-        match self.0 {
-            Ok(data) => Ok(data),
-            Err(error) => Err(ToolFailure::new(format!("{error:#}"))),
-        }
+        let result = self.0;
+        result.map_err(|error| ToolFailure::new(format!("{error:#}")))
     }
 }
 

@@ -194,10 +194,8 @@ impl GuardedClient {
     pub async fn send(&self, request: Request) -> Result<Response, NetError> {
         self.check(request.url())?;
         let host = request.url().host_str().unwrap_or_default().to_owned();
-        match self.client.execute(request).await {
-            Ok(response) => Ok(response),
-            Err(error) => Err(refused_by_resolver(&host, &error)),
-        }
+        let response = self.client.execute(request).await;
+        response.map_err(|error| refused_by_resolver(&host, &error))
     }
 
     /// Checks a URL as far as possible before its host is resolved.
@@ -269,10 +267,7 @@ pub async fn body(response: Response, max_bytes: usize) -> Result<Vec<u8>, NetEr
     let mut bytes = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
-        match chunk {
-            Ok(chunk) => bytes.extend_from_slice(&chunk),
-            Err(error) => return Err(transport(&host, &error)),
-        }
+        bytes.extend_from_slice(&chunk.map_err(|error| transport(&host, &error))?);
         // `Content-Length` is not believed; what arrives is counted.
         if bytes.len() > max_bytes {
             return Err(NetError::TooLong { max_bytes });

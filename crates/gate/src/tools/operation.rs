@@ -457,11 +457,8 @@ async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailu
     if text.trim().is_empty() {
         return Ok(json!({ "status": status.as_u16() }));
     }
-    match serde_json::from_str(&text) {
-        Ok(value) => Ok(value),
-        // What is not JSON is text, whatever type the service declares.
-        Err(_) => Ok(Value::String(text.into_owned())),
-    }
+    // What is not JSON is text, whatever type the service declares.
+    Ok(serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned())))
 }
 
 fn failure(error: impl std::fmt::Display) -> ToolFailure {

@@ -82,12 +82,7 @@ where
         let arguments =
             serde_path_to_error::deserialize(Value::Object(arguments)).map_err(misfit)?;
         let result = (self.function)(arguments).await?;
-        match serde_json::to_value(result) {
-            Ok(data) => Ok(data),
-            Err(error) => Err(ToolFailure::new(format!(
-                "the result cannot be written as JSON: {error}"
-            ))),
-        }
+        serde_json::to_value(result).map_err(unwritable)
     }
 }
 
@@ -101,6 +96,10 @@ where
     fn definition(&self) -> Tool {
         self.tool.clone()
     }
+}
+
+fn unwritable(error: serde_json::Error) -> ToolFailure {
+    ToolFailure::new(format!("the result cannot be written as JSON: {error}"))
 }
 
 /// Names the argument, if it is one.

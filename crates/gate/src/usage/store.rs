@@ -423,20 +423,15 @@ impl UsageStore {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, UsageError> {
-        match work(&self.connection) {
-            Ok(read) => Ok(read),
-            Err(error) => Err(self.failed(error)),
-        }
+        work(&self.connection).map_err(|error| self.failed(error))
     }
 
     fn change<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, UsageError> {
-        match in_transaction(&mut self.connection, work) {
-            Ok(done) => Ok(done),
-            Err(error) => Err(self.failed(error)),
-        }
+        let done = in_transaction(&mut self.connection, work);
+        done.map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: rusqlite::Error) -> UsageError {

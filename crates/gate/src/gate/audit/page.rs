@@ -59,10 +59,8 @@ impl AuditLog {
         before: Option<i64>,
         limit: usize,
     ) -> Result<Page, AuditError> {
-        match self.read_page(filter, before, limit) {
-            Ok(page) => Ok(page),
-            Err(source) => Err(self.database_error(source)),
-        }
+        let page = self.read_page(filter, before, limit);
+        page.map_err(|source| self.database_error(source))
     }
 
     fn read_page(

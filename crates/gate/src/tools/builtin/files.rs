@@ -78,10 +78,8 @@ impl Root {
         operation: impl FnOnce(&Root) -> Result<Value, ToolFailure> + Send + 'static,
     ) -> Result<Value, ToolFailure> {
         let root = self.clone();
-        match spawn_blocking(move || operation(&root)).await {
-            Ok(done) => done,
-            Err(_) => Err(ToolFailure::new("the file tool failed")),
-        }
+        let done = spawn_blocking(move || operation(&root)).await;
+        done.unwrap_or_else(|_| Err(ToolFailure::new("the file tool failed")))
     }
 
     /// The whole content of a file of at most this many bytes.
@@ -90,10 +88,8 @@ impl Root {
     /// [`ToolFailure`] for what is no plain file in the folder, and for a longer one.
     pub async fn whole(&self, path: String, max_bytes: usize) -> Result<Vec<u8>, ToolFailure> {
         let root = self.clone();
-        match spawn_blocking(move || read_whole(&root, &path, max_bytes)).await {
-            Ok(read) => read,
-            Err(_) => Err(ToolFailure::new("reading the file failed")),
-        }
+        let read = spawn_blocking(move || read_whole(&root, &path, max_bytes)).await;
+        read.unwrap_or_else(|_| Err(ToolFailure::new("reading the file failed")))
     }
 
     /// Opens a path if it is a regular file.

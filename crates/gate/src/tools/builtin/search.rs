@@ -165,15 +165,11 @@ impl WebSearch {
         let failed =
             |reason: String| ToolFailure::new(format!("the search at {host} failed: {reason}"));
         // The address of a SearXNG server is of the settings, so it may be private.
-        let answer = match request.send().await {
-            Ok(answer) => answer,
-            Err(error) => return Err(failed(root_cause(&error))),
-        };
+        let answer = request.send().await;
+        let answer = answer.map_err(|error| failed(root_cause(&error)))?;
         let status = answer.status();
-        let bytes = match body(answer, MAX_BYTES).await {
-            Ok(bytes) => bytes,
-            Err(error) => return Err(failed(error.to_string())),
-        };
+        let bytes = body(answer, MAX_BYTES).await;
+        let bytes = bytes.map_err(|error| failed(error.to_string()))?;
         if !status.is_success() {
             let said = excerpt(&said(&bytes), 200);
             return Err(failed(format!(
@@ -181,10 +177,8 @@ impl WebSearch {
                 step(self.provider, status.as_u16())
             )));
         }
-        match serde_json::from_slice(&bytes) {
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(failed(format!("its answer is no JSON ({error})"))),
-        }
+        let answer = serde_json::from_slice(&bytes);
+        answer.map_err(|error| failed(format!("its answer is no JSON ({error})")))
     }
 }
 

@@ -140,12 +140,8 @@ fn decoded(argument: &str, base64: &str) -> Result<Vec<u8>, String> {
             other => plain.push(other),
         }
     }
-    match BASE64.decode(plain) {
-        Ok(bytes) => Ok(bytes),
-        Err(error) => Err(format!(
-            "the content of the file `{argument}` is no base64: {error}"
-        )),
-    }
+    let bytes = BASE64.decode(plain);
+    bytes.map_err(|error| format!("the content of the file `{argument}` is no base64: {error}"))
 }
 
 fn percent_decoded(text: &str) -> Vec<u8> {
