@@ -216,15 +216,25 @@ impl DataDir {
     /// # Errors
     /// [`Error::InvalidCatalogName`].
     pub fn catalog_dir(&self, name: &str) -> Result<PathBuf> {
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if !starts_well || name.len() > MAX_CATALOG_NAME_BYTES || !name.chars().all(legal) {
+        if !is_valid_name(name) {
             return Err(Error::InvalidCatalogName {
                 name: name.to_owned(),
             });
         }
         Ok(self.path.join(CATALOGS).join(name))
     }
+}
+
+fn is_valid_name(name: &str) -> bool {
+    // None begins with a dot: `..` leads out of the folder, and `.deleted-` is for what is being
+    // deleted.
+    name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.len() <= MAX_CATALOG_NAME_BYTES
+        && name.chars().all(is_name_char)
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
 const CATALOGS: &str = "catalogs";
@@ -245,15 +255,11 @@ enum Contents {
 
 impl Contents {
     fn of(dir: &Path) -> Self {
-        let has_tables = || {
-            let database = dir.join(DATABASE);
-            database.exists() && !database::is_blank(&database)
-        };
-        if has_tables() {
+        if has_tables(dir) {
             Contents::Catalog
         } else if !holds_index(dir) {
             Contents::Nothing
-        } else if has_tables() {
+        } else if has_tables(dir) {
             // Its creation was under way: an index is created after the tables.
             Contents::Catalog
         } else {
@@ -262,21 +268,29 @@ impl Contents {
     }
 }
 
+fn has_tables(dir: &Path) -> bool {
+    let database = dir.join(DATABASE);
+    database.exists() && !database::is_blank(&database)
+}
+
 /// True where a folder holds data derived from a database.
 fn holds_index(dir: &Path) -> bool {
-    let names = std::fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name());
-    names
-        .filter_map(|name| name.into_string().ok())
-        .any(|name| {
-            name == LEXICAL
-                || name == tool_file::FILE_NAME
-                || name.starts_with(GRAPH_PREFIX)
-                || Path::new(&name).extension() == Some(VECTORS.as_ref())
-        })
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return false;
+    };
+    for entry in entries.flatten() {
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        if name == LEXICAL
+            || name == tool_file::FILE_NAME
+            || name.starts_with(GRAPH_PREFIX)
+            || Path::new(&name).extension() == Some(VECTORS.as_ref())
+        {
+            return true;
+        }
+    }
+    false
 }
 
 fn database_lost(dir: &Path) -> Error {
@@ -366,8 +380,9 @@ impl Catalog {
             *observed = now;
             return Ok(current);
         }
-        let previous =
-            Some(&*current).filter(|current| current.version().identity == version.identity);
+        // Nothing can be reused of a catalog that was deleted and created again.
+        let is_same = current.version().identity == version.identity;
+        let previous = is_same.then_some(&*current);
         let loaded = Loaded::read(&store, &self.shared.dir, &self.options(), previous)?;
         let lexical = match lexical_on_disk(&self.shared.dir, &loaded) {
             Ok(lexical) => lexical,
@@ -458,7 +473,10 @@ impl Catalog {
         let is_replaced = options.is_some();
         let options = options.unwrap_or_else(|| self.options());
         let loaded = Loaded::read(&store, &self.shared.dir, &options, None)?;
-        let lexical = lexical_on_disk(&self.shared.dir, &loaded).or_else(|_| in_memory(&loaded))?;
+        let lexical = match lexical_on_disk(&self.shared.dir, &loaded) {
+            Ok(lexical) => lexical,
+            Err(_) => in_memory(&loaded)?,
+        };
         if is_replaced {
             // First, since it alone can fail, and then nothing may have changed.
             let memory = &self.shared.memory;
@@ -484,6 +502,7 @@ impl Catalog {
         vectors.sort_unstable();
         let mut servers: Vec<(String, usize)> = Vec::new();
         for id in searcher.ids_after(None) {
+            // From the last one: in the order of ids, a server's tools are nearly all adjacent.
             match servers
                 .iter_mut()
                 .rfind(|(server, _)| server == id.server())
@@ -761,14 +780,7 @@ impl Writer {
         dimensions: usize,
         vectors: &[(crate::dense::TextHash, Vec<f32>)],
     ) -> Result<()> {
-        let is_other = |(_, vector): &&(_, Vec<f32>)| vector.len() != dimensions;
-        if let Some((_, wrong)) = vectors.iter().find(is_other) {
-            return Err(Error::DimensionMismatch {
-                embedder: model.to_owned(),
-                expected: dimensions,
-                received: wrong.len(),
-            });
-        }
+        check_dimensions(model, dimensions, vectors.iter().map(|(_, vector)| vector))?;
         self.write(|writer| {
             let model = writer.store.register_model(model, dimensions)?;
             for (text, vector) in vectors {
@@ -835,7 +847,10 @@ impl Writer {
             Ok(lexical) => lexical,
             Err(_) => {
                 self.lexical = None;
-                create_lexical(&self.catalog.shared.dir, &loaded).or_else(|_| in_memory(&loaded))?
+                match create_lexical(&self.catalog.shared.dir, &loaded) {
+                    Ok(lexical) => lexical,
+                    Err(_) => in_memory(&loaded)?,
+                }
             }
         };
         let searcher = self.catalog.publish(loaded.into_searcher(lexical));
@@ -843,7 +858,8 @@ impl Writer {
             // Otherwise the first search after the change would.
             searcher.with_words(|words| words.rarities());
         }
-        ranker_written.map(|()| generation)
+        ranker_written?;
+        Ok(generation)
     }
 
     /// Commits, embeds texts without vectors, builds missing or damaged graphs, and publishes a
@@ -883,10 +899,12 @@ impl Writer {
             let _ = progress(state);
         }
         let graphs = self.build_graphs();
-        if state.done > 0 || graphs.as_ref().is_ok_and(|&built| built > 0) {
+        // Also without new texts: the published snapshot does not have the new graphs.
+        if state.done > 0 || matches!(graphs, Ok(1..)) {
             self.commit()?;
         }
-        result.and(graphs).map(|_| state.done)
+        result.and(graphs)?;
+        Ok(state.done)
     }
 
     /// Runs a change within the transaction. If it fails, all changes since the last commit are
@@ -894,10 +912,17 @@ impl Writer {
     /// continued.
     fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.begin()?;
-        change(self).inspect_err(|_| {
-            self.store.rollback();
-            self.pending = Pending::default();
-        })
+        let changed = change(self);
+        if changed.is_err() {
+            self.discard();
+        }
+        changed
+    }
+
+    /// Discards all changes since the last commit.
+    fn discard(&mut self) {
+        self.store.rollback();
+        self.pending = Pending::default();
     }
 
     /// Discards changes of its own to a catalog that follows another one.
@@ -906,8 +931,7 @@ impl Writer {
         if !has_own_changes || self.store.followed()?.is_none() {
             return Ok(());
         }
-        self.store.rollback();
-        self.pending = Pending::default();
+        self.discard();
         Err(Error::Followed {
             path: self.catalog.shared.dir.clone(),
         })
@@ -972,14 +996,7 @@ impl Writer {
         let texts: Vec<&str> = batch.iter().map(|(_, text)| text.as_str()).collect();
         let vectors = embedder.embed_tools(&texts)?;
         let expected = embedder.dimensions();
-        if let Some(wrong) = vectors.iter().find(|vector| vector.len() != expected) {
-            let embedder = embedder.id().to_owned();
-            return Err(Error::DimensionMismatch {
-                embedder,
-                expected,
-                received: wrong.len(),
-            });
-        }
+        check_dimensions(embedder.id(), expected, vectors.iter())?;
         self.write(|writer| {
             let model = writer.store.register_model(embedder.id(), expected)?;
             for ((hash, _), vector) in batch.iter().zip(&vectors) {
@@ -1111,13 +1128,31 @@ pub fn check_tools(tools: &[Tool]) -> Result<()> {
 /// # Errors
 /// [`Error::InvalidTool`].
 pub fn check_server(server: &str, tools: &[Tool]) -> Result<()> {
-    match tools.iter().find(|tool| tool.id.server() != server) {
-        None => Ok(()),
-        Some(other) => {
+    for tool in tools {
+        if tool.id.server() != server {
             let reason = format!("its server is not {server:?}, the one being synchronised");
-            Err(Error::invalid_tool(other.id.to_string(), reason))
+            return Err(Error::invalid_tool(tool.id.to_string(), reason));
         }
     }
+    Ok(())
+}
+
+/// Checks vectors before any of them is stored.
+fn check_dimensions<'a>(
+    embedder: &str,
+    expected: usize,
+    vectors: impl Iterator<Item = &'a Vec<f32>>,
+) -> Result<()> {
+    for vector in vectors {
+        if vector.len() != expected {
+            return Err(Error::DimensionMismatch {
+                embedder: embedder.to_owned(),
+                expected,
+                received: vector.len(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn no_duplicates(tools: &[Tool]) -> Result<()> {
@@ -1174,8 +1209,12 @@ fn lexical_on_disk(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
 
 /// A new lexical index: on disk if the lock is free and the folder can be written, else in memory.
 fn rebuilt(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
-    let on_disk = lock(dir).and_then(|_lock| create_lexical(dir, loaded));
-    on_disk.or_else(|_| in_memory(loaded))
+    if let Ok(_lock) = lock(dir)
+        && let Ok(lexical) = create_lexical(dir, loaded)
+    {
+        return Ok(lexical);
+    }
+    in_memory(loaded)
 }
 
 fn create_lexical(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
@@ -1199,12 +1238,16 @@ fn in_memory(loaded: &Loaded) -> Result<LexicalSearcher> {
 
 fn disk_bytes(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let bytes = entries.map(|entry| match entry.metadata() {
-        Ok(found) if found.is_dir() => disk_bytes(&entry.path()),
-        Ok(found) => found.len(),
-        Err(_) => 0,
-    });
-    bytes.sum()
+    let mut bytes = 0;
+    for entry in entries {
+        bytes += match entry.metadata() {
+            Ok(found) if found.is_dir() => disk_bytes(&entry.path()),
+            Ok(found) => found.len(),
+            // Such as a file that was deleted meanwhile.
+            Err(_) => 0,
+        };
+    }
+    bytes
 }
 
 /// Orders batches, which are sorted by the length of their texts, so that any stretch has long and

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, TransactionBehavior};
 
 /// How long a statement waits for another process. Every write takes milliseconds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -132,7 +133,8 @@ pub fn open_renamed(
         Err(DatabaseError::Sqlite(error)) if is_busy(&error) => open(former, steps),
         // Another process has renamed it meanwhile.
         Err(_) if !former.exists() => open(path, steps),
-        renamed => renamed.and_then(|()| open(path, steps)),
+        Err(error) => Err(error),
+        Ok(()) => open(path, steps),
     }
 }
 
@@ -171,10 +173,9 @@ pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have upgraded the layout before this one got the lock.
         let found = layout(&change)?;
-        steps
-            .iter()
-            .skip(found)
-            .try_for_each(|step| change.execute_batch(step))?;
+        for step in steps.iter().skip(found) {
+            change.execute_batch(step)?;
+        }
         change.pragma_update(None, "user_version", steps.len().max(found))?;
         change.commit()?;
     }
@@ -206,7 +207,9 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 pub fn is_blank(path: &Path) -> bool {
     // Faster than opening it, and never done by hand: closing a file that SQLite has open in this
     // process would release its locks.
-    if fs::metadata(path).is_ok_and(|file| file.len() > BLANK_BYTES) {
+    if let Ok(file) = fs::metadata(path)
+        && file.len() > BLANK_BYTES
+    {
         return false;
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -215,9 +218,7 @@ pub fn is_blank(path: &Path) -> bool {
         // A process that was killed while it switched a new file to WAL mode leaves a journal that
         // only a writer can roll back. The tables may be in a log beside the file.
         Err(_) if has_log(path) => false,
-        Err(_) => open_alone(path)
-            .and_then(count_tables)
-            .is_ok_and(|tables| tables == 0),
+        Err(_) => matches!(open_alone(path).and_then(count_tables), Ok(0)),
     }
 }
 
@@ -229,13 +230,10 @@ pub fn has_log(path: &Path) -> bool {
 
 /// Opens the file alone, without its logs. No other process may write to it meanwhile.
 pub fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
-    let uri = format!(
-        "file:{}?immutable=1",
-        path.display()
-            .to_string()
-            .replace('?', "%3f")
-            .replace('#', "%23")
-    );
+    // In a URI these characters would end the path.
+    let path = path.display().to_string();
+    let path = path.replace('?', "%3f").replace('#', "%23");
+    let uri = format!("file:{path}?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -243,7 +241,12 @@ pub fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn count_tables(connection: Connection) -> rusqlite::Result<u32> {
-    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], first_column)
+}
+
+/// The value of a row of one column.
+pub(crate) fn first_column<T: FromSql>(row: &Row<'_>) -> rusqlite::Result<T> {
+    row.get(0)
 }
 
 /// Creates an empty file that only its owner may read and write. An existing file and its SQLite
@@ -298,7 +301,8 @@ pub fn narrow(path: &Path) -> io::Result<bool> {
     if mode & OTHERS == 0 || mode & SHARED != 0 {
         return Ok(false);
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS)).map(|()| true)
+    fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS))?;
+    Ok(true)
 }
 
 /// Does nothing where files have no mode.
@@ -320,7 +324,7 @@ pub fn with_logs(path: &Path) -> [PathBuf; 3] {
 }
 
 fn layout(connection: &Connection) -> rusqlite::Result<usize> {
-    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+    connection.pragma_query_value(None, "user_version", first_column)
 }
 
 #[cfg(test)]

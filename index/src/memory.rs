@@ -21,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 
-use crate::database::{self, DatabaseError};
+use crate::database::{self, DatabaseError, first_column};
 use crate::dense::Vectors;
 use crate::embed::{Embedder, to_unit_length};
 use crate::error::{Error, MemoryEntryProblem, Result};
@@ -143,7 +143,7 @@ impl fmt::Display for Source {
 /// tool first only where that was almost first anyway; two add half of it; three put the tool
 /// first.
 fn trust(sources: &[Source]) -> f32 {
-    if sources.iter().any(|source| !source.is_voter()) {
+    if !sources.iter().all(Source::is_voter) {
         return 1.0;
     }
     (sources.len() as f32 / QUORUM as f32).min(1.0).powi(2)
@@ -369,7 +369,7 @@ impl Memory {
         self.read(None, |connection| {
             let followed = "SELECT value FROM flags WHERE key = 'followed'";
             Ok(connection
-                .query_row(followed, [], |row| row.get(0))
+                .query_row(followed, [], first_column)
                 .optional()?)
         })
     }
@@ -386,25 +386,21 @@ impl Memory {
         };
         let known: HashMap<(&str, &ToolId), &Entry> =
             known.iter().map(|entry| (entry.pair(), entry)).collect();
-        let changed: Vec<&Entry> = state
-            .entries
-            .iter()
-            .filter(|entry| known.get(&entry.pair()) != Some(entry))
-            .collect();
-        // The vectors of those that are known stay.
-        let new: Vec<&Entry> = changed
-            .iter()
-            .copied()
-            .filter(|entry| !known.contains_key(&entry.pair()))
-            .collect();
-        let gone: Vec<(&str, &ToolId)> = match state.is_whole {
-            true => {
-                let kept: HashSet<_> = state.entries.iter().map(Entry::pair).collect();
-                let gone = known.keys().filter(|pair| !kept.contains(*pair));
-                gone.copied().collect()
+        let (mut changed, mut new) = (Vec::new(), Vec::new());
+        for entry in &state.entries {
+            match known.get(&entry.pair()) {
+                Some(known) if *known == entry => continue,
+                // Its vectors stay, since its request is the same.
+                Some(_) => {}
+                None => new.push(entry),
             }
-            false => Vec::new(),
-        };
+            changed.push(entry);
+        }
+        let mut gone = Vec::new();
+        if state.is_whole {
+            let kept: HashSet<_> = state.entries.iter().map(Entry::pair).collect();
+            gone.extend(known.keys().copied().filter(|pair| !kept.contains(pair)));
+        }
         let embedded = self.embed(&new)?;
         self.write(|connection| {
             let change = connection.transaction()?;
@@ -503,7 +499,7 @@ impl Memory {
     /// [`Error::Memory`].
     pub fn len(&self) -> Result<usize> {
         let count: u64 = self.read(0, |connection| {
-            Ok(connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0))?)
+            Ok(connection.query_row("SELECT count(*) FROM entries", [], first_column)?)
         })?;
         Ok(count as usize)
     }
@@ -513,7 +509,7 @@ impl Memory {
     /// # Errors
     /// [`Error::Memory`].
     pub fn is_empty(&self) -> Result<bool> {
-        self.len().map(|entries| entries == 0)
+        Ok(self.len()? == 0)
     }
 
     /// Deletes entries and returns how many. Their bytes are overwritten in the file.
@@ -581,15 +577,8 @@ impl Memory {
         let Some(recall) = self.loaded().recall else {
             return 0;
         };
-        let of = |neighbours: &Neighbours| {
-            let ids = neighbours.tools.iter().chain(&neighbours.centroid_tools);
-            neighbours.requests.memory_bytes()
-                + neighbours.centroids.memory_bytes()
-                + ids
-                    .map(|id| size_of::<ToolId>() + id.as_str().len())
-                    .sum::<usize>()
-        };
-        recall.by_embedder.values().map(of).sum()
+        let neighbours = recall.by_embedder.values();
+        neighbours.map(Neighbours::memory_bytes).sum()
     }
 
     /// What is wrong with the file, for the `degraded` field of answers.
@@ -612,12 +601,11 @@ impl Memory {
     }
 
     fn recheck(&self, known: (Option<FileId>, i64)) {
-        let found = self
-            .read(-1, data_version)
-            // SQLite's data version counts the commits of other connections only, so our own writes
-            // reload explicitly.
-            .map(|version| (FileId::of(&self.path), version));
-        if found.is_ok_and(|found| found == known) {
+        // SQLite's data version counts the commits of other connections only, so our own writes
+        // reload explicitly.
+        if let Ok(version) = self.read(-1, data_version)
+            && known == (FileId::of(&self.path), version)
+        {
             self.loaded.write().checked_at = Instant::now();
         } else {
             self.reload_or_report();
@@ -693,8 +681,11 @@ impl Memory {
     ) -> Result<T> {
         let mut connection = self.connection.lock();
         // Writes to a deleted file are lost, and another file may have taken its path.
-        let is_gone = |file: Option<FileId>| file != FileId::of(&self.path) || !self.path.exists();
-        connection.take_if(|(file, _)| is_gone(*file));
+        if let Some((file, _)) = &*connection
+            && (*file != FileId::of(&self.path) || !self.path.exists())
+        {
+            *connection = None;
+        }
         let open = match connection.take() {
             Some(open) => open,
             None => {
@@ -771,6 +762,15 @@ impl Neighbours {
             centroids: Vectors::new(dimensions),
             centroid_tools: Vec::new(),
         }
+    }
+
+    /// Bytes in memory, about.
+    fn memory_bytes(&self) -> usize {
+        let mut bytes = self.requests.memory_bytes() + self.centroids.memory_bytes();
+        for id in self.tools.iter().chain(&self.centroid_tools) {
+            bytes += size_of::<ToolId>() + id.as_str().len();
+        }
+        bytes
     }
 
     /// Adds a request; one of other dimensions cannot be compared and is left out.
@@ -879,11 +879,13 @@ fn agreement(neighbours: &[Neighbour<'_>], tool: &ToolId) -> f32 {
         .collect();
     // Nearest first, so the entries of one request are adjacent.
     similarities.dedup();
-    let own: f32 = neighbours
-        .iter()
-        .filter(|neighbour| neighbour.tool == tool)
-        .map(|neighbour| neighbour.similarity)
-        .sum();
+    let mut own = 0.0;
+    for neighbour in neighbours {
+        if neighbour.tool == tool {
+            own += neighbour.similarity;
+        }
+    }
+    // Two requests that are equally near count as one above, so this may be more than 1.
     (own / similarities.iter().sum::<f32>()).min(1.0).powi(3)
 }
 
@@ -893,13 +895,13 @@ fn nearest<'a>(
     tools: &'a [ToolId],
     accepts: impl Fn(usize) -> bool,
 ) -> Vec<Neighbour<'a>> {
-    let mut near: Vec<(usize, f32)> = cosines
-        .iter()
-        .copied()
-        .enumerate()
+    let mut near = Vec::new();
+    for (number, &cosine) in cosines.iter().enumerate() {
         // Strictly above, so that no similarity is 0 and their sum can be divided by.
-        .filter(|(number, cosine)| *cosine > MIN_COSINE && accepts(*number))
-        .collect();
+        if cosine > MIN_COSINE && accepts(number) {
+            near.push((number, cosine));
+        }
+    }
     near.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
     near.truncate(NEIGHBOURS);
     near.into_iter()
@@ -937,15 +939,14 @@ fn seal_older(connection: &mut Connection) -> rusqlite::Result<()> {
 fn unsealed(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     connection
         .prepare("SELECT id FROM entries WHERE sum = x''")?
-        .query_map([], |row| row.get(0))?
+        .query_map([], first_column)?
         .collect()
 }
 
 /// Whether it is switched on. A file always has the flag, as 0 or 1.
 fn switch(connection: &Connection) -> Result<Switch, DatabaseError> {
-    let on = connection.query_row("SELECT value FROM flags WHERE key = 'on'", [], |row| {
-        row.get::<_, i64>(0)
-    });
+    let sql = "SELECT value FROM flags WHERE key = 'on'";
+    let on = connection.query_row(sql, [], first_column::<i64>);
     match on.optional()? {
         Some(1) => Ok(Switch::On),
         Some(0) => Ok(Switch::Off),
@@ -954,7 +955,7 @@ fn switch(connection: &Connection) -> Result<Switch, DatabaseError> {
 }
 
 fn data_version(connection: &Connection) -> Result<i64, DatabaseError> {
-    Ok(connection.pragma_query_value(None, "data_version", |row| row.get(0))?)
+    Ok(connection.pragma_query_value(None, "data_version", first_column)?)
 }
 
 /// How the count of an entry changes that is stored again.
@@ -992,7 +993,7 @@ fn put(connection: &Connection, entry: &Entry, counting: Counting) -> rusqlite::
         "INSERT INTO entries (query, tool, times, at_ms) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (query, tool) DO UPDATE SET times = ?3, at_ms = max(at_ms, ?4) RETURNING id",
     )?;
-    let id = statement.query_row(params![query, tool, times, entry.at_ms], |row| row.get(0))?;
+    let id = statement.query_row(params![query, tool, times, entry.at_ms], first_column)?;
     let mut statement =
         connection.prepare_cached("INSERT OR REPLACE INTO teachers VALUES (?1, ?2, ?3)")?;
     for source in &entry.taught_by {
@@ -1023,7 +1024,7 @@ fn id_of(connection: &Connection, entry: &Entry) -> rusqlite::Result<i64> {
     let (query, tool) = entry.pair();
     connection
         .prepare_cached("SELECT id FROM entries WHERE query = ?1 AND tool = ?2")?
-        .query_row([query, tool.as_str()], |row| row.get(0))
+        .query_row([query, tool.as_str()], first_column)
 }
 
 /// Who taught an entry, in the order of names.
@@ -1038,36 +1039,35 @@ fn sources_of(connection: &Connection, entry: i64) -> rusqlite::Result<Vec<Sourc
 fn ids(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     connection
         .prepare_cached("SELECT id FROM entries")?
-        .query_map([], |row| row.get(0))?
+        .query_map([], first_column)?
         .collect()
 }
 
-/// The computed and the stored checksum of an entry; `None` if it cannot be read.
-fn sums(
-    connection: &Connection,
-    entry: i64,
-) -> rusqlite::Result<Option<([u8; files::CHECKSUM_BYTES], Vec<u8>)>> {
+/// The computed and the stored checksum of an entry.
+type Sums = ([u8; files::CHECKSUM_BYTES], Vec<u8>);
+
+/// The checksums of an entry; `None` if it cannot be read.
+fn sums(connection: &Connection, entry: i64) -> rusqlite::Result<Option<Sums>> {
     let mut statement = connection.prepare_cached(
         "SELECT query, tool, times, at_ms, in_full, sum FROM entries WHERE id = ?1",
     )?;
     let taught_by = sources_of(connection, entry)?;
-    let names: Vec<&[u8]> = taught_by.iter().map(|source| source.0.as_bytes()).collect();
-    let read = |row: &rusqlite::Row<'_>| {
-        let (query, tool): (String, String) = (row.get(0)?, row.get(1)?);
-        let numbers = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?].map(i64::to_le_bytes);
-        let parts = [
-            &[query.as_bytes(), tool.as_bytes(), numbers.as_flattened()],
-            names.as_slice(),
-        ]
-        .concat();
-        Ok((files::checksum(&parts), row.get(5)?))
-    };
-    match statement.query_row([entry], read) {
+    match statement.query_row([entry], |row| read_sums(row, &taught_by)) {
         // The database failed, which says nothing about the entry. Any other error is in its
         // values.
         Err(error @ rusqlite::Error::SqliteFailure(..)) => Err(error),
         read => Ok(read.ok()),
     }
+}
+
+fn read_sums(row: &rusqlite::Row<'_>, taught_by: &[Source]) -> rusqlite::Result<Sums> {
+    let (query, tool): (String, String) = (row.get(0)?, row.get(1)?);
+    let numbers = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?].map(i64::to_le_bytes);
+    let mut parts = vec![query.as_bytes(), tool.as_bytes(), numbers.as_flattened()];
+    for source in taught_by {
+        parts.push(source.0.as_bytes());
+    }
+    Ok((files::checksum(&parts), row.get(5)?))
 }
 
 /// Updates the weight and the checksum of a changed entry.
@@ -1113,8 +1113,9 @@ fn delete_damaged(
 ) -> rusqlite::Result<usize> {
     let mut damaged = Vec::new();
     for id in ids(connection)? {
-        if sums(connection, id)?.is_none_or(|(expected, found)| found != expected) {
-            damaged.push(id);
+        match sums(connection, id)? {
+            Some((expected, found)) if found == expected => {}
+            _ => damaged.push(id),
         }
     }
     for embedder in embedders {
@@ -1126,6 +1127,7 @@ fn delete_damaged(
             }
         }
     }
+    // An entry has a vector of each embedder, and several of them may be damaged.
     damaged.sort_unstable();
     damaged.dedup();
     for id in &damaged {
@@ -1158,9 +1160,7 @@ fn evict_votes_of(connection: &Connection, source: &Source) -> rusqlite::Result<
         "SELECT entry FROM teachers WHERE name = ?1 ORDER BY at_ms DESC, entry DESC LIMIT -1 OFFSET ?2",
     )?;
     let over: Vec<i64> = statement
-        .query_map(params![source.0, MAX_ENTRIES_OF_A_KEY as i64], |row| {
-            row.get(0)
-        })?
+        .query_map(params![source.0, MAX_ENTRIES_OF_A_KEY as i64], first_column)?
         .collect::<rusqlite::Result<_>>()?;
     for entry in over {
         connection.execute(

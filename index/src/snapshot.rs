@@ -24,7 +24,7 @@ use crate::search::{
     DenseLeg, LegVectors, OwnRanker, Row, SavedVectors, Searcher, ToolLanguages, Words, words,
 };
 use crate::settings::{Options, Settings};
-use crate::store::{Followed, Store, StoredTool, Version, text_hash, tool_file};
+use crate::store::{EnrichmentSum, Followed, Store, StoredTool, Version, text_hash, tool_file};
 use crate::tool::ToolId;
 
 /// The prefix of graphs' folders, and the extension of vector files.
@@ -40,9 +40,13 @@ pub(crate) fn graph_dir(catalog: &Path, model: u64) -> std::path::PathBuf {
 /// embedder.
 fn vector_file_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathBuf {
     let name = embedder.id().split('/').next().unwrap_or_default();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    // An id may have characters that a file name must not have.
     let name = name.replace(|c| !is_plain(c), "-");
     catalog.join(format!("{name}.{VECTORS}"))
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
 /// Rows embedded at once, in parallel; only these are in memory twice.
@@ -125,15 +129,14 @@ impl Loaded {
         let followed = store.followed()?;
         let settings = settings(store)?;
         let owner_words = owner_words(store, previous)?;
-        // At the same time as the tools: their checksums take most of the time.
-        let read_files = || match previous {
-            Some(_) => Vec::new(),
-            None => vector_files(dir, &options.embedders),
-        };
         let (rows, mut files) = std::thread::scope(|scope| {
-            let files = scope.spawn(read_files);
+            // At the same time as the tools: their checksums take most of the time.
+            let files = scope.spawn(|| match previous {
+                Some(_) => Vec::new(),
+                None => vector_files(dir, &options.embedders),
+            });
             let rows = rows(store, dir, previous, owner_words.as_deref());
-            // A panic there is one here; there is none that is known.
+            // No panic of that thread is known. After one, the vectors are read from the database.
             let files = files.join().unwrap_or_default();
             (rows, files)
         });
@@ -146,40 +149,34 @@ impl Loaded {
         let languages = Arc::new(ToolLanguages::of(&rows));
         let names = names(&rows, previous);
         let duplicates = duplicates(&rows, previous);
-        let positions = previous.map_or_else(Vec::new, |previous| {
-            previous_positions(&rows, &previous.rows)
-        });
+        let positions = match previous {
+            Some(previous) => previous_positions(&rows, &previous.rows),
+            None => Vec::new(),
+        };
         let companions = companions(&positions, previous);
-        let legs = options
-            .embedders
-            .iter()
-            .zip(files)
-            .enumerate()
-            .map(|(number, (embedder, file))| {
-                let previous = previous
-                    .and_then(|previous| previous.legs.get(number))
-                    // The catalog may have got other embedders since.
-                    .filter(|leg| leg.embedder.id() == embedder.id());
-                let known = match (previous, file) {
-                    (Some(leg), _) => Known::Previous((leg, &positions)),
-                    (None, Some(file)) => Known::Saved(file),
-                    (None, None) if is_for_other_languages(embedder.as_ref()) => {
-                        let path = vector_file_path(dir, embedder.as_ref());
-                        match vectors_left_in_file(&path, embedder, &rows, &languages) {
-                            Some(vectors) => return Ok(DenseLeg::new(embedder, vectors)),
-                            None => vector_file(&path, embedder.as_ref())
-                                .map_or(Known::Nothing, Known::Saved),
-                        }
-                    }
-                    (None, None) => Known::Nothing,
-                };
-                leg(store, dir, embedder, &rows, &settings, known)
-            })
-            .collect::<Result<_>>()?;
+        let mut legs = Vec::with_capacity(options.embedders.len());
+        for (number, (embedder, mut file)) in options.embedders.iter().zip(files).enumerate() {
+            let previous = previous_leg(previous, number, embedder.as_ref());
+            if previous.is_none() && is_for_other_languages(embedder.as_ref()) {
+                let path = vector_file_path(dir, embedder.as_ref());
+                if let Some(left) = vectors_left_in_file(&path, embedder, &rows, &languages) {
+                    legs.push(DenseLeg::new(embedder, left));
+                    continue;
+                }
+                file = vector_file(&path, embedder.as_ref());
+            }
+            let known = match (previous, file) {
+                (Some(leg), _) => Known::Previous((leg, &positions)),
+                (None, Some(file)) => Known::Saved(file),
+                (None, None) => Known::Nothing,
+            };
+            legs.push(leg(store, dir, embedder, &rows, &settings, known)?);
+        }
         let (ranker, own_ranker) = ranker(dir, previous);
-        let cost_model = previous
-            .map(|previous| Arc::clone(&previous.cost_model))
-            .unwrap_or_default();
+        let cost_model = match previous {
+            Some(previous) => Arc::clone(&previous.cost_model),
+            None => Arc::default(),
+        };
         Ok(Loaded {
             is_of_former_version: version.identity.is_empty() || store.is_of_former_version()?,
             version,
@@ -219,23 +216,27 @@ impl Loaded {
     /// The legs that are large enough for a graph and have no usable one. Those of instant embedders
     /// never have one.
     pub(crate) fn legs_without_graph(&self) -> impl Iterator<Item = &DenseLeg> {
-        let large =
-            |leg: &&DenseLeg| is_large(&self.settings, leg.embedder.as_ref(), leg.vectors.len());
-        self.legs
-            .iter()
-            .filter(large)
-            .filter(|leg| leg.graph.is_none() && !leg.embedder.is_instant())
+        self.legs.iter().filter(|leg| self.lacks_graph(leg))
+    }
+
+    fn lacks_graph(&self, leg: &DenseLeg) -> bool {
+        is_large(&self.settings, leg.embedder.as_ref(), leg.vectors.len())
+            && leg.graph.is_none()
+            && !leg.embedder.is_instant()
     }
 
     /// The texts without an intact vector, for each slow embedder.
     pub(crate) fn pending_texts(&self) -> Vec<(PendingTexts, Arc<dyn Embedder>)> {
-        let slow = self.legs.iter().filter(|leg| !leg.embedder.is_instant());
-        let texts_of = |leg: &DenseLeg| {
+        let mut pending = Vec::new();
+        for leg in &self.legs {
+            if leg.embedder.is_instant() {
+                continue;
+            }
             let embedded: HashSet<TextHash> = leg.vectors.get().hashes().iter().copied().collect();
-            pending_texts(&self.rows, leg.embedder.views(), &embedded)
-        };
-        slow.map(|leg| (texts_of(leg), Arc::clone(&leg.embedder)))
-            .collect()
+            let texts = pending_texts(&self.rows, leg.embedder.views(), &embedded);
+            pending.push((texts, Arc::clone(&leg.embedder)));
+        }
+        pending
     }
 
     /// True when a file of tools or vectors lacks so much that it should be rewritten.
@@ -258,12 +259,16 @@ impl Loaded {
                 self.unsaved_tools = 0;
             }
         }
-        for leg in self.legs.iter_mut().filter(|leg| leg.has_unsaved_vectors()) {
+        for leg in &mut self.legs {
+            if !leg.has_unsaved_vectors() {
+                continue;
+            }
             let path = vector_file_path(dir, leg.embedder.as_ref());
             if leg.vectors.get().save(&path, leg.embedder.id()).is_err() {
                 continue;
             }
             leg.unsaved = 0;
+            // From now on they need no memory until a request needs them.
             if is_for_other_languages(leg.embedder.as_ref())
                 && let Some(saved) =
                     vectors_left_in_file(&path, &leg.embedder, &self.rows, &self.languages)
@@ -275,12 +280,15 @@ impl Loaded {
 
     /// Bytes in memory without the lexical index, about, once all tools were ranked.
     fn memory_bytes(&self) -> usize {
-        let of_row = |row: &Arc<Row>| {
+        let mut bytes = CATALOG_BYTES;
+        for row in &self.rows {
             let texts = row.stored.texts.len() * size_of::<TextHash>();
-            row.stored.json.len() + texts + TOOL_BYTES
-        };
-        let vectors = self.legs.iter().map(|leg| leg.vectors.memory_bytes());
-        CATALOG_BYTES + self.rows.iter().map(of_row).sum::<usize>() + vectors.sum::<usize>()
+            bytes += row.stored.json.len() + texts + TOOL_BYTES;
+        }
+        for leg in &self.legs {
+            bytes += leg.vectors.memory_bytes();
+        }
+        bytes
     }
 
     /// The snapshot with this lexical index.
@@ -325,12 +333,14 @@ pub(crate) fn settings(store: &Store) -> Result<Settings> {
     let Some(json) = store.meta("settings")? else {
         return Ok(Settings::default());
     };
-    let settings: Settings = serde_json::from_str(&json)
-        .map_err(|e| store.damaged(format!("its settings cannot be read ({e})")))?;
-    settings
-        .validate()
-        .map_err(|e| store.damaged(format!("its settings are wrong ({e})")))?;
-    Ok(settings)
+    let settings: Settings = match serde_json::from_str(&json) {
+        Ok(settings) => settings,
+        Err(e) => return Err(store.damaged(format!("its settings cannot be read ({e})"))),
+    };
+    match settings.validate() {
+        Ok(()) => Ok(settings),
+        Err(e) => Err(store.damaged(format!("its settings are wrong ({e})"))),
+    }
 }
 
 /// What the owner said; of the previous snapshot if it is the same.
@@ -340,8 +350,10 @@ fn owner_words(store: &Store, previous: Option<&Searcher>) -> Result<Option<Arc<
     };
     // Reading a long document takes as long as a commit.
     let sum = stored.split(' ').next().unwrap_or_default();
-    let known = previous.and_then(|previous| previous.owner_words.as_ref());
-    if let Some(known) = known.filter(|known| known.sum() == sum) {
+    if let Some(previous) = previous
+        && let Some(known) = &previous.owner_words
+        && known.sum() == sum
+    {
         return Ok(Some(Arc::clone(known)));
     }
     let words = store.read_owner_words(&stored)?;
@@ -388,18 +400,21 @@ pub(crate) type PendingTexts = Vec<(TextHash, String)>;
 /// that the texts of a batch are of similar length and need little padding.
 fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>) -> PendingTexts {
     let mut pending: HashMap<TextHash, String> = HashMap::new();
-    for row in rows.iter().filter(|row| {
-        row.stored
-            .embedded_texts(views)
-            .any(|hash| !embedded.contains(&hash))
-    }) {
+    for row in rows {
+        // By the hashes first, since making the texts takes parsing the tool.
+        let mut hashes = row.stored.embedded_texts(views);
+        if hashes.all(|hash| embedded.contains(&hash)) {
+            continue;
+        }
         let Some(tool) = row.tool() else { continue };
         let texts = document::views(&tool);
-        let views = views.iter().map(|&view| texts[view as usize].clone());
-        let texts = views
-            .chain(row.stored.further_texts().map(str::to_owned))
-            .map(|text| (text_hash(&text), text));
-        pending.extend(texts.filter(|(hash, _)| !embedded.contains(hash)));
+        let views = views.iter().map(|&view| texts[view as usize].as_str());
+        for text in views.chain(row.stored.further_texts()) {
+            let hash = text_hash(text);
+            if !embedded.contains(&hash) {
+                pending.insert(hash, text.to_owned());
+            }
+        }
     }
     let mut pending: Vec<(TextHash, String)> = pending.into_iter().collect();
     pending.sort_unstable_by(|a, b| (a.1.len(), &a.1).cmp(&(b.1.len(), &b.1)));
@@ -423,19 +438,14 @@ fn rows(
     owner_words: Option<&WordIndex>,
 ) -> Result<Present<Arc<Row>>> {
     let enrichments = store.enrichment_sums()?;
-    let row = |mut stored: StoredTool| {
-        if let Some(words) = owner_words {
-            stored.owner_texts = words.texts_of(&stored.id);
-        }
-        if enrichments.contains_key(&stored.key) {
-            stored.enrichment = store.enrichment(stored.key)?.map(Box::new);
-        }
-        Ok(Arc::new(Row::new(stored)))
-    };
     let Some(previous) = previous else {
         let tools = tools(store, dir)?;
+        let mut all = Vec::with_capacity(tools.all.len());
+        for stored in tools.all {
+            all.push(row(store, stored, owner_words, &enrichments)?);
+        }
         return Ok(Present {
-            all: tools.all.into_iter().map(row).collect::<Result<_>>()?,
+            all,
             unsaved: tools.unsaved,
             is_verified: tools.is_verified,
         });
@@ -445,19 +455,14 @@ fn rows(
         .iter()
         .map(|row| (row.stored.key, row))
         .collect();
-    // A row with another enrichment is another row, so that nothing of it is reused.
-    let is_current = |row: &Row| {
-        let stored = row.stored.enrichment.as_ref();
-        stored.map(|stored| &stored.sum) == enrichments.get(&row.stored.key)
-    };
     let mut unsaved = previous.unsaved_tools;
     let mut all = Vec::with_capacity(known.len());
     for key in store.keys()? {
         all.push(match known.get(&key) {
-            Some(known) if is_current(known) => Arc::clone(known),
+            Some(known) if is_current(known, &enrichments) => Arc::clone(known),
             _ => {
                 unsaved += 1;
-                row(store.tool(key)?)?
+                row(store, store.tool(key)?, owner_words, &enrichments)?
             }
         });
     }
@@ -468,23 +473,49 @@ fn rows(
     })
 }
 
+/// The row of a stored tool, with what its owner says of it and its enrichment.
+fn row(
+    store: &Store,
+    mut stored: StoredTool,
+    owner_words: Option<&WordIndex>,
+    enrichments: &HashMap<u64, EnrichmentSum>,
+) -> Result<Arc<Row>> {
+    if let Some(words) = owner_words {
+        stored.owner_texts = words.texts_of(&stored.id);
+    }
+    // Few tools have one, so most are not asked for.
+    if enrichments.contains_key(&stored.key) {
+        stored.enrichment = store.enrichment(stored.key)?.map(Box::new);
+    }
+    Ok(Arc::new(Row::new(stored)))
+}
+
+/// False for a row with another enrichment: it is another row, so that nothing of it is reused.
+fn is_current(row: &Row, enrichments: &HashMap<u64, EnrichmentSum>) -> bool {
+    let enrichment = row.stored.enrichment.as_ref();
+    enrichment.map(|stored| &stored.sum) == enrichments.get(&row.stored.key)
+}
+
+/// Every tool in the order of ids, from the database.
+fn tools_of_store(store: &Store) -> Result<Present<StoredTool>> {
+    let all = store.tools()?;
+    Ok(Present {
+        unsaved: all.len(),
+        is_verified: true,
+        all,
+    })
+}
+
 /// Every tool in the order of ids, from the file as far as it has them.
 fn tools(store: &Store, dir: &Path) -> Result<Present<StoredTool>> {
-    let from_store = || {
-        let all = store.tools()?;
-        Ok(Present {
-            unsaved: all.len(),
-            is_verified: true,
-            all,
-        })
-    };
     let Some(origin) = store.origin()? else {
-        return from_store();
+        return tools_of_store(store);
     };
     let Ok(saved) = tool_file::load(&dir.join(tool_file::FILE_NAME), &origin) else {
-        return from_store();
+        return tools_of_store(store);
     };
     let keys = store.keys()?;
+    // The usual case: nobody has changed a tool since the file was written.
     if saved.iter().map(|tool| tool.key).eq(keys.iter().copied()) {
         store.check_digests(saved.iter().map(|tool| tool.digest))?;
         return Ok(Present {
@@ -517,13 +548,14 @@ fn tools(store: &Store, dir: &Path) -> Result<Present<StoredTool>> {
 
 /// The names of these rows; reused from the previous snapshot if the ids are the same.
 fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
-    let ids = || rows.iter().map(|row| &row.stored.id);
     match previous {
-        Some(previous) if ids().eq(previous.rows.iter().map(|row| &row.stored.id)) => {
-            Arc::clone(&previous.names)
-        }
-        _ => Arc::new(Names::new(&ids().collect::<Vec<_>>())),
+        Some(previous) if ids(rows).eq(ids(&previous.rows)) => Arc::clone(&previous.names),
+        _ => Arc::new(Names::new(&ids(rows).collect::<Vec<_>>())),
     }
+}
+
+fn ids(rows: &[Arc<Row>]) -> impl Iterator<Item = &ToolId> {
+    rows.iter().map(|row| &row.stored.id)
 }
 
 /// The near-duplicates of the previous snapshot, if it has looked for them and all ids and
@@ -533,9 +565,11 @@ fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<OnceLock<Du
         rows.iter()
             .map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
     }
-    let known = previous.filter(|previous| previous.duplicates.get().is_some());
-    match known {
-        Some(known) if fingerprints(rows).eq(fingerprints(&known.rows)) => {
+    match previous {
+        Some(known)
+            if known.duplicates.get().is_some()
+                && fingerprints(rows).eq(fingerprints(&known.rows)) =>
+        {
             Arc::clone(&known.duplicates)
         }
         _ => Arc::default(),
@@ -545,27 +579,41 @@ fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<OnceLock<Du
 /// The companions of the previous snapshot, if that has the same rows; else to be looked for on first
 /// use. `positions` are those of [`previous_positions`].
 fn companions(positions: &[Option<usize>], previous: Option<&Searcher>) -> Arc<Companions> {
-    let same = previous.filter(|previous| {
-        positions.len() == previous.rows.len() && positions.iter().all(Option::is_some)
-    });
-    same.map_or_else(Arc::default, |same| Arc::clone(&same.companions))
+    match previous {
+        Some(same)
+            if positions.len() == same.rows.len() && positions.iter().all(Option::is_some) =>
+        {
+            Arc::clone(&same.companions)
+        }
+        _ => Arc::default(),
+    }
 }
 
 /// Each row's position in a previous snapshot, if that has the same row. Both are in the order of
 /// ids.
 fn previous_positions(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
-    let mut before = previous.iter().enumerate().peekable();
-    rows.iter()
-        .map(|row| {
-            while before
-                .next_if(|(_, other)| other.stored.id < row.stored.id)
-                .is_some()
-            {}
-            before
-                .next_if(|(_, other)| Arc::ptr_eq(other, row))
-                .map(|(position, _)| position)
-        })
-        .collect()
+    let mut positions = Vec::with_capacity(rows.len());
+    // One pass over both, as in a merge.
+    let mut at = 0;
+    for row in rows {
+        while at < previous.len() && previous[at].stored.id < row.stored.id {
+            at += 1;
+        }
+        let is_same = at < previous.len() && Arc::ptr_eq(&previous[at], row);
+        positions.push(is_same.then_some(at));
+    }
+    positions
+}
+
+/// The leg of this number and embedder in a previous snapshot.
+fn previous_leg<'a>(
+    previous: Option<&'a Searcher>,
+    number: usize,
+    embedder: &dyn Embedder,
+) -> Option<&'a DenseLeg> {
+    let leg = previous?.legs.get(number)?;
+    // The catalog may have got other embedders since.
+    (leg.embedder.id() == embedder.id()).then_some(leg)
 }
 
 /// A leg of the previous snapshot, and each row's position in it.
@@ -672,7 +720,6 @@ fn leg(
     settings: &Settings,
     known: Known<'_>,
 ) -> Result<DenseLeg> {
-    let finished = |vectors, model| finished_leg(dir, embedder, rows, settings, vectors, model);
     // Vectors of instant embedders are not in the database, and have no graph.
     let model = match embedder.is_instant() {
         true => None,
@@ -680,7 +727,10 @@ fn leg(
     };
     let known = match known {
         Known::Saved(file) => match file.into_vectors_of(texts_of(rows, embedder.as_ref())) {
-            Ok(vectors) => return Ok(finished(vectors, model)),
+            Ok(vectors) => {
+                return Ok(finished_leg(dir, embedder, rows, settings, vectors, model));
+            }
+            // The file has not exactly those of these tools, so each is looked up in it.
             Err(file) => Known::Saved(*file),
         },
         known => known,
@@ -692,7 +742,7 @@ fn leg(
     Ok(DenseLeg {
         damaged: read.damaged,
         unsaved: read.unsaved,
-        ..finished(read.vectors, model)
+        ..finished_leg(dir, embedder, rows, settings, read.vectors, model)
     })
 }
 
@@ -705,9 +755,13 @@ fn finished_leg(
     vectors: Vectors,
     model: Option<u64>,
 ) -> DenseLeg {
-    let graph = model
-        .filter(|_| is_large(settings, embedder.as_ref(), vectors.len()))
-        .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
+    let mut graph = None;
+    if let Some(model) = model
+        && is_large(settings, embedder.as_ref(), vectors.len())
+    {
+        // Without an intact one all vectors are compared, until a writer builds it again.
+        graph = Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok();
+    }
     DenseLeg {
         graph,
         ..leg_without_graph(embedder, rows, vectors)
@@ -716,8 +770,11 @@ fn finished_leg(
 
 /// True for so many vectors of an embedder that a graph is used.
 fn is_large(settings: &Settings, embedder: &dyn Embedder, vectors: usize) -> bool {
-    let usual = || embedder.profile().graph_min_vectors();
-    vectors >= settings.graph_min_vectors.unwrap_or_else(usual)
+    let least = match settings.graph_min_vectors {
+        Some(least) => least,
+        None => embedder.profile().graph_min_vectors(),
+    };
+    vectors >= least
 }
 
 fn leg_without_graph(
@@ -725,16 +782,16 @@ fn leg_without_graph(
     rows: &[Arc<Row>],
     vectors: Vectors,
 ) -> DenseLeg {
-    // Without the vectors of its enrichment and its aliases a tool is found as any other.
-    let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
-    let pending = rows
-        .iter()
-        .enumerate()
-        .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
-        .count();
-    let all = |row: &Row| row.stored.embedded_texts(embedder.views()).count();
-    let mut numbered = rows.iter().enumerate();
-    let lacks_texts = numbered.any(|(position, row)| vectors.rows_of(position).len() < all(row));
+    let (mut pending, mut lacks_texts) = (0, false);
+    for (position, row) in rows.iter().enumerate() {
+        let found = vectors.rows_of(position).len();
+        // Without the vectors of its enrichment and its aliases a tool is found as any other.
+        if found < row.stored.texts_of(embedder.views()).count() {
+            pending += 1;
+        }
+        // One such tool is enough: counting the texts of another takes hashing its aliases.
+        lacks_texts = lacks_texts || found < row.stored.embedded_texts(embedder.views()).count();
+    }
     DenseLeg {
         pending,
         lacks_texts,
@@ -758,11 +815,12 @@ fn instant_leg(
     let mut unsaved = lookup.unsaved();
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
         let first = number * CHUNK;
-        let missing: Vec<&Arc<Row>> = (first..)
-            .zip(chunk)
-            .filter(|(position, row)| !lookup.has(*position, row))
-            .map(|(_, row)| row)
-            .collect();
+        let mut missing = Vec::new();
+        for (position, row) in (first..).zip(chunk) {
+            if !lookup.has(position, row) {
+                missing.push(row);
+            }
+        }
         let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
         for (position, row) in (first..).zip(chunk) {
             if lookup.has(position, row) {
@@ -849,15 +907,21 @@ impl<'a> Lookup<'a> {
 
     /// How many vectors of the previous snapshot are not in the file.
     fn unsaved(&self) -> usize {
-        self.previous.map_or(0, |(leg, _)| leg.unsaved)
+        match self.previous {
+            Some((leg, _)) => leg.unsaved,
+            None => 0,
+        }
     }
 
     /// True when all vectors of a row are known.
     fn has(&self, position: usize, row: &Row) -> bool {
         if let Some((leg, positions)) = self.previous {
+            let Some(previous) = positions[position] else {
+                return false;
+            };
+            // It may lack some: a slow embedder makes them after the commit.
             let wanted = row.stored.embedded_texts(self.embedder.views()).count();
-            return positions[position]
-                .is_some_and(|previous| leg.vectors.get().rows_of(previous).len() == wanted);
+            return leg.vectors.get().rows_of(previous).len() == wanted;
         }
         let Some((_, by_text)) = &self.saved else {
             return false;
@@ -898,13 +962,15 @@ fn computed(embedder: &dyn Embedder, row: &Row) -> Result<Computed> {
         return Ok(Vec::new());
     };
     let texts = document::views(&tool);
-    let views = embedder
-        .views()
-        .iter()
-        // A catalog of an earlier version may lack some.
-        .filter(|&&view| row.stored.texts.len() > view as usize)
-        .map(|&view| texts[view as usize].as_str());
-    let wanted: Vec<&str> = views.chain(row.stored.further_texts()).collect();
+    let mut wanted = Vec::new();
+    for &view in embedder.views() {
+        // A catalog of an earlier version may lack the hashes of some.
+        if row.stored.texts.len() > view as usize {
+            wanted.push(texts[view as usize].as_str());
+        }
+    }
+    wanted.extend(row.stored.further_texts());
+    // In the same order as the texts.
     let hashes = row.stored.embedded_texts(embedder.views());
     Ok(hashes.zip(embedder.embed_tools(&wanted)?).collect())
 }
@@ -974,11 +1040,13 @@ fn push_row<'a>(
             None => has_all_views = false,
         }
     }
-    for hash in row.stored.further_hashes().filter(|_| has_all_views) {
-        let Some(vector) = vector_of(&hash)? else {
-            break;
-        };
-        vectors.push(embedder.id(), hash, &vector)?;
+    if has_all_views {
+        for hash in row.stored.further_hashes() {
+            let Some(vector) = vector_of(&hash)? else {
+                break;
+            };
+            vectors.push(embedder.id(), hash, &vector)?;
+        }
     }
     vectors.end_tool();
     Ok(())

@@ -22,7 +22,7 @@ use rayon::prelude::*;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::Deserialize;
 
-use crate::database;
+use crate::database::{self, first_column};
 use crate::dense::TextHash;
 use crate::document::{self, TEMPLATE_VERSION, VIEWS, View};
 use crate::duplicates::Fingerprint;
@@ -191,6 +191,20 @@ pub struct Followed {
     pub mark: u64,
 }
 
+impl Followed {
+    /// Reads what [`Store::set_followed`] writes.
+    fn parse(text: &str) -> Option<Self> {
+        let (generation, rest) = text.split_once(' ')?;
+        // The source comes last and may have spaces.
+        let (mark, source) = rest.split_once(' ')?;
+        Some(Followed {
+            source: source.to_owned(),
+            generation: generation.parse().ok()?,
+            mark: u64::from_str_radix(mark, 16).ok()?,
+        })
+    }
+}
+
 impl Store {
     /// Creates the database if it does not exist. An interrupted creation leaves no tables.
     ///
@@ -214,11 +228,8 @@ impl Store {
     /// As [`Store::open`], and [`StoreProblem::UnreadableLog`].
     pub fn open_read_only(path: &Path) -> Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut store = Store::new(path, |path| Connection::open_with_flags(path, flags))?;
-        store
-            .connection
-            .busy_timeout(BUSY_TIMEOUT)
-            .map_err(|e| store_error(path, e))?;
+        let mut store = Store::new(path, flags)?;
+        store.named(store.connection.busy_timeout(BUSY_TIMEOUT))?;
         if store.version().is_err() {
             store.open_alone()?;
         }
@@ -226,8 +237,9 @@ impl Store {
         Ok(store)
     }
 
-    fn new(path: &Path, open: impl FnOnce(&Path) -> rusqlite::Result<Connection>) -> Result<Self> {
-        let connection = open(path).map_err(|e| store_error(path, e))?;
+    fn new(path: &Path, flags: OpenFlags) -> Result<Self> {
+        let connection =
+            Connection::open_with_flags(path, flags).map_err(|e| store_error(path, e))?;
         Ok(Store {
             connection,
             path: path.to_owned(),
@@ -239,8 +251,8 @@ impl Store {
         if path.exists() || flags.contains(OpenFlags::SQLITE_OPEN_CREATE) {
             database::make_private(path).map_err(|e| store_error(path, e))?;
         }
-        let store = Store::new(path, |path| Connection::open_with_flags(path, flags))?;
-        store.prepare().map_err(|e| store_error(path, e))?;
+        let store = Store::new(path, flags)?;
+        store.named(store.prepare())?;
         store.check_version()?;
         if store.meta("identity")?.is_none() {
             store.execute(GIVE_IDENTITY, [])?;
@@ -285,8 +297,10 @@ impl Store {
     /// [`Error::Store`].
     pub fn generation(&self) -> Result<u64> {
         let text = self.meta("generation")?.unwrap_or_default();
-        text.parse()
-            .map_err(|_| self.damaged(format!("its generation is {text:?} and not a number")))
+        match text.parse() {
+            Ok(generation) => Ok(generation),
+            Err(_) => Err(self.damaged(format!("its generation is {text:?} and not a number"))),
+        }
     }
 
     /// A value stored with the catalog.
@@ -295,10 +309,7 @@ impl Store {
     /// [`Error::Store`].
     pub fn meta(&self, key: &str) -> Result<Option<String>> {
         let mut statement = self.sql("SELECT value FROM meta WHERE key = ?1")?;
-        statement
-            .query_row([key], |row| row.get(0))
-            .optional()
-            .map_err(|e| self.error(e))
+        self.named(statement.query_row([key], first_column).optional())
     }
 
     /// Stores a value with the catalog.
@@ -320,18 +331,10 @@ impl Store {
         let Some(text) = self.meta(FOLLOWED)? else {
             return Ok(None);
         };
-        let parse = || {
-            let (generation, rest) = text.split_once(' ')?;
-            let (mark, source) = rest.split_once(' ')?;
-            Some(Followed {
-                source: source.to_owned(),
-                generation: generation.parse().ok()?,
-                mark: u64::from_str_radix(mark, 16).ok()?,
-            })
-        };
-        parse()
-            .map(Some)
-            .ok_or_else(|| self.damaged(format!("what it follows is {text:?}")))
+        match Followed::parse(&text) {
+            Some(followed) => Ok(Some(followed)),
+            None => Err(self.damaged(format!("what it follows is {text:?}"))),
+        }
     }
 
     /// Stores what the catalog follows.
@@ -391,20 +394,26 @@ impl Store {
     /// # Errors
     /// [`Error::Store`], for a full disk among others; the transaction is then undone.
     pub fn commit(&self) -> Result<u64> {
-        let commit = || {
-            let before = self.generation()?;
-            let generation = before + 1;
-            let digest = match self.digest(before)? {
-                Some(digest) => digest ^ self.digest_change.get(),
-                None => self.digest_of_all()?,
-            };
-            self.set_meta(DIGEST, &format!("{generation} {digest:032x}"))?;
-            self.set_meta("generation", &generation.to_string())?;
-            self.execute("COMMIT", [])?;
-            self.digest_change.set(0);
-            Ok(generation)
+        let committed = self.try_commit();
+        if committed.is_err() {
+            self.rollback();
+        }
+        committed
+    }
+
+    fn try_commit(&self) -> Result<u64> {
+        let before = self.generation()?;
+        let generation = before + 1;
+        // Reading all hashes takes time in a large catalog, so the digest is only changed.
+        let digest = match self.digest(before)? {
+            Some(digest) => digest ^ self.digest_change.get(),
+            None => self.digest_of_all()?,
         };
-        commit().inspect_err(|_| self.rollback())
+        self.set_meta(DIGEST, &format!("{generation} {digest:032x}"))?;
+        self.set_meta("generation", &generation.to_string())?;
+        self.execute("COMMIT", [])?;
+        self.digest_change.set(0);
+        Ok(generation)
     }
 
     /// The digest of all tools at this generation; `None` if an earlier version wrote it, which
@@ -416,19 +425,21 @@ impl Store {
         let Some((of, digest)) = text.split_once(' ') else {
             return Ok(None);
         };
-        Ok(u128::from_str_radix(digest, 16)
-            .ok()
-            .filter(|_| of == generation.to_string()))
+        // A version without digests has committed since, and its changes are not in this one.
+        if of != generation.to_string() {
+            return Ok(None);
+        }
+        Ok(u128::from_str_radix(digest, 16).ok())
     }
 
     fn digest_of_all(&self) -> Result<u128> {
         let mut statement = self.sql("SELECT hash FROM tools")?;
-        let mut hashes = statement
-            .query_map([], |row| row.get::<_, [u8; 32]>(0))
-            .map_err(|e| self.error(e))?;
-        hashes.try_fold(0, |all, hash| {
-            Ok(all ^ digest_of(&hash.map_err(|e| self.error(e))?))
-        })
+        let hashes = self.named(statement.query_map([], first_column::<[u8; 32]>))?;
+        let mut digest = 0;
+        for hash in hashes {
+            digest ^= digest_of(&self.named(hash)?);
+        }
+        Ok(digest)
     }
 
     /// The number of tools.
@@ -437,8 +448,8 @@ impl Store {
     /// [`Error::Store`].
     pub fn count(&self) -> Result<usize> {
         let mut statement = self.sql("SELECT count(*) FROM tools")?;
-        let count = statement.query_row([], |row| row.get::<_, u64>(0));
-        Ok(count.map_err(|e| self.error(e))? as usize)
+        let count: u64 = self.named(statement.query_row([], first_column))?;
+        Ok(count as usize)
     }
 
     /// The keys of all tools, in the order of their ids.
@@ -447,10 +458,8 @@ impl Store {
     /// [`Error::Store`].
     pub fn keys(&self) -> Result<Vec<u64>> {
         let mut statement = self.sql("SELECT key FROM tools ORDER BY id")?;
-        let keys = statement
-            .query_map([], |row| row.get(0))
-            .and_then(Iterator::collect);
-        keys.map_err(|e| self.error(e))
+        let keys = statement.query_map([], first_column);
+        self.named(keys.and_then(Iterator::collect))
     }
 
     /// Every tool, in the order of ids. The digest of all detects rows that a damaged page has lost,
@@ -471,9 +480,7 @@ impl Store {
     pub fn for_each_tool(&self, mut found: impl FnMut(StoredTool)) -> Result<()> {
         let mut statement =
             self.sql("SELECT key, id, server, texts, json, hash FROM tools ORDER BY id")?;
-        let rows = statement
-            .query_map([], read_tool)
-            .map_err(|e| self.error(e))?;
+        let rows = self.named(statement.query_map([], read_tool))?;
         let mut digests = Vec::new();
         for row in rows {
             let tool = self.checked(row)?;
@@ -489,7 +496,10 @@ impl Store {
     /// [`Error::Store`] when they are not the same.
     pub fn check_digests(&self, digests: impl ExactSizeIterator<Item = u128>) -> Result<()> {
         let count = digests.len();
-        let digest = digests.fold(0, |all, digest| all ^ digest);
+        let mut digest = 0;
+        for part in digests {
+            digest ^= part;
+        }
         match self.digest(self.generation()?)? {
             Some(expected) if expected != digest => Err(self.damaged(format!(
                 "its {count} tools are not those that were committed"
@@ -525,14 +535,12 @@ impl Store {
     /// [`Error::Store`].
     pub fn ids_of_server(&self, server: &str) -> Result<Vec<ToolId>> {
         let mut statement = self.sql("SELECT id FROM tools WHERE server = ?1 ORDER BY id")?;
-        let rows = statement
-            .query_map([server], |row| row.get::<_, String>(0))
-            .map_err(|e| self.error(e))?;
-        rows.map(|id| {
-            let id = id.map_err(|e| self.error(e))?;
-            self.tool_id(server, &id)
-        })
-        .collect()
+        let rows = self.named(statement.query_map([server], first_column::<String>))?;
+        let mut ids = Vec::new();
+        for id in rows {
+            ids.push(self.tool_id(server, &self.named(id)?)?);
+        }
+        Ok(ids)
     }
 
     /// Adds tools or replaces those of their ids. No two may have the same id.
@@ -578,7 +586,10 @@ impl Store {
             self.delete(*key, old_hash)?;
         }
         let key = self.insert(id, hash.as_bytes(), &texts, &json)?;
-        Ok(known.map_or(Upserted::Added(key), |(old, _)| Upserted::Changed(old, key)))
+        Ok(match known {
+            Some((old, _)) => Upserted::Changed(old, key),
+            None => Upserted::Added(key),
+        })
     }
 
     /// Inserts a tool and returns its key.
@@ -619,10 +630,8 @@ impl Store {
     /// [`Error::Store`].
     pub fn model(&self, id: &str, dimensions: usize) -> Result<Option<u64>> {
         let mut statement = self.sql("SELECT key FROM models WHERE id = ?1 AND dimensions = ?2")?;
-        statement
-            .query_row(params![id, dimensions as u64], |row| row.get(0))
-            .optional()
-            .map_err(|e| self.error(e))
+        let key = statement.query_row(params![id, dimensions as u64], first_column);
+        self.named(key.optional())
     }
 
     /// The key of a model's vectors, assigned if it has none yet.
@@ -634,8 +643,10 @@ impl Store {
             "INSERT OR IGNORE INTO models (id, dimensions) VALUES (?1, ?2)",
             params![id, dimensions as u64],
         )?;
-        self.model(id, dimensions)?
-            .ok_or_else(|| self.damaged("a model that was just added is missing"))
+        match self.model(id, dimensions)? {
+            Some(key) => Ok(key),
+            None => Err(self.damaged("a model that was just added is missing")),
+        }
     }
 
     /// The models that have had vectors, with their dimensions.
@@ -645,10 +656,8 @@ impl Store {
     pub fn models(&self) -> Result<Vec<(String, usize)>> {
         let mut statement =
             self.sql("SELECT id, dimensions FROM models ORDER BY id, dimensions")?;
-        let models = statement
-            .query_map([], |row| Ok((row.get(0)?, row.get::<_, u64>(1)? as usize)))
-            .and_then(Iterator::collect);
-        models.map_err(|e| self.error(e))
+        let models = statement.query_map([], read_counted);
+        self.named(models.and_then(Iterator::collect))
     }
 
     /// How many vectors each model has.
@@ -659,10 +668,8 @@ impl Store {
         let mut statement = self.sql(
             "SELECT models.id, count(*) FROM vectors JOIN models ON models.key = vectors.model GROUP BY models.id ORDER BY 1",
         )?;
-        let counts = statement
-            .query_map([], |row| Ok((row.get(0)?, row.get::<_, u64>(1)? as usize)))
-            .and_then(Iterator::collect);
-        counts.map_err(|e| self.error(e))
+        let counts = statement.query_map([], read_counted);
+        self.named(counts.and_then(Iterator::collect))
     }
 
     /// Every intact vector of a model, and the number of damaged ones.
@@ -675,9 +682,9 @@ impl Store {
         dimensions: usize,
     ) -> Result<(HashMap<TextHash, Vec<f32>>, usize)> {
         let mut statement = self.sql("SELECT text, vector FROM vectors WHERE model = ?1")?;
-        let mut rows = statement.query([model]).map_err(|e| self.error(e))?;
+        let mut rows = self.named(statement.query([model]))?;
         let (mut vectors, mut damaged) = (HashMap::new(), 0);
-        while let Some(row) = rows.next().map_err(|e| self.error(e))? {
+        while let Some(row) = self.named(rows.next())? {
             match read_vector(row, model, dimensions) {
                 Some((text, vector)) => drop(vectors.insert(text, vector)),
                 None => damaged += 1,
@@ -698,11 +705,11 @@ impl Store {
     ) -> Result<Option<Vec<f32>>> {
         let mut statement =
             self.sql("SELECT text, vector FROM vectors WHERE model = ?1 AND text = ?2")?;
-        let read = |row: &rusqlite::Row<'_>| {
-            Ok(read_vector(row, model, dimensions).map(|(_, vector)| vector))
+        let mut rows = self.named(statement.query(params![model, text]))?;
+        let Some(row) = self.named(rows.next())? else {
+            return Ok(None);
         };
-        let vector = statement.query_row(params![model, text], read).optional();
-        vector.map(Option::flatten).map_err(|e| self.error(e))
+        Ok(read_vector(row, model, dimensions).map(|(_, vector)| vector))
     }
 
     /// Stores a vector.
@@ -746,8 +753,7 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn is_of_former_version(&self) -> Result<bool> {
-        let found = self.meta("template_version")?;
-        Ok(found.is_none_or(|found| found != texts_version()))
+        Ok(self.meta("template_version")? != Some(texts_version()))
     }
 
     /// The error for a database in which this was found.
@@ -763,11 +769,12 @@ impl Store {
         // In WAL mode NORMAL survives a killed process, FULL also a power cut. Commits are rare, so
         // the sync is worth its time.
         self.connection.pragma_update(None, "synchronous", "full")?;
-        if self
-            .connection
-            .pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?
-            == 0
-        {
+        let version: u32 =
+            self.connection
+                .pragma_query_value(None, "user_version", first_column)?;
+        if version == 0 {
+            // Another process may create the tables at the same time. It waits for the lock, and
+            // then `IF NOT EXISTS` leaves them as they are.
             self.connection.execute_batch(&format!(
                 "BEGIN IMMEDIATE; {SCHEMA} {GIVE_IDENTITY}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"
             ))?;
@@ -778,14 +785,15 @@ impl Store {
     fn version(&self) -> rusqlite::Result<u32> {
         let version = self
             .connection
-            .pragma_query_value(None, "user_version", |row| row.get(0))?;
+            .pragma_query_value(None, "user_version", first_column)?;
+        // The version is in the header of the file; this shows that the schema can be read too.
         self.connection
             .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(version)
     }
 
     fn check_version(&self) -> Result<()> {
-        match self.version().map_err(|e| self.error(e))? {
+        match self.named(self.version())? {
             SCHEMA_VERSION => Ok(()),
             0 => Err(self.damaged("it has no layout")),
             found => Err(self.error(StoreProblem::Layout {
@@ -800,16 +808,17 @@ impl Store {
         let found = statement
             .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional();
-        found.map_err(|e| self.error(e))
+        self.named(found)
     }
 
     /// Checks a row against its hash, which detects changed bytes that SQLite does not notice.
     fn checked(&self, row: rusqlite::Result<ToolRow>) -> Result<StoredTool> {
-        let (key, id, server, texts, json, hash) = row.map_err(|e| match e {
-            rusqlite::Error::SqliteFailure(..) => self.error(e),
+        let (key, id, server, texts, json, hash) = match row {
+            Ok(row) => row,
+            Err(e @ rusqlite::Error::SqliteFailure(..)) => return Err(self.error(e)),
             // A value of another type, or text that is not UTF-8.
-            _ => self.damaged(e),
-        })?;
+            Err(e) => return Err(self.damaged(e)),
+        };
         if blake3::hash(json.as_bytes()) != hash {
             return Err(self.damaged(format!("the tool {id:?} is not what was written")));
         }
@@ -824,6 +833,7 @@ impl Store {
             owner_texts: OwnerTexts::default(),
             json: json.into(),
         };
+        // The hash does not cover the column `texts`, and all in it follows from the tool.
         let texts = match intact_texts(&texts, &stored.id) {
             Some(texts) => texts.to_vec(),
             None => self.texts_anew(&stored)?,
@@ -852,11 +862,10 @@ impl Store {
 
     /// The id in a row, checked against the server in the same row.
     fn tool_id(&self, server: &str, id: &str) -> Result<ToolId> {
-        let name = if server.is_empty() {
-            Some(id)
-        } else {
-            id.strip_prefix(server)
-                .and_then(|rest| rest.strip_prefix('/'))
+        let name = match id.strip_prefix(server) {
+            Some(name) if server.is_empty() => Some(name),
+            Some(rest) => rest.strip_prefix('/'),
+            None => None,
         };
         let Some(name) = name else {
             return Err(self.damaged(format!("the tool {id:?} is not of the server {server:?}")));
@@ -865,14 +874,17 @@ impl Store {
     }
 
     fn sql(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
-        self.connection
-            .prepare_cached(sql)
-            .map_err(|e| self.error(e))
+        self.named(self.connection.prepare_cached(sql))
     }
 
     fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<()> {
-        self.sql(sql)?.execute(params).map_err(|e| self.error(e))?;
+        self.named(self.sql(sql)?.execute(params))?;
         Ok(())
+    }
+
+    /// The result, whose error then names this database.
+    fn named<T>(&self, result: Result<T, impl Into<StoreProblem>>) -> Result<T> {
+        result.map_err(|problem| self.error(problem))
     }
 
     fn error(&self, problem: impl Into<StoreProblem>) -> Error {
@@ -915,12 +927,15 @@ impl<'a> Change<'a> {
         let json = serde_json::to_string(tool)
             .map_err(|e| Error::invalid_tool(tool.id.to_string(), e.to_string()))?;
         let hash = blake3::hash(json.as_bytes());
-        let is_new = known.is_none_or(|(_, known)| known != *hash.as_bytes());
+        let new = match known {
+            Some((_, known)) if known == *hash.as_bytes() => None,
+            _ => Some((checked_texts(&searched(tool, words)), json)),
+        };
         Ok(Change {
             id: &tool.id,
             known,
             hash,
-            new: is_new.then(|| (checked_texts(&searched(tool, words)), json)),
+            new,
         })
     }
 }
@@ -1004,12 +1019,13 @@ impl StoredTool {
             #[serde(default)]
             description: String,
         }
-        let own = || {
-            serde_json::from_str(&self.json)
-                .map_or_else(|_| String::new(), |read: Described| read.description)
-        };
-        let of_owner = self.owner_texts.description();
-        of_owner.map_or_else(own, str::to_owned)
+        if let Some(of_owner) = self.owner_texts.description() {
+            return of_owner.to_owned();
+        }
+        match serde_json::from_str(&self.json) {
+            Ok(Described { description }) => description,
+            Err(_) => String::new(),
+        }
     }
 
     /// The tool's labels, without the rest of it; none where the stored JSON is not a tool.
@@ -1020,8 +1036,10 @@ impl StoredTool {
 
 /// A tool as it is searched in a catalog with these words.
 fn searched<'a>(tool: &'a Tool, words: Option<&OwnerWords>) -> Cow<'a, Tool> {
-    let owner_texts = words.map(|words| words.texts_of(&tool.id));
-    let owner_texts = owner_texts.unwrap_or_default();
+    let owner_texts = match words {
+        Some(words) => words.texts_of(&tool.id),
+        None => OwnerTexts::default(),
+    };
     // It may have those of another catalog.
     if owner_texts.is_empty() && tool.owner_texts.is_empty() {
         return Cow::Borrowed(tool);
@@ -1034,15 +1052,14 @@ fn searched<'a>(tool: &'a Tool, words: Option<&OwnerWords>) -> Cow<'a, Tool> {
 
 /// The hashes of a tool's views, then its fingerprint.
 fn texts(tool: &Tool) -> Vec<u8> {
-    let views = document::views(tool);
-    let fingerprint = Fingerprint::of(tool)
-        .map(Fingerprint::to_bytes)
-        .unwrap_or_default();
-    views
-        .iter()
-        .flat_map(|text| text_hash(text))
-        .chain(fingerprint)
-        .collect()
+    let mut bytes = Vec::new();
+    for view in document::views(tool) {
+        bytes.extend(text_hash(&view));
+    }
+    if let Some(fingerprint) = Fingerprint::of(tool) {
+        bytes.extend(fingerprint.to_bytes());
+    }
+    bytes
 }
 
 /// The value of the column `texts`: [`texts`], then their checksum.
@@ -1099,6 +1116,11 @@ fn read_tool(row: &rusqlite::Row<'_>) -> rusqlite::Result<ToolRow> {
         row.get(4)?,
         row.get(5)?,
     ))
+}
+
+/// The name of a model with a number of it.
+fn read_counted(row: &rusqlite::Row<'_>) -> rusqlite::Result<(String, usize)> {
+    Ok((row.get(0)?, row.get::<_, u64>(1)? as usize))
 }
 
 /// A text and its vector; `None` if the row is damaged.

@@ -46,7 +46,7 @@ impl Listing {
             false => {
                 let found = self.folders()?;
                 self.forget_all_but(&found);
-                self.is_settled = folder.is_some_and(|folder| folder.is_settled());
+                self.is_settled = folder.as_ref().is_some_and(FileState::is_settled);
                 self.folder = folder;
                 found
             }
@@ -91,13 +91,19 @@ impl Listing {
             return Ok(Vec::new());
         }
         let entries = std::fs::read_dir(&path).map_err(|e| Error::io("read", &path, e))?;
-        Ok(entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .collect())
+        let mut names = Vec::new();
+        for entry in entries.flatten() {
+            // A catalog's name is ASCII, so a folder with another one is none.
+            if let Ok(name) = entry.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
     }
 
     fn forget_all_but(&mut self, found: &[String]) {
         let found: BTreeSet<&String> = found.iter().collect();
+        // Callers share the names, so they are only copied for a change.
         if self.names.iter().any(|name| !found.contains(name)) {
             Arc::make_mut(&mut self.names).retain(|name| found.contains(name));
         }
@@ -110,7 +116,7 @@ impl Listing {
             if self.names.contains(&name) {
                 continue;
             }
-            // What has another name is none, and becomes none.
+            // A folder with an invalid name is no catalog and cannot become one.
             let Ok(dir) = self.data.catalog_dir(&name) else {
                 continue;
             };

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use super::Store;
 use crate::dense::TextHash;
@@ -46,9 +46,9 @@ impl StoredEnrichment {
     }
 
     fn with_sum(sum: EnrichmentSum, enrichment: Enrichment) -> Self {
-        let texts = enrichment.texts().iter();
+        let texts = enrichment.texts().iter().map(String::as_str);
         StoredEnrichment {
-            hashes: texts.map(|text| text_hash(text)).collect(),
+            hashes: texts.map(text_hash).collect(),
             sum,
             enrichment,
         }
@@ -68,7 +68,7 @@ impl Store {
     fn has_enrichments(&self) -> Result<bool> {
         let mut statement =
             self.sql("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'enrichments'")?;
-        statement.exists([]).map_err(|e| self.error(e))
+        self.named(statement.exists([]))
     }
 
     /// The checksums of all enrichments, by the key of their tool. Whether a row is intact shows when
@@ -81,9 +81,10 @@ impl Store {
             return Ok(HashMap::new());
         }
         let mut statement = self.sql("SELECT tool, checksum FROM enrichments")?;
-        let mut rows = statement.query([]).map_err(|e| self.error(e))?;
+        let mut rows = self.named(statement.query([]))?;
         let mut sums = HashMap::new();
-        while let Some(row) = rows.next().map_err(|e| self.error(e))? {
+        while let Some(row) = self.named(rows.next())? {
+            // A row with values of other types is damaged, and so no enrichment.
             if let (Ok(tool), Ok(sum)) = (row.get(0), row.get(1)) {
                 sums.insert(tool, sum);
             }
@@ -99,9 +100,11 @@ impl Store {
     pub fn enrichment(&self, key: u64) -> Result<Option<StoredEnrichment>> {
         let mut statement =
             self.sql("SELECT checksum, model, texts FROM enrichments WHERE tool = ?1")?;
-        let read = |row: &rusqlite::Row<'_>| Ok(intact(row, key));
-        let found = statement.query_row([key], read).optional();
-        found.map(Option::flatten).map_err(|e| self.error(e))
+        let mut rows = self.named(statement.query([key]))?;
+        match self.named(rows.next())? {
+            Some(row) => Ok(intact(row, key)),
+            None => Ok(None),
+        }
     }
 
     /// Stores the enrichment of a tool, unless the tool is gone or is no longer this one. True if it
@@ -113,6 +116,7 @@ impl Store {
         let Some((key, _)) = self.key_and_hash(&tool.id)? else {
             return Ok(false);
         };
+        // The texts were written for one definition and may be wrong for another.
         if self.tool(key)?.parse()? != *tool {
             return Ok(false);
         }
@@ -144,7 +148,7 @@ impl Store {
     /// Deletes the enrichment of a key. True if there was one.
     pub(super) fn delete_enrichment(&self, key: u64) -> Result<bool> {
         let mut statement = self.sql("DELETE FROM enrichments WHERE tool = ?1")?;
-        let deleted = statement.execute([key]).map_err(|e| self.error(e))?;
+        let deleted = self.named(statement.execute([key]))?;
         Ok(deleted > 0)
     }
 }

@@ -22,14 +22,13 @@ impl Store {
     /// # Errors
     /// [`crate::Error::Store`] when it is not what was written.
     pub fn read_owner_words(&self, stored: &str) -> Result<OwnerWords> {
-        let intact = stored
-            .split_once(' ')
-            .filter(|(sum, json)| *sum == blake3::hash(json.as_bytes()).to_hex().as_str());
-        let Some((_, json)) = intact else {
+        let Some(json) = intact(stored) else {
             return Err(self.damaged("the owner's words are not what was written"));
         };
-        OwnerWords::read(json.as_bytes())
-            .map_err(|e| self.damaged(format!("the owner's words cannot be read ({e})")))
+        match OwnerWords::read(json.as_bytes()) {
+            Ok(words) => Ok(words),
+            Err(e) => Err(self.damaged(format!("the owner's words cannot be read ({e})"))),
+        }
     }
 
     /// The owner's words; `None` for none.
@@ -37,10 +36,10 @@ impl Store {
     /// # Errors
     /// As [`Store::read_owner_words`].
     pub fn owner_words(&self) -> Result<Option<OwnerWords>> {
-        let stored = self.stored_owner_words()?;
-        stored
-            .map(|stored| self.read_owner_words(&stored))
-            .transpose()
+        let Some(stored) = self.stored_owner_words()? else {
+            return Ok(None);
+        };
+        Ok(Some(self.read_owner_words(&stored)?))
     }
 
     /// Replaces the owner's words, which must be valid. Returns the keys that tools with other texts had
@@ -74,6 +73,7 @@ impl Store {
         let enrichment = self.enrichment(old)?;
         let tool = stored.parse()?;
         let texts = checked_texts(&searched(&tool, Some(words)));
+        // Under a new key, since snapshots take a row whose key they know for unchanged.
         self.delete(old, &hash)?;
         let new = self.insert(id, &hash, &texts, &stored.json)?;
         // The definition that it was written for is the same.
@@ -82,4 +82,13 @@ impl Store {
         }
         Ok(Some((old, new)))
     }
+}
+
+/// The JSON of a stored document; `None` if it does not have its checksum.
+fn intact(stored: &str) -> Option<&str> {
+    let (sum, json) = stored.split_once(' ')?;
+    if sum != blake3::hash(json.as_bytes()).to_hex().as_str() {
+        return None;
+    }
+    Some(json)
 }

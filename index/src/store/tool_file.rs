@@ -52,11 +52,14 @@ const WRITE_BYTES: usize = 1 << 16;
 /// [`Error::Derived`] if it is missing, damaged, or of another origin or layout; the caller reads
 /// the database.
 pub fn load(path: &Path, origin: &str) -> Result<Vec<StoredTool>> {
-    read(path, origin).map_err(|reason| Error::Derived {
-        index: "tools",
-        path: path.to_owned(),
-        reason,
-    })
+    match read(path, origin) {
+        Ok(tools) => Ok(tools),
+        Err(reason) => Err(Error::Derived {
+            index: "tools",
+            path: path.to_owned(),
+            reason,
+        }),
+    }
 }
 
 /// Replaces the file in one step. It is not synced: a file cut short by a power failure fails its
@@ -87,11 +90,7 @@ fn for_each_part<'a>(
     tools: impl Iterator<Item = &'a StoredTool> + Clone,
     write: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
 ) -> std::io::Result<()> {
-    let parts: [fn(&StoredTool, &mut Vec<u8>); 3] = [
-        put_record,
-        |tool, bytes| bytes.extend_from_slice(tool.id.as_str().as_bytes()),
-        |tool, bytes| bytes.extend_from_slice(tool.json.as_bytes()),
-    ];
+    let parts: [fn(&StoredTool, &mut Vec<u8>); 3] = [put_record, put_id, put_definition];
     let mut bytes = Vec::with_capacity(2 * WRITE_BYTES);
     for put in parts {
         for tool in tools.clone() {
@@ -103,6 +102,14 @@ fn for_each_part<'a>(
         }
     }
     write(&bytes)
+}
+
+fn put_id(tool: &StoredTool, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(tool.id.as_str().as_bytes());
+}
+
+fn put_definition(tool: &StoredTool, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(tool.json.as_bytes());
 }
 
 fn put_record(tool: &StoredTool, bytes: &mut Vec<u8>) {
@@ -148,7 +155,7 @@ fn read(path: &Path, origin: &str) -> Result<Vec<StoredTool>, String> {
             + u128::from(id_bytes)
             + u128::from(definition_bytes),
     )?;
-    let [tools, id_bytes] = [tools, id_bytes].map(|number| number as usize);
+    let (tools, id_bytes) = (tools as usize, id_bytes as usize);
     let definition_bytes = definition_bytes as usize;
     let records = file.next(tools * RECORD_BYTES)?;
     let ids = file.next(id_bytes)?;
@@ -159,37 +166,46 @@ fn read(path: &Path, origin: &str) -> Result<Vec<StoredTool>, String> {
     let ids = String::from_utf8(ids).map_err(|e| e.to_string())?;
     let definitions = String::from_utf8(definitions).map_err(|e| e.to_string())?;
     let (mut id_end, mut definition_end) = (0, 0);
-    let records: Vec<Record<'_>> = records
-        .chunks_exact(RECORD_BYTES)
-        .map(|record| Record::read(record, &mut id_end, &mut definition_end))
-        .collect();
+    let mut read = Vec::with_capacity(tools);
+    for record in records.chunks_exact(RECORD_BYTES) {
+        read.push(Record::read(record, &mut id_end, &mut definition_end));
+    }
     if (id_end, definition_end) != (id_bytes, definition_bytes) {
         return Err("its lengths do not add up".to_owned());
     }
     let definitions = Arc::new(definitions);
-    let tool = |record: &Record<'_>| record.tool(&ids, &definitions);
-    let tools: Option<Vec<StoredTool>> = records.par_iter().map(tool).collect();
-    tools.ok_or_else(|| "it has an id that is none".to_owned())
+    let tools: Option<Vec<StoredTool>> = read
+        .par_iter()
+        .map(|record| record.tool(&ids, &definitions))
+        .collect();
+    tools.ok_or("it has an id that is none".to_owned())
+}
+
+fn bytes_at<const N: usize>(bytes: &[u8], place: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes[place + i])
+}
+
+fn length_at(bytes: &[u8], place: usize) -> usize {
+    usize::from(u16::from_le_bytes(bytes_at(bytes, place)))
 }
 
 impl<'a> Record<'a> {
     fn read(bytes: &'a [u8], id_end: &mut usize, definition_end: &mut usize) -> Self {
         let (fixed, rest) = bytes.split_at(FIXED_BYTES);
         let (texts, fingerprint) = rest.split_at(TEXTS_BYTES);
-        let length =
-            |place: usize| usize::from(u16::from_le_bytes([fixed[place], fixed[place + 1]]));
-        let definition = u32::from_le_bytes(std::array::from_fn(|i| fixed[32 + i]));
+        let definition = u32::from_le_bytes(bytes_at(fixed, 32));
+        // The file has the lengths of ids and definitions, not their places: they lie end to end.
         let (id_start, definition_start) = (*id_end, *definition_end);
-        *id_end += length(24);
+        *id_end += length_at(fixed, 24);
         *definition_end += definition as usize;
         Record {
-            key: u64::from_le_bytes(std::array::from_fn(|i| fixed[i])),
-            digest: u128::from_le_bytes(std::array::from_fn(|i| fixed[8 + i])),
+            key: u64::from_le_bytes(bytes_at(fixed, 0)),
+            digest: u128::from_le_bytes(bytes_at(fixed, 8)),
             id: id_start..*id_end,
-            server_len: length(26),
+            server_len: length_at(fixed, 26),
             definition: definition_start..*definition_end,
-            texts: &texts[..length(28).min(TEXTS_BYTES)],
-            fingerprint: &fingerprint[..length(30).min(Fingerprint::BYTES)],
+            texts: &texts[..length_at(fixed, 28).min(TEXTS_BYTES)],
+            fingerprint: &fingerprint[..length_at(fixed, 30).min(Fingerprint::BYTES)],
         }
     }
 
