@@ -92,7 +92,7 @@ impl FromStr for Format {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        by_name(text, &Format::ALL, |format| format.as_str())
+        by_name(text, &Format::ALL, Format::as_str)
     }
 }
 
@@ -153,7 +153,7 @@ impl FromStr for Emit {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        by_name(text, &Emit::ALL, |format| format.as_str())
+        by_name(text, &Emit::ALL, Emit::as_str)
     }
 }
 
@@ -196,7 +196,10 @@ impl KnownServers {
     }
 
     fn has(&self, server: &str) -> bool {
-        self.0.as_ref().is_some_and(|has| has(server))
+        match &self.0 {
+            Some(has) => has(server),
+            None => false,
+        }
     }
 }
 
@@ -333,7 +336,10 @@ fn leading_lines(bytes: &[u8]) -> usize {
     }
     let half = bytes.len() / 2;
     let line_end = bytes[half..].iter().position(|&byte| byte == b'\n');
-    line_end.map_or(bytes.len(), |end| half + end + 1)
+    match line_end {
+        Some(end) => half + end + 1,
+        None => bytes.len(),
+    }
 }
 
 /// A whole list in one format: an array, for [`Emit::Mcp`] the `{"tools":[…]}` around it. Every
@@ -365,14 +371,17 @@ pub fn emit_tool(tool: &Tool, name: &str, format: Emit) -> Value {
 }
 
 fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T> {
-    let known = all.iter().copied().find(|&format| name(format) == text);
-    known.ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|&format| name(format)).collect();
-        Error::UnknownName {
-            kind: "format",
-            name: text.to_owned(),
-            known: format!("one of {}", names.join(", ")),
+    let mut names = Vec::new();
+    for &format in all {
+        if name(format) == text {
+            return Ok(format);
         }
+        names.push(name(format));
+    }
+    Err(Error::UnknownName {
+        kind: "format",
+        name: text.to_owned(),
+        known: format!("one of {}", names.join(", ")),
     })
 }
 
@@ -554,10 +563,12 @@ impl<'t> Outline<'t> {
     }
 
     fn get(&self, field: &str) -> Option<&'t str> {
-        self.shape_fields
-            .iter()
-            .find(|(name, _)| *name == field)
-            .map(|(_, value)| *value)
+        for (name, value) in &self.shape_fields {
+            if *name == field {
+                return Some(*value);
+            }
+        }
+        None
     }
 
     fn has(&self, field: &str) -> bool {
@@ -565,8 +576,10 @@ impl<'t> Outline<'t> {
     }
 
     fn begins(&self, field: &str, first: char) -> bool {
-        self.get(field)
-            .is_some_and(|value| value.starts_with(first))
+        match self.get(field) {
+            Some(value) => value.starts_with(first),
+            None => false,
+        }
     }
 
     /// Whether the value of a field is an object with this field.
@@ -580,7 +593,7 @@ impl<'t> Outline<'t> {
     }
 
     fn is_type(&self, name: &str) -> bool {
-        self.text("type").is_some_and(|kind| kind == name)
+        self.text("type").as_deref() == Some(name)
     }
 
     /// Whether this is an OpenAPI document of any version.
@@ -597,12 +610,8 @@ impl<'t> Outline<'t> {
     fn tool_format(&self) -> Option<Format> {
         // The order below decides for objects with the fields of several formats. The name of the
         // schema is the surest sign; groups have names too, so they come before the tests by name.
-        let is_group = ["tools", "functions"]
-            .iter()
-            .any(|list| self.begins(list, '['));
-        let native = ["server", "tags", "metadata"]
-            .into_iter()
-            .any(|field| self.has(field));
+        let is_group = self.begins("tools", '[') || self.begins("functions", '[');
+        let native = self.has("server") || self.has("tags") || self.has("metadata");
         match () {
             () if self.begins("function", '{') => Some(Format::Openai),
             () if self.begins("toolSpec", '{') => Some(Format::Mcp),
@@ -717,22 +726,7 @@ impl<'a> Reader<'a> {
     ) -> Result<()> {
         match shape {
             Shape::List => self.read_list(text, scope),
-            Shape::Wrapper(field) => {
-                // An empty cursor ends a list too, for some servers.
-                let cursor = outline.get("nextCursor").unwrap_or("null");
-                self.is_part |= !matches!(cursor, "null" | "\"\"");
-                let server = outline
-                    .text("server")
-                    .map(Rc::from)
-                    .or_else(|| scope.server.clone());
-                self.read(
-                    outline.get(field).unwrap_or("[]"),
-                    &Scope {
-                        server,
-                        ..scope.within()?
-                    },
-                )
-            }
+            Shape::Wrapper(field) => self.read_wrapper(field, outline, scope),
             Shape::Namespace => self.read_namespace(text, outline, scope),
             // A response as servers send it, so that a recorded one can be read.
             Shape::RpcResult => self.read(outline.get("result").unwrap_or("[]"), &scope.within()?),
@@ -763,9 +757,32 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn read_wrapper(
+        &mut self,
+        field: &str,
+        outline: &Outline<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<()> {
+        // An empty cursor ends a list too, for some servers.
+        let cursor = outline.get("nextCursor").unwrap_or("null");
+        self.is_part |= !matches!(cursor, "null" | "\"\"");
+        let server = match outline.text("server") {
+            Some(server) => Some(server.into()),
+            None => scope.server.clone(),
+        };
+        let scope = Scope {
+            server,
+            ..scope.within()?
+        };
+        self.read(outline.get(field).unwrap_or("[]"), &scope)
+    }
+
     fn read_list(&mut self, text: &str, scope: &Scope<'_>) -> Result<()> {
         let scope = scope.within()?;
-        input::items(text).try_for_each(|item| self.read_item(item, &scope))
+        for item in input::items(text) {
+            self.read_item(item, &scope)?;
+        }
+        Ok(())
     }
 
     /// Reads one entry of a list. An invalid entry is skipped; an error ends the reading.
@@ -813,9 +830,10 @@ impl<'a> Reader<'a> {
         };
         let before = self.budget.spent();
         let mut namespace = Map::new();
-        for (field, value) in input::fields(text)
-            .filter(|(field, _)| !["name", "tools", "type"].contains(&field.as_str()))
-        {
+        for (field, value) in input::fields(text) {
+            if ["name", "tools", "type"].contains(&field.as_str()) {
+                continue;
+            }
             namespace.insert(field, self.value(value, scope)?);
         }
         let namespace_bytes = self.budget.spent() - before;
@@ -849,8 +867,9 @@ impl<'a> Reader<'a> {
             // A tool that was refused needs no warning beside its error.
             if let Some(tool) = self.tools.get(tools) {
                 let id = tool.id.clone();
-                let warnings = operation.warnings.into_iter();
-                warnings.for_each(|reason| self.warn(&id, reason));
+                for reason in operation.warnings {
+                    self.warn(&id, reason);
+                }
             }
             Ok(())
         })
@@ -858,21 +877,12 @@ impl<'a> Reader<'a> {
 
     /// Puts the other files that a document refers to into it.
     fn complete(&mut self, document: &mut Value) -> Result<()> {
-        let options = self.options;
-        let mut read = |bytes: &[u8], name: &str| {
-            // What these files take is added to what the document may take.
-            let budget = Budget::of(bytes.len());
-            let source = Source { name };
-            match input::read(bytes, source).map_err(|error| error.to_string())? {
-                Input::Document(text) => source
-                    .value(&text, (&text, 1), &budget)
-                    .map_err(|error| error.to_string()),
-                Input::Lines(_) => Err("it has several values, one a line".into()),
-            }
-        };
-        openapi::Bundle::new(&options.other_files, &mut read)
-            .complete(document)
-            .map_err(|reason| self.unreadable(reason))
+        let mut read = read_other_file;
+        let bundle = openapi::Bundle::new(&self.options.other_files, &mut read);
+        match bundle.complete(document) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(self.unreadable(reason)),
+        }
     }
 
     fn read_tool(&mut self, format: Format, text: &str, scope: &Scope<'_>) -> Result<()> {
@@ -945,9 +955,13 @@ impl<'a> Reader<'a> {
     }
 
     fn spend(&mut self, bytes: usize) -> Result<()> {
-        let spent = self.budget.spend(bytes);
-        self.given_up |= spent.is_err();
-        spent.map_err(|reason| self.unreadable(reason))
+        match self.budget.spend(bytes) {
+            Ok(()) => Ok(()),
+            Err(reason) => {
+                self.given_up = true;
+                Err(self.unreadable(reason))
+            }
+        }
     }
 
     /// Records an invalid item.
@@ -955,15 +969,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// For the item after [`MAX_SKIPPED`], which ends the reading.
     fn skip(&mut self, name: Option<String>, error: Error) -> Result<()> {
-        if let Some(first) = self
-            .skipped
-            .first()
-            .filter(|_| self.skipped.len() == MAX_SKIPPED)
-        {
+        if self.skipped.len() == MAX_SKIPPED {
             self.given_up = true;
+            let first = cut(&self.skipped[0].error.to_string(), 300);
             return Err(self.unreadable(format!(
-                "more than {MAX_SKIPPED} of its items are no valid tools, so the rest was not read; the first: {}",
-                cut(&first.error.to_string(), 300)
+                "more than {MAX_SKIPPED} of its items are no valid tools, so the rest was not read; the first: {first}"
             )));
         }
         self.items += 1;
@@ -1005,6 +1015,19 @@ impl<'a> Reader<'a> {
             reason,
         }
     }
+}
+
+/// Reads another file of an OpenAPI document, which has this name.
+fn read_other_file(bytes: &[u8], name: &str) -> Result<Value, String> {
+    // What these files take is added to what the document may take.
+    let budget = Budget::of(bytes.len());
+    let source = Source { name };
+    let read = match input::read(bytes, source) {
+        Ok(Input::Document(text)) => source.value(&text, (&text, 1), &budget),
+        Ok(Input::Lines(_)) => return Err("it has several values, one a line".into()),
+        Err(error) => Err(error),
+    };
+    read.map_err(|error| error.to_string())
 }
 
 /// The text, or its first `chars` characters and an ellipsis.

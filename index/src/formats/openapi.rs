@@ -78,13 +78,19 @@ pub(super) fn read(
     }
     let mut document = Document::new(root, operations);
     let server = server(root, options);
-    broken_paths(root, options).try_for_each(&mut take)?;
+    for (path, path_item) in chosen_paths(root, options) {
+        if let Some(broken) = broken_path(root, path, path_item) {
+            take(broken)?;
+        }
+    }
     let wanted = endpoints(root, options).map(|endpoint| endpoint.wanted_name());
     let names = names::assign(&server, wanted.collect());
     for (endpoint, named) in endpoints(root, options).zip(names) {
         let mut warnings = Vec::from_iter(named.warning);
-        let id = ToolId::new(&server, &named.name);
-        let tool = id.and_then(|id| endpoint.tool(id, &mut document, &mut warnings));
+        let tool = match ToolId::new(&server, &named.name) {
+            Ok(id) => endpoint.tool(id, &mut document, &mut warnings),
+            Err(error) => Err(error),
+        };
         take(Operation {
             name: named.name,
             tool,
@@ -95,23 +101,19 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Paths whose reference is missing or outside the document, so that their operations are unknown.
-fn broken_paths<'a>(
-    root: &'a Value,
-    options: &'a ReadOptions,
-) -> impl Iterator<Item = Operation> + 'a {
-    chosen_paths(root, options).filter_map(|(path, path_item)| {
-        let reason = match refs::follow(root, path_item) {
-            Ok(Value::Object(_)) => return None,
-            Ok(_) => "its path item is no object".to_owned(),
-            Err(reason) => reason,
-        };
-        Some(Operation {
-            name: path.clone(),
-            tool: Err(Error::invalid_tool(path, reason)),
-            copied_bytes: 0,
-            warnings: Vec::new(),
-        })
+/// A path whose reference is missing or outside the document, so that its operations are unknown;
+/// `None` for an intact one.
+fn broken_path(root: &Value, path: &str, path_item: &Value) -> Option<Operation> {
+    let reason = match refs::follow(root, path_item) {
+        Ok(Value::Object(_)) => return None,
+        Ok(_) => "its path item is no object".to_owned(),
+        Err(reason) => reason,
+    };
+    Some(Operation {
+        name: path.to_owned(),
+        tool: Err(Error::invalid_tool(path, reason)),
+        copied_bytes: 0,
+        warnings: Vec::new(),
     })
 }
 
@@ -120,10 +122,11 @@ fn check_version(root: &Value, options: &ReadOptions) -> Result<()> {
         .get("openapi")
         .or(root.get("swagger"))
         .unwrap_or(&Value::Null);
-    let text = version
-        .as_str()
+    let text = match version {
+        Value::String(text) => text.clone(),
         // A version without quotes is a number in YAML.
-        .map_or_else(|| version.to_string(), str::to_owned);
+        version => version.to_string(),
+    };
     if text.starts_with("3.") || text == "3" || text.starts_with("2.") || text == "2" {
         return Ok(());
     }
@@ -152,13 +155,14 @@ fn server(root: &Value, options: &ReadOptions) -> String {
         true => whole,
         false => short,
     };
-    options
-        .server
-        .clone()
-        .or(Some(titled).filter(|name| !name.is_empty()))
-        // For documents without a title.
-        .or_else(|| options.default_server.clone())
-        .unwrap_or_default()
+    if let Some(server) = &options.server {
+        return server.clone();
+    }
+    if !titled.is_empty() {
+        return titled;
+    }
+    // For documents without a title.
+    options.default_server.clone().unwrap_or_default()
 }
 
 /// One method of one path.
@@ -199,7 +203,7 @@ fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
 
 fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Item = Endpoint<'a>> {
     let of_paths = chosen_paths(root, options).flat_map(move |(path, path_item)| {
-        // A broken reference leads to no methods; `broken_paths` has reported it.
+        // A broken reference leads to no methods; `broken_path` has reported it.
         let path_item = Part::of(root, path_item);
         methods(path_item).map(move |(method, operation)| Endpoint {
             root,
@@ -233,41 +237,63 @@ fn chosen_paths<'a>(
 }
 
 fn wants_path(options: &ReadOptions, path: &str) -> bool {
-    let matches = |patterns: &[String]| patterns.iter().any(|pattern| path_matches(pattern, path));
-    (options.include_paths.is_empty() || matches(&options.include_paths))
-        && !matches(&options.exclude_paths)
+    (options.include_paths.is_empty() || one_matches(&options.include_paths, path))
+        && !one_matches(&options.exclude_paths, path)
+}
+
+fn one_matches(patterns: &[String], path: &str) -> bool {
+    patterns.iter().any(|pattern| path_matches(pattern, path))
 }
 
 /// Whether a pattern matches this path or a parent of it; `*` matches any text.
 pub fn path_matches(pattern: &str, path: &str) -> bool {
     let pattern = pattern.trim_end_matches('/');
     let Some((before, after)) = pattern.split_once('*') else {
-        return path
-            .strip_prefix(pattern)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        return match path.strip_prefix(pattern) {
+            // `/users` is a parent of `/users/{id}`, and not of `/users-old`.
+            Some(rest) => rest.is_empty() || rest.starts_with('/'),
+            None => false,
+        };
     };
     let Some(rest) = path.strip_prefix(before) else {
         return false;
     };
-    let starts = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
-    after.is_empty()
-        || starts
-            .into_iter()
-            .any(|at| path_matches(after, &rest[at..]))
+    if after.is_empty() {
+        return true;
+    }
+    // The star may stand for no text, for all of it, and for everything in between.
+    for at in 0..=rest.len() {
+        if rest.is_char_boundary(at) && path_matches(after, &rest[at..]) {
+            return true;
+        }
+    }
+    false
 }
 
 fn wants_tags(options: &ReadOptions, tags: &[String]) -> bool {
-    let has_one = |wanted: &[String]| tags.iter().any(|tag| wanted.contains(tag));
-    (options.include_tags.is_empty() || has_one(&options.include_tags))
-        && !has_one(&options.exclude_tags)
+    (options.include_tags.is_empty() || has_one(tags, &options.include_tags))
+        && !has_one(tags, &options.exclude_tags)
+}
+
+fn has_one(tags: &[String], wanted: &[String]) -> bool {
+    tags.iter().any(|tag| wanted.contains(tag))
+}
+
+/// The texts of a list; none for any other value.
+fn texts(list: Option<&Value>) -> Vec<&str> {
+    let items = list.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).collect()
 }
 
 impl Endpoint<'_> {
     fn wanted_name(&self) -> Wanted {
-        let id = self.text("operationId").filter(|id| !id.trim().is_empty());
-        Wanted {
+        let id = match self.text("operationId") {
             // Many paths may share one operation, and no tool has an endless name anyway.
-            id: id.map(|id| cut(id, MAX_NAME_BYTES + 1)),
+            Some(id) if !id.trim().is_empty() => Some(cut(id, MAX_NAME_BYTES + 1)),
+            _ => None,
+        };
+        Wanted {
+            id,
             made: names::made_of(self.method, self.path),
         }
     }
@@ -286,13 +312,8 @@ impl Endpoint<'_> {
     }
 
     fn tags(&self) -> Vec<String> {
-        let tags = self
-            .operation
-            .get("tags")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        tags.filter_map(Value::as_str).map(str::to_owned).collect()
+        let tags = texts(self.operation.get("tags"));
+        tags.into_iter().map(str::to_owned).collect()
     }
 
     fn tool(
@@ -301,28 +322,20 @@ impl Endpoint<'_> {
         document: &mut Document,
         warnings: &mut Vec<String>,
     ) -> Result<Tool> {
-        let mut tool = Tool::of_id(id);
-        let id = tool.id.clone();
-        let named = |reason: String| Error::invalid_tool(id.to_string(), reason);
-        if !self.operation.target.is_object() {
-            return Err(named("its operation is no object".into()));
-        }
-        refs::follow(self.root, self.operation.declared).map_err(named)?;
         let mut expansion = document.expansion();
-        let mut request = OperationRequest::default();
-        self.add_parameters(&mut request, &mut expansion)
-            .map_err(named)?;
-        self.add_body(&mut request, &mut expansion).map_err(named)?;
+        let mut request = match self.request(&mut expansion) {
+            Ok(request) => request,
+            Err(reason) => return Err(Error::invalid_tool(id.to_string(), reason)),
+        };
+        let mut tool = Tool::of_id(id);
         warnings.append(&mut request.warnings);
         tool.output_schema = self.output(&mut expansion, warnings);
         tool.title = self.text("summary").map(str::to_owned);
-        let description = self
-            .text("description")
-            .filter(|text| !text.trim().is_empty());
-        tool.description = description
-            .or(self.text("summary"))
-            .unwrap_or_default()
-            .to_owned();
+        let description = match self.text("description") {
+            Some(text) if !text.trim().is_empty() => text,
+            _ => self.text("summary").unwrap_or_default(),
+        };
+        tool.description = description.to_owned();
         tool.tags = self.tags();
         // From the meaning of HTTP methods. The other methods have no hint rather than `false`: a
         // POST may only read.
@@ -337,28 +350,43 @@ impl Endpoint<'_> {
         Ok(tool)
     }
 
+    /// The request of the operation, or why no tool can make it.
+    fn request(&self, expansion: &mut Expansion) -> Result<OperationRequest, String> {
+        if !self.operation.target.is_object() {
+            return Err("its operation is no object".into());
+        }
+        // `Part::of` takes a broken reference for itself, which is an object too.
+        refs::follow(self.root, self.operation.declared)?;
+        let mut request = OperationRequest::default();
+        self.add_parameters(&mut request, expansion)?;
+        self.add_body(&mut request, expansion)?;
+        Ok(request)
+    }
+
     /// Bytes copied unchanged from the document. Several paths may share one operation, and all
     /// share the fields of the root.
     fn copied_bytes(&self) -> usize {
-        let own = ["summary", "description", "tags", "operationId"]
-            .map(|field| self.operation.get(field));
-        let servers = self.owners().map(|owner| owner.get("servers"));
-        let inherited = [
+        const OWN: [&str; 4] = ["summary", "description", "tags", "operationId"];
+        const INHERITED: [&str; 5] = [
             "security",
             "schemes",
             "securityDefinitions",
             "host",
             "basePath",
-        ]
-        .map(|field| self.operation.get(field).or(self.root.get(field)));
+        ];
         let schemes = self.root.pointer("/components/securitySchemes");
-        own.into_iter()
-            .chain(servers)
-            .chain(inherited)
-            .chain([schemes])
-            .flatten()
-            .map(weight)
-            .sum()
+        let mut bytes = schemes.map_or(0, weight);
+        for field in OWN {
+            bytes += self.operation.get(field).map_or(0, weight);
+        }
+        for owner in self.owners() {
+            bytes += owner.get("servers").map_or(0, weight);
+        }
+        for field in INHERITED {
+            let nearest = self.operation.get(field).or(self.root.get(field));
+            bytes += nearest.map_or(0, weight);
+        }
+        bytes
     }
 
     /// Parameters of the path, then those of the operation, which replace parameters with the same
@@ -426,10 +454,9 @@ impl Endpoint<'_> {
         expansion: &mut Expansion,
         parameter: Parameter,
     ) -> Result<(), String> {
-        parameter
-            .value
-            .get("description")
-            .map_or(Ok(()), |text| expansion.spend_all(text))?;
+        if let Some(text) = parameter.value.get("description") {
+            expansion.spend_all(text)?;
+        }
         if parameter.place == "body" {
             let schema = expansion.expand(parameter.value.get("schema").unwrap_or(&Value::Null))?;
             request.add_body(Body {
@@ -442,9 +469,7 @@ impl Endpoint<'_> {
             return Ok(());
         }
         let mut schema = expansion.expand(&parameter.schema())?;
-        if let (Value::Object(fields), Some(text)) = (&mut schema, parameter.description()) {
-            fields.entry("description").or_insert_with(|| text.into());
-        }
+        add_description(&mut schema, parameter.description());
         // In Swagger 2.0 each field of a form is a parameter; `form` makes the caller put them
         // together.
         let is_file = parameter.place == "formData" && request::replace_files(&mut schema);
@@ -459,9 +484,7 @@ impl Endpoint<'_> {
 
     /// Swagger 2.0's types of a body.
     fn consumes(&self) -> Vec<&str> {
-        let declared = self.operation.get("consumes").or(self.root.get("consumes"));
-        let all = declared.and_then(Value::as_array).into_iter().flatten();
-        all.filter_map(Value::as_str).collect()
+        texts(self.operation.get("consumes").or(self.root.get("consumes")))
     }
 
     fn add_body(
@@ -479,10 +502,11 @@ impl Endpoint<'_> {
             return Ok(());
         };
         let schema = expansion.expand(media.get("schema").unwrap_or(&Value::Null))?;
+        // What is copied unchanged, beside the schema.
         let encoding = media.get("encoding");
-        encoding.map_or(Ok(()), |encoding| expansion.spend_all(encoding))?;
-        body.get("description")
-            .map_or(Ok(()), |text| expansion.spend_all(text))?;
+        for copied in [encoding, body.get("description")].into_iter().flatten() {
+            expansion.spend_all(copied)?;
+        }
         request.add_body(Body {
             schema,
             is_required: body.get("required") == Some(&Value::Bool(true)),
@@ -518,10 +542,12 @@ impl Endpoint<'_> {
             return Ok(None);
         };
         let response = refs::follow(self.root, declared)?;
-        let json = preferred_content(response)
-            .filter(|(kind, _)| is_json(kind))
-            .map(|(_, media)| media);
-        let Some(schema) = json.unwrap_or(response).get("schema") else {
+        let owner = match preferred_content(response) {
+            Some((kind, media)) if is_json(kind) => media,
+            // Swagger 2.0 has the schema in the response itself.
+            _ => response,
+        };
+        let Some(schema) = owner.get("schema") else {
             return Ok(None);
         };
         Ok(match expansion.expand(schema)? {
@@ -538,38 +564,36 @@ impl Endpoint<'_> {
         call.insert("path".into(), self.path.into());
         call.insert("servers".into(), self.servers().into());
         call.insert("parameters".into(), request.places.clone().into());
-        call.extend(request.body.clone().map(|body| ("body".to_owned(), body)));
-        let security = self.operation.get("security").or(self.root.get("security"));
-        call.extend(security.map(|security| ("security".to_owned(), security.clone())));
-        call.extend(security.map(|used| {
-            (
-                "security_schemes".to_owned(),
+        if let Some(body) = &request.body {
+            call.insert("body".into(), body.clone());
+        }
+        if let Some(used) = self.operation.get("security").or(self.root.get("security")) {
+            call.insert("security".into(), used.clone());
+            call.insert(
+                "security_schemes".into(),
                 self.security_schemes(used).into(),
-            )
-        }));
+            );
+        }
         if self.operation.get("deprecated") == Some(&Value::Bool(true)) {
             call.insert("deprecated".into(), true.into());
         }
         if !expansion.cut.is_empty() {
-            call.insert(
-                "unexpanded".into(),
-                expansion.cut.into_iter().collect::<Vec<_>>().into(),
-            );
+            let cut = Vec::from_iter(expansion.cut);
+            call.insert("unexpanded".into(), cut.into());
         }
         call
     }
 
     fn servers(&self) -> Vec<String> {
         // The nearest declaration counts, and an empty list is none.
-        let declared = self.owners().map(|owner| owner.get("servers")?.as_array());
-        match declared
-            .into_iter()
-            .flatten()
-            .find(|servers| !servers.is_empty())
-        {
-            Some(servers) => servers.iter().filter_map(server_url).collect(),
-            None => self.swagger_servers(),
+        for owner in self.owners() {
+            if let Some(Value::Array(servers)) = owner.get("servers")
+                && !servers.is_empty()
+            {
+                return servers.iter().filter_map(server_url).collect();
+            }
         }
+        self.swagger_servers()
     }
 
     fn swagger_servers(&self) -> Vec<String> {
@@ -580,28 +604,16 @@ impl Endpoint<'_> {
             .unwrap_or_default();
         let Some(host) = self.root.get("host").and_then(Value::as_str) else {
             // Without a host, an address is relative to that of the document.
-            return Some(base)
-                .filter(|base| !base.is_empty())
-                .map(str::to_owned)
-                .into_iter()
-                .collect();
+            return match base {
+                "" => Vec::new(),
+                base => vec![base.to_owned()],
+            };
         };
-        let declared = self
-            .operation
-            .get("schemes")
-            .or(self.root.get("schemes"))
-            .and_then(Value::as_array);
-        let schemes: Vec<&str> = declared
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let schemes = if schemes.is_empty() {
+        let mut schemes = texts(self.operation.get("schemes").or(self.root.get("schemes")));
+        if schemes.is_empty() {
             // The default is the scheme by which the document was read, which is unknown here.
-            vec!["https"]
-        } else {
-            schemes
-        };
+            schemes.push("https");
+        }
         schemes
             .iter()
             .map(|scheme| format!("{scheme}://{host}{base}"))
@@ -613,17 +625,19 @@ impl Endpoint<'_> {
             .root
             .pointer("/components/securitySchemes")
             .or(self.root.get("securityDefinitions"));
-        let alternatives = used
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object);
-        let names = alternatives.flat_map(Map::keys);
-        let found = names.filter_map(|name| {
-            let scheme = refs::follow(self.root, declared?.get(name)?).ok()?;
-            Some((name.clone(), scheme.clone()))
-        });
-        found.collect()
+        let mut found = Map::new();
+        let alternatives = used.as_array().into_iter().flatten();
+        for name in alternatives
+            .filter_map(Value::as_object)
+            .flat_map(Map::keys)
+        {
+            if let Some(scheme) = declared.and_then(|all| all.get(name))
+                && let Ok(scheme) = refs::follow(self.root, scheme)
+            {
+                found.insert(name.clone(), scheme.clone());
+            }
+        }
+        found
     }
 }
 
@@ -658,10 +672,10 @@ fn server_url(server: &Value) -> Option<String> {
 /// The JSON content of a body or response, or else the one that is built best.
 fn preferred_content(owner: &Value) -> Option<(&str, &Value)> {
     let content = owner.get("content")?.as_object()?;
-    let found = content
+    let (kind, media) = content
         .iter()
-        .min_by_key(|(kind, _)| request::preference(kind));
-    found.map(|(kind, media)| (kind.as_str(), media))
+        .min_by_key(|(kind, _)| request::preference(kind))?;
+    Some((kind.as_str(), media))
 }
 
 fn is_json(content_type: &str) -> bool {
@@ -674,6 +688,15 @@ fn is_object_schema(schema: &Map<String, Value>) -> bool {
         Some(Value::Array(kinds)) => kinds.contains(&json!("object")),
         Some(kind) => kind == "object",
         None => schema.contains_key("properties"),
+    }
+}
+
+/// Adds a description to a schema that has none of its own.
+fn add_description(schema: &mut Value, text: Option<&str>) {
+    if let (Value::Object(fields), Some(text)) = (schema, text)
+        && !fields.contains_key("description")
+    {
+        fields.insert("description".into(), text.into());
     }
 }
 
@@ -731,9 +754,12 @@ impl Parameter<'_> {
 
     /// Its schema: declared, by content type, or (Swagger 2.0) among the parameter's own fields.
     fn schema(&self) -> Value {
-        let by_content =
-            || preferred_content(self.value).and_then(|(_, media)| media.get("schema"));
-        if let Some(schema) = self.value.get("schema").or_else(by_content) {
+        if let Some(schema) = self.value.get("schema") {
+            return schema.clone();
+        }
+        if let Some((_, media)) = preferred_content(self.value)
+            && let Some(schema) = media.get("schema")
+        {
             return schema.clone();
         }
         let mut fields = self.value.as_object().cloned().unwrap_or_default();
@@ -800,13 +826,12 @@ impl OperationRequest {
             Some(names) => drop(target.insert("properties".into(), names.into())),
             None => {
                 let mut schema = body.schema;
-                if let (Value::Object(fields), Some(text)) = (&mut schema, body.description) {
-                    fields.entry("description").or_insert_with(|| text.into());
-                }
+                add_description(&mut schema, body.description);
                 let argument = self.free_name("body", "content");
                 target.insert("argument".into(), argument.as_str().into());
-                self.required
-                    .extend(body.is_required.then(|| argument.clone()));
+                if body.is_required {
+                    self.required.push(argument.clone());
+                }
                 self.properties
                     .insert(argument, if schema.is_null() { json!({}) } else { schema });
             }
@@ -845,15 +870,12 @@ impl OperationRequest {
             return None;
         }
         self.properties.extend(properties.clone());
-        let needed = schema
-            .get("required")
-            // In a body that may be missing no property is required.
-            .filter(|_| body.is_required)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        self.required
-            .extend(needed.filter_map(Value::as_str).map(str::to_owned));
+        // In a body that may be missing no property is required.
+        if body.is_required {
+            let required = texts(schema.get("required"));
+            self.required
+                .extend(required.into_iter().map(str::to_owned));
+        }
         Some(properties.keys().cloned().collect())
     }
 
@@ -862,11 +884,14 @@ impl OperationRequest {
         if !self.properties.contains_key(&name) {
             return name;
         }
-        let numbered = (2..).map(|n| format!("{name}_{place}_{n}"));
-        let mut names = std::iter::once(format!("{name}_{place}")).chain(numbered);
-        names
-            .find(|name| !self.properties.contains_key(name))
-            .expect("the numbers do not end")
+        let placed = format!("{name}_{place}");
+        let mut free = placed.clone();
+        let mut number = 2;
+        while self.properties.contains_key(&free) {
+            free = format!("{placed}_{number}");
+            number += 1;
+        }
+        free
     }
 
     fn into_schema(self) -> Map<String, Value> {

@@ -57,23 +57,46 @@ struct Conversion {
 }
 
 fn variables(owner: &Value) -> Map<String, Value> {
-    let declared = list(owner, "variable").filter(|one| !is_disabled(one));
-    let named = declared.filter_map(|one| {
-        let name = one.get("key").or(one.get("id"))?.as_str()?;
-        let value = plain(one.get("value")?)?;
-        Some((name.to_owned(), Value::String(value)))
-    });
+    let named = list(owner, "variable").filter_map(variable);
     named.take(MAX_VARIABLES).collect()
+}
+
+/// The name and the value of a variable; `None` for one that cannot be filled in.
+fn variable(declared: &Value) -> Option<(String, Value)> {
+    if is_disabled(declared) {
+        return None;
+    }
+    let name = declared.get("key").or(declared.get("id"))?.as_str()?;
+    let value = plain(declared.get("value")?)?;
+    Some((name.to_owned(), Value::String(value)))
+}
+
+/// The authentication that a request or a folder declares itself.
+fn own_auth(owner: &Value) -> Option<&Value> {
+    owner.get("auth").filter(|auth| !auth.is_null())
+}
+
+/// A value of an authentication of this kind.
+fn auth_detail<'a>(auth: &'a Value, kind: &str, key: &str) -> Option<&'a str> {
+    let value = match auth.get(kind)? {
+        // Version 2.1 has a list of keys and values there, 2.0 an object.
+        Value::Array(listed) => {
+            let named = listed.iter().find(|field| text(field, "key") == key)?;
+            named.get("value")?
+        }
+        fields => fields.get(key)?,
+    };
+    value.as_str()
 }
 
 impl Conversion {
     fn items(&mut self, owner: &Value, folder: &Folder<'_>) {
         for item in list(owner, "item") {
-            let auth = item.get("auth").filter(|auth| !auth.is_null());
+            // Folders that are nested more deeply are not read: this recurses.
             if item.get("item").is_some() && folder.names.len() < MAX_FOLDERS {
                 let mut inner = folder.clone();
                 inner.names.push(text(item, "name"));
-                inner.auth = auth.or(folder.auth);
+                inner.auth = own_auth(item).or(folder.auth);
                 self.items(item, &inner);
             }
             match item.get("request") {
@@ -101,11 +124,14 @@ impl Conversion {
         if !url.base.is_empty() {
             operation["servers"] = json!([{ "url": url.base }]);
         }
-        if let Some(body) = request.get("body").and_then(|body| self.body(body)) {
+        if let Some(body) = request.get("body")
+            && let Some(body) = self.body(body)
+        {
             operation["requestBody"] = body;
         }
-        let auth = request.get("auth").filter(|auth| !auth.is_null());
-        if let Some(security) = auth.or(folder.auth).and_then(|auth| self.security(auth)) {
+        if let Some(auth) = own_auth(request).or(folder.auth)
+            && let Some(security) = self.security(auth)
+        {
             operation["security"] = security;
         }
         let method = match text(request, "method") {
@@ -122,13 +148,15 @@ impl Conversion {
     }
 
     fn headers(&self, request: &Value) -> Vec<Value> {
-        let declared = list(request, "header").filter(|header| !is_disabled(header));
-        let sent = declared.filter(|header| {
+        let mut headers = Vec::new();
+        for header in list(request, "header") {
             let name = text(header, "key").to_ascii_lowercase();
-            !name.is_empty() && !CLIENTS_HEADERS.contains(&name.as_str())
-        });
-        sent.map(|header| self.parameter(header, "header"))
-            .collect()
+            if is_disabled(header) || name.is_empty() || CLIENTS_HEADERS.contains(&name.as_str()) {
+                continue;
+            }
+            headers.push(self.parameter(header, "header"));
+        }
+        headers
     }
 
     fn parameter(&self, declared: &Value, place: &str) -> Value {
@@ -167,10 +195,11 @@ impl Conversion {
         let language = body
             .pointer("/options/raw/language")
             .and_then(Value::as_str);
-        let as_json = serde_json::from_str::<Value>(raw)
+        let as_json = match serde_json::from_str::<Value>(raw) {
+            Ok(example) => Some(example),
             // A variable where a number stands is no JSON.
-            .or_else(|_| serde_json::from_str(&filled(raw, &self.variables)))
-            .ok();
+            Err(_) => serde_json::from_str(&filled(raw, &self.variables)).ok(),
+        };
         match (as_json, language) {
             (Some(example), _) if example.is_object() || example.is_array() => {
                 ("application/json", schema_of(&example, 0))
@@ -189,12 +218,14 @@ impl Conversion {
 
     fn form<'a>(&self, fields: impl Iterator<Item = &'a Value>) -> Value {
         let mut properties = Map::new();
-        for field in fields.filter(|field| !is_disabled(field)) {
-            let schema = match text(field, "type") {
+        for field in fields {
+            if is_disabled(field) {
+                continue;
+            }
+            let mut schema = match text(field, "type") {
                 "file" => json!({ "type": "string", "format": "binary" }),
                 _ => self.parameter(field, "query")["schema"].take(),
             };
-            let mut schema = schema;
             if let Some(text) = description(field) {
                 schema["description"] = text.into();
             }
@@ -206,22 +237,14 @@ impl Conversion {
     /// The security of a request; `None` for a kind that no profile can send.
     fn security(&mut self, auth: &Value) -> Option<Value> {
         let kind = text(auth, "type");
-        let detail = |key: &str| {
-            let fields = auth.get(kind)?;
-            // Version 2.1 has a list of keys and values there, 2.0 an object.
-            let listed = fields.as_array().into_iter().flatten();
-            let mut listed = listed.filter(|field| text(field, "key") == key);
-            let found = listed.next().and_then(|field| field.get("value"));
-            found.or(fields.get(key))?.as_str().map(str::to_owned)
-        };
         let scheme = match kind {
             "noauth" => return Some(json!([])),
             "bearer" => json!({ "type": "http", "scheme": "bearer" }),
             "basic" => json!({ "type": "http", "scheme": "basic" }),
             "apikey" => json!({
                 "type": "apiKey",
-                "name": detail("key").unwrap_or_else(|| "X-API-Key".into()),
-                "in": detail("in").unwrap_or_else(|| "header".into()),
+                "name": auth_detail(auth, kind, "key").unwrap_or("X-API-Key"),
+                "in": auth_detail(auth, kind, "in").unwrap_or("header"),
             }),
             "oauth2" => json!({ "type": "oauth2" }),
             _ => return None,
@@ -261,16 +284,7 @@ impl Address {
             variables,
             &mut parameters,
         );
-        let listed: Vec<&Value> = list(url, "query").filter(|one| !is_disabled(one)).collect();
-        if url.get("query").is_some() {
-            parameters.extend(listed.iter().map(|one| parameter(one, "query", variables)));
-        } else {
-            let pairs = query.split('&').filter(|pair| !pair.is_empty());
-            parameters.extend(pairs.map(|pair| {
-                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                parameter(&json!({ "key": key, "value": value }), "query", variables)
-            }));
-        }
+        parameters.extend(query_parameters(url, query, variables));
         let mut seen = BTreeSet::new();
         parameters
             .retain(|one| seen.insert((text(one, "in").to_owned(), text(one, "name").to_owned())));
@@ -282,16 +296,42 @@ impl Address {
     }
 }
 
-/// The URL of its parts, where it is not written out.
-fn joined(url: &Value) -> String {
-    let part = |field: &str, between: &str| match url.get(field) {
+/// The parameters of a URL's query: as they are listed, or else as they are written.
+fn query_parameters(url: &Value, written: &str, variables: &Map<String, Value>) -> Vec<Value> {
+    let mut parameters = Vec::new();
+    if url.get("query").is_some() {
+        for listed in list(url, "query") {
+            if !is_disabled(listed) {
+                parameters.push(parameter(listed, "query", variables));
+            }
+        }
+        return parameters;
+    }
+    for pair in written.split('&') {
+        if pair.is_empty() {
+            continue;
+        }
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let declared = json!({ "key": key, "value": value });
+        parameters.push(parameter(&declared, "query", variables));
+    }
+    parameters
+}
+
+/// A part of a URL, whether it is written as a whole or as a list.
+fn part(url: &Value, field: &str, between: &str) -> String {
+    match url.get(field) {
         Some(Value::Array(parts)) => {
             let parts: Vec<&str> = parts.iter().filter_map(Value::as_str).collect();
             parts.join(between)
         }
         Some(Value::String(whole)) => whole.clone(),
         _ => String::new(),
-    };
+    }
+}
+
+/// The URL of its parts, where it is not written out.
+fn joined(url: &Value) -> String {
     let protocol = match text(url, "protocol") {
         "" => String::new(),
         protocol => format!("{protocol}://"),
@@ -300,17 +340,18 @@ fn joined(url: &Value) -> String {
         "" => String::new(),
         port => format!(":{port}"),
     };
-    let path = part("path", "/");
-    format!(
-        "{protocol}{}{port}/{}",
-        part("host", "."),
-        path.trim_start_matches('/')
-    )
+    let host = part(url, "host", ".");
+    let path = part(url, "path", "/");
+    let path = path.trim_start_matches('/');
+    format!("{protocol}{host}{port}/{path}")
 }
 
 /// The server's part of an address, with variables filled in, and its path.
 fn split_base(address: &str, variables: &Map<String, Value>) -> (String, String) {
-    let after_scheme = address.find("://").map_or(0, |at| at + 3);
+    let after_scheme = match address.find("://") {
+        Some(at) => at + "://".len(),
+        None => 0,
+    };
     let slash = address[after_scheme..].find('/');
     let (base, path) = match slash {
         Some(at) => address.split_at(after_scheme + at),
@@ -334,29 +375,30 @@ fn templated(
     variables: &Map<String, Value>,
     parameters: &mut Vec<Value>,
 ) -> String {
-    let segments = path.split('/').map(|segment| {
-        let name = match segment.strip_prefix(':') {
-            Some(name) if !name.is_empty() => Some(name),
-            _ => segment
-                .strip_prefix("{{")
-                .and_then(|rest| rest.strip_suffix("}}")),
-        };
-        let Some(name) = name else {
-            return filled(segment, variables)
-                .replace("{{", "{")
-                .replace("}}", "}");
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        let Some(name) = named_segment(segment) else {
+            // A variable without a value within a segment becomes a parameter of the path too.
+            let filled = filled(segment, variables);
+            segments.push(filled.replace("{{", "{").replace("}}", "}"));
+            continue;
         };
         let known = declared.iter().find(|one| text(one, "key") == name);
         let value = variables.get(name).cloned().unwrap_or_default();
         let unknown = json!({ "key": name, "value": value });
-        parameters.push(parameter(
-            known.copied().unwrap_or(&unknown),
-            "path",
-            variables,
-        ));
-        format!("{{{name}}}")
-    });
-    segments.collect::<Vec<_>>().join("/")
+        let declared = known.copied().unwrap_or(&unknown);
+        parameters.push(parameter(declared, "path", variables));
+        segments.push(format!("{{{name}}}"));
+    }
+    segments.join("/")
+}
+
+/// The name of a segment that stands for a value: `:name` or `{{name}}`.
+fn named_segment(segment: &str) -> Option<&str> {
+    match segment.strip_prefix(':') {
+        Some(name) if !name.is_empty() => Some(name),
+        _ => segment.strip_prefix("{{")?.strip_suffix("}}"),
+    }
 }
 
 /// A key and its value as a parameter. The value is an example, and no default: nobody said that the
@@ -416,14 +458,19 @@ fn schema_of(example: &Value, level: usize) -> Value {
     }
     match example {
         Value::Object(fields) => {
-            let properties = fields
-                .iter()
-                .map(|(name, value)| (name.clone(), schema_of(value, level + 1)));
-            json!({ "type": "object", "properties": Value::Object(properties.collect()) })
+            let mut properties = Map::new();
+            for (name, value) in fields {
+                properties.insert(name.clone(), schema_of(value, level + 1));
+            }
+            json!({ "type": "object", "properties": properties })
         }
         Value::Array(items) => {
-            let of_first = items.first().map(|item| schema_of(item, level + 1));
-            json!({ "type": "array", "items": of_first.unwrap_or_else(|| json!({})) })
+            // The first item stands for all.
+            let of_items = match items.first() {
+                Some(item) => schema_of(item, level + 1),
+                None => json!({}),
+            };
+            json!({ "type": "array", "items": of_items })
         }
         // A variable may stand for any value.
         Value::String(value) if value.contains("{{") => json!({}),
@@ -453,10 +500,15 @@ fn as_name(name: &str) -> String {
 
 fn description(owner: &Value) -> Option<&str> {
     let described = owner.get("description")?;
-    let text = described
-        .as_str()
-        .or_else(|| described.get("content")?.as_str())?;
-    Some(text).filter(|text| !text.trim().is_empty())
+    let text = match described {
+        Value::String(text) => text.as_str(),
+        // An object has the text with its media type.
+        described => described.get("content")?.as_str()?,
+    };
+    if text.trim().is_empty() {
+        return None;
+    }
+    Some(text)
 }
 
 fn list<'a>(owner: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {

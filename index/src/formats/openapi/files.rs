@@ -121,32 +121,30 @@ impl<'a> Bundle<'a> {
     }
 
     fn file(&mut self, name: &str, chain: usize) -> Result<Value, String> {
-        let refused = |reason: &str| {
-            format!(
-                "it refers to the file {name:?}, and {reason}; bundle what is needed into one file"
-            )
-        };
         if self.seen.len() > MAX_FILES {
-            return Err(refused(&format!("to more than {MAX_FILES} files in all")));
+            let reason = format!("to more than {MAX_FILES} files in all");
+            return Err(too_much(name, &reason));
         }
         if chain > MAX_CHAIN {
-            return Err(refused(&format!(
-                "more than {MAX_CHAIN} files name each other in a row"
-            )));
+            let reason = format!("more than {MAX_CHAIN} files name each other in a row");
+            return Err(too_much(name, &reason));
         }
         let read = self.files.0.as_ref().ok_or("no files are read here")?;
         let bytes = match read(name) {
             Ok(bytes) => bytes,
+            // An error only where the file is needed: the reason stands in its place.
             Err(reason) => return Ok(json!({ UNREADABLE: reason })),
         };
         self.bytes += bytes.len();
         if self.bytes > MAX_BYTES {
             let limit = MAX_BYTES >> 20;
-            return Err(refused(&format!(
-                "its files have more than {limit} MiB together"
-            )));
+            let reason = format!("its files have more than {limit} MiB together");
+            return Err(too_much(name, &reason));
         }
-        Ok((self.read)(&bytes, name).unwrap_or_else(|reason| json!({ UNREADABLE: reason })))
+        match (self.read)(&bytes, name) {
+            Ok(value) => Ok(value),
+            Err(reason) => Ok(json!({ UNREADABLE: reason })),
+        }
     }
 
     /// Points the references of a value in this file (empty for the document itself) into the bundle,
@@ -201,7 +199,10 @@ impl<'a> Bundle<'a> {
 
     /// Points one reference into the bundle.
     fn point(&mut self, target: &mut String, file: &str, chain: usize) {
-        if let Some(pointer) = self.anchors.get(target).filter(|_| file.is_empty()) {
+        // An anchor or an `$id` is one of the document itself.
+        if file.is_empty()
+            && let Some(pointer) = self.anchors.get(target)
+        {
             *target = format!("#{pointer}");
             return;
         }
@@ -255,6 +256,10 @@ impl<'a> Bundle<'a> {
     }
 }
 
+fn too_much(file: &str, reason: &str) -> String {
+    format!("it refers to the file {file:?}, and {reason}; bundle what is needed into one file")
+}
+
 fn is_data(keyword: &str) -> bool {
     (DATA_KEYWORDS.contains(&keyword) && keyword != "default") || keyword.starts_with("x-")
 }
@@ -278,16 +283,23 @@ fn resolved(from: &str, name: &str) -> Option<String> {
     if name.contains(':') || name.starts_with(['/', '\\']) {
         return None;
     }
-    let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let mut steps: Vec<&str> = folder.split('/').filter(|step| !step.is_empty()).collect();
-    for step in name.split('/') {
+    let folder = match from.rsplit_once('/') {
+        Some((folder, _)) => folder,
+        None => "",
+    };
+    let mut steps = Vec::new();
+    for step in folder.split('/').chain(name.split('/')) {
         match step {
             "" | "." => {}
+            // Without a step to go back, it leads out of the folder.
             ".." => drop(steps.pop()?),
             step => steps.push(step),
         }
     }
-    (!steps.is_empty()).then(|| steps.join("/"))
+    if steps.is_empty() {
+        return None;
+    }
+    Some(steps.join("/"))
 }
 
 /// The places of the texts `$anchor` and `$id` that a document's references may name.
@@ -303,48 +315,65 @@ fn collect_anchors(
     anchors: &mut HashMap<String, String>,
     level: usize,
 ) {
-    let length = pointer.len();
-    let children: Box<dyn Iterator<Item = (String, &Value)>> = match value {
-        _ if level > MAX_LEVELS => return,
+    if level > MAX_LEVELS {
+        return;
+    }
+    match value {
         Value::Object(fields) => {
-            for keyword in ["$anchor", "$dynamicAnchor"] {
-                if let Some(Value::String(name)) = fields.get(keyword) {
-                    anchors
-                        .entry(format!("#{name}"))
-                        .or_insert_with(|| pointer.clone());
-                }
+            collect_own_anchors(fields, pointer, anchors);
+            for (name, child) in fields {
+                let step = name.replace('~', "~0").replace('/', "~1");
+                collect_child_anchors(child, &step, pointer, anchors, level);
             }
-            if let Some(Value::String(id)) = fields.get("$id") {
-                anchors.entry(id.clone()).or_insert_with(|| pointer.clone());
-            }
-            let escaped = |name: &String| name.replace('~', "~0").replace('/', "~1");
-            Box::new(
-                fields
-                    .iter()
-                    .map(move |(name, value)| (escaped(name), value)),
-            )
         }
         Value::Array(items) => {
-            let numbered = items.iter().enumerate();
-            Box::new(numbered.map(|(at, item)| (at.to_string(), item)))
+            for (at, child) in items.iter().enumerate() {
+                collect_child_anchors(child, &at.to_string(), pointer, anchors, level);
+            }
         }
-        _ => return,
-    };
-    for (step, child) in children {
-        pointer.push('/');
-        pointer.push_str(&step);
-        collect_anchors(child, pointer, anchors, level + 1);
-        pointer.truncate(length);
+        _ => {}
+    }
+}
+
+fn collect_child_anchors(
+    child: &Value,
+    step: &str,
+    pointer: &mut String,
+    anchors: &mut HashMap<String, String>,
+    level: usize,
+) {
+    let length = pointer.len();
+    pointer.push('/');
+    pointer.push_str(step);
+    collect_anchors(child, pointer, anchors, level + 1);
+    pointer.truncate(length);
+}
+
+/// Adds what names this object. Of two with one name the first one counts.
+fn collect_own_anchors(
+    fields: &Map<String, Value>,
+    pointer: &str,
+    anchors: &mut HashMap<String, String>,
+) {
+    for keyword in ["$anchor", "$dynamicAnchor"] {
+        if let Some(Value::String(name)) = fields.get(keyword) {
+            let anchor = anchors.entry(format!("#{name}"));
+            anchor.or_insert_with(|| pointer.to_owned());
+        }
+    }
+    if let Some(Value::String(id)) = fields.get("$id") {
+        let anchor = anchors.entry(id.clone());
+        anchor.or_insert_with(|| pointer.to_owned());
     }
 }
 
 /// True for a document with a reference that names an anchor or an `$id`.
 fn names_anchors(value: &Value, level: usize) -> bool {
-    let is_name = |name: &str| !name.starts_with("#/") && name != "#";
     match value {
         _ if level > MAX_LEVELS => false,
         Value::Object(fields) => {
-            reference(value).is_some_and(is_name)
+            // Any other reference than a pointer, or `#` for the whole document.
+            matches!(reference(value), Some(name) if !name.starts_with("#/") && name != "#")
                 || fields.values().any(|value| names_anchors(value, level + 1))
         }
         Value::Array(items) => items.iter().any(|item| names_anchors(item, level + 1)),

@@ -27,25 +27,31 @@ pub(super) struct Given {
 /// that we made gives way.
 pub(super) fn assign(server: &str, wanted: Vec<Wanted>) -> Vec<Given> {
     let mut taken = Taken::default();
-    let mut given: Vec<Option<Given>> = wanted
-        .iter()
-        .map(|wanted| {
-            let id = wanted.id.as_ref()?;
-            // An id with control characters, or an endless one, can name no tool.
-            ToolId::new(server, id).ok()?;
-            let name = taken.free(id);
-            let warning = (name != *id).then(|| {
-                format!("its operationId {id:?} is also that of an operation above, so the tool is called {name:?}")
-            });
-            Some(Given { name, warning })
-        })
-        .collect();
+    let mut given = Vec::with_capacity(wanted.len());
+    for wanted in &wanted {
+        given.push(of_id(server, wanted, &mut taken));
+    }
     for (given, wanted) in given.iter_mut().zip(wanted) {
         if given.is_none() {
             *given = Some(of_made(wanted, &mut taken));
         }
     }
     given.into_iter().flatten().collect()
+}
+
+/// The operation's own name; `None` if it has none that can name a tool.
+fn of_id(server: &str, wanted: &Wanted, taken: &mut Taken) -> Option<Given> {
+    let id = wanted.id.as_ref()?;
+    // An id with control characters, or an endless one, can name no tool.
+    ToolId::new(server, id).ok()?;
+    let name = taken.free(id);
+    let mut warning = None;
+    if name != *id {
+        warning = Some(format!(
+            "its operationId {id:?} is also that of an operation above, so the tool is called {name:?}"
+        ));
+    }
+    Some(Given { name, warning })
 }
 
 fn of_made(wanted: Wanted, taken: &mut Taken) -> Given {
@@ -75,11 +81,13 @@ impl Taken {
             self.0.insert(name.to_owned(), 2);
             return name.to_owned();
         };
-        let numbered = (first..).map(|number| (number, format!("{name}_{number}")));
-        let (number, free) = numbered
-            .into_iter()
-            .find(|(_, numbered)| !self.0.contains_key(numbered))
-            .expect("the numbers do not end");
+        // Another tool may have such a name of its own.
+        let mut number = first;
+        let mut free = format!("{name}_{number}");
+        while self.0.contains_key(&free) {
+            number += 1;
+            free = format!("{name}_{number}");
+        }
         self.0.insert(name.to_owned(), number + 1);
         self.0.insert(free.clone(), 2);
         free
@@ -158,22 +166,27 @@ pub(super) fn parameters(path: &str) -> Vec<Placeholder<'_>> {
 }
 
 /// What stands between two braces: a name, or names of the query as URI templates have them.
-fn placeholders(inner: &str, is_in_query: bool) -> impl Iterator<Item = Placeholder<'_>> {
+fn placeholders(inner: &str, is_in_query: bool) -> Vec<Placeholder<'_>> {
     let (names, place) = match inner.strip_prefix(['?', '&']) {
         Some(names) => (names, "query"),
         None if inner.starts_with('#') => ("", "path"),
         None => (inner, "path"),
     };
+    // The name of a parameter of the path may have commas.
     let separator = if place == "query" { ',' } else { '\0' };
-    names
-        .split(separator)
-        .map(|name| name.trim_end_matches('*'))
-        .filter(|name| !name.is_empty())
-        .map(move |name| Placeholder {
-            name,
-            place,
-            is_in_query: is_in_query || place == "query",
-        })
+    let mut found = Vec::new();
+    for name in names.split(separator) {
+        // A star only says how a list is written.
+        let name = name.trim_end_matches('*');
+        if !name.is_empty() {
+            found.push(Placeholder {
+                name,
+                place,
+                is_in_query: is_in_query || place == "query",
+            });
+        }
+    }
+    found
 }
 
 /// Lower-case letters and digits of any script, joined by `-`.

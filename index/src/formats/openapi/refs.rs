@@ -40,16 +40,22 @@ pub(super) fn follow<'a>(root: &'a Value, mut value: &'a Value) -> Result<&'a Va
         let Some(reference) = reference(value) else {
             return Ok(value);
         };
-        value = match pointer(reference) {
-            Some(pointer) => {
-                at(root, root, &pointer, 0).ok_or_else(|| dangling(root, reference))?
-            }
-            None => return Err(outside(reference)),
-        };
+        value = target_of(root, reference)?;
     }
     Err(format!(
         "its references go in a circle, or through more than {MAX_HOPS} others"
     ))
+}
+
+/// The place that a reference names.
+fn target_of<'a>(root: &'a Value, reference: &str) -> Result<&'a Value, String> {
+    let Some(pointer) = pointer(reference) else {
+        return Err(outside(reference));
+    };
+    match at(root, root, &pointer, 0) {
+        Some(target) => Ok(target),
+        None => Err(dangling(root, reference)),
+    }
 }
 
 /// A document whose operations share one budget.
@@ -102,7 +108,8 @@ impl<'a> Expansion<'_, 'a> {
     /// # Errors
     /// A message that names the missing reference, or says that the document is too large.
     pub fn expand(&mut self, schema: &Value) -> Result<Value, String> {
-        self.schema(schema, 0).map(|all| schema::modern_value(&all))
+        let expanded = self.schema(schema, 0)?;
+        Ok(schema::modern_value(&expanded))
     }
 
     fn schema(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
@@ -112,10 +119,13 @@ impl<'a> Expansion<'_, 'a> {
                 Some(reference) => self.reference(reference, fields, depth),
                 None => self.keywords(fields, depth),
             },
-            Value::Array(items) => items
-                .iter()
-                .map(|item| self.schema(item, depth + 1))
-                .collect(),
+            Value::Array(items) => {
+                let mut expanded = Vec::with_capacity(items.len());
+                for item in items {
+                    expanded.push(self.schema(item, depth + 1)?);
+                }
+                Ok(expanded.into())
+            }
             scalar => Ok(scalar.clone()),
         }
     }
@@ -143,17 +153,18 @@ impl<'a> Expansion<'_, 'a> {
         // No schema is a text, so this names where the schemas are.
         if let Some(Value::String(reference)) = schemas.get("$ref") {
             let target = self.target(reference)?;
-            return match target.as_object().filter(|_| depth < MAX_EXPANSION_DEPTH) {
-                Some(schemas) => self.named(schemas, depth + 1),
-                None => Ok(json!({})),
+            return match target {
+                Value::Object(schemas) if depth < MAX_EXPANSION_DEPTH => {
+                    self.named(schemas, depth + 1)
+                }
+                _ => Ok(json!({})),
             };
         }
-        let expanded = schemas
-            .iter()
-            .map(|(name, schema)| Ok((name.clone(), self.schema(schema, depth + 1)?)));
-        expanded
-            .collect::<Result<Map<_, _>, String>>()
-            .map(Value::Object)
+        let mut expanded = Map::new();
+        for (name, schema) in schemas {
+            expanded.insert(name.clone(), self.schema(schema, depth + 1)?);
+        }
+        Ok(expanded.into())
     }
 
     /// Counts a value that is copied unchanged.
@@ -163,10 +174,19 @@ impl<'a> Expansion<'_, 'a> {
     pub fn spend_all(&mut self, value: &Value) -> Result<(), String> {
         self.spend(value)?;
         match value {
-            Value::Object(fields) => fields.values().try_for_each(|field| self.spend_all(field)),
-            Value::Array(items) => items.iter().try_for_each(|item| self.spend_all(item)),
-            _ => Ok(()),
+            Value::Object(fields) => {
+                for field in fields.values() {
+                    self.spend_all(field)?;
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    self.spend_all(item)?;
+                }
+            }
+            _ => {}
         }
+        Ok(())
     }
 
     fn reference(
@@ -193,16 +213,17 @@ impl<'a> Expansion<'_, 'a> {
         if let Value::Object(into) = &mut expanded {
             // Since OpenAPI 3.1 keywords beside a reference count; earlier documents have
             // descriptions there.
-            let beside = fields.iter().filter(|(key, _)| *key != "$ref");
-            into.extend(beside.map(|(key, value)| (key.clone(), value.clone())));
+            for (key, value) in fields {
+                if key != "$ref" {
+                    into.insert(key.clone(), value.clone());
+                }
+            }
         }
         Ok(expanded)
     }
 
     fn target(&self, reference: &str) -> Result<&'a Value, String> {
-        let root = self.document.root;
-        let pointer = pointer(reference).ok_or_else(|| outside(reference))?;
-        at(root, root, &pointer, 0).ok_or_else(|| dangling(root, reference))
+        target_of(self.document.root, reference)
     }
 
     fn spend(&mut self, value: &Value) -> Result<(), String> {
@@ -212,10 +233,13 @@ impl<'a> Expansion<'_, 'a> {
         if !self.open.is_empty() {
             self.share = self.share.saturating_sub(cost);
         }
-        self.document.left = self.document.left.checked_sub(cost).ok_or_else(|| {
+        let Some(left) = self.document.left.checked_sub(cost) else {
             let limit = 2 * MAX_NODES_PER_DOCUMENT;
-            format!("the document's schemas expand to more than {limit} nodes; include fewer paths or tags")
-        })?;
+            return Err(format!(
+                "the document's schemas expand to more than {limit} nodes; include fewer paths or tags"
+            ));
+        };
+        self.document.left = left;
         Ok(())
     }
 }
@@ -224,8 +248,11 @@ impl<'a> Expansion<'_, 'a> {
 /// its parts in other files.
 fn at<'a>(root: &'a Value, from: &'a Value, path: &str, hops: usize) -> Option<&'a Value> {
     if let Some(value) = from.pointer(path) {
-        return Some(value).filter(|value| value.get(bundled::UNREADABLE).is_none());
+        // A file that cannot be read stands in the bundle as the reason why.
+        let is_readable = value.get(bundled::UNREADABLE).is_none();
+        return is_readable.then_some(value);
     }
+    // The pointer leads nowhere as it is, so the walk stops at the first reference on the way.
     let mut value = from;
     let mut rest = path;
     while let Some(step) = rest.strip_prefix('/') {
@@ -235,7 +262,11 @@ fn at<'a>(root: &'a Value, from: &'a Value, path: &str, hops: usize) -> Option<&
         };
         (value, rest) = (inner, &step[end..]);
     }
-    let pointer = pointer(reference(value).filter(|_| hops < MAX_HOPS)?)?;
+    // References on the way may go in a circle.
+    if hops >= MAX_HOPS {
+        return None;
+    }
+    let pointer = pointer(reference(value)?)?;
     let target = at(root, root, &pointer, hops + 1)?;
     at(root, target, rest, hops + 1)
 }
@@ -243,13 +274,11 @@ fn at<'a>(root: &'a Value, from: &'a Value, path: &str, hops: usize) -> Option<&
 /// A schema of the same type as the reference's target that accepts everything.
 fn placeholder(reference: &str, target: &Value) -> Value {
     let mut schema = Map::new();
-    if let Some(kind) = target.get("type").filter(|kind| kind.is_string()) {
-        schema.insert("type".into(), kind.clone());
+    if let Some(Value::String(kind)) = target.get("type") {
+        schema.insert("type".into(), kind.as_str().into());
     }
-    schema.insert(
-        "description".into(),
-        json!(format!("not expanded: {reference}")),
-    );
+    let description = format!("not expanded: {reference}");
+    schema.insert("description".into(), description.into());
     schema.into()
 }
 
@@ -260,7 +289,10 @@ pub(super) fn reference(value: &Value) -> Option<&str> {
 /// The JSON pointer of a reference into its own document.
 fn pointer(reference: &str) -> Option<String> {
     let fragment = reference.strip_prefix('#')?;
-    fragment.starts_with('/').then(|| percent_decode(fragment))
+    if !fragment.starts_with('/') {
+        return None;
+    }
+    Some(percent_decode(fragment))
 }
 
 pub(super) fn percent_decode(text: &str) -> String {
@@ -268,13 +300,18 @@ pub(super) fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
-        let digits = tail
-            .get(..2)
-            .filter(|_| first == b'%')
-            .and_then(|hex| std::str::from_utf8(hex).ok());
-        let escaped = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        bytes.push(escaped.unwrap_or(first));
-        rest = if escaped.is_some() { &tail[2..] } else { tail };
+        if first == b'%'
+            && let Some((hex, tail)) = tail.split_at_checked(2)
+            && let Ok(hex) = std::str::from_utf8(hex)
+            && let Ok(byte) = u8::from_str_radix(hex, 16)
+        {
+            bytes.push(byte);
+            rest = tail;
+        } else {
+            // A lone percent sign stands for itself.
+            bytes.push(first);
+            rest = tail;
+        }
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

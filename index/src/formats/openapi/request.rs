@@ -84,25 +84,22 @@ pub(super) fn preference(content_type: &str) -> u8 {
 
 /// The media type of a Swagger 2.0 body.
 pub(super) fn body_type<'a>(consumes: &[&'a str]) -> &'a str {
-    let is_body = |kind: &&&str| !BodyKind::of(kind).has_fields();
-    let best = consumes
+    let bodies = consumes
         .iter()
-        .filter(is_body)
-        .min_by_key(|kind| preference(kind));
+        .filter(|kind| !BodyKind::of(kind).has_fields());
+    let best = bodies.min_by_key(|kind| preference(kind));
     best.copied().unwrap_or("application/json")
 }
 
 /// The media type of a Swagger 2.0 form.
 pub(super) fn form_type<'a>(consumes: &[&'a str], has_file: bool) -> &'a str {
-    let is_form = |kind: &&&str| match BodyKind::of(kind) {
+    let forms = consumes.iter().filter(|kind| match BodyKind::of(kind) {
+        // A file has no place between `&` and `=`.
         BodyKind::Form => !has_file,
         BodyKind::Multipart => true,
         BodyKind::Json | BodyKind::Plain => false,
-    };
-    let best = consumes
-        .iter()
-        .filter(is_form)
-        .min_by_key(|kind| preference(kind));
+    });
+    let best = forms.min_by_key(|kind| preference(kind));
     best.copied().unwrap_or(match has_file {
         true => "multipart/form-data",
         false => "application/x-www-form-urlencoded",
@@ -121,24 +118,26 @@ pub(super) enum Placement {
 
 impl Placement {
     pub(super) fn of(name: &str, place: &str) -> Self {
-        let left_out = |reason: &str| {
-            Placement::LeftOut(format!(
-                "the parameter {} is left out: {reason}",
-                quoted(name)
-            ))
-        };
         // Names of headers have no case.
         let lower = name.to_ascii_lowercase();
         let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
         match place {
             "header" if IGNORED_HEADERS.contains(&lower.as_str()) => Placement::Ignored,
             "header" if CLIENTS_HEADERS.contains(&lower.as_str()) => {
-                left_out("the client sets this header itself")
+                Placement::left_out(name, "the client sets this header itself")
             }
-            "header" if !is_token => left_out("no header can have this name"),
+            "header" if !is_token => Placement::left_out(name, "no header can have this name"),
             "path" | "query" | "header" | "cookie" | "body" | "formData" => Placement::Argument,
-            other => left_out(&format!("a request has no place {:?}", cut(other))),
+            other => {
+                let reason = format!("a request has no place {:?}", cut(other));
+                Placement::left_out(name, &reason)
+            }
         }
+    }
+
+    fn left_out(name: &str, reason: &str) -> Self {
+        let name = quoted(name);
+        Placement::LeftOut(format!("the parameter {name} is left out: {reason}"))
     }
 }
 
@@ -173,10 +172,11 @@ pub(super) fn add_style(
         }
     }
     // Only a Swagger 2.0 parameter has a type of its own.
-    if parameter.get("type").is_some_and(|kind| kind == "array") {
-        target
-            .entry("collectionFormat")
-            .or_insert_with(|| "csv".into());
+    if let Some(kind) = parameter.get("type")
+        && kind == "array"
+        && !target.contains_key("collectionFormat")
+    {
+        target.insert("collectionFormat".into(), "csv".into());
     }
     if let Some(content_type) = content_type {
         target.insert("content_type".into(), content_type.into());
@@ -184,7 +184,9 @@ pub(super) fn add_style(
     let Some(style) = parameter.get("style") else {
         return Ok(());
     };
-    if let Some(known) = style.as_str().filter(|style| is_style(style, &place)) {
+    if let Some(known) = style.as_str()
+        && is_style(known, &place)
+    {
         target.insert("style".into(), known.into());
         return Ok(());
     }
@@ -215,23 +217,23 @@ pub(super) fn add_content(
     match BodyKind::of(&content_type) {
         BodyKind::Json => None,
         BodyKind::Plain => {
-            let is_file = replace_files(schema);
-            if is_file {
+            if replace_files(schema) {
                 target.insert("file".into(), true.into());
+                return None;
             }
-            let has_parts = ["object", "array"]
-                .iter()
-                .any(|kind| declares(schema, kind));
-            (has_parts && !is_file).then(|| {
-                format!(
-                    "its body is {content_type}, which is not built from fields: a call fails unless the body is given \
-                     as text"
-                )
-            })
+            if !declares(schema, "object") && !declares(schema, "array") {
+                return None;
+            }
+            Some(format!(
+                "its body is {content_type}, which is not built from fields: a call fails unless the body is given \
+                 as text"
+            ))
         }
         kind => {
             let is_object = declares(schema, "object") || schema.get("type").is_none();
-            if let Some(declared) = encoding.map(encodings).filter(|all| !all.is_empty()) {
+            if let Some(declared) = encoding.map(encodings)
+                && !declared.is_empty()
+            {
                 target.insert("encoding".into(), declared.into());
             }
             if kind == BodyKind::Multipart {
@@ -241,15 +243,19 @@ pub(super) fn add_content(
                     target.insert("files".into(), files.into_iter().collect());
                 }
             }
-            (!is_object).then(|| {
-                format!("its body is {content_type}, whose fields are those of an object, and its schema is none")
-            })
+            if is_object {
+                return None;
+            }
+            Some(format!(
+                "its body is {content_type}, whose fields are those of an object, and its schema is none"
+            ))
         }
     }
 }
 
 fn declares(schema: &Value, kind: &str) -> bool {
     match schema.get("type") {
+        // Since OpenAPI 3.1 a value may be of several types.
         Some(Value::Array(all)) => all.iter().any(|one| one == kind),
         Some(one) => one == kind,
         None => kind == "object" && schema.get("properties").is_some(),
@@ -260,10 +266,12 @@ fn declares(schema: &Value, kind: &str) -> bool {
 fn encodings(encoding: &Value) -> Map<String, Value> {
     let mut kept = Map::new();
     for (name, declared) in encoding.as_object().into_iter().flatten() {
-        let of_field: Map<String, Value> = ENCODING_KEYS
-            .iter()
-            .filter_map(|key| Some(((*key).to_owned(), declared.get(key)?.clone())))
-            .collect();
+        let mut of_field = Map::new();
+        for key in ENCODING_KEYS {
+            if let Some(value) = declared.get(key) {
+                of_field.insert(key.to_owned(), value.clone());
+            }
+        }
         if !of_field.is_empty() {
             kept.insert(name.clone(), of_field.into());
         }
@@ -296,8 +304,8 @@ fn add_files(schema: &mut Value, encoding: Option<&Value>, files: &mut BTreeSet<
 
 /// True for a schema that says nothing of what the value may be.
 fn is_open(schema: &Value) -> bool {
-    let says_nothing = |key: &str| schema.get(key).is_none();
-    says_nothing("type") && says_nothing("properties") && BRANCHES.into_iter().all(says_nothing)
+    let mut keywords = ["type", "properties"].into_iter().chain(BRANCHES);
+    keywords.all(|keyword| schema.get(keyword).is_none())
 }
 
 /// True for a plain text called `file`, as some documents have the file that the form is there for.
@@ -336,11 +344,10 @@ pub(super) fn replace_files(schema: &mut Value) -> bool {
 fn is_binary(schema: &Value) -> bool {
     let is_text = schema.get("type").is_none() || declares(schema, "string");
     let is_encoded = schema.get("contentEncoding").is_some();
+    let is_binary_text = schema.get("format").and_then(Value::as_str) == Some("binary");
+    // Swagger 2.0 has the type `file`, OpenAPI 3.0 a format, and 3.1 a media type.
     declares(schema, "file")
-        || is_text
-            && schema
-                .get("format")
-                .is_some_and(|format| format == "binary")
+        || is_text && is_binary_text
         || is_text && !is_encoded && is_media_of_file(schema)
 }
 
@@ -388,11 +395,11 @@ pub(super) fn remove_read_only(schema: &mut Value) {
 /// The read-only properties of an object, which several branches of `allOf` may describe together.
 fn collect_read_only(schema: &Map<String, Value>, names: &mut BTreeSet<String>) {
     let properties = schema.get("properties").and_then(Value::as_object);
-    let read_only = properties
-        .into_iter()
-        .flatten()
-        .filter(|(_, property)| is_read_only(property));
-    names.extend(read_only.map(|(name, _)| name.clone()));
+    for (name, property) in properties.into_iter().flatten() {
+        if is_read_only(property) {
+            names.insert(name.clone());
+        }
+    }
     for branch in branches(schema, "allOf").filter_map(Value::as_object) {
         collect_read_only(branch, names);
     }
@@ -420,7 +427,10 @@ fn leave_out(schema: &mut Map<String, Value>, names: &BTreeSet<String>) {
         properties.retain(|name, _| !names.contains(name));
     }
     if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
-        required.retain(|name| !name.as_str().is_some_and(|name| names.contains(name)));
+        required.retain(|name| match name {
+            Value::String(name) => !names.contains(name),
+            _ => true,
+        });
     }
     for keyword in BRANCHES {
         let branches = schema.get_mut(keyword).and_then(Value::as_array_mut);
