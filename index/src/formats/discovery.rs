@@ -64,13 +64,15 @@ fn collect<'a>(
     methods: &mut Vec<(Vec<&'a str>, &'a Value)>,
     level: usize,
 ) {
-    let named = |field: &str| resource.get(field).and_then(Value::as_object);
-    let own = named("methods").into_iter().flatten();
-    methods.extend(own.map(|(_, method)| (tags.to_vec(), method)));
+    let own = resource.get("methods").and_then(Value::as_object);
+    for method in own.into_iter().flat_map(Map::values) {
+        methods.push((tags.to_vec(), method));
+    }
     if level == MAX_LEVELS {
         return;
     }
-    for (name, inner) in named("resources").into_iter().flatten() {
+    let inner = resource.get("resources").and_then(Value::as_object);
+    for (name, inner) in inner.into_iter().flatten() {
         let mut within = tags.to_vec();
         within.push(name);
         collect(inner, &within, methods, level + 1);
@@ -143,14 +145,16 @@ fn parameter(name: &str, declared: &Value) -> Value {
 /// Limits are written as texts there.
 fn numeric(mut schema: Map<String, Value>) -> Map<String, Value> {
     for limit in ["minimum", "maximum"] {
-        let number = schema.get(limit).and_then(Value::as_str);
-        let number = number.and_then(|text| serde_json::from_str::<serde_json::Number>(text).ok());
-        if let Some(number) = number {
+        if let Some(Value::String(text)) = schema.get(limit)
+            && let Ok(number) = serde_json::from_str::<serde_json::Number>(text)
+        {
             schema.insert(limit.into(), number.into());
         }
     }
     // The default is what the API assumes, as text for every type.
-    if schema.get("type").is_some_and(|kind| kind != "string") {
+    if let Some(kind) = schema.get("type")
+        && kind != "string"
+    {
         schema.shift_remove("default");
     }
     schema
@@ -183,11 +187,15 @@ fn point(value: &mut Value, level: usize) {
             }
             let limits = numeric(std::mem::take(fields));
             *fields = limits;
-            fields
-                .values_mut()
-                .for_each(|value| point(value, level + 1));
+            for value in fields.values_mut() {
+                point(value, level + 1);
+            }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| point(item, level + 1)),
+        Value::Array(items) => {
+            for item in items {
+                point(item, level + 1);
+            }
+        }
         _ => {}
     }
 }

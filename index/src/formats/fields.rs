@@ -47,8 +47,10 @@ impl Fields {
         let Some(value) = self.take(field) else {
             return Ok(Vec::new());
         };
-        serde_json::from_value(value.clone())
-            .map_err(|_| self.wrong(field, &value, "a list of strings"))
+        match serde_json::from_value(value.clone()) {
+            Ok(texts) => Ok(texts),
+            Err(_) => Err(self.wrong(field, &value, "a list of strings")),
+        }
     }
 
     fn take(&mut self, field: &str) -> Option<Value> {

@@ -49,9 +49,7 @@ pub(super) fn read<'t>(bytes: &'t [u8], source: Source<'_>) -> Result<Input<'t>>
         )),
         Some('{' | '[') => source.json_or_lines(text),
         // A set of tools is a list or an object, so in JSON it begins with a bracket.
-        Some(_) => source
-            .yaml(text)
-            .map(|json| Input::Document(Cow::Owned(json))),
+        Some(_) => Ok(Input::Document(source.yaml(text)?.into())),
     }
 }
 
@@ -162,14 +160,16 @@ pub(super) struct Source<'a> {
 
 impl Source<'_> {
     fn decode<'t>(&self, bytes: &'t [u8]) -> Result<&'t str> {
-        let invalid = |error: std::str::Utf8Error| {
-            let offset = error.valid_up_to();
-            let place = place_of(&String::from_utf8_lossy(&bytes[..offset]));
-            let reason =
-                format!("not valid UTF-8 at byte offset {offset}; convert the file to UTF-8");
-            self.error(Some(place), reason)
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let offset = error.valid_up_to();
+                let place = place_of(&String::from_utf8_lossy(&bytes[..offset]));
+                let reason =
+                    format!("not valid UTF-8 at byte offset {offset}; convert the file to UTF-8");
+                return Err(self.error(Some(place), reason));
+            }
         };
-        let text = std::str::from_utf8(bytes).map_err(invalid)?;
         // Editors put a byte order mark before UTF-8, which JSON does not allow.
         Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
     }
@@ -187,10 +187,10 @@ impl Source<'_> {
     /// # Errors
     /// [`Error::Parse`] with this line and the column.
     pub fn check_line(&self, line: &str, number: usize) -> Result<()> {
-        let checked = serde_json::from_str::<IgnoredAny>(line);
-        checked
-            .map(drop)
-            .map_err(|error| self.json_error(&error, (number, 1)))
+        match serde_json::from_str::<IgnoredAny>(line) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.json_error(&error, (number, 1))),
+        }
     }
 
     /// Reads a part of a text into a value. The text begins at this line of the input.
@@ -204,23 +204,21 @@ impl Source<'_> {
         budget: &Budget,
     ) -> Result<Value> {
         let mut deserializer = serde_json::Deserializer::from_str(part);
-        BoundedValue { budget }
-            .deserialize(&mut deserializer)
-            .map_err(|error| {
-                // `part` is a slice of `whole`, so the difference of their addresses is its offset.
-                // For any other text the place is that of the beginning.
-                let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
-                let (line, column) = place_of(whole.get(..offset).unwrap_or_default());
-                self.json_error(&error, (first_line - 1 + line, column))
-            })
+        let error = match (BoundedValue { budget }).deserialize(&mut deserializer) {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        // `part` is a slice of `whole`, so the difference of their addresses is its offset. For any
+        // other text the place is that of the beginning.
+        let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+        let (line, column) = place_of(whole.get(..offset).unwrap_or_default());
+        Err(self.json_error(&error, (first_line - 1 + line, column)))
     }
 
     /// An error in a text that begins at this line and column.
     fn json_error(&self, error: &serde_json::Error, (line, column): (usize, usize)) -> Error {
         let message = error.to_string();
-        let what = message
-            .rsplit_once(" at line ")
-            .map_or(message.as_str(), |(what, _)| what);
+        let what = without_place(&message);
         let reason = match error.classify() {
             serde_json::error::Category::Data => what.to_owned(),
             _ if what.starts_with("recursion limit") => {
@@ -249,14 +247,11 @@ impl Source<'_> {
             .bytes()
             .filter(|byte| b",:[{?\n".contains(byte))
             .count();
-        Budget::of(text.len())
-            .spend(nodes.saturating_mul(YAML_NODE_BYTES))
-            .map_err(|reason| {
-                self.error(
-                    None,
-                    format!("the YAML has too many values for its length: {reason}"),
-                )
-            })?;
+        let budget = Budget::of(text.len());
+        if let Err(reason) = budget.spend(nodes.saturating_mul(YAML_NODE_BYTES)) {
+            let reason = format!("the YAML has too many values for its length: {reason}");
+            return Err(self.error(None, reason));
+        }
         // Without aliases the JSON is hardly longer than the YAML, so only aliases can exceed the
         // rest.
         let max_bytes = text.len().saturating_mul(4).saturating_add(1 << 20);
@@ -265,22 +260,24 @@ impl Source<'_> {
             into: &mut json,
             max_bytes,
         };
-        let transcribed = transcribed.deserialize(serde_yaml_ng::Deserializer::from_str(text));
-        transcribed.map_err(|error| {
-            let place = error
-                .location()
-                .map(|location| (location.line(), location.column()));
-            let message = error.to_string();
-            let what = message
-                .rsplit_once(" at line ")
-                .map_or(message.as_str(), |(what, _)| what);
-            let what = match what.contains("more than one document") {
-                true => "it has several documents, with `---` between them; write each to a file",
-                false => what,
-            };
-            self.error(place, format!("malformed YAML (and not JSON): {what}"))
-        })?;
-        Ok(json)
+        match transcribed.deserialize(serde_yaml_ng::Deserializer::from_str(text)) {
+            Ok(()) => Ok(json),
+            Err(error) => Err(self.yaml_error(&error)),
+        }
+    }
+
+    fn yaml_error(&self, error: &serde_yaml_ng::Error) -> Error {
+        let place = error
+            .location()
+            .map(|location| (location.line(), location.column()));
+        let message = error.to_string();
+        let what = match without_place(&message) {
+            what if what.contains("more than one document") => {
+                "it has several documents, with `---` between them; write each to a file"
+            }
+            what => what,
+        };
+        self.error(place, format!("malformed YAML (and not JSON): {what}"))
     }
 
     fn error(&self, place: Option<(usize, usize)>, reason: String) -> Error {
@@ -294,6 +291,14 @@ impl Source<'_> {
     }
 }
 
+/// The message of a parser without the place at its end, which our errors name themselves.
+fn without_place(message: &str) -> &str {
+    match message.rsplit_once(" at line ") {
+        Some((what, _)) => what,
+        None => message,
+    }
+}
+
 /// The 1-based line and column of the position after this text.
 fn place_of(before: &str) -> (usize, usize) {
     let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
@@ -304,15 +309,15 @@ fn place_of(before: &str) -> (usize, usize) {
 /// Whether text that is not a single JSON value has one value per line. The second line decides
 /// when the first one is malformed.
 fn is_ndjson(text: &str) -> bool {
-    let is_value = |line: &str| {
-        line.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(line).is_ok()
-    };
     let mut lines = lines(text);
-    let (first, second) = (lines.next(), lines.next());
-    second.is_some_and(|(_, second)| {
-        first.is_some_and(|(_, first)| is_value(first))
-            || (second.starts_with('{') && is_value(second))
-    })
+    let (Some((_, first)), Some((_, second))) = (lines.next(), lines.next()) else {
+        return false;
+    };
+    is_list_or_object(first) || (second.starts_with('{') && is_list_or_object(second))
+}
+
+fn is_list_or_object(line: &str) -> bool {
+    line.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(line).is_ok()
 }
 
 /// The 1-based line that exceeds the limit of open brackets.
@@ -341,15 +346,19 @@ const ENTRY_BYTES: usize = size_of::<String>() + size_of::<Value>() + 2 * size_o
 pub(super) fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + ALLOCATION_BYTES,
-        Value::Array(items) => items
-            .iter()
-            .map(|item| size_of::<Value>() + weight(item))
-            .sum(),
+        Value::Array(items) => {
+            let mut bytes = items.len() * size_of::<Value>();
+            for item in items {
+                bytes += weight(item);
+            }
+            bytes
+        }
         Value::Object(fields) => {
-            let entry = |(name, value): (&String, &Value)| {
-                ENTRY_BYTES + ALLOCATION_BYTES + name.len() + weight(value)
-            };
-            2 * ENTRY_BYTES + fields.iter().map(entry).sum::<usize>()
+            let mut bytes = 2 * ENTRY_BYTES;
+            for (name, value) in fields {
+                bytes += ENTRY_BYTES + ALLOCATION_BYTES + name.len() + weight(value);
+            }
+            bytes
         }
         _ => 0,
     }

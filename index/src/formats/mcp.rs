@@ -118,16 +118,17 @@ pub(super) struct Origin {
 
 impl Origin {
     fn of(tool: &Tool, name: &str) -> Self {
-        Origin {
-            server: Some(tool.id.server())
-                .filter(|server| !server.is_empty())
-                .map(str::to_owned),
-            name: Some(tool.id.name())
-                .filter(|&own| own != name)
-                .map(str::to_owned),
+        let mut origin = Origin {
             tags: tool.tags.clone(),
             ..Origin::default()
+        };
+        if !tool.id.server().is_empty() {
+            origin.server = Some(tool.id.server().to_owned());
         }
+        if tool.id.name() != name {
+            origin.name = Some(tool.id.name().to_owned());
+        }
+        origin
     }
 
     /// Removes it from a tool's fields. A foreign value under the same key stays.

@@ -52,25 +52,31 @@ pub fn distinct_model_name(id: &ToolId) -> String {
 /// The names of the tools of one list, all different: tools that share a name have a hash each.
 pub fn model_names<'a>(ids: impl IntoIterator<Item = &'a ToolId>) -> Vec<String> {
     let ids: Vec<&ToolId> = ids.into_iter().collect();
-    let names: Vec<String> = ids.iter().map(|id| model_name(id)).collect();
-    let mut owners: HashMap<&str, (&ToolId, bool)> = HashMap::new();
-    for (name, id) in names.iter().zip(&ids) {
-        let (first, is_shared) = owners.entry(name).or_insert((id, false));
-        *is_shared |= first != id;
+    let names: Vec<String> = ids.iter().copied().map(model_name).collect();
+    let mut owners: HashMap<&str, &ToolId> = HashMap::new();
+    let mut shared: HashSet<&str> = HashSet::new();
+    for (name, &id) in names.iter().zip(&ids) {
+        // A tool that is in the list twice shares its name with no other.
+        if *owners.entry(name).or_insert(id) != id {
+            shared.insert(name);
+        }
     }
-    let is_shared = |name: &String| owners[name.as_str()].1;
-    let shared = names.iter().zip(&ids).filter(|(name, _)| is_shared(name));
-    let hashed: HashSet<String> = shared.map(|(_, id)| distinct_model_name(id)).collect();
-    let named = names.iter().zip(&ids);
-    named
+    let mut hashed = HashSet::new();
+    for (name, id) in names.iter().zip(&ids) {
+        if shared.contains(name.as_str()) {
+            hashed.insert(distinct_model_name(id));
+        }
+    }
+    let mut distinct = Vec::with_capacity(names.len());
+    for (name, id) in names.iter().zip(&ids) {
         // A tool may have the very name that another gets with its hash.
-        .map(
-            |(name, id)| match is_shared(name) || hashed.contains(name) {
-                true => distinct_model_name(id),
-                false => name.clone(),
-            },
-        )
-        .collect()
+        let needs_hash = shared.contains(name.as_str()) || hashed.contains(name);
+        distinct.push(match needs_hash {
+            true => distinct_model_name(id),
+            false => name.clone(),
+        });
+    }
+    distinct
 }
 
 /// True for every name by which a model may call this tool: its id, its bare name, and the names that
@@ -97,14 +103,19 @@ fn allowed(text: &str) -> String {
 
 /// False for a text of which letters or digits would be lost, or that has none.
 fn keeps_letters(text: &str) -> bool {
-    let is_kept = |c: char| c.is_ascii() || !c.is_alphanumeric();
-    text.is_empty() || (text.chars().all(is_kept) && text.contains(|c: char| c.is_alphanumeric()))
+    text.is_empty() || (!text.contains(is_lost) && text.contains(char::is_alphanumeric))
+}
+
+/// True for a letter or digit that becomes a `_`.
+fn is_lost(c: char) -> bool {
+    !c.is_ascii() && c.is_alphanumeric()
 }
 
 fn looks_hashed(name: &str) -> bool {
-    name.rsplit_once('_').is_some_and(|(_, end)| {
-        end.len() == HASH_DIGITS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
-    })
+    let Some((_, end)) = name.rsplit_once('_') else {
+        return false;
+    };
+    end.len() == HASH_DIGITS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_allowed(c: char) -> bool {

@@ -43,18 +43,14 @@ fn parameters(schema: &Map<String, Value>) -> String {
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
-    let mut shown: Vec<String> = properties
-        .iter()
-        .take(MAX_PARAMETERS)
-        .map(|(name, schema)| {
-            let mark = if required.contains(&name.as_str()) {
-                ""
-            } else {
-                "?"
-            };
-            parameter(name, mark, schema)
-        })
-        .collect();
+    let mut shown = Vec::new();
+    for (name, schema) in properties.iter().take(MAX_PARAMETERS) {
+        let mark = match required.contains(&name.as_str()) {
+            true => "",
+            false => "?",
+        };
+        shown.push(parameter(name, mark, schema));
+    }
     if properties.len() > MAX_PARAMETERS {
         shown.push(format!("… {} more", properties.len() - MAX_PARAMETERS));
     }
@@ -103,12 +99,14 @@ fn plain_type(schema: &Value) -> String {
 }
 
 fn enumeration(values: &[Value]) -> String {
-    let shown = values
-        .iter()
-        .take(MAX_ENUM_VALUES)
-        .map(|value| cut(&value.to_string(), MAX_VALUE_CHARS));
-    let more = (values.len() > MAX_ENUM_VALUES).then(|| "…".to_owned());
-    shown.chain(more).collect::<Vec<_>>().join("|")
+    let mut shown = Vec::new();
+    for value in values.iter().take(MAX_ENUM_VALUES) {
+        shown.push(cut(&value.to_string(), MAX_VALUE_CHARS));
+    }
+    if values.len() > MAX_ENUM_VALUES {
+        shown.push("…".to_owned());
+    }
+    shown.join("|")
 }
 
 /// The text up to the first full stop that ends a word, or the end of the first line. CJK full
@@ -116,21 +114,22 @@ fn enumeration(values: &[Value]) -> String {
 pub fn first_sentence(text: &str) -> String {
     let text = text.trim();
     let paragraph = text.split("\n\n").next().unwrap_or(text);
-    // An abbreviation ends it too: knowing them takes a list for every language.
-    let ends = |(at, c): (usize, char)| match c {
-        '。' | '！' | '？' => Some(at + c.len_utf8()),
-        '.' | '!' | '?' => {
-            let rest = &paragraph[at + 1..];
-            (rest.is_empty() || rest.starts_with(char::is_whitespace)).then_some(at + 1)
+    let mut end = paragraph.len();
+    // A sentence that ends later is cut anyway.
+    for (at, c) in paragraph.char_indices().take(MAX_SUMMARY_CHARS) {
+        let after = at + c.len_utf8();
+        let rest = &paragraph[after..];
+        // An abbreviation ends it too: knowing them takes a list for every language.
+        let is_end = match c {
+            '。' | '！' | '？' => true,
+            '.' | '!' | '?' => rest.is_empty() || rest.starts_with(char::is_whitespace),
+            _ => false,
+        };
+        if is_end {
+            end = after;
+            break;
         }
-        _ => None,
-    };
-    let end = paragraph
-        .char_indices()
-        // A sentence that ends later is cut anyway.
-        .take(MAX_SUMMARY_CHARS)
-        .find_map(ends)
-        .unwrap_or(paragraph.len());
+    }
     cut(&one_line(&paragraph[..end]), MAX_SUMMARY_CHARS)
 }
 
