@@ -98,9 +98,7 @@ impl Companions {
     /// Reads every server, so that no search has to.
     pub fn prepare(&self, definitions: &impl Definitions) {
         for server in self.servers(definitions).values() {
-            server
-                .index
-                .get_or_init(|| Index::new(&server.tools, definitions));
+            server.index(definitions);
         }
     }
 
@@ -116,10 +114,15 @@ impl Companions {
         let Ok(place) = server.tools.binary_search(&tool) else {
             return &[];
         };
-        let index = server
-            .index
-            .get_or_init(|| Index::new(&server.tools, definitions));
+        let index = server.index(definitions);
         index.companions[place].get_or_init(|| index.find(tool, definitions))
+    }
+}
+
+impl Server {
+    fn index(&self, definitions: &impl Definitions) -> &Index {
+        self.index
+            .get_or_init(|| Index::new(&self.tools, definitions))
     }
 }
 
@@ -178,19 +181,21 @@ impl Index {
                 keep_likely(candidates, definitions);
             }
         }
-        let first = tools.first().map(|&tool| definitions.id(tool).server());
-        let of_server = words::words(first.unwrap_or_default());
-        let joined = of_server.concat();
+        let server = match tools.first() {
+            Some(&tool) => definitions.id(tool).server(),
+            None => "",
+        };
+        let of_server = words::words(server);
+        let mut server_words = HashSet::from_iter(words::nouns(&of_server));
+        // Names of tools may have the words of the server in one.
+        server_words.insert(of_server.concat());
         Index {
             by_noun,
             by_path,
             by_field,
             by_name,
             shares: shares(tools, definitions),
-            words: words::nouns(&of_server)
-                .into_iter()
-                .chain([joined])
-                .collect(),
+            words: server_words,
             companions: tools.iter().map(|_| OnceLock::new()).collect(),
         }
     }
@@ -215,14 +220,15 @@ impl Index {
         }
         // A stable sort: needs of equal score stay in the order of the schema.
         found.sort_by(|one, other| other.0.total_cmp(&one.0));
+        // One tool may find what several parameters need; it is kept for the first of them.
         let mut seen = HashSet::new();
-        let distinct = found
-            .into_iter()
-            .filter(|(_, companion)| seen.insert(companion.tool));
-        distinct
-            .take(MAX_COMPANIONS)
-            .map(|(_, companion)| companion)
-            .collect()
+        let mut distinct = Vec::new();
+        for (_, companion) in found {
+            if distinct.len() < MAX_COMPANIONS && seen.insert(companion.tool) {
+                distinct.push(companion);
+            }
+        }
+        distinct.into()
     }
 
     /// The tool that is most likely to find what a parameter needs.
@@ -232,8 +238,7 @@ impl Index {
         need: &Need,
         definitions: &impl Definitions,
     ) -> Option<(f32, Companion)> {
-        let named: Vec<u32> = self.named(need).collect();
-        let candidates = self.candidates(need, &named);
+        let named = self.named(need);
         let pair = |giver: u32| Pair {
             needing: definitions.profile(tool),
             need,
@@ -241,16 +246,22 @@ impl Index {
             is_named: named.contains(&giver),
             server_words: &self.words,
         };
-        let scored = candidates
-            .into_iter()
-            .filter(|&giver| giver != tool)
-            .filter_map(|giver| Some((pair(giver).score()?, giver)));
+        let mut scored = Vec::new();
+        for giver in self.candidates(need, &named) {
+            if giver != tool
+                && let Some(score) = pair(giver).score()
+            {
+                scored.push((score, giver));
+            }
+        }
         // Of two that fit alike, the shorter name has less that was not asked for.
         let order = |&(score, giver): &(f32, u32)| {
             let id = definitions.id(giver).as_str();
             (score, (id.len(), id))
         };
-        let (score, giver) = scored.min_by(|one, other| ranked(order(one), order(other)))?;
+        let (score, giver) = scored
+            .into_iter()
+            .min_by(|one, other| ranked(order(one), order(other)))?;
         let companion = Companion {
             tool: giver,
             parameter: need.parameter.clone(),
@@ -262,59 +273,63 @@ impl Index {
     /// The tools that may give what a parameter needs, ascending. `named` are those that its
     /// description names.
     fn candidates(&self, need: &Need, named: &[u32]) -> Vec<u32> {
-        let mut nouns: Vec<String> = match &need.thing {
-            Thing::Named(noun) => noun
-                .last()
-                .cloned()
-                .into_iter()
-                .chain([noun.concat()])
-                .collect(),
-            Thing::Resource(path) => path
-                .last()
-                .map(|last| words::words(last))
-                .into_iter()
-                .flatten()
-                .collect(),
-        };
-        if let Thing::Resource(_) = need.thing {
-            nouns = words::nouns(&nouns);
+        let mut nouns = Vec::new();
+        match &need.thing {
+            Thing::Named(noun) => {
+                nouns.extend(noun.last().cloned());
+                nouns.push(noun.concat());
+            }
+            Thing::Resource(path) => {
+                if let Some(last) = path.last() {
+                    nouns = words::nouns(&words::words(last));
+                }
+            }
         }
-        let of_nouns = nouns
-            .iter()
-            .filter_map(|noun| self.by_noun.get(noun.as_str()));
-        let of_field = self.by_field.get(need.parameter.as_str());
-        let of_path = need.collection.as_deref();
-        let of_path = of_path.and_then(|path| self.by_path.get(path));
-        let others = named.iter().chain(of_path).copied();
-        let mut candidates: Vec<u32> = of_nouns
-            .chain(of_field)
-            .flatten()
-            .copied()
-            .chain(others)
-            .collect();
+        let mut candidates = named.to_vec();
+        for noun in &nouns {
+            if let Some(tools) = self.by_noun.get(noun.as_str()) {
+                candidates.extend(tools);
+            }
+        }
+        if let Some(tools) = self.by_field.get(need.parameter.as_str()) {
+            candidates.extend(tools);
+        }
+        if let Some(path) = &need.collection
+            && let Some(&tool) = self.by_path.get(path.as_str())
+        {
+            candidates.push(tool);
+        }
         candidates.sort_unstable();
         candidates.dedup();
         candidates
     }
 
     /// The tools that the description of a parameter names.
-    fn named<'a>(&'a self, need: &'a Need) -> impl Iterator<Item = u32> + 'a {
-        let is_part = |c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | '.');
-        let texts = need
-            .description
-            .split(is_part)
-            .map(|text| text.trim_matches('.'));
-        texts
-            .filter(|text| text.len() >= MIN_NAME)
-            .filter_map(|text| self.by_name.get(text.to_lowercase().as_str()).copied())
+    fn named(&self, need: &Need) -> Vec<u32> {
+        let ends_name = |c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | '.');
+        let mut named = Vec::new();
+        for text in need.description.split(ends_name) {
+            // A dot may be a part of the name or end the sentence.
+            let text = text.trim_matches('.');
+            if text.len() >= MIN_NAME
+                && let Some(&tool) = self.by_name.get(text.to_lowercase().as_str())
+            {
+                named.push(tool);
+            }
+        }
+        named
     }
 }
 
 /// Every noun that a tool may be found by.
 fn all_nouns(profile: &Profile) -> HashSet<String> {
-    let joined = profile.nouns.last_chunk::<2>().map(|last| last.concat());
-    let nouns = profile.nouns.iter().chain(&profile.described).cloned();
-    nouns.chain(joined).collect()
+    let nouns = profile.nouns.iter().chain(&profile.described);
+    let mut nouns: HashSet<String> = nouns.cloned().collect();
+    // The noun that is looked for may have both in one word.
+    if let Some(last) = profile.nouns.last_chunk::<2>() {
+        nouns.insert(last.concat());
+    }
+    nouns
 }
 
 /// Keeps the tools of a large server that are most likely to give something, by their names alone.
@@ -336,17 +351,16 @@ fn keep_likely(candidates: &mut Vec<u32>, definitions: &impl Definitions) {
 /// The share of these tools that have each of the parameters which identify something.
 fn shares(tools: &[u32], definitions: &impl Definitions) -> HashMap<Box<str>, f32> {
     let step = tools.len().div_ceil(MAX_SAMPLE).max(1);
-    let sample: Vec<&Profile> = tools
-        .iter()
-        .step_by(step)
-        .map(|&tool| definitions.profile(tool))
-        .collect();
+    let mut sampled = 0.0;
     let mut numbers: HashMap<Box<str>, f32> = HashMap::new();
-    for need in sample.iter().flat_map(|profile| &profile.needs) {
-        *numbers.entry(need.parameter.as_str().into()).or_default() += 1.0;
+    for &tool in tools.iter().step_by(step) {
+        sampled += 1.0;
+        for need in &definitions.profile(tool).needs {
+            *numbers.entry(need.parameter.as_str().into()).or_default() += 1.0;
+        }
     }
     for number in numbers.values_mut() {
-        *number /= sample.len() as f32;
+        *number /= sampled;
     }
     numbers
 }

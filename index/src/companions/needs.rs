@@ -272,19 +272,21 @@ pub fn of_schema(
     required: &[String],
     subject: &Subject<'_>,
 ) -> Vec<Need> {
-    let is_required = |name: &str| required.iter().any(|other| other == name);
     let most = match required.is_empty() {
         true => MAX_OPTIONAL,
         false => MAX_PARAMETERS,
     };
+    // Optional parameters are read only where none is required: a call does without them.
     let wanted = properties
         .iter()
-        .filter(|(name, _)| required.is_empty() || is_required(name))
-        .take(most);
-    wanted
-        .filter(|(_, schema)| may_identify(schema))
-        .filter_map(|(name, schema)| need(name, schema, is_required(name), subject))
-        .collect()
+        .filter(|(name, _)| required.is_empty() || required.contains(name));
+    let mut needs = Vec::new();
+    for (name, schema) in wanted.take(most) {
+        if may_identify(schema) {
+            needs.extend(need(name, schema, required.contains(name), subject));
+        }
+    }
+    needs
 }
 
 /// False for values that no other tool has to give: flags, objects, and those with a default or a
@@ -293,19 +295,20 @@ fn may_identify(schema: &Value) -> bool {
     let Some(schema) = schema.as_object() else {
         return false;
     };
-    let has_default = schema
-        .get("default")
-        .is_some_and(|value| !value.is_null() && value != "");
-    let is_chosen = ["enum", "const"]
-        .iter()
-        .any(|key| schema.contains_key(*key));
-    let items = schema.get("items").and_then(Value::as_object);
-    let is_other = |schema: &Map<String, Value>| {
-        ["boolean", "object"]
-            .iter()
-            .any(|kind| has_type(schema, kind))
+    let has_default = match schema.get("default") {
+        None | Some(Value::Null) => false,
+        Some(value) => value != "",
     };
-    !has_default && !is_chosen && !is_other(schema) && !items.is_some_and(is_other)
+    let is_chosen = schema.contains_key("enum") || schema.contains_key("const");
+    let items = schema.get("items").and_then(Value::as_object);
+    !has_default
+        && !is_chosen
+        && !is_flag_or_object(schema)
+        && !items.is_some_and(is_flag_or_object)
+}
+
+fn is_flag_or_object(schema: &Map<String, Value>) -> bool {
+    has_type(schema, "boolean") || has_type(schema, "object")
 }
 
 fn has_type(schema: &Map<String, Value>, kind: &str) -> bool {
@@ -350,7 +353,10 @@ fn need(name: &str, schema: &Value, is_required: bool, subject: &Subject<'_>) ->
 /// What lies before a parameter in a path.
 fn collection(path: &str, parameter: &str) -> Option<String> {
     let (before, _) = path.split_once(&format!("/{{{parameter}}}"))?;
-    (!before.is_empty()).then(|| before.to_owned())
+    if before.is_empty() {
+        return None;
+    }
+    Some(before.to_owned())
 }
 
 /// The resource that a parameter names, for a tool whose name is the path of its method.
@@ -381,23 +387,34 @@ fn named(
     }
     let may_be = speaks_of_identifier && !all.iter().any(|word| is_in(NEVER, word));
     if is_identifier || (may_be && is_in(PERHAPS_IDENTIFIERS, last)) {
-        let said = Some(specific(before)).filter(|noun| !noun.is_empty());
-        return match said.or_else(|| described(description)) {
+        return match said(before, description) {
             Some(noun) => Some((noun, Sign::Said)),
             None => Some((vec![subject.object?.clone()], Sign::OwnObject)),
         };
     }
     if may_be && all.len() <= 3 && !is_in(TEXTS, last) {
-        let said = Some(specific(&all)).filter(|noun| !noun.is_empty());
-        return Some((said.or_else(|| described(description))?, Sign::Said));
+        return Some((said(&all, description)?, Sign::Said));
     }
-    let is_value = schema.as_object().is_some_and(|schema| {
-        !schema.contains_key("type") || has_type(schema, "string") || has_type(schema, "integer")
-    });
-    let is_bare = is_required && is_value && all.len() <= 2;
-    is_bare
-        .then(|| (nouns(&all), Sign::BareName))
-        .filter(|(noun, _)| !noun.is_empty())
+    let schema = schema.as_object()?;
+    let is_value =
+        !schema.contains_key("type") || has_type(schema, "string") || has_type(schema, "integer");
+    if !is_required || !is_value || all.len() > 2 {
+        return None;
+    }
+    let noun = nouns(&all);
+    if noun.is_empty() {
+        return None;
+    }
+    Some((noun, Sign::BareName))
+}
+
+/// What these words of a name say that is identified, or else what the description says.
+fn said(words: &[String], description: &str) -> Option<Vec<String>> {
+    let noun = specific(words);
+    if noun.is_empty() {
+        return described(description);
+    }
+    Some(noun)
 }
 
 /// True for a word of a sorted list.
@@ -469,15 +486,21 @@ fn pattern(text: &str) -> Regex {
 
 /// The words for a thing in the description of its identifier.
 fn described(description: &str) -> Option<Vec<String>> {
-    PHRASES.iter().find_map(|(pattern, side)| {
-        let phrase = pattern.captures(description)?.get(1)?.as_str();
-        let mut noun = phrase_nouns(phrase);
+    for (pattern, side) in PHRASES.iter() {
+        let Some(phrase) = pattern.captures(description).and_then(|all| all.get(1)) else {
+            continue;
+        };
+        let mut noun = phrase_nouns(phrase.as_str());
+        // The words nearest to that for the identifier name the thing.
         match side {
             Side::After => noun.truncate(3),
-            Side::Before => noun.drain(..noun.len().saturating_sub(2)).for_each(drop),
+            Side::Before => drop(noun.drain(..noun.len().saturating_sub(2))),
         }
-        Some(noun).filter(|noun| !noun.is_empty())
-    })
+        if !noun.is_empty() {
+            return Some(noun);
+        }
+    }
+    None
 }
 
 /// The nouns of a phrase up to the word that ends the name of the thing.

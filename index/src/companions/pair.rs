@@ -27,6 +27,11 @@ struct Fit {
     by_description: f32,
 }
 
+/// True for a need without which there is no call, unless its name alone speaks for it.
+fn is_identifier(need: &Need) -> bool {
+    need.is_required && need.sign != Sign::BareName
+}
+
 impl Pair<'_> {
     /// How likely it is; `None` where it is not.
     pub fn score(&self) -> Option<f32> {
@@ -64,14 +69,18 @@ impl Pair<'_> {
     /// True where the tool itself needs what it should give.
     fn needs_the_same(&self) -> bool {
         let Pair { need, giving, .. } = self;
-        let is_same = |other: &Need| match &other.thing {
-            Thing::Named(_) => {
-                other.is_required && other.sign != Sign::OwnObject && other.thing == need.thing
+        if let Thing::Resource(_) = need.thing {
+            return false;
+        }
+        if giving.required.contains(&need.parameter) {
+            return true;
+        }
+        for other in &giving.needs {
+            if other.is_required && other.sign != Sign::OwnObject && other.thing == need.thing {
+                return true;
             }
-            Thing::Resource(_) => false,
-        };
-        let is_noun = matches!(need.thing, Thing::Named(_));
-        is_noun && (giving.required.contains(&need.parameter) || giving.needs.iter().any(is_same))
+        }
+        false
     }
 
     /// A method that lists what lies at this path.
@@ -117,10 +126,9 @@ impl Pair<'_> {
     fn fit_of_name(&self, noun: &[String]) -> f32 {
         let nouns = &self.giving.nouns;
         let joined = noun.concat();
+        // The one may have in one word what the other has in two.
         let is_joined = nouns.last() == Some(&joined)
-            || nouns
-                .last_chunk::<2>()
-                .is_some_and(|last| last.concat() == joined);
+            || matches!(nouns.last_chunk::<2>(), Some(last) if last.concat() == joined);
         if nouns.ends_with(noun) || is_joined {
             4.0
         } else if nouns.last() == noun.last() && !self.differs(noun) {
@@ -135,13 +143,20 @@ impl Pair<'_> {
     /// True where the tool is about another kind of the thing: ticket types, and not types of objects.
     fn differs(&self, noun: &[String]) -> bool {
         let nouns = &self.giving.nouns;
-        let is_missing = noun.iter().any(|word| !nouns.contains(word));
-        let is_other = |word: &String| {
-            !noun.contains(word)
-                && !self.server_words.contains(word)
-                && !self.needing.nouns.contains(word)
-        };
-        is_missing && nouns.iter().any(is_other)
+        let has_all = noun.iter().all(|word| nouns.contains(word));
+        !has_all && self.unknown(nouns, noun) > 0
+    }
+
+    /// How many of the words are neither of the thing, nor of the tool in need, nor of the server.
+    fn unknown(&self, words: &[String], noun: &[String]) -> usize {
+        let mut unknown = 0;
+        for word in words {
+            let is_known = noun.contains(word)
+                || self.needing.nouns.contains(word)
+                || self.server_words.contains(word);
+            unknown += usize::from(!is_known);
+        }
+        unknown
     }
 
     fn fit_of_description(&self, noun: &[String]) -> f32 {
@@ -169,26 +184,19 @@ impl Pair<'_> {
 
     /// The number of words of the tool that neither the thing nor the tool in need has.
     fn surplus(&self, noun: &[String], fit: Fit) -> usize {
-        let is_known = |word: &&String| {
-            self.needing.nouns.contains(word)
-                || noun.contains(word)
-                || self.server_words.contains(*word)
-        };
-        let count = |words: &[String]| words.iter().filter(|word| !is_known(word)).count();
         match (&self.giving.segments, fit.by_name > 0.0) {
             (Some(segments), _) => {
                 let known = self.needing.segments.as_deref().unwrap_or_default();
                 let before = &segments[..segments.len().saturating_sub(2)];
                 let in_path = before.iter().filter(|segment| !known.contains(segment));
-                let described = if fit.by_name > 0.0 {
-                    0
-                } else {
-                    count(&self.giving.described)
+                let described = match fit.by_name > 0.0 {
+                    true => 0,
+                    false => self.unknown(&self.giving.described, noun),
                 };
                 in_path.count() + described
             }
-            (None, true) => count(&self.giving.nouns),
-            (None, false) => count(&self.giving.described),
+            (None, true) => self.unknown(&self.giving.nouns, noun),
+            (None, false) => self.unknown(&self.giving.described, noun),
         }
     }
 
@@ -198,36 +206,28 @@ impl Pair<'_> {
         if self.needing.adds {
             return 0.0;
         }
-        let distinct: HashSet<&String> = self.giving.nouns.iter().collect();
-        let is_shared = |word: &&&String| {
-            self.needing.nouns.contains(word)
+        let mut shared = HashSet::new();
+        for word in &self.giving.nouns {
+            if self.needing.nouns.contains(word)
                 && !noun.contains(word)
-                && !self.server_words.contains(**word)
-        };
-        0.2 * distinct.iter().filter(is_shared).count().min(2) as f32
+                && !self.server_words.contains(word)
+            {
+                shared.insert(word);
+            }
+        }
+        0.2 * shared.len().min(2) as f32
     }
 
     fn worth_of_kind(&self) -> f32 {
         let giving = self.giving;
-        let lists_resource = giving
-            .segments
-            .as_ref()
-            .and_then(|segments| segments.last());
-        let of_resource = if lists_resource.is_some_and(|method| method == "list") {
-            0.3
-        } else {
-            0.0
-        };
-        let needs_identifier = || {
-            giving
-                .needs
-                .iter()
-                .any(|need| need.is_required && need.sign != Sign::BareName)
+        let of_resource = match giving.segments.as_deref() {
+            Some([.., method]) if method == "list" => 0.3,
+            _ => 0.0,
         };
         let of_kind = match giving.kind {
             Kind::Lists => 1.0,
             Kind::GetsSeveral => 0.5,
-            Kind::GetsOne if needs_identifier() => -1.7,
+            Kind::GetsOne if giving.needs.iter().any(is_identifier) => -1.7,
             Kind::GetsOne => -0.2,
             Kind::PluralOnly => 0.6,
             Kind::Unknown | Kind::Writes => -0.5,
@@ -237,12 +237,13 @@ impl Pair<'_> {
 
     /// What it needs itself that the tool in need does not need as well.
     fn cost_of_call(&self) -> f32 {
-        let is_new = |need: &&Need| {
-            need.is_required
-                && need.sign != Sign::BareName
-                && !self.needing.parameters.contains(&need.parameter)
-        };
-        0.4 * self.giving.needs.iter().filter(is_new).count() as f32
+        let mut new = 0;
+        for need in &self.giving.needs {
+            if is_identifier(need) && !self.needing.parameters.contains(&need.parameter) {
+                new += 1;
+            }
+        }
+        0.4 * new as f32
     }
 
     /// Why the tool is thought to give what is needed, in one sentence.
@@ -260,10 +261,10 @@ impl Pair<'_> {
         }
         let thing = match &self.need.thing {
             Thing::Named(noun) => noun.join(" "),
-            Thing::Resource(path) => path
-                .last()
-                .map(|last| words(last).join(" "))
-                .unwrap_or_default(),
+            Thing::Resource(path) => match path.last() {
+                Some(last) => words(last).join(" "),
+                None => String::new(),
+            },
         };
         let does = match self.giving.kind {
             Kind::Lists | Kind::PluralOnly => "lists",

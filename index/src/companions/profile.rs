@@ -99,7 +99,10 @@ impl Profile {
             kind: kind(does, is_plural, tool),
             adds: makes || name_words.iter().any(|word| is_adding(word)),
             described: described(description, tool.id.server()),
-            reads_path: path.filter(|_| method == Some("GET")).map(str::to_owned),
+            reads_path: match method {
+                Some("GET") => path.map(str::to_owned),
+                _ => None,
+            },
             parameters: properties.keys().cloned().collect(),
             needs: needs::of_schema(properties, &required, &subject),
             required,
@@ -112,8 +115,11 @@ impl Profile {
 
 /// Method and path of the request that a tool makes, as documents of OpenAPI have them.
 fn request(tool: &Tool) -> (Option<&str>, Option<&str>) {
-    let text = |key: &str| tool.metadata.get("openapi")?.get(key)?.as_str();
-    (text("method"), text("path"))
+    let Some(call) = tool.metadata.get("openapi") else {
+        return (None, None);
+    };
+    let method = call.get("method").and_then(Value::as_str);
+    (method, call.get("path").and_then(Value::as_str))
 }
 
 fn kind(does: Option<Verb>, is_plural: bool, tool: &Tool) -> Kind {
@@ -139,8 +145,13 @@ fn segments(name: &str) -> Option<Vec<String>> {
 
 fn path_nouns(segments: &[String]) -> Vec<String> {
     let path = &segments[..segments.len().saturating_sub(1)];
-    let of_segments = path.iter().flat_map(|segment| words(segment));
-    of_segments.map(|word| singular(&word)).collect()
+    let mut nouns = Vec::new();
+    for segment in path {
+        for word in words(segment) {
+            nouns.push(singular(&word));
+        }
+    }
+    nouns
 }
 
 /// The class of the verb that says what a tool does, and the verb.
@@ -149,52 +160,71 @@ fn does(
     segments: Option<&[String]>,
     description: &str,
 ) -> (Option<Verb>, Option<String>) {
-    let method = segments.and_then(<[String]>::last).map(|last| words(last));
-    if segments
-        .and_then(<[String]>::last)
-        .is_some_and(|last| last.starts_with("batch"))
-    {
-        return (Some(Verb::Write), None);
-    }
+    let method = match segments.and_then(<[String]>::last) {
+        Some(method) if method.starts_with("batch") => return (Some(Verb::Write), None),
+        Some(method) => words(method),
+        None => Vec::new(),
+    };
     let first_words: Vec<String> = words(description).into_iter().take(8).collect();
-    let is_lister = |word: &String| verb(word) == Some(Verb::List);
     // The names of some APIs begin with the method of HTTP: `post-search`.
     let http_method = match name {
         [method, next, ..] if method == "post" && is_lister(next) => 1,
         _ => 0,
     };
-    let said = method.iter().flatten().chain(&name[http_method..]);
-    let named = said.filter_map(|word| Some((verb(word)?, word))).next();
-    let Some((does, word)) = named else {
+    for word in method.iter().chain(&name[http_method..]) {
+        let Some(does) = verb(word) else {
+            continue;
+        };
+        let does = match does {
+            Verb::Get if says_list(&first_words) => Verb::List,
+            does => does,
+        };
+        return (Some(does), Some(word.clone()));
+    }
+    // The name has no verb, but the description may begin with one.
+    for word in first_words.iter().take(4) {
         // A third person has an `s`: `Deletes`.
-        let class = |word: &String| verb(word).or_else(|| verb(&singular(word)));
-        return (first_words.iter().take(4).find_map(class), None);
-    };
-    let lists = first_words.iter().take(3).any(is_lister)
-        || first_words.iter().take(6).any(|word| word == "list")
-        || first_words.iter().take(4).any(|word| word == "all");
-    let does = match does {
-        Verb::Get if lists => Verb::List,
-        does => does,
-    };
-    (Some(does), Some(word.clone()))
+        if let Some(does) = verb(word).or(verb(&singular(word))) {
+            return (Some(does), None);
+        }
+    }
+    (None, None)
+}
+
+fn is_lister(word: &str) -> bool {
+    verb(word) == Some(Verb::List)
+}
+
+/// True for the first words of a description that say that a tool gives many things.
+fn says_list(first_words: &[String]) -> bool {
+    for (place, word) in first_words.iter().enumerate() {
+        let says_so = place < 3 && is_lister(word)
+            || place < 6 && word == "list"
+            || place < 4 && word == "all";
+        if says_so {
+            return true;
+        }
+    }
+    false
 }
 
 /// The words of a name without its verb and without what says how something is found.
 fn named_words(name: &[String], verb_word: Option<&str>) -> Vec<String> {
     let mut named: Vec<String> = Vec::new();
     for word in name {
-        if HOW.contains(&word.as_str())
-            && named
-                .iter()
-                .any(|word| verb(word).is_none_or(|verb| verb == Verb::Write))
-        {
+        // In `find_by_name` nothing has been named before `by`.
+        if HOW.contains(&word.as_str()) && named.iter().any(|word| may_name(word)) {
             break;
         }
         named.push(word.clone());
     }
     named.retain(|word| !is_empty(word) && Some(word.as_str()) != verb_word);
     named
+}
+
+/// False for verbs that only read.
+fn may_name(word: &str) -> bool {
+    matches!(verb(word), None | Some(Verb::Write))
 }
 
 fn required(schema: &Map<String, Value>, properties: &Map<String, Value>) -> Vec<String> {
@@ -210,12 +240,7 @@ fn required(schema: &Map<String, Value>, properties: &Map<String, Value>) -> Vec
 /// groups. Needs ...".
 fn described(description: &str, server: &str) -> Vec<String> {
     let mut tokens = description.split_whitespace();
-    let opens = |token: &str| {
-        let first = words(token);
-        let does = first.first().and_then(|word| verb(word));
-        matches!(does, Some(Verb::List | Verb::Get))
-    };
-    if !tokens.next().is_some_and(opens) {
+    if !tokens.next().is_some_and(begins_with_reading) {
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -240,14 +265,18 @@ fn described(description: &str, server: &str) -> Vec<String> {
     without_server(found, server)
 }
 
+fn begins_with_reading(token: &str) -> bool {
+    match words(token).first() {
+        Some(word) => matches!(verb(word), Some(Verb::List | Verb::Get)),
+        None => false,
+    }
+}
+
 /// The nouns that are not words of the server's name, if there are any.
 fn without_server(found: Vec<String>, server: &str) -> Vec<String> {
     let of_server = nouns(&words(server));
-    let others: Vec<String> = found
-        .iter()
-        .filter(|noun| !of_server.contains(noun))
-        .cloned()
-        .collect();
+    let mut others = found.clone();
+    others.retain(|noun| !of_server.contains(noun));
     if others.is_empty() { found } else { others }
 }
 
@@ -260,8 +289,9 @@ fn read_fields(schema: &Map<String, Value>, depth: usize, fields: &mut HashSet<S
             }
             fields.insert(name.clone());
         }
-        let within = properties.values().filter_map(Value::as_object);
-        within.for_each(|schema| read_below(schema, depth, fields));
+        for schema in properties.values().filter_map(Value::as_object) {
+            read_below(schema, depth, fields);
+        }
     }
     if let Some(items) = schema.get("items").and_then(Value::as_object) {
         read_below(items, depth, fields);

@@ -14,9 +14,9 @@ pub fn given(request: &str) -> usize {
 fn is_identifier(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '#' | '_' | '-'));
     if let Some(number) = word.strip_prefix('#') {
-        return !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        return !number.is_empty() && are_digits(number);
     }
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    // Colons, slashes and dots are in times, links and versions.
     if !word.chars().all(is_plain) {
         return false;
     }
@@ -30,6 +30,14 @@ fn is_identifier(word: &str) -> bool {
         _ if is_joined => !begins_as_date(word),
         _ => digits >= 2 && word.len() >= 5,
     }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+fn are_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_year(word: &str) -> bool {
@@ -47,7 +55,7 @@ fn is_amount(word: &str) -> bool {
 /// `3-day`, `24-May`; a UUID begins with eight characters.
 fn begins_as_date(word: &str) -> bool {
     let first = word.split(['_', '-']).next().unwrap_or_default();
-    first.len() <= 4 && first.bytes().all(|byte| byte.is_ascii_digit())
+    first.len() <= 4 && are_digits(first)
 }
 
 #[cfg(test)]

@@ -22,10 +22,13 @@ static VERBS: LazyLock<HashMap<&str, Verb>> = LazyLock::new(|| {
         (Verb::Get, GETTING),
         (Verb::Write, WRITING),
     ];
-    let verbs = classes
-        .into_iter()
-        .flat_map(|(verb, words)| words.split_whitespace().map(move |word| (word, verb)));
-    verbs.collect()
+    let mut verbs = HashMap::new();
+    for (verb, words) in classes {
+        for word in words.split_whitespace() {
+            verbs.insert(word, verb);
+        }
+    }
+    verbs
 });
 
 const LISTING: &str = "list lists search searches find finds query lookup lookups browse listing discover locate \
@@ -149,16 +152,21 @@ pub fn singular(word: &str) -> String {
     if word.len() <= 3 || SINGULAR.binary_search(&word).is_ok() {
         return word.to_owned();
     }
-    if let Some(stem) = word.strip_suffix("ies").filter(|stem| stem.len() > 1) {
+    if let Some(stem) = word.strip_suffix("ies")
+        && stem.len() > 1
+    {
         return format!("{stem}y");
     }
     let hissing = ["sses", "shes", "ches", "xes", "zes"];
     if hissing.iter().any(|ending| word.ends_with(ending)) {
         return word[..word.len() - 2].to_owned();
     }
-    let is_plural =
-        word.ends_with('s') && !["ss", "us", "is"].iter().any(|end| word.ends_with(end));
-    word[..word.len() - usize::from(is_plural)].to_owned()
+    // `address`, `status` and `analysis` are singulars.
+    let is_singular = word.ends_with("ss") || word.ends_with("us") || word.ends_with("is");
+    if is_singular {
+        return word.to_owned();
+    }
+    word.strip_suffix('s').unwrap_or(word).to_owned()
 }
 
 /// The nouns of a phrase as singulars, without empty words.
