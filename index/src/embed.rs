@@ -74,11 +74,12 @@ impl LeastCosines<'_> {
 
     /// The least cosine of a request in one language with a tool in the other.
     pub fn of(&self, request: Language, tool: Language) -> f32 {
-        let is_pair = |(of_request, of_tool, _): &&(Language, Language, f32)| {
-            *of_request == request && *of_tool == tool
-        };
-        let pair = self.pairs.iter().find(is_pair);
-        pair.map_or(self.otherwise, |(_, _, cosine)| *cosine)
+        for &(of_request, of_tool, cosine) in self.pairs {
+            if of_request == request && of_tool == tool {
+                return cosine;
+            }
+        }
+        self.otherwise
     }
 }
 

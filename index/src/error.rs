@@ -9,6 +9,17 @@ use crate::database::{DatabaseError, is_permission_denied, next_step};
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Gives I/O errors the operation and the path, as [`Error::io`] does.
+pub(crate) trait IoResult<T> {
+    fn named(self, action: &'static str, path: impl AsRef<Path>) -> Result<T>;
+}
+
+impl<T> IoResult<T> for io::Result<T> {
+    fn named(self, action: &'static str, path: impl AsRef<Path>) -> Result<T> {
+        self.map_err(|source| Error::io(action, path, source))
+    }
+}
+
 /// Everything that can go wrong in the engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -17,7 +17,7 @@ use self_cell::self_cell;
 
 use super::{TextHash, Vectors};
 use crate::by_processor::by_processor;
-use crate::error::{Error, Result};
+use crate::error::{Error, IoResult, Result};
 
 // The most that the library has. Layers grow with the logarithm of the number of nodes.
 const MAX_LAYERS: usize = 16;
@@ -155,7 +155,7 @@ impl Graph {
         let fresh = dir.with_extension("new");
         // Left by a process that died while it was writing.
         let _ = std::fs::remove_dir_all(&fresh);
-        crate::database::create_private_dir(&fresh).map_err(|e| Error::io("create", &fresh, e))?;
+        crate::database::create_private_dir(&fresh).named("create", &fresh)?;
         graph
             .file_dump(&fresh, BASENAME)
             .map_err(|e| derived(dir, e))?;
@@ -163,15 +163,14 @@ impl Graph {
         nodes.extend(self.hashes.iter().flatten());
         let mut manifest = checksum(&fresh, embedder, &nodes)?.to_vec();
         manifest.extend(nodes);
-        std::fs::write(fresh.join(MANIFEST), manifest)
-            .map_err(|e| Error::io("write", fresh.join(MANIFEST), e))?;
+        std::fs::write(fresh.join(MANIFEST), manifest).named("write", fresh.join(MANIFEST))?;
         // A rename cannot replace a folder with files in it. A process that dies between the two
         // steps leaves no graph, and the next one builds it. Nothing is synced: files cut short by
         // a power failure fail the checksum.
         if dir.exists() {
-            std::fs::remove_dir_all(dir).map_err(|e| Error::io("delete", dir, e))?;
+            std::fs::remove_dir_all(dir).named("delete", dir)?;
         }
-        std::fs::rename(&fresh, dir).map_err(|e| Error::io("rename", &fresh, e))
+        std::fs::rename(&fresh, dir).named("rename", &fresh)
     }
 
     /// Reads a graph and maps it to the rows of these vectors.
@@ -180,8 +179,9 @@ impl Graph {
     /// [`Error::Derived`] if it is missing, damaged or stale; the caller rebuilds it.
     pub fn load(dir: &Path, embedder: &str, vectors: &Vectors) -> Result<Self> {
         let manifest = std::fs::read(dir.join(MANIFEST)).map_err(|e| derived(dir, e))?;
-        let cut_short = || derived(dir, "its manifest is cut short");
-        let (sum, nodes) = manifest.split_at_checked(32).ok_or_else(cut_short)?;
+        let Some((sum, nodes)) = manifest.split_at_checked(32) else {
+            return Err(cut_short(dir));
+        };
         // Before the library reads the files, since it trusts their contents.
         if checksum(dir, embedder, nodes)? != sum {
             return Err(derived(
@@ -189,7 +189,9 @@ impl Graph {
                 format!("it is damaged or of another embedder than {embedder}"),
             ));
         }
-        let (scale, hashes) = nodes.split_first_chunk().ok_or_else(cut_short)?;
+        let Some((scale, hashes)) = nodes.split_first_chunk() else {
+            return Err(cut_short(dir));
+        };
         let hashes: Vec<TextHash> = hashes.as_chunks().0.to_vec();
         let loaded = Loaded::try_new(HnswIo::new(dir, BASENAME), |io| {
             io.load_hnsw_with_dist(CodeDistance)
@@ -220,21 +222,21 @@ impl Graph {
                 loaded.with_dependent(|_, graph| graph.search(&codes, width, width))
             }
         };
-        let rows = found
-            .into_iter()
-            .flat_map(|node| self.rows[node.get_origin_id()].iter().copied());
+        let mut rows = Vec::new();
+        for node in found {
+            rows.extend(&self.rows[node.get_origin_id()]);
+        }
         // Texts newer than the graph have no node. They are compared with every request until the
         // graph is rebuilt.
-        rows.chain(self.outside.iter().copied()).collect()
+        rows.extend(&self.outside);
+        rows
     }
 
     fn mapped_to(mut self, vectors: &Vectors) -> Self {
-        let nodes: HashMap<&TextHash, usize> = self
-            .hashes
-            .iter()
-            .enumerate()
-            .map(|(node, hash)| (hash, node))
-            .collect();
+        let mut nodes = HashMap::with_capacity(self.hashes.len());
+        for (node, hash) in self.hashes.iter().enumerate() {
+            nodes.insert(hash, node);
+        }
         let mut rows = vec![Vec::new(); self.hashes.len()];
         let mut outside = Vec::new();
         for (row, hash) in vectors.hashes().iter().enumerate() {
@@ -251,8 +253,8 @@ impl Graph {
     fn is_stale(&self, vectors: &Vectors) -> bool {
         // Rows without a node cost a scan, nodes without a row use up places in the result.
         let gone = self.rows.iter().filter(|rows| rows.is_empty()).count();
-        let limit = |of: usize| of as f64 * MAX_STALE_SHARE;
-        self.outside.len() as f64 > limit(vectors.len()) || gone as f64 > limit(self.hashes.len())
+        self.outside.len() as f64 > vectors.len() as f64 * MAX_STALE_SHARE
+            || gone as f64 > self.hashes.len() as f64 * MAX_STALE_SHARE
     }
 }
 
@@ -301,6 +303,10 @@ fn checksum(dir: &Path, embedder: &str, nodes: &[u8]) -> Result<[u8; 32]> {
         );
     }
     Ok(*hasher.finalize().as_bytes())
+}
+
+fn cut_short(dir: &Path) -> Error {
+    derived(dir, "its manifest is cut short")
 }
 
 fn derived(path: &Path, reason: impl ToString) -> Error {

@@ -1,5 +1,7 @@
 //! The exact scan: every row with every query, by all dimensions or by the leading ones.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::{UNKNOWN, Vectors};
@@ -70,20 +72,23 @@ pub(super) fn scores(
     let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
     tasks.resize_with(vectors.tools().div_ceil(tools), Vec::new);
     for scores in &mut scores {
-        tasks
-            .iter_mut()
-            .zip(scores.chunks_mut(tools))
-            .for_each(|(task, scores)| task.push(scores));
+        for (task, scores) in tasks.iter_mut().zip(scores.chunks_mut(tools)) {
+            task.push(scores);
+        }
     }
     let condensed = match precision {
         Precision::Rough => vectors.condensed(),
         Precision::Exact => None,
     };
+    let (leads, scales, starts) = match condensed {
+        Some(rows) => (&rows.leads, &rows.scales, &rows.starts),
+        None => (&vectors.leads, &vectors.scales, &vectors.starts),
+    };
     let scan = Scan {
         vectors,
-        leads: condensed.map_or(&vectors.leads, |rows| &rows.leads),
-        scales: condensed.map_or(&vectors.scales, |rows| &rows.scales),
-        starts: condensed.map_or(&vectors.starts, |rows| &rows.starts),
+        leads,
+        scales,
+        starts,
         is_condensed: condensed.is_some(),
         views,
         precision,
@@ -113,16 +118,14 @@ pub(super) fn refine(
         // multiplies several at once.
         leads.clear();
         rests.clear();
-        let rows_of = |tool: usize| {
-            let rows = vectors.rows_of(tool);
-            rows.start..rows.end.min(rows.start.saturating_add(views))
-        };
-        for rows in tools.iter().map(|&tool| rows_of(tool)) {
+        let mut count = 0;
+        for &tool in tools {
+            let rows = first_rows(vectors, tool, views);
+            count += rows.len();
             let codes_of = |width: usize| rows.start * width..rows.end * width;
             leads.extend_from_slice(&vectors.leads[codes_of(vectors.leading)]);
             rests.extend_from_slice(&vectors.rests[codes_of(vectors.dimensions - vectors.leading)]);
         }
-        let count = tools.iter().map(|&tool| rows_of(tool).len()).sum();
         for (query, scores) in queries.iter().zip(scores.iter_mut()) {
             let (lead, rest) = query.codes.split_at(vectors.leading);
             products.clear();
@@ -131,13 +134,20 @@ pub(super) fn refine(
             add_dots(&rests, rest, &mut products);
             let mut products = products.iter();
             for &tool in tools {
-                let cosines = rows_of(tool).zip(&mut products).map(|(row, &product)| {
+                let rows = first_rows(vectors, tool, views);
+                let cosines = rows.zip(&mut products).map(|(row, &product)| {
                     query.cosine(product, vectors.scales[row]) - vectors.discount(tool, row)
                 });
                 scores[tool] = nearest_of(UNKNOWN, cosines);
             }
         }
     }
+}
+
+/// At most the first `views` rows of a tool.
+fn first_rows(vectors: &Vectors, tool: usize, views: usize) -> Range<usize> {
+    let rows = vectors.rows_of(tool);
+    rows.start..rows.end.min(rows.start.saturating_add(views))
 }
 
 /// One score per tool: of these rows' tools exactly, of all others the lowest of them.
@@ -155,13 +165,16 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
     // What the graph left out is farther than all it returned. It gets the lowest score and not
     // `UNKNOWN`, for which fusion takes the score of the words. Where the graph returned nothing,
     // `lowest` is infinite, and all tools get 1.
-    let lowest = scores
-        .iter()
-        .copied()
-        .filter(|score| score.is_finite())
-        .fold(f32::INFINITY, f32::min);
-    for tool in (0..scores.len()).filter(|&tool| !vectors.rows_of(tool).is_empty()) {
-        scores[tool] = scores[tool].max(lowest.min(1.0));
+    let mut lowest = f32::INFINITY;
+    for &score in &scores {
+        if score.is_finite() {
+            lowest = lowest.min(score);
+        }
+    }
+    for (tool, score) in scores.iter_mut().enumerate() {
+        if !vectors.rows_of(tool).is_empty() {
+            *score = score.max(lowest.min(1.0));
+        }
     }
     scores
 }

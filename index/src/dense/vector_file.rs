@@ -57,8 +57,10 @@ impl VectorFile {
     pub fn load(path: &Path, embedder: &str, dimensions: usize, leading: usize) -> Result<Self> {
         let mut vectors = Vectors::with_leading(dimensions, leading);
         // Read and not mapped: the checksum covers every byte anyway, and a mapped file can change.
-        read(path, embedder, &mut vectors).map_err(|reason| derived(path, reason))?;
-        Ok(VectorFile { vectors })
+        match read(path, embedder, &mut vectors) {
+            Ok(()) => Ok(VectorFile { vectors }),
+            Err(reason) => Err(derived(path, reason)),
+        }
     }
 
     /// Number of vectors of a file that has exactly those of tools with these texts, in this order.
@@ -171,13 +173,13 @@ impl Vectors {
         }
         for scales in self.scales.chunks(ROWS_PER_WRITE) {
             bytes.clear();
-            bytes.extend(scales.iter().flat_map(|scale| scale.to_le_bytes()));
+            bytes.extend(scales.iter().copied().flat_map(f32::to_le_bytes));
             write(&bytes)?;
         }
         for codes in [&self.leads, &self.rests] {
             for codes in codes.chunks(ROWS_PER_WRITE * self.dimensions.max(1)) {
                 bytes.clear();
-                bytes.extend(codes.iter().map(|code| code.cast_unsigned()));
+                bytes.extend(codes.iter().copied().map(i8::cast_unsigned));
                 write(&bytes)?;
             }
         }
@@ -216,9 +218,9 @@ fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), String
             "it is damaged or of another embedder than {embedder}"
         ));
     }
-    let scales = scales.as_chunks().0.iter();
+    let scales = scales.as_chunks().0.iter().copied();
     vectors.hashes = hashes.as_chunks().0.to_vec();
-    vectors.scales = scales.map(|scale| f32::from_le_bytes(*scale)).collect();
+    vectors.scales = scales.map(f32::from_le_bytes).collect();
     // Collected in place: a code takes the room of its byte.
     vectors.leads = leads.into_iter().map(u8::cast_signed).collect();
     vectors.rests = rests.into_iter().map(u8::cast_signed).collect();

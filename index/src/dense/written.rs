@@ -75,8 +75,10 @@ impl Condensed {
         if !vectors.is_rough() {
             return None;
         }
-        let texts = (0..vectors.tools()).map(|tool| vectors.texts_of(tool).len());
-        let saved: usize = texts.map(|count| count.saturating_sub(1)).sum();
+        let mut saved = 0;
+        for tool in 0..vectors.tools() {
+            saved += vectors.texts_of(tool).len().saturating_sub(1);
+        }
         if saved * MIN_SAVED < vectors.len() {
             return None;
         }
@@ -95,6 +97,7 @@ impl Condensed {
                 condensed.texts.push(condensed.scales.len() as u32);
             }
             match texts.len() {
+                // The mean of one text is that text.
                 0 | 1 => condensed.push_rows(vectors, texts.clone()),
                 _ => condensed.push_mean(vectors, texts.clone()),
             }
@@ -123,7 +126,9 @@ impl Condensed {
         // Opposite texts have no mean; the row then says nothing.
         let length = length.max(f32::MIN_POSITIVE);
         mean.truncate(vectors.leading);
-        mean.iter_mut().for_each(|value| *value /= length);
+        for value in &mut mean {
+            *value /= length;
+        }
         let scale = scale_of(&mean, f32::from(i8::MAX));
         let codes = mean.iter().map(|value| (value / scale).round() as i8);
         self.leads.extend(codes);
@@ -185,8 +190,11 @@ impl Vectors {
         let from = condensed
             .texts
             .partition_point(|&row| (row as usize) < rows.start);
-        let texts = condensed.texts[from..].iter().map(|&row| row as usize);
-        for row in texts.take_while(|row| *row < rows.end) {
+        for &row in &condensed.texts[from..] {
+            let row = row as usize;
+            if row >= rows.end {
+                break;
+            }
             cosines[row - rows.start] -= written.discount;
         }
     }
@@ -197,8 +205,10 @@ impl Vectors {
             return;
         };
         let offset = self.rows_of(first).start;
-        for row in (first..first + tools).flat_map(|tool| self.texts_of(tool)) {
-            cosines[row - offset] -= written.discount;
+        for tool in first..first + tools {
+            for row in self.texts_of(tool) {
+                cosines[row - offset] -= written.discount;
+            }
         }
     }
 
@@ -219,12 +229,14 @@ impl Vectors {
             if !texts.clone().any(is_left_out) {
                 continue;
             }
+            let mut counted = Vec::from_iter(self.rows_of(tool));
+            counted.retain(|row| !texts.contains(row) || !is_left_out(*row));
             for (query, scores) in queries.iter().zip(scores.iter_mut()) {
-                let rows = self.rows_of(tool);
-                let rows = rows.filter(|row| !(texts.contains(row) && is_left_out(*row)));
-                let cosines =
-                    rows.map(|row| scan::cosine(self, query, row) - self.discount(tool, row));
-                scores[tool] = cosines.fold(UNKNOWN, f32::max);
+                scores[tool] = UNKNOWN;
+                for &row in &counted {
+                    let cosine = scan::cosine(self, query, row) - self.discount(tool, row);
+                    scores[tool] = scores[tool].max(cosine);
+                }
             }
         }
     }

@@ -160,17 +160,16 @@ impl MultilingualTable {
 
     /// The unit vector of a text; all zeros when none of its pieces is in the table.
     pub fn embed(&self, text: &str) -> Vec<f32> {
-        let mut sums = [0, 1].map(|_| vec![0.0; self.dimensions / 2]);
+        let zeros = vec![0.0; self.dimensions / 2];
+        let mut sums = [zeros.clone(), zeros];
         for piece in self.pieces.of(text) {
             self.add_row(piece as usize, &mut sums);
         }
         let [even, odd] = sums;
         let mut vector = Vec::with_capacity(self.dimensions);
-        vector.extend(
-            even.into_iter()
-                .zip(odd)
-                .flat_map(|(even, odd)| [even, odd]),
-        );
+        for (even, odd) in even.into_iter().zip(odd) {
+            vector.extend([even, odd]);
+        }
         to_unit_length(&mut vector);
         vector
     }
@@ -260,18 +259,23 @@ impl Embedder for MultilingualTable {
 }
 
 fn without_phrase_of_asking(request: &str) -> Option<&str> {
-    let mut phrases = CHINESE_PHRASES_OF_ASKING.iter();
-    let (phrase, rest) =
-        phrases.find_map(|&phrase| Some((phrase, request.strip_prefix(phrase)?)))?;
-    // In 看下周 ("see next week") the second character belongs to the third.
-    let is_next = phrase.ends_with('下') && rest.starts_with(|c| AFTER_NEXT.contains(c));
-    (!is_next).then_some(rest)
+    for phrase in CHINESE_PHRASES_OF_ASKING {
+        let Some(rest) = request.strip_prefix(phrase) else {
+            continue;
+        };
+        // In 看下周 ("see next week") the second character belongs to the third.
+        let is_next = phrase.ends_with('下') && rest.starts_with(|c| AFTER_NEXT.contains(c));
+        return (!is_next).then_some(rest);
+    }
+    None
 }
 
 fn is_chinese_function_character(word: &str) -> bool {
     let mut characters = word.chars();
-    let only = characters.next().filter(|_| characters.next().is_none());
-    only.is_some_and(|character| CHINESE_FUNCTION_CHARACTERS.contains(character))
+    match (characters.next(), characters.next()) {
+        (Some(only), None) => CHINESE_FUNCTION_CHARACTERS.contains(only),
+        _ => false,
+    }
 }
 
 /// The checked header of a file of the right length.
@@ -292,18 +296,15 @@ impl Header {
                 bytes.len()
             )));
         }
-        let number = |at: usize| {
-            let field = &bytes[at..at + 4];
-            u32::from_le_bytes([field[0], field[1], field[2], field[3]]) as usize
-        };
-        let version = number(MultilingualTable::MAGIC.len());
+        let version = number_at(bytes, MultilingualTable::MAGIC.len());
         if version != VERSION as usize {
             return Err(failed(format!(
                 "it has layout {version} and this program reads layout {VERSION}"
             )));
         }
-        let [pieces, dimensions, group] =
-            [CHECKSUM.end, CHECKSUM.end + 4, CHECKSUM.end + 8].map(number);
+        let pieces = number_at(bytes, CHECKSUM.end);
+        let dimensions = number_at(bytes, CHECKSUM.end + 4);
+        let group = number_at(bytes, CHECKSUM.end + 8);
         // Before the products below, which it keeps from overflowing.
         if !(2..=MAX_DIMENSIONS).contains(&dimensions)
             || group < 2
@@ -315,6 +316,7 @@ impl Header {
                  even number that divides them are possible"
             )));
         }
+        // Empty if the file ends before them, which the comparison below refuses.
         let lengths = bytes.get(HEADER..HEADER + pieces).unwrap_or_default();
         let text_bytes: usize = lengths.iter().map(|&length| usize::from(length)).sum();
         let costs = HEADER + pieces + text_bytes;
@@ -342,6 +344,11 @@ impl Header {
         }
         Ok(())
     }
+}
+
+fn number_at(bytes: &[u8], place: usize) -> usize {
+    let field = &bytes[place..place + 4];
+    u32::from_le_bytes([field[0], field[1], field[2], field[3]]) as usize
 }
 
 fn failed(reason: impl fmt::Display) -> Error {

@@ -110,12 +110,8 @@ impl StaticTable {
         let vocabulary = std::str::from_utf8(&bytes[CHECKSUM.end..vocabulary_end])
             .map_err(|e| failed(format!("its vocabulary is not UTF-8: {e}")))?;
         let vocabulary = Vocabulary::new(vocabulary.split('\n'));
-        let scales = bytes[vocabulary_end..codes]
-            .as_chunks()
-            .0
-            .iter()
-            .map(|scale| f32::from_le_bytes(*scale));
-        let scales = scales.collect();
+        let scales = bytes[vocabulary_end..codes].as_chunks().0.iter();
+        let scales = scales.copied().map(f32::from_le_bytes).collect();
         let lengths = std::iter::repeat_with(AtomicU32::default)
             .take(header.tokens)
             .collect();
@@ -188,9 +184,11 @@ impl StaticTable {
         for (number, others) in others.chunks(ROWS_PER_COPY).enumerate() {
             // Copied to consecutive memory, so that a token is multiplied with several rows at a time.
             rows.clear();
-            others.iter().for_each(|&other| rows.extend(codes(other)));
             lengths.clear();
-            lengths.extend(others.iter().map(|&other| self.length(other)));
+            for &other in others {
+                rows.extend(codes(other));
+                lengths.push(self.length(other));
+            }
             for (place, (query, &token)) in queries.iter().zip(tokens).enumerate() {
                 let mut products = [0; ROWS_PER_COPY];
                 let products = &mut products[..others.len()];

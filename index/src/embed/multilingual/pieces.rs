@@ -45,12 +45,8 @@ impl Pieces {
             end += u32::from(length);
             starts.push(end);
         }
-        let costs = costs
-            .as_chunks()
-            .0
-            .iter()
-            .map(|cost| f32::from(u16::from_le_bytes(*cost)) / COST_UNIT)
-            .collect();
+        let costs = costs.as_chunks().0.iter().copied().map(u16::from_le_bytes);
+        let costs = costs.map(|cost| f32::from(cost) / COST_UNIT).collect();
         static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(1);
         let mut pieces = Pieces {
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -63,9 +59,11 @@ impl Pieces {
         if !in_order || lengths.contains(&0) {
             return Err("its pieces are not in order".to_owned());
         }
-        pieces.by_first = (0..=u8::MAX)
-            .map(|first| pieces.with_prefix(&(0..pieces.len() as u32), 0, first))
-            .collect();
+        let all = 0..pieces.len() as u32;
+        for first in 0..=u8::MAX {
+            let range = pieces.with_prefix(&all, 0, first);
+            pieces.by_first.push(range);
+        }
         Ok(pieces)
     }
 
@@ -75,11 +73,7 @@ impl Pieces {
 
     /// The pieces of a text, in order; characters that no piece has are left out.
     pub(super) fn of(&self, text: &str) -> Vec<u32> {
-        let end = text
-            .char_indices()
-            .nth(MAX_CHARS)
-            .map_or(text.len(), |(end, _)| end);
-        let text = normalised(&text[..end]);
+        let text = normalised(beginning(text));
         let mut pieces = Vec::new();
         SPLITS.with_borrow_mut(|(of, splits)| {
             if *of != self.number {
@@ -97,12 +91,8 @@ impl Pieces {
 
     /// The least cost a letter of the words of a text; infinite without a letter.
     pub(super) fn least_letter_cost(&self, text: &str) -> f32 {
-        let end = text
-            .char_indices()
-            .nth(MAX_CHARS)
-            .map_or(text.len(), |(end, _)| end);
         let mut least = f32::INFINITY;
-        for word in words_of(&normalised(&text[..end])) {
+        for word in words_of(&normalised(beginning(text))) {
             let letters = word.chars().filter(|c| c.is_alphabetic()).count();
             if letters > 0 {
                 let cost = self.best_last_pieces(word)[word.len()].cost;
@@ -137,10 +127,11 @@ impl Pieces {
     /// The words of a text in lowercase; of those in Chinese and Japanese, the pieces.
     pub(super) fn words(&self, text: &str) -> Vec<String> {
         let mut words = Vec::new();
-        for word in normalised(text)
-            .split(WORD_START)
-            .filter(|word| !word.is_empty())
-        {
+        for word in normalised(text).split(WORD_START) {
+            // The mark before the first word has nothing before it.
+            if word.is_empty() {
+                continue;
+            }
             if !word.chars().any(is_without_spaces) {
                 words.push(word.to_owned());
                 continue;
@@ -234,6 +225,14 @@ impl Pieces {
 
     fn bytes(&self, piece: usize) -> &[u8] {
         &self.text[self.starts[piece] as usize..self.starts[piece + 1] as usize]
+    }
+}
+
+/// As much of a text as is read.
+fn beginning(text: &str) -> &str {
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => &text[..end],
+        None => text,
     }
 }
 
