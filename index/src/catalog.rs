@@ -22,14 +22,14 @@ use crate::database;
 use crate::dense::Graph;
 use crate::embed::Embedder;
 use crate::enrichment::Enrichment;
-use crate::error::{Error, Result, StoreProblem};
+use crate::error::{Error, IoResult, Result, StoreProblem};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter, guarded};
 use crate::memory::Memory;
 use crate::owner_words::OwnerWords;
 use crate::ranker::{self, Ranker};
 use crate::search::{Searcher, words};
 use crate::settings::{Options, Settings};
-use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir};
+use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir, is_plain};
 use crate::store::{Followed, Observed, Store, Upserted, tool_file};
 use crate::tool::{Tool, ToolId};
 
@@ -170,7 +170,7 @@ impl DataDir {
 
     fn create(&self, name: &str) -> Result<()> {
         let dir = self.catalog_dir(name)?;
-        database::create_private_dir(&dir).map_err(|e| Error::io("create", &dir, e))?;
+        database::create_private_dir(&dir).named("create", &dir)?;
         self.finish_deletion(name);
         Store::create(&dir.join(DATABASE))
     }
@@ -188,8 +188,8 @@ impl DataDir {
         let _lock = lock(&dir)?;
         self.finish_deletion(name);
         let renamed = self.dir_being_deleted(name);
-        std::fs::rename(&dir, &renamed).map_err(|e| Error::io("delete", &dir, e))?;
-        std::fs::remove_dir_all(&renamed).map_err(|e| Error::io("delete", &renamed, e))
+        std::fs::rename(&dir, &renamed).named("delete", &dir)?;
+        std::fs::remove_dir_all(&renamed).named("delete", &renamed)
     }
 
     /// Where a catalog's folder is moved before its files are deleted. The name is not a valid
@@ -230,11 +230,7 @@ fn is_valid_name(name: &str) -> bool {
     // deleted.
     name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.len() <= MAX_CATALOG_NAME_BYTES
-        && name.chars().all(is_name_char)
-}
-
-fn is_name_char(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+        && name.chars().all(is_plain)
 }
 
 const CATALOGS: &str = "catalogs";
@@ -971,12 +967,12 @@ impl Writer {
             writer.remove(key);
         }
         let added: HashSet<u64> = pending.added.iter().copied().collect();
-        let rows: Vec<_> = loaded
-            .rows
-            .iter()
-            .filter(|row| added.contains(&row.stored.key))
-            .cloned()
-            .collect();
+        let mut rows = Vec::new();
+        for row in &loaded.rows {
+            if added.contains(&row.stored.key) {
+                rows.push(Arc::clone(row));
+            }
+        }
         words::add(writer, &rows, &loaded.settings.lexical)?;
         if !pending.removed.is_empty() || !rows.is_empty() {
             writer.commit(&stamp)?;
@@ -1176,7 +1172,7 @@ fn lock(dir: &Path) -> Result<File> {
         .truncate(false)
         .write(true)
         .open(&path)
-        .map_err(|e| Error::io("open", &path, e))?;
+        .named("open", &path)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::Locked {

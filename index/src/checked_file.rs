@@ -40,8 +40,12 @@ impl Kind {
     ) -> Result<()> {
         let mut head = self.magic.to_vec();
         head.extend(self.version.to_le_bytes());
-        head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        for number in numbers {
+            head.extend(number.to_le_bytes());
+        }
         files::replace_derived(path, |draft| {
+            // The checksum stands before what it covers, so the parts are gone through once for it
+            // and once to be written.
             let mut hasher = hasher(owner, &head);
             parts(&mut |part| {
                 hasher.update(part);
@@ -65,17 +69,16 @@ impl Kind {
         path: &Path,
         owner: &str,
     ) -> Result<(CheckedFile, [u32; N]), String> {
-        let mut file = File::open(path).map_err(|e| e.to_string())?;
-        let length = file.metadata().map_err(|e| e.to_string())?.len();
+        let mut file = File::open(path).map_err(reason)?;
+        let length = file.metadata().map_err(reason)?.len();
         let mut head = vec![0; MAGIC_BYTES + 4 * (1 + N)];
         let begins = head.len() + SUM_BYTES;
         if length < begins as u64 {
             return Err(format!("it holds no {}", self.content));
         }
         let mut sum = [0; SUM_BYTES];
-        file.read_exact(&mut head)
-            .and_then(|()| file.read_exact(&mut sum))
-            .map_err(|e| e.to_string())?;
+        file.read_exact(&mut head).map_err(reason)?;
+        file.read_exact(&mut sum).map_err(reason)?;
         let (magic, fields) = head.split_at(MAGIC_BYTES);
         if magic != self.magic {
             return Err(format!("it holds no {}", self.content));
@@ -134,7 +137,7 @@ impl CheckedFile {
         prefer_huge_pages(&mut part);
         // Each piece is hashed while it is in the processor's cache.
         for piece in part.chunks_mut(PIECE_BYTES) {
-            self.file.read_exact(piece).map_err(|e| e.to_string())?;
+            self.file.read_exact(piece).map_err(reason)?;
             self.hasher.update(piece);
         }
         Ok(part)
@@ -162,6 +165,10 @@ fn prefer_huge_pages(part: &mut [u8]) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = part;
+}
+
+fn reason(error: io::Error) -> String {
+    error.to_string()
 }
 
 fn hasher(owner: &str, head: &[u8]) -> blake3::Hasher {

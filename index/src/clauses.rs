@@ -41,9 +41,10 @@ static CONJUNCTION: LazyLock<Regex> = LazyLock::new(|| {
 /// The clauses of a request, in order; the request itself if there is only one.
 pub fn clauses(request: &str) -> Vec<String> {
     let mut clauses: Vec<String> = Vec::new();
-    let parts = split(&SENTENCE_END, request)
-        .into_iter()
-        .flat_map(|sentence| split(&CONJUNCTION, sentence));
+    let mut parts = Vec::new();
+    for sentence in split(&SENTENCE_END, request) {
+        parts.extend(split(&CONJUNCTION, sentence));
+    }
     for part in parts {
         match (distinct_terms(part), clauses.last_mut()) {
             // Nothing but stop words, as in "could you please": nothing to search for.
@@ -86,10 +87,8 @@ fn split<'a>(separator: &Regex, text: &'a str) -> Vec<&'a str> {
 }
 
 fn distinct_terms(text: &str) -> usize {
-    let mut terms: Vec<String> = text::terms(text)
-        .into_iter()
-        .map(|term| term.term)
-        .collect();
+    let terms = text::terms(text).into_iter();
+    let mut terms: Vec<String> = terms.map(|term| term.term).collect();
     terms.sort_unstable();
     terms.dedup();
     terms.len()

@@ -339,9 +339,9 @@ fn keep_likely(candidates: &mut Vec<u32>, definitions: &impl Definitions) {
     }
     candidates.sort_by_cached_key(|&tool| {
         let words = words::words(definitions.id(tool).name());
-        let verbs = words.iter().find_map(|word| words::verb(word));
-        let is_listing = matches!(verbs, Some(words::Verb::List));
-        let is_writing = matches!(verbs, Some(words::Verb::Write));
+        let verb = words.iter().map(String::as_str).find_map(words::verb);
+        let is_listing = verb == Some(words::Verb::List);
+        let is_writing = verb == Some(words::Verb::Write);
         (is_writing, !is_listing, words.len(), tool)
     });
     candidates.truncate(MAX_CANDIDATES);

@@ -225,7 +225,7 @@ pub fn is_blank(path: &Path) -> bool {
 /// True when there is a log that may hold changes.
 pub fn has_log(path: &Path) -> bool {
     let [_, log, _] = with_logs(path);
-    fs::metadata(log).is_ok_and(|log| log.len() > 0)
+    matches!(fs::metadata(log), Ok(log) if log.len() > 0)
 }
 
 /// Opens the file alone, without its logs. No other process may write to it meanwhile.

@@ -214,19 +214,13 @@ pub fn views(tool: &Tool) -> [String; VIEWS] {
 }
 
 fn joined<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
-    parts
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(" ")
 }
 
 fn properties(schema: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
+    let declared = schema.get("properties").and_then(Value::as_object);
+    declared.into_iter().flatten()
 }
 
 fn description(schema: &Value) -> Option<&str> {
@@ -243,15 +237,13 @@ fn enum_values(schema: &Map<String, Value>) -> Vec<String> {
             .filter_map(|(_, parameter)| parameter.as_object())
             .collect();
         for parameter in &parameters {
-            let listed = parameter
-                .get("enum")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten();
-            values.extend(listed.take(MAX_ENUM_VALUES).map(|value| match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            }));
+            let listed = parameter.get("enum").and_then(Value::as_array);
+            for value in listed.into_iter().flatten().take(MAX_ENUM_VALUES) {
+                values.push(match value {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                });
+            }
         }
         level = parameters;
     }

@@ -44,27 +44,21 @@ impl Fingerprint {
         }
         let mut name = [0; 16];
         name.copy_from_slice(&blake3::hash(bare_name(&tool.id).as_bytes()).as_bytes()[..16]);
-        let minimum = |seed: usize| {
-            features
-                .iter()
-                .map(|&feature| mixed(feature, seed))
-                .min()
-                .unwrap_or_default()
-        };
-        // The minimum has made the high bits small; the low ones are still evenly distributed.
-        Some(Fingerprint {
-            name,
+        let mut minima = [0; MINIMA];
+        for (seed, minimum) in minima.iter_mut().enumerate() {
+            let hashes = features.iter().map(|&feature| mixed(feature, seed));
+            // The minimum has made the high bits small; the low ones are still evenly distributed.
             // Two different minima have the same 16 bits once in 65,536 times.
-            minima: std::array::from_fn(|seed| minimum(seed) as u16),
-        })
+            *minimum = hashes.min().unwrap_or_default() as u16;
+        }
+        Some(Fingerprint { name, minima })
     }
 
     /// The stored form.
     pub fn to_bytes(self) -> Vec<u8> {
-        self.name
-            .into_iter()
-            .chain(self.minima.into_iter().flat_map(u16::to_le_bytes))
-            .collect()
+        let mut bytes = self.name.to_vec();
+        bytes.extend(self.minima.into_iter().flat_map(u16::to_le_bytes));
+        bytes
     }
 
     /// Reads the stored form; `None` if there is none.
@@ -78,12 +72,8 @@ impl Fingerprint {
     }
 
     fn resembles(&self, other: &Fingerprint) -> bool {
-        self.minima
-            .iter()
-            .zip(&other.minima)
-            .filter(|(a, b)| a == b)
-            .count()
-            >= MIN_AGREEING
+        let pairs = self.minima.iter().zip(&other.minima);
+        pairs.filter(|(a, b)| a == b).count() >= MIN_AGREEING
     }
 }
 
@@ -106,12 +96,8 @@ impl Duplicates {
                 continue;
             };
             let groups = by_name.entry(&fingerprint.name).or_default();
-            // Compared with the first tool only, so that a chain of slight differences cannot join
-            // unlike tools.
-            let fits = |group: &&mut Group<'_>| {
-                group.first.resembles(fingerprint) && !group.servers.contains(&id.server())
-            };
-            if let Some(group) = groups.iter_mut().take(MAX_COMPARED).find(fits) {
+            let mut compared = groups.iter_mut().take(MAX_COMPARED);
+            if let Some(group) = compared.find(|group| group.fits(id, fingerprint)) {
                 group.tools.push(tool as u32);
                 group.servers.push(id.server());
             } else if groups.len() < MAX_COMPARED {
@@ -122,29 +108,29 @@ impl Duplicates {
                 });
             }
         }
-        let mut groups: Vec<Vec<u32>> = by_name
-            .into_values()
-            .flatten()
-            .map(|group| group.tools)
-            .collect();
-        groups.retain(|tools| tools.len() > 1);
+        let mut groups = Vec::new();
+        for group in by_name.into_values().flatten() {
+            if group.tools.len() > 1 {
+                groups.push(group.tools);
+            }
+        }
         // The map has no order; sorted, equal catalogs have equal groups.
         groups.sort_unstable();
-        let members = |(group, tools): (usize, &Vec<u32>)| {
-            tools
-                .iter()
-                .map(|&tool| (tool, group as u32))
-                .collect::<Vec<_>>()
-        };
-        let group_of = groups.iter().enumerate().flat_map(members).collect();
+        let mut group_of = HashMap::new();
+        for (group, tools) in groups.iter().enumerate() {
+            for &tool in tools {
+                group_of.insert(tool, group as u32);
+            }
+        }
         Duplicates { group_of, groups }
     }
 
     /// A tool and its near-duplicates, ascending; empty for a tool without any.
     pub fn of(&self, tool: u32) -> &[u32] {
-        self.group_of
-            .get(&tool)
-            .map_or(&[], |&group| &self.groups[group as usize])
+        match self.group_of.get(&tool) {
+            Some(&group) => &self.groups[group as usize],
+            None => &[],
+        }
     }
 }
 
@@ -155,16 +141,24 @@ struct Group<'a> {
     servers: Vec<&'a str>,
 }
 
+impl Group<'_> {
+    /// True for a tool that may join.
+    fn fits(&self, id: &ToolId, fingerprint: &Fingerprint) -> bool {
+        // Compared with the first tool only, so that a chain of slight differences cannot join
+        // unlike tools.
+        self.first.resembles(fingerprint) && !self.servers.contains(&id.server())
+    }
+}
+
 /// The name's words, without those of the server where it begins with them:
 /// `github/github_create_issue` is `create issue`.
 fn bare_name(id: &ToolId) -> String {
     let (name, server) = (text::words(id.name()), text::words(id.server()));
-    let rest = name
-        .strip_prefix(server.as_slice())
-        // A tool may have the name of its server.
-        .filter(|rest| !rest.is_empty())
-        .unwrap_or(&name);
-    rest.join(" ")
+    match name.strip_prefix(server.as_slice()) {
+        Some(rest) if !rest.is_empty() => rest.join(" "),
+        // A tool may have the name of its server, which is then all of its name.
+        _ => name.join(" "),
+    }
 }
 
 /// Hashes of the words of the description and of the parameters' names, repeats included.
@@ -173,11 +167,10 @@ fn features(tool: &Tool) -> Vec<u64> {
     // The server's own description: what the owner says of one tool makes it no other one.
     text::for_each_term(&tool.description, |_, term| features.push(hashed(term)));
     let names = field_text(tool, Field::ParameterNames);
-    // Marked, so that a parameter is not the same feature as a word of the description.
-    let parameters = names
-        .split_whitespace()
-        .map(|name| hashed(&format!("parameter {}", text::name_key(name))));
-    features.extend(parameters);
+    for name in names.split_whitespace() {
+        // Marked, so that a parameter is not the same feature as a word of the description.
+        features.push(hashed(&format!("parameter {}", text::name_key(name))));
+    }
     features
 }
 

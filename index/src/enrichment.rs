@@ -3,6 +3,8 @@
 //! It is kept apart from the tool. It belongs to no field and no export, and nobody is shown it as
 //! the tool's description: only the dense legs read it, as further texts of the tool.
 
+use std::fmt::Display;
+
 use crate::error::{EnrichmentProblem, Error, Result};
 
 /// Most texts of one tool.
@@ -59,18 +61,18 @@ fn check(texts: &[String], model: &str) -> Result<(), EnrichmentProblem> {
             max: MAX_ENRICHMENT_TEXTS,
         });
     }
-    for (index, text) in texts.iter().enumerate() {
-        check_text(text, MAX_ENRICHMENT_CHARS, || format!("text {}", index + 1))?;
+    for (number, text) in (1..).zip(texts) {
+        check_text(text, MAX_ENRICHMENT_CHARS, format_args!("text {number}"))?;
     }
-    check_text(model, MAX_MODEL_CHARS, || "the model's name".to_owned())
+    check_text(model, MAX_MODEL_CHARS, "the model's name")
 }
 
 /// Checks one text; `what` names it in messages.
-fn check_text(text: &str, max: usize, what: impl Fn() -> String) -> Result<(), EnrichmentProblem> {
+fn check_text(text: &str, max: usize, what: impl Display) -> Result<(), EnrichmentProblem> {
     let chars = text.chars().count();
     if chars == 0 || chars > max {
         return Err(EnrichmentProblem::Length {
-            what: what(),
+            what: what.to_string(),
             chars,
             max,
         });
@@ -78,7 +80,7 @@ fn check_text(text: &str, max: usize, what: impl Fn() -> String) -> Result<(), E
     // They could forge lines in logs and on terminals.
     match text.chars().find(|c| c.is_control()) {
         Some(control) => Err(EnrichmentProblem::Control {
-            what: what(),
+            what: what.to_string(),
             control,
         }),
         None => Ok(()),

@@ -66,27 +66,34 @@ impl Lexicon {
             patterns: HashMap::new(),
             lines: Vec::new(),
         };
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            if let Some((phrases, words)) = line.split_once('=') {
-                phrases
-                    .split(',')
-                    .for_each(|phrase| lexicon.add_pattern(phrase));
-                let mut words = text::terms(words);
-                words.truncate(MAX_WORDS);
-                lexicon.lines.push(words);
+        for line in text.lines() {
+            if line.starts_with('#') {
+                continue;
             }
+            let Some((phrases, words)) = line.split_once('=') else {
+                continue;
+            };
+            // Before the line itself, whose number they take from the lines so far.
+            for phrase in phrases.split(',') {
+                lexicon.add_pattern(phrase);
+            }
+            let mut words = text::terms(words);
+            words.truncate(MAX_WORDS);
+            lexicon.lines.push(words);
         }
         lexicon
     }
 
     /// Adds a phrase of the line that is read next.
     fn add_pattern(&mut self, phrase: &str) {
-        let parts: Vec<Vec<String>> = phrase
-            .split('~')
-            .map(|part| stems(&text::words(part)))
-            .filter(|part| !part.is_empty())
-            .collect();
-        let Some(first) = parts.first().and_then(|part| part.first()) else {
+        let mut parts = Vec::new();
+        for part in phrase.split('~') {
+            let stems = stems(&text::words(part));
+            if !stems.is_empty() {
+                parts.push(stems);
+            }
+        }
+        let Some([first, ..]) = parts.first().map(Vec::as_slice) else {
             return;
         };
         let line = self.lines.len();
@@ -105,14 +112,19 @@ impl Lexicon {
         let mut lines = Vec::new();
         for Found { places, line } in &found {
             let is_part = found.iter().any(|other| other.contains(places));
+            // A line has several phrases that mean the same.
             if is_part || lines.contains(line) || phrases.len() == MAX_PHRASES {
                 continue;
             }
             lines.push(*line);
-            let said: Vec<&str> = places.iter().map(|&place| words[place].as_str()).collect();
+            let (mut said, mut said_stems) = (Vec::new(), Vec::new());
+            for &place in places {
+                said.push(words[place].as_str());
+                said_stems.push(stems[place].clone());
+            }
             phrases.push(Phrase {
                 said: said.join(" "),
-                stems: places.iter().map(|&place| stems[place].clone()).collect(),
+                stems: said_stems,
                 words: &self.lines[*line],
             });
         }
@@ -141,6 +153,7 @@ impl Pattern {
         for part in &self.parts {
             let starts = match places.last() {
                 None => start..start + 1,
+                // Directly after the part before, or with a gap.
                 Some(last) => last + 1..last + 2 + MAX_GAP,
             };
             let place = first_place(part, stems, starts)?;
@@ -163,7 +176,7 @@ fn first_place(part: &[String], stems: &[String], mut starts: Range<usize>) -> O
 }
 
 fn stems(words: &[String]) -> Vec<String> {
-    words.iter().map(|word| text::stem(word)).collect()
+    words.iter().map(String::as_str).map(text::stem).collect()
 }
 
 #[cfg(test)]

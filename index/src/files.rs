@@ -28,14 +28,18 @@ const COARSEST_CLOCK: Duration = Duration::from_secs(2);
 /// [`Error::Io`]; the file is then as it was.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let draft = draft_of(path);
-    let written = write_synced(&draft, bytes)
-        .and_then(|()| fs::rename(&draft, path))
-        .and_then(|()| sync_folder(path));
-    written.map_err(|error| {
-        // A draft that is left behind does no harm.
-        let _ = fs::remove_file(&draft);
-        Error::io("write", path, error)
-    })
+    let Err(error) = replace_by(&draft, path, bytes) else {
+        return Ok(());
+    };
+    // A draft that is left behind does no harm.
+    let _ = fs::remove_file(&draft);
+    Err(Error::io("write", path, error))
+}
+
+fn replace_by(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_synced(draft, bytes)?;
+    fs::rename(draft, path)?;
+    sync_folder(path)
 }
 
 /// As [`replace`], with what `write` writes, and not synced: for files that are made again when they
@@ -46,11 +50,12 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 pub fn replace_derived(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
     let draft = path.with_extension("new");
     let written = write(&draft).and_then(|()| fs::rename(&draft, path));
-    written.map_err(|error| {
-        // On a full disk it would keep what the database needs.
-        let _ = fs::remove_file(&draft);
-        Error::io("write", path, error)
-    })
+    let Err(error) = written else {
+        return Ok(());
+    };
+    // On a full disk it would keep what the database needs.
+    let _ = fs::remove_file(&draft);
+    Err(Error::io("write", path, error))
 }
 
 /// A name beside the file that no other thread or process writes to.
@@ -135,7 +140,8 @@ impl FileState {
     /// coarse, and two writes in one tick leave the same.
     pub fn is_settled(&self) -> bool {
         let age = SystemTime::now().duration_since(self.modified);
-        age.is_ok_and(|age| age > COARSEST_CLOCK)
+        // A time in the future has no age: the clock was set back, or is another machine's.
+        matches!(age, Ok(age) if age > COARSEST_CLOCK)
     }
 }
 
@@ -156,10 +162,7 @@ pub fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
 
 /// The stored form of a vector: its floats, then their checksum. `place` names the row.
 pub fn sealed_vector(vector: &[f32], place: &[&[u8]]) -> Vec<u8> {
-    let mut bytes: Vec<u8> = vector
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect();
+    let mut bytes: Vec<u8> = vector.iter().copied().flat_map(f32::to_le_bytes).collect();
     let sum = checksum(&[&[bytes.as_slice()], place].concat());
     bytes.extend(sum);
     bytes
@@ -176,7 +179,8 @@ pub fn opened_vector(bytes: &[u8], dimensions: usize, place: &[&[u8]]) -> Option
         .as_chunks()
         .0
         .iter()
-        .map(|bytes| f32::from_le_bytes(*bytes))
+        .copied()
+        .map(f32::from_le_bytes)
         .collect();
     let is_sound = match sum.len() {
         0 => {

@@ -346,11 +346,10 @@ fn leading_lines(bytes: &[u8]) -> usize {
 /// tool is named by [`model_names`].
 pub fn emit(tools: &[&Tool], format: Emit) -> Value {
     let names = model_names(tools.iter().map(|tool| &tool.id));
-    let items: Vec<Value> = tools
-        .iter()
-        .zip(&names)
-        .map(|(tool, name)| emit_tool(tool, name, format))
-        .collect();
+    let mut items = Vec::with_capacity(tools.len());
+    for (tool, name) in tools.iter().zip(&names) {
+        items.push(emit_tool(tool, name, format));
+    }
     match format {
         Emit::Mcp => json!({ "tools": items }),
         _ => Value::Array(items),
@@ -576,10 +575,7 @@ impl<'t> Outline<'t> {
     }
 
     fn begins(&self, field: &str, first: char) -> bool {
-        match self.get(field) {
-            Some(value) => value.starts_with(first),
-            None => false,
-        }
+        self.get(field).unwrap_or_default().starts_with(first)
     }
 
     /// Whether the value of a field is an object with this field.
@@ -850,9 +846,10 @@ impl<'a> Reader<'a> {
     }
 
     fn read_config(&mut self, servers: &str) {
-        self.servers_to_connect
-            .get_or_insert_default()
-            .extend(input::fields(servers).map(|(name, _)| name));
+        let named = self.servers_to_connect.get_or_insert_default();
+        for (name, _) in input::fields(servers) {
+            named.push(name);
+        }
     }
 
     fn read_openapi(&mut self, mut document: Value) -> Result<()> {

@@ -873,18 +873,15 @@ fn raise(
 /// the same words led to different tools, they are weak evidence. A request that led to several tools
 /// counts once.
 fn agreement(neighbours: &[Neighbour<'_>], tool: &ToolId) -> f32 {
-    let mut similarities: Vec<f32> = neighbours
-        .iter()
-        .map(|neighbour| neighbour.similarity)
-        .collect();
-    // Nearest first, so the entries of one request are adjacent.
-    similarities.dedup();
-    let mut own = 0.0;
+    let (mut similarities, mut own) = (Vec::new(), 0.0);
     for neighbour in neighbours {
+        similarities.push(neighbour.similarity);
         if neighbour.tool == tool {
             own += neighbour.similarity;
         }
     }
+    // Nearest first, so the entries of one request are adjacent.
+    similarities.dedup();
     // Two requests that are equally near count as one above, so this may be more than 1.
     (own / similarities.iter().sum::<f32>()).min(1.0).powi(3)
 }

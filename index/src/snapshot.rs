@@ -45,7 +45,8 @@ fn vector_file_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathB
     catalog.join(format!("{name}.{VECTORS}"))
 }
 
-fn is_plain(c: char) -> bool {
+/// True for a character that any file system takes in a name.
+pub(crate) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
@@ -593,7 +594,6 @@ fn companions(positions: &[Option<usize>], previous: Option<&Searcher>) -> Arc<C
 /// ids.
 fn previous_positions(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
     let mut positions = Vec::with_capacity(rows.len());
-    // One pass over both, as in a merge.
     let mut at = 0;
     for row in rows {
         while at < previous.len() && previous[at].stored.id < row.stored.id {
@@ -688,9 +688,12 @@ fn vectors_left_in_file(
 /// replaced by that of another commit, they are computed.
 fn vectors_of_file(path: &Path, embedder: &dyn Embedder, rows: &[Arc<Row>]) -> Vectors {
     let texts = texts_of(rows, embedder);
-    match vector_file(path, embedder).map(|file| file.into_vectors_of(texts)) {
-        Some(Ok(vectors)) => return with_written_texts(vectors, embedder, rows),
-        Some(Err(_)) => {}
+    match vector_file(path, embedder) {
+        Some(file) => {
+            if let Ok(vectors) = file.into_vectors_of(texts) {
+                return with_written_texts(vectors, embedder, rows);
+            }
+        }
         // A damaged file looks good until it is read; without one the next opening writes it.
         None => drop(std::fs::remove_file(path)),
     }

@@ -948,7 +948,7 @@ impl StoredTool {
             key,
             digest: digest_of(blake3::hash(json.as_bytes()).as_bytes()),
             id: tool.id.clone(),
-            texts: texts.iter().map(|text| text_hash(text)).collect(),
+            texts: texts.iter().map(String::as_str).map(text_hash).collect(),
             fingerprint: Fingerprint::of(tool),
             enrichment: None,
             owner_texts: OwnerTexts::default(),
@@ -976,7 +976,7 @@ impl StoredTool {
     pub fn further_hashes(&self) -> impl Iterator<Item = TextHash> {
         let (enrichment, aliases) = self.embedded_beside_views();
         let written = enrichment.map_or(&[][..], |stored| &stored.hashes);
-        let aliases = aliases.iter().map(|alias| text_hash(alias));
+        let aliases = aliases.iter().map(String::as_str).map(text_hash);
         written.iter().copied().chain(aliases)
     }
 

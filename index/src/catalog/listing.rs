@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{CATALOGS, Contents, DataDir};
-use crate::error::{Error, Result};
+use crate::error::{IoResult, Result};
 use crate::files::FileState;
 
 /// Lists the catalogs of a data directory, and reads it again only where something was created or
@@ -90,7 +90,7 @@ impl Listing {
         if !path.exists() {
             return Ok(Vec::new());
         }
-        let entries = std::fs::read_dir(&path).map_err(|e| Error::io("read", &path, e))?;
+        let entries = std::fs::read_dir(&path).named("read", &path)?;
         let mut names = Vec::new();
         for entry in entries.flatten() {
             // A catalog's name is ASCII, so a folder with another one is none.

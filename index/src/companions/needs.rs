@@ -320,10 +320,8 @@ fn has_type(schema: &Map<String, Value>, kind: &str) -> bool {
 }
 
 fn need(name: &str, schema: &Value, is_required: bool, subject: &Subject<'_>) -> Option<Need> {
-    let description = schema
-        .get("description")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let description = schema.get("description").and_then(Value::as_str);
+    let description = description.unwrap_or_default();
     let description = &description[..description.floor_char_boundary(MAX_DESCRIPTION)];
     let (thing, sign) = match resource(name, subject) {
         Some(resource) => (Thing::Resource(resource), Sign::ResourceName),
@@ -362,12 +360,12 @@ fn collection(path: &str, parameter: &str) -> Option<String> {
 /// The resource that a parameter names, for a tool whose name is the path of its method.
 fn resource(name: &str, subject: &Subject<'_>) -> Option<Vec<String>> {
     let (_method, path) = subject.segments?.split_last()?;
-    match name {
-        "name" | "path" | "resourceName" | "resource" => Some(path.to_vec()),
-        "parent" => Some(path.split_last()?.1.to_vec()),
-        _ => None,
-    }
-    .filter(|path| !path.is_empty())
+    let resource = match name {
+        "name" | "path" | "resourceName" | "resource" => path,
+        "parent" => path.split_last()?.1,
+        _ => return None,
+    };
+    (!resource.is_empty()).then_some(resource.to_vec())
 }
 
 /// The words of what a parameter identifies.
@@ -440,9 +438,11 @@ fn with_joined_identifier(mut words: Vec<String>) -> Vec<String> {
 /// `news_item`.
 fn specific(words: &[String]) -> Vec<String> {
     let mut specific = nouns(words);
-    let generic = specific.iter().take_while(|word| is_in(GENERIC, word));
-    let generic = generic.count();
-    specific.drain(..generic);
+    while let Some(first) = specific.first()
+        && is_in(GENERIC, first)
+    {
+        specific.remove(0);
+    }
     specific
 }
 

@@ -78,7 +78,7 @@ impl Profile {
             Some(segments) => path_nouns(segments),
             None => nouns(&named),
         };
-        let makes = name_words.iter().any(|word| is_making(word));
+        let makes = name_words.iter().map(String::as_str).any(is_making);
         let empty = Map::new();
         let schema = tool.input_schema.get("properties");
         let properties = schema.and_then(Value::as_object).unwrap_or(&empty);
@@ -97,7 +97,7 @@ impl Profile {
         }
         Profile {
             kind: kind(does, is_plural, tool),
-            adds: makes || name_words.iter().any(|word| is_adding(word)),
+            adds: makes || name_words.iter().map(String::as_str).any(is_adding),
             described: described(description, tool.id.server()),
             reads_path: match method {
                 Some("GET") => path.map(str::to_owned),
@@ -181,7 +181,6 @@ fn does(
         };
         return (Some(does), Some(word.clone()));
     }
-    // The name has no verb, but the description may begin with one.
     for word in first_words.iter().take(4) {
         // A third person has an `s`: `Deletes`.
         if let Some(does) = verb(word).or(verb(&singular(word))) {

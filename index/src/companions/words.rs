@@ -172,7 +172,7 @@ pub fn singular(word: &str) -> String {
 /// The nouns of a phrase as singulars, without empty words.
 pub fn nouns(words: &[String]) -> Vec<String> {
     let named = words.iter().filter(|word| !is_empty(word));
-    named.map(|word| singular(word)).collect()
+    named.map(String::as_str).map(singular).collect()
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ pub(super) fn insert_operation(
         free = format!("{path}#{number}");
         number += 1;
     }
-    let item = paths.entry(free).or_insert_with(|| json!({}));
+    let item = paths.entry(free).or_insert(json!({}));
     item[method] = operation;
 }
 

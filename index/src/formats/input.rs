@@ -55,11 +55,14 @@ pub(super) fn read<'t>(bytes: &'t [u8], source: Source<'_>) -> Result<Input<'t>>
 
 /// The non-blank lines of NDJSON with their 1-based numbers.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let numbered = text.lines().enumerate().map(|(above, line)| {
-        // Files that were joined have the byte order mark of each.
-        (above + 1, line.trim_start_matches('\u{feff}').trim())
-    });
-    numbered.filter(|(_, line)| !line.is_empty())
+    text.lines().enumerate().filter_map(numbered)
+}
+
+/// A line under so many others, with its number; `None` for a blank one.
+fn numbered((above, line): (usize, &str)) -> Option<(usize, &str)> {
+    // Files that were joined have the byte order mark of each.
+    let line = line.trim_start_matches('\u{feff}').trim();
+    (!line.is_empty()).then_some((above + 1, line))
 }
 
 /// The items of a JSON list, as text.

@@ -66,7 +66,9 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     if output_schema != tool.output_schema {
         origin.output_schema.clone_from(&tool.output_schema);
     }
-    fields.extend(output_schema.map(|schema| ("outputSchema".to_owned(), schema.into())));
+    if let Some(schema) = output_schema {
+        fields.insert("outputSchema".into(), schema.into());
+    }
     let mut annotations = hints(&tool.annotations);
     let mut meta = Map::new();
     for (key, value) in &tool.metadata {

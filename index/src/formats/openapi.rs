@@ -190,7 +190,7 @@ impl<'a> Part<'a> {
 
     fn get(self, field: &str) -> Option<&'a Value> {
         // Since OpenAPI 3.1 fields beside a reference count.
-        self.declared.get(field).or_else(|| self.target.get(field))
+        self.declared.get(field).or(self.target.get(field))
     }
 }
 
@@ -205,7 +205,8 @@ fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Ite
     let of_paths = chosen_paths(root, options).flat_map(move |(path, path_item)| {
         // A broken reference leads to no methods; `broken_path` has reported it.
         let path_item = Part::of(root, path_item);
-        methods(path_item).map(move |(method, operation)| Endpoint {
+        let methods = methods(path_item).into_iter();
+        methods.map(move |(method, operation)| Endpoint {
             root,
             path,
             method,
@@ -217,12 +218,17 @@ fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Ite
 }
 
 /// The methods of a path with their operations. Since OpenAPI 3.2 a path may have any method.
-fn methods(path_item: Part<'_>) -> impl Iterator<Item = (&str, &Value)> {
-    let known = METHODS.iter();
-    let known = known.filter_map(move |method| Some((*method, path_item.get(method)?)));
-    let others = path_item.get("additionalOperations");
-    let others = others.and_then(Value::as_object).into_iter().flatten();
-    known.chain(others.map(|(method, operation)| (method.as_str(), operation)))
+fn methods(path_item: Part<'_>) -> Vec<(&str, &Value)> {
+    let mut methods = Vec::new();
+    for method in METHODS {
+        methods.extend(path_item.get(method).map(|operation| (method, operation)));
+    }
+    if let Some(Value::Object(others)) = path_item.get("additionalOperations") {
+        for (method, operation) in others {
+            methods.push((method.as_str(), operation));
+        }
+    }
+    methods
 }
 
 /// The paths that the options include, with their path items. `paths` may also hold extensions,
@@ -502,7 +508,6 @@ impl Endpoint<'_> {
             return Ok(());
         };
         let schema = expansion.expand(media.get("schema").unwrap_or(&Value::Null))?;
-        // What is copied unchanged, beside the schema.
         let encoding = media.get("encoding");
         for copied in [encoding, body.get("description")].into_iter().flatten() {
             expansion.spend_all(copied)?;
@@ -537,8 +542,8 @@ impl Endpoint<'_> {
         &self,
         expansion: &mut Expansion,
     ) -> Result<Option<Map<String, Value>>, String> {
-        let responses = self.operation.get("responses");
-        let Some(declared) = responses.and_then(|all| all.get("200").or(all.get("201"))) else {
+        let responses = self.operation.get("responses").unwrap_or(&Value::Null);
+        let Some(declared) = responses.get("200").or(responses.get("201")) else {
             return Ok(None);
         };
         let response = refs::follow(self.root, declared)?;
@@ -597,11 +602,8 @@ impl Endpoint<'_> {
     }
 
     fn swagger_servers(&self) -> Vec<String> {
-        let base = self
-            .root
-            .get("basePath")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let base = self.root.get("basePath").and_then(Value::as_str);
+        let base = base.unwrap_or_default();
         let Some(host) = self.root.get("host").and_then(Value::as_str) else {
             // Without a host, an address is relative to that of the document.
             return match base {
@@ -624,14 +626,15 @@ impl Endpoint<'_> {
         let declared = self
             .root
             .pointer("/components/securitySchemes")
-            .or(self.root.get("securityDefinitions"));
+            .or(self.root.get("securityDefinitions"))
+            .unwrap_or(&Value::Null);
         let mut found = Map::new();
         let alternatives = used.as_array().into_iter().flatten();
         for name in alternatives
             .filter_map(Value::as_object)
             .flat_map(Map::keys)
         {
-            if let Some(scheme) = declared.and_then(|all| all.get(name))
+            if let Some(scheme) = declared.get(name)
                 && let Ok(scheme) = refs::follow(self.root, scheme)
             {
                 found.insert(name.clone(), scheme.clone());
@@ -648,13 +651,9 @@ const MAX_SERVER_URL_BYTES: usize = 8 << 10;
 /// too long.
 fn server_url(server: &Value) -> Option<String> {
     let declared = server.get("url")?.as_str()?;
-    let variables = server
-        .get("variables")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
+    let variables = server.get("variables").and_then(Value::as_object);
     let mut url = declared.to_owned();
-    for (name, variable) in variables {
+    for (name, variable) in variables.into_iter().flatten() {
         let Some(default) = variable.get("default").and_then(Value::as_str) else {
             continue;
         };

@@ -21,11 +21,9 @@ pub(super) fn as_mcp(mut fields: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Object(spec)) = fields.get("toolSpec") {
         fields = spec.clone();
         // Bedrock has the schema within one more object.
-        if let Some(schema) = fields
-            .get("inputSchema")
-            .and_then(|schema| schema.get("json"))
+        if let Some(outer) = fields.get("inputSchema")
+            && let Some(schema) = outer.get("json").cloned()
         {
-            let schema = schema.clone();
             fields.insert("inputSchema".into(), schema);
         }
     }

@@ -465,7 +465,6 @@ fn schema_of(example: &Value, level: usize) -> Value {
             json!({ "type": "object", "properties": properties })
         }
         Value::Array(items) => {
-            // The first item stands for all.
             let of_items = match items.first() {
                 Some(item) => schema_of(item, level + 1),
                 None => json!({}),

@@ -17,7 +17,7 @@ impl Observed {
     /// The database at this path as it is now.
     pub fn of(path: &Path) -> Self {
         let [database, log, _] = with_logs(path);
-        let files = [database, log].map(|file| FileState::of(&file));
+        let files = [FileState::of(&database), FileState::of(&log)];
         Observed {
             is_settled: files.iter().flatten().all(FileState::is_settled),
             files,

@@ -72,8 +72,11 @@ pub fn save<'a>(
     origin: &str,
     tools: impl ExactSizeIterator<Item = &'a StoredTool> + Clone,
 ) -> Result<()> {
-    let ids: usize = tools.clone().map(|tool| tool.id.as_str().len()).sum();
-    let definitions: u64 = tools.clone().map(|tool| tool.json.len() as u64).sum();
+    let (mut ids, mut definitions) = (0, 0);
+    for tool in tools.clone() {
+        ids += tool.id.as_str().len();
+        definitions += tool.json.len() as u64;
+    }
     let numbers = [
         tools.len() as u32,
         ids as u32,

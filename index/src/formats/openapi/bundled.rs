@@ -9,10 +9,7 @@ pub(super) const UNREADABLE: &str = "x-unreadable";
 
 /// A reference as its document has it: the file first.
 pub(super) fn as_declared(reference: &str) -> String {
-    let inner = reference
-        .strip_prefix("#/")
-        .and_then(|rest| rest.strip_prefix(FILES_KEY));
-    let Some(inner) = inner.and_then(|rest| rest.strip_prefix('/')) else {
+    let Some(inner) = within_files(reference) else {
         return reference.to_owned();
     };
     let (name, pointer) = match inner.find('/') {
@@ -27,6 +24,12 @@ pub(super) fn as_declared(reference: &str) -> String {
         "" => name,
         pointer => format!("{name}#{pointer}"),
     }
+}
+
+/// What a reference into the other files has after their key.
+fn within_files(reference: &str) -> Option<&str> {
+    let rest = reference.strip_prefix("#/")?.strip_prefix(FILES_KEY)?;
+    rest.strip_prefix('/')
 }
 
 /// Why the file of a reference cannot be read, where that is so.

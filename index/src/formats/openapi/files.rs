@@ -358,12 +358,11 @@ fn collect_own_anchors(
     for keyword in ["$anchor", "$dynamicAnchor"] {
         if let Some(Value::String(name)) = fields.get(keyword) {
             let anchor = anchors.entry(format!("#{name}"));
-            anchor.or_insert_with(|| pointer.to_owned());
+            anchor.or_insert(pointer.to_owned());
         }
     }
     if let Some(Value::String(id)) = fields.get("$id") {
-        let anchor = anchors.entry(id.clone());
-        anchor.or_insert_with(|| pointer.to_owned());
+        anchors.entry(id.clone()).or_insert(pointer.to_owned());
     }
 }
 

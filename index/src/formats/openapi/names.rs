@@ -97,7 +97,7 @@ impl Taken {
 /// The method and the words of the path: `get_users_by_id`.
 pub(super) fn made_of(method: &str, path: &str) -> String {
     let mut words = vec![method.to_lowercase()];
-    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+    for segment in path.split('/') {
         add_words(segment, &mut words);
     }
     let mut name = words.join("_");
