@@ -474,10 +474,10 @@ impl Catalog {
             Err(_) => in_memory(&loaded)?,
         };
         if is_replaced {
-            // First, since it alone can fail, and then nothing may have changed.
+            // First, since only this can fail, and a failure must leave everything as it was.
             let memory = &self.shared.memory;
             if let Err(error) = memory.set_embedders(options.embedders.clone()) {
-                // What cannot be read now was not read either for the former embedders.
+                // They are the former ones again, even if the file still cannot be read.
                 let _ = memory.set_embedders(self.options().embedders);
                 return Err(error);
             }
@@ -851,7 +851,7 @@ impl Writer {
         };
         let searcher = self.catalog.publish(loaded.into_searcher(lexical));
         if searcher.may_rank() {
-            // Otherwise the first search after the change would.
+            // Now, so that the first search after the change does not have to.
             searcher.with_words(|words| words.rarities());
         }
         ranker_written?;

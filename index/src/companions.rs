@@ -146,41 +146,6 @@ fn by_server(definitions: &impl Definitions) -> HashMap<Box<str>, Server> {
 
 impl Index {
     fn new(tools: &[u32], definitions: &impl Definitions) -> Self {
-        let mut by_noun: HashMap<Box<str>, Vec<u32>> = HashMap::new();
-        let mut by_path: HashMap<Box<str>, u32> = HashMap::new();
-        let mut by_field: HashMap<Box<str>, Vec<u32>> = HashMap::new();
-        let mut by_name = HashMap::new();
-        for &tool in tools {
-            let name = definitions.id(tool).name();
-            by_name.insert(name.to_lowercase().into(), tool);
-            // Documents name a method by its last two parts.
-            if let [.., resource, method] = name.split('.').collect::<Vec<_>>().as_slice() {
-                by_name.insert(format!("{resource}.{method}").to_lowercase().into(), tool);
-            }
-            let nouns: HashSet<String> = if tools.len() <= MAX_READ {
-                let profile = definitions.profile(tool);
-                if let Some(path) = &profile.reads_path {
-                    by_path.insert(path.as_str().into(), tool);
-                }
-                for field in &profile.fields {
-                    by_field
-                        .entry(field.as_str().into())
-                        .or_default()
-                        .push(tool);
-                }
-                all_nouns(profile)
-            } else {
-                words::nouns(&words::words(name)).into_iter().collect()
-            };
-            for noun in nouns {
-                by_noun.entry(noun.into()).or_default().push(tool);
-            }
-        }
-        if tools.len() > MAX_READ {
-            for candidates in by_noun.values_mut() {
-                keep_likely(candidates, definitions);
-            }
-        }
         let server = match tools.first() {
             Some(&tool) => definitions.id(tool).server(),
             None => "",
@@ -189,15 +154,53 @@ impl Index {
         let mut server_words = HashSet::from_iter(words::nouns(&of_server));
         // Names of tools may have the words of the server in one.
         server_words.insert(of_server.concat());
-        Index {
-            by_noun,
-            by_path,
-            by_field,
-            by_name,
+        let mut index = Index {
+            by_noun: HashMap::new(),
+            by_path: HashMap::new(),
+            by_field: HashMap::new(),
+            by_name: HashMap::new(),
             shares: shares(tools, definitions),
             words: server_words,
             companions: tools.iter().map(|_| OnceLock::new()).collect(),
+        };
+        for &tool in tools {
+            let name = definitions.id(tool).name();
+            index.add_name(tool, name);
+            let nouns = match tools.len() <= MAX_READ {
+                true => index.add_profile(tool, definitions.profile(tool)),
+                false => HashSet::from_iter(words::nouns(&words::words(name))),
+            };
+            for noun in nouns {
+                index.by_noun.entry(noun.into()).or_default().push(tool);
+            }
         }
+        if tools.len() > MAX_READ {
+            for candidates in index.by_noun.values_mut() {
+                keep_likely(candidates, definitions);
+            }
+        }
+        index
+    }
+
+    fn add_name(&mut self, tool: u32, name: &str) {
+        self.by_name.insert(name.to_lowercase().into(), tool);
+        // Documents name a method by its last two parts.
+        if let [.., resource, method] = name.split('.').collect::<Vec<_>>().as_slice() {
+            let short = format!("{resource}.{method}").to_lowercase();
+            self.by_name.insert(short.into(), tool);
+        }
+    }
+
+    /// Adds what a tool of a small server gives. Returns the nouns that it may be found by.
+    fn add_profile(&mut self, tool: u32, profile: &Profile) -> HashSet<String> {
+        if let Some(path) = &profile.reads_path {
+            self.by_path.insert(path.as_str().into(), tool);
+        }
+        for field in &profile.fields {
+            let tools = self.by_field.entry(field.as_str().into());
+            tools.or_default().push(tool);
+        }
+        all_nouns(profile)
     }
 
     /// Looks for the companions of a tool.

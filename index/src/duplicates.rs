@@ -164,7 +164,7 @@ fn bare_name(id: &ToolId) -> String {
 /// Hashes of the words of the description and of the parameters' names, repeats included.
 fn features(tool: &Tool) -> Vec<u64> {
     let mut features = Vec::new();
-    // The server's own description: what the owner says of one tool makes it no other one.
+    // The server's description and not the owner's, which does not make it another tool.
     text::for_each_term(&tool.description, |_, term| features.push(hashed(term)));
     let names = field_text(tool, Field::ParameterNames);
     for name in names.split_whitespace() {

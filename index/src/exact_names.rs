@@ -125,7 +125,7 @@ impl NamesOf {
         let with_server = (full != name).then(|| (hash(&full), tool));
         let words = text::words(id.name());
         let mut suffixes = Vec::new();
-        // A name of two words has no end of two words but itself, which `exact` has.
+        // The only end of two words that a two-word name has is itself, which `exact` has.
         if words.len() > MIN_SUFFIX_WORDS {
             // Words are joined as `text::name_key` joins them, without a separator.
             let mut suffix = words.last().cloned().unwrap_or_default();

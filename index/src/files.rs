@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use crate::error::{Error, Result};
 
 /// Bytes of a [`checksum`]: random damage passes once in 2^64 times.
-// Against damage and not against forgery: who can write the bytes can write a sum.
+// Against damage and not against forgery: whoever can write the bytes can write a sum too.
 pub const CHECKSUM_BYTES: usize = 8;
 
 /// The longest tick of a file system's clock, FAT's.
@@ -86,7 +86,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 /// The identity of a file: a file that was deleted and created again has another one.
-// File systems use numbers again, so equal ids are the same file only while it exists.
+// File systems reuse numbers, so equal ids are the same file only while it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     device: u64,

@@ -464,7 +464,7 @@ impl Memory {
                 Err(error) => failed = Some(error),
             }
         }
-        // Found by the vectors of one, a request is worth keeping.
+        // A request is worth keeping even if only one embedder can find it.
         match failed {
             Some(error) if embedded.is_empty() => Err(error),
             _ => Ok(embedded),
@@ -639,7 +639,7 @@ impl Memory {
         let file = FileId::of(&self.path);
         let is_another = self.loaded().version.0 != file || self.loaded().version.1 < 0;
         let read = self.read((None, -1, 0), |connection| {
-            // Checked once for a file: the damage looked for is not done by this process.
+            // Checked once for each file: this process does not cause the damage.
             let damaged = if is_another {
                 delete_damaged(connection, &self.embedders())?
             } else {
@@ -901,14 +901,16 @@ fn nearest<'a>(
     }
     near.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
     near.truncate(NEIGHBOURS);
-    near.into_iter()
-        .map(|(number, cosine)| Neighbour {
+    let mut nearest = Vec::with_capacity(near.len());
+    for (number, cosine) in near {
+        nearest.push(Neighbour {
             number,
             tool: &tools[number],
             // Rounded codes can give a cosine slightly above 1.
             similarity: ((cosine - MIN_COSINE) / (1.0 - MIN_COSINE)).min(1.0),
-        })
-        .collect()
+        });
+    }
+    nearest
 }
 
 /// Opens the file. Returns whether it existed without tables.

@@ -130,23 +130,12 @@ impl Loaded {
         let followed = store.followed()?;
         let settings = settings(store)?;
         let owner_words = owner_words(store, previous)?;
-        let (rows, mut files) = std::thread::scope(|scope| {
-            // At the same time as the tools: their checksums take most of the time.
-            let files = scope.spawn(|| match previous {
-                Some(_) => Vec::new(),
-                None => vector_files(dir, &options.embedders),
-            });
-            let rows = rows(store, dir, previous, owner_words.as_deref());
-            // No panic of that thread is known. After one, the vectors are read from the database.
-            let files = files.join().unwrap_or_default();
-            (rows, files)
-        });
-        files.resize_with(options.embedders.len(), || None);
+        let (rows, files) = rows_and_files(store, dir, options, previous, owner_words.as_deref())?;
         let Present {
             all: rows,
             unsaved: unsaved_tools,
             is_verified,
-        } = rows?;
+        } = rows;
         let languages = Arc::new(ToolLanguages::of(&rows));
         let names = names(&rows, previous);
         let duplicates = duplicates(&rows, previous);
@@ -431,6 +420,29 @@ struct Present<T> {
     is_verified: bool,
 }
 
+/// The rows of the store's present state and, without a previous snapshot, the file of vectors of
+/// each embedder.
+fn rows_and_files(
+    store: &Store,
+    dir: &Path,
+    options: &Options,
+    previous: Option<&Searcher>,
+    owner_words: Option<&WordIndex>,
+) -> Result<(Present<Arc<Row>>, VectorFiles)> {
+    let (rows, mut files) = std::thread::scope(|scope| {
+        // At the same time as the tools: their checksums take most of the time.
+        let files = scope.spawn(|| match previous {
+            Some(_) => Vec::new(),
+            None => vector_files(dir, &options.embedders),
+        });
+        let rows = rows(store, dir, previous, owner_words);
+        // No panic of that thread is known. After one, the vectors are read from the database.
+        (rows, files.join().unwrap_or_default())
+    });
+    files.resize_with(options.embedders.len(), || None);
+    Ok((rows?, files))
+}
+
 /// The rows of the store's present state.
 fn rows(
     store: &Store,
@@ -451,11 +463,8 @@ fn rows(
             is_verified: tools.is_verified,
         });
     };
-    let known: HashMap<u64, &Arc<Row>> = previous
-        .rows
-        .iter()
-        .map(|row| (row.stored.key, row))
-        .collect();
+    let known = previous.rows.iter().map(|row| (row.stored.key, row));
+    let known: HashMap<u64, &Arc<Row>> = known.collect();
     let mut unsaved = previous.unsaved_tools;
     let mut all = Vec::with_capacity(known.len());
     for key in store.keys()? {
@@ -541,7 +550,7 @@ fn tools(store: &Store, dir: &Path) -> Result<Present<StoredTool>> {
     store.check_digests(all.iter().map(|tool| tool.digest))?;
     Ok(Present {
         all,
-        // What was removed is missing in the next file too.
+        // Removed tools count too, since the file should be written without them.
         unsaved: unsaved + saved.len(),
         is_verified: false,
     })
@@ -627,9 +636,12 @@ enum Known<'a> {
     Nothing,
 }
 
+/// The file of each embedder, where there is an intact one.
+type VectorFiles = Vec<Option<VectorFile>>;
+
 /// Reads the files of these embedders' vectors at the same time, apart from those that may stay in
 /// their files.
-fn vector_files(dir: &Path, embedders: &[Arc<dyn Embedder>]) -> Vec<Option<VectorFile>> {
+fn vector_files(dir: &Path, embedders: &[Arc<dyn Embedder>]) -> VectorFiles {
     let load = |embedder: &Arc<dyn Embedder>| match is_for_other_languages(embedder.as_ref()) {
         true => None,
         false => vector_file(&vector_file_path(dir, embedder.as_ref()), embedder.as_ref()),
@@ -733,7 +745,7 @@ fn leg(
             Ok(vectors) => {
                 return Ok(finished_leg(dir, embedder, rows, settings, vectors, model));
             }
-            // The file has not exactly those of these tools, so each is looked up in it.
+            // It does not have exactly those of these tools, so each is looked up in it.
             Err(file) => Known::Saved(*file),
         },
         known => known,

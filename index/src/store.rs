@@ -1040,7 +1040,7 @@ fn searched<'a>(tool: &'a Tool, words: Option<&OwnerWords>) -> Cow<'a, Tool> {
         Some(words) => words.texts_of(&tool.id),
         None => OwnerTexts::default(),
     };
-    // It may have those of another catalog.
+    // The tool may come with what the owner of another catalog says of it.
     if owner_texts.is_empty() && tool.owner_texts.is_empty() {
         return Cow::Borrowed(tool);
     }

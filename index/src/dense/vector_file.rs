@@ -1,5 +1,5 @@
-//! The vectors of a snapshot in a flat file, which is read much faster than they are computed or
-//! read from the database, as those are that the file lacks.
+//! The vectors of a snapshot in a flat file. Reading it is much faster than computing them or reading
+//! them from the database, which is done for those that it lacks.
 //!
 //! | bytes | |
 //! |---|---|

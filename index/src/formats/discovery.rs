@@ -81,7 +81,7 @@ fn collect<'a>(
 
 fn operation(method: &Value, tags: &[&str]) -> (String, Value) {
     let mut parameters = Vec::new();
-    // Of the parameters that all methods have a tool needs none: they choose the form of the answer.
+    // A tool needs none of the parameters that all methods have: they choose the answer's form.
     let declared = method.get("parameters").and_then(Value::as_object);
     for (name, declared) in declared.into_iter().flatten() {
         parameters.push(parameter(name, declared));

@@ -67,12 +67,8 @@ fn server(place: &Place, stated: Option<String>) -> String {
         scope.server.as_deref(),
         options.default_server.as_deref(),
     ];
-    candidates
-        .into_iter()
-        .flatten()
-        .next()
-        .unwrap_or_default()
-        .to_owned()
+    let nearest = candidates.into_iter().flatten().next();
+    nearest.unwrap_or_default().to_owned()
 }
 
 fn schema_field(format: Format) -> &'static str {

@@ -22,7 +22,7 @@ const CLIENTS_HEADERS: [&str; 3] = ["authorization", "content-type", "content-le
 /// The OpenAPI document of the same requests: folders are tags, and what a request has as an example is
 /// an argument.
 pub(super) fn to_openapi(collection: &Value) -> Value {
-    // What Postman's API answers has the collection within.
+    // Answers of Postman's API have the collection inside.
     let collection = collection.get("collection").unwrap_or(collection);
     let mut conversion = Conversion {
         variables: variables(collection),
@@ -197,7 +197,7 @@ impl Conversion {
             .and_then(Value::as_str);
         let as_json = match serde_json::from_str::<Value>(raw) {
             Ok(example) => Some(example),
-            // A variable where a number stands is no JSON.
+            // A variable in place of a number is not JSON.
             Err(_) => serde_json::from_str(&filled(raw, &self.variables)).ok(),
         };
         match (as_json, language) {

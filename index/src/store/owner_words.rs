@@ -73,7 +73,7 @@ impl Store {
         let enrichment = self.enrichment(old)?;
         let tool = stored.parse()?;
         let texts = checked_texts(&searched(&tool, Some(words)));
-        // Under a new key, since snapshots take a row whose key they know for unchanged.
+        // Under a new key: a snapshot takes a row with a key that it knows for unchanged.
         self.delete(old, &hash)?;
         let new = self.insert(id, &hash, &texts, &stored.json)?;
         // The definition that it was written for is the same.

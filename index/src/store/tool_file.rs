@@ -169,15 +169,15 @@ fn read(path: &Path, origin: &str) -> Result<Vec<StoredTool>, String> {
     let ids = String::from_utf8(ids).map_err(|e| e.to_string())?;
     let definitions = String::from_utf8(definitions).map_err(|e| e.to_string())?;
     let (mut id_end, mut definition_end) = (0, 0);
-    let mut read = Vec::with_capacity(tools);
+    let mut found = Vec::with_capacity(tools);
     for record in records.chunks_exact(RECORD_BYTES) {
-        read.push(Record::read(record, &mut id_end, &mut definition_end));
+        found.push(Record::read(record, &mut id_end, &mut definition_end));
     }
     if (id_end, definition_end) != (id_bytes, definition_bytes) {
         return Err("its lengths do not add up".to_owned());
     }
     let definitions = Arc::new(definitions);
-    let tools: Option<Vec<StoredTool>> = read
+    let tools: Option<Vec<StoredTool>> = found
         .par_iter()
         .map(|record| record.tool(&ids, &definitions))
         .collect();

@@ -44,7 +44,7 @@ const NAMES: [&str; 11] = [
     "mediaTypes",
 ];
 
-/// Reads a file by its path from the folder of the document, or says why it cannot be read. For the
+/// Reads a file by its path from the folder of the document, or says why it cannot be read. The
 /// engine does no I/O itself.
 pub type OtherFile = dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync;
 

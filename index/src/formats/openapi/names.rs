@@ -122,7 +122,7 @@ fn add_words(segment: &str, words: &mut Vec<String>) {
 }
 
 fn add_text(text: &str, words: &mut Vec<String>) {
-    // Of a text between two parameters, such as `.` and `...`, only letters and digits are words.
+    // Between two parameters there may be only `.` or `...`, which is no word.
     if text.chars().any(char::is_alphanumeric) {
         words.push(as_word(text.trim_matches('.')));
     }
@@ -200,7 +200,7 @@ pub(super) fn slug(title: &str) -> String {
 /// The first words of a title, at most 20 letters of them.
 pub(super) fn short(title: &str) -> String {
     let mut short = String::new();
-    // An apostrophe ends no word.
+    // An apostrophe does not end a word.
     let title = title.replace(['\'', '’'], "");
     for word in slug(&title).split('-') {
         let letters = short.chars().count() + 1 + word.chars().count();

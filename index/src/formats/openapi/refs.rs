@@ -150,7 +150,7 @@ impl<'a> Expansion<'_, 'a> {
     }
 
     fn named(&mut self, schemas: &Map<String, Value>, depth: usize) -> Result<Value, String> {
-        // No schema is a text, so this names where the schemas are.
+        // A schema is never a text, so this `$ref` names where the schemas are.
         if let Some(Value::String(reference)) = schemas.get("$ref") {
             let target = self.target(reference)?;
             return match target {

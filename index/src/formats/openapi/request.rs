@@ -206,7 +206,7 @@ pub(super) fn add_content(
     encoding: Option<&Value>,
 ) -> Option<String> {
     remove_read_only(schema);
-    // A body that is null is none, which is said by leaving it out.
+    // A null body is no body, and the caller leaves it out instead.
     if let Value::Object(fields) = schema {
         fields.remove("nullable");
     }
@@ -285,7 +285,7 @@ fn add_files(schema: &mut Value, encoding: Option<&Value>, files: &mut BTreeSet<
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     for (name, property) in properties.into_iter().flatten() {
         let content_type = encoding.and_then(|all| all.get(name)?.get("contentType")?.as_str());
-        // A field without a type and with the media type of a file is one since OpenAPI 3.1.
+        // Since OpenAPI 3.1 a field without a type is a file if its media type is that of one.
         let is_untyped = is_open(property) && content_type.is_some_and(is_of_file);
         if is_untyped || is_named_file(name, property) {
             *property = file_schema(property);
