@@ -1,5 +1,7 @@
 //! Rows: what is read of them, checked, and what is written.
 
+use std::fmt;
+
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use toolscout_index::{Enrichment, Error, OwnerWords, Settings, Tool, ToolId};
@@ -15,31 +17,43 @@ pub struct State {
 
 /// The id of a row.
 pub(super) fn tool_id(id: &str, server: &str) -> Result<ToolId, StoreError> {
-    let name = match server {
-        "" => Some(id),
-        server => id
-            .strip_prefix(server)
-            .and_then(|rest| rest.strip_prefix('/')),
+    let tool_id = match name_in(id, server) {
+        Some(name) => ToolId::new(server, name).ok(),
+        None => None,
     };
-    let damaged = || StoreError::Refused(format!("the store has a tool {id:?} of {server:?}"));
-    ToolId::new(server, name.ok_or_else(damaged)?).map_err(|_| damaged())
+    match tool_id {
+        Some(tool_id) => Ok(tool_id),
+        None => Err(StoreError::Refused(format!(
+            "the store has a tool {id:?} of {server:?}"
+        ))),
+    }
+}
+
+/// The part of an id after its server.
+fn name_in<'a>(id: &'a str, server: &str) -> Option<&'a str> {
+    if server.is_empty() {
+        return Some(id);
+    }
+    id.strip_prefix(server)?.strip_prefix('/')
 }
 
 /// A tool whose row is as it was written.
 pub(super) fn tool(id: &str, json: &str, hash: Vec<u8>) -> Result<Tool, StoreError> {
-    let damaged = |reason: String| {
-        StoreError::Refused(format!(
-            "the store has a tool {id:?} that cannot be used: {reason}"
-        ))
-    };
+    // Before it is parsed: a disk or a person may have changed a text that is still a tool.
     if blake3::hash(json.as_bytes()).as_bytes() != hash.as_slice() {
-        return Err(damaged("it is not what was written".to_owned()));
+        return Err(damaged(id, "it is not what was written"));
     }
-    let tool: Tool = serde_json::from_str(json).map_err(|error| damaged(error.to_string()))?;
-    if tool.id.as_str() != id {
-        return Err(damaged(format!("it is {:?}", tool.id.as_str())));
+    match serde_json::from_str::<Tool>(json) {
+        Ok(tool) if tool.id.as_str() == id => Ok(tool),
+        Ok(tool) => Err(damaged(id, format_args!("it is {:?}", tool.id.as_str()))),
+        Err(error) => Err(damaged(id, error)),
     }
-    Ok(tool)
+}
+
+fn damaged(id: &str, reason: impl fmt::Display) -> StoreError {
+    StoreError::Refused(format!(
+        "the store has a tool {id:?} that cannot be used: {reason}"
+    ))
 }
 
 /// A tool as its row has it: the hash of its text, and its text.
@@ -51,13 +65,15 @@ pub(super) fn tool_json(tool: &Tool) -> Result<([u8; 32], String), Error> {
 
 /// The owner's words in a row; none where there are none.
 pub(super) fn parse_owner_words(json: Option<String>) -> Result<OwnerWords, StoreError> {
-    let words = json.map(|json| OwnerWords::read(json.as_bytes()));
-    words
-        .transpose()
-        .map(Option::unwrap_or_default)
-        .map_err(|error| {
-            StoreError::Refused(format!("the store has words that cannot be read: {error}"))
-        })
+    let Some(json) = json else {
+        return Ok(OwnerWords::default());
+    };
+    match OwnerWords::read(json.as_bytes()) {
+        Ok(words) => Ok(words),
+        Err(error) => Err(StoreError::Refused(format!(
+            "the store has words that cannot be read: {error}"
+        ))),
+    }
 }
 
 /// A tool of a row with its id, its hash and its text.
@@ -71,18 +87,31 @@ pub(super) fn parse_settings(json: Option<String>) -> Result<Settings, StoreErro
     let Some(json) = json else {
         return Ok(Settings::default());
     };
-    let settings: Settings = serde_json::from_str(&json).map_err(|error| {
-        StoreError::Refused(format!(
-            "the store has settings that cannot be read: {error}"
-        ))
-    })?;
+    let settings: Settings = match serde_json::from_str(&json) {
+        Ok(settings) => settings,
+        Err(error) => {
+            return Err(StoreError::Refused(format!(
+                "the store has settings that cannot be read: {error}"
+            )));
+        }
+    };
     settings.validate()?;
     Ok(settings)
+}
+
+/// A count in a row, which PostgreSQL has no unsigned type for.
+pub(super) fn unsigned(row: &PgRow, column: &str) -> Result<u64, StoreError> {
+    let number: i64 = row.try_get(column)?;
+    Ok(number as u64)
 }
 
 /// A text as PostgreSQL can store it, which has none with the character of number 0.
 pub(super) fn text(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
+}
+
+pub(super) fn texts<'a>(all: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    all.into_iter().map(|one| text(one)).collect()
 }
 
 /// The enrichment of a row. A damaged one counts as forgotten: it can be written again.
@@ -93,17 +122,16 @@ pub fn enrichment(id: &str, row: &PgRow) -> Result<Option<Enrichment>, StoreErro
     let (Some(model), Some(texts), Some(sum)) = (model, texts, sum) else {
         return Ok(None);
     };
-    let is_intact = sum == enrichment_checksum(id, &model, &texts);
-    let enrichment = is_intact
-        .then(|| Enrichment::new(texts, model).ok())
-        .flatten();
-    if enrichment.is_none() {
-        tracing::warn!(
-            tool = id,
-            "what was written about a tool is damaged in the store"
-        );
+    if sum == enrichment_checksum(id, &model, &texts)
+        && let Ok(enrichment) = Enrichment::new(texts, model)
+    {
+        return Ok(Some(enrichment));
     }
-    Ok(enrichment)
+    tracing::warn!(
+        tool = id,
+        "what was written about a tool is damaged in the store"
+    );
+    Ok(None)
 }
 
 /// Tells what was written about a tool from anything else.

@@ -11,13 +11,13 @@ use toolscout_index::pushdown::{
     AskedName, CatalogStatistics, NearWord, Part, PartTool, Probe, ProbeTerm, ProbeVector,
     STEPS_PER_WEIGHT, TextTerms, VectorsByText,
 };
-use toolscout_index::{Embedder, Enrichment, Filter, LexicalSettings, Query, Searcher};
+use toolscout_index::{Embedder, Enrichment, Filter, LexicalSettings, Query, Searcher, ToolId};
 
 use super::lists::{Counted, LEVEL_COUNT, list_key, lists};
 use super::tables::{KeptEmbedder, Tables, use_extensions};
 use super::write::{is_same, vector_text};
 use crate::error::StoreError;
-use crate::row::{State, enrichment, text, tool};
+use crate::row::{State, enrichment, texts, tool, unsigned};
 use crate::vectors::opened;
 use crate::{BEGIN_READING, PostgresStore, READ_LIMIT, within};
 
@@ -94,9 +94,12 @@ impl PostgresStore {
         query: &Query,
     ) -> Result<Searcher, StoreError> {
         query.validate()?;
+        // Waiting for a turn counts as waiting for the store, so it ends as early.
         let permit = async {
-            let permit = self.push.searches.acquire().await;
-            permit.map_err(|_| StoreError::Unreachable("it was closed".to_owned()))
+            match self.push.searches.acquire().await {
+                Ok(permit) => Ok(permit),
+                Err(_) => Err(StoreError::Unreachable("it was closed".to_owned())),
+            }
         };
         let _permit = within(READ_LIMIT, permit).await?;
         let tables = Tables { catalog };
@@ -180,8 +183,10 @@ impl PostgresStore {
             .await?;
         let mut sample = match (found.len() as u64) < head.statistics.tools {
             true => sample(&mut transaction, tables).await?,
+            // All were found, so there is nothing that a sample could stand for.
             false => Vec::new(),
         };
+        // The keys that were found are sorted.
         sample.retain(|key| found.binary_search(key).is_err());
         let mut rows = read_rows(&mut transaction, tables, &found).await?;
         let sampled = read_rows(&mut transaction, tables, &sample).await?;
@@ -196,7 +201,11 @@ impl PostgresStore {
             .frequencies(&mut transaction, tables, head.state, wanted)
             .await?;
         let mut vectors = HashMap::new();
-        for embedder in base.embedders().filter(|embedder| !embedder.is_instant()) {
+        for embedder in base.embedders() {
+            // The engine computes those of instant ones anew.
+            if embedder.is_instant() {
+                continue;
+            }
             let stored = read_vectors(&mut transaction, embedder.as_ref(), &part).await?;
             vectors.insert(embedder.id().to_owned(), stored);
         }
@@ -218,6 +227,8 @@ impl PostgresStore {
     async fn begin_search(&self) -> Result<sqlx::Transaction<'_, Postgres>, StoreError> {
         let mut transaction = self.pool.begin_with(BEGIN_READING).await?;
         use_extensions(&mut transaction).await?;
+        // The scan goes on where a filter leaves too few of the nearest. Compiling these short statements
+        // would take longer than they do.
         sqlx::query(
             "SELECT set_config('hnsw.iterative_scan', 'strict_order', true),
                     set_config('hnsw.ef_search', $1, true),
@@ -257,39 +268,30 @@ impl PostgresStore {
             }
         };
         let mut keys = BTreeSet::new();
-        // Where they are few, all of them may be hits.
-        if passed <= most {
-            keys.extend(passing.keys(connection, most).await?);
-        }
         let are_all = passed <= most;
-        let scoring = Scoring::new(lexical, &head.statistics);
-        let texts = &probe.texts[..probe.texts.len().min(MAX_TEXTS)];
-        for (place, terms) in texts.iter().enumerate().filter(|_| !are_all) {
-            let counted = counted(connection, tables, terms).await?;
-            let lists = lists(&counted, all, share);
-            let limit = limit(place, texts.len(), most / 2);
-            keys.extend(
-                passing
-                    .by_words(connection, &lists, terms, &scoring, limit)
-                    .await?,
-            );
+        if are_all {
+            // They are few, so all of them may be hits.
+            keys.extend(passing.keys(connection, most).await?);
+        } else {
+            let scoring = Scoring::new(lexical, &head.statistics);
+            let texts = &probe.texts[..probe.texts.len().min(MAX_TEXTS)];
+            for (place, terms) in texts.iter().enumerate() {
+                let counted = counted(connection, tables, terms).await?;
+                let lists = lists(&counted, all, share);
+                let limit = limit(place, texts.len(), most / 2);
+                let best = passing.by_words(connection, &lists, terms, &scoring, limit);
+                keys.extend(best.await?);
+            }
         }
         let of_tool = match head.statistics.enriched {
             0 => VECTORS_OF_TOOL,
             _ => VECTORS_WITH_TEXTS,
         };
         for embedder in &head.embedders {
-            let of_embedder = |vector: &&ProbeVector| {
-                vector.embedder == embedder.id && vector.vector.len() == embedder.dimensions
-            };
-            let vectors: Vec<&ProbeVector> = probe
-                .vectors
-                .iter()
-                .filter(of_embedder)
-                .take(MAX_TEXTS)
-                .collect();
+            let vectors = vectors_of(embedder, probe);
             for (place, vector) in vectors.iter().enumerate() {
                 let limit = match are_all {
+                    // Only the farthest ones are missing, from which scores are scaled.
                     true => 0,
                     false => limit(place, vectors.len(), most / 2),
                 };
@@ -303,7 +305,7 @@ impl PostgresStore {
         for name in &probe.names {
             keys.extend(named(connection, tables, name).await?);
         }
-        let by_id: Vec<&str> = probe.by_id.iter().map(|id| id.as_str()).collect();
+        let by_id: Vec<&str> = probe.by_id.iter().map(ToolId::as_str).collect();
         if !by_id.is_empty() {
             let sql = format!("SELECT key FROM {} WHERE id = ANY($1)", tables.tools());
             let found = sqlx::query_scalar(AssertSqlSafe(sql)).bind(by_id);
@@ -322,14 +324,16 @@ impl PostgresStore {
     ) -> Result<HashMap<String, u64>, StoreError> {
         let mut found = HashMap::with_capacity(wanted.len());
         let mut unknown = Vec::new();
+        // The lock must not be held while the store is asked.
         {
             let mut known = self.push.known_terms.lock();
             let known = known.entry(tables.catalog).or_default();
             known.be_of(state);
             for term in wanted {
-                match known.frequencies.get(&term) {
-                    Some(tools) => drop(found.insert(term, *tools)),
-                    None => unknown.push(term),
+                if let Some(tools) = known.frequencies.get(&term) {
+                    found.insert(term, *tools);
+                } else {
+                    unknown.push(term);
                 }
             }
         }
@@ -346,7 +350,9 @@ impl PostgresStore {
             .await?;
         // A term that no tool has is worth remembering, too.
         let mut read: HashMap<String, u64> = unknown.into_iter().map(|term| (term, 0)).collect();
-        read.extend(rows.into_iter().map(|(term, tools)| (term, tools as u64)));
+        for (term, tools) in rows {
+            read.insert(term, tools as u64);
+        }
         self.remember_terms(tables.catalog, state, &read);
         found.extend(read);
         Ok(found)
@@ -359,16 +365,7 @@ impl PostgresStore {
         tables: Tables,
         state: State,
     ) -> Result<u64, StoreError> {
-        let known = self
-            .push
-            .known_terms
-            .lock()
-            .get(&tables.catalog)
-            .and_then(|known| {
-                let is_same = known.state == Some(state);
-                known.enriched.filter(|_| is_same)
-            });
-        if let Some(enriched) = known {
+        if let Some(enriched) = self.known_enriched(tables, state) {
             return Ok(enriched);
         }
         let enriched = tables.count_enriched(connection).await?;
@@ -379,20 +376,32 @@ impl PostgresStore {
         Ok(enriched)
     }
 
+    fn known_enriched(&self, tables: Tables, state: State) -> Option<u64> {
+        let known = self.push.known_terms.lock();
+        let known = known.get(&tables.catalog)?;
+        if known.state != Some(state) {
+            return None;
+        }
+        known.enriched
+    }
+
     fn remember_terms(&self, catalog: i64, state: State, read: &HashMap<String, u64>) {
         let mut known = self.push.known_terms.lock();
+        // What is forgotten is only read again, so no order of use is kept.
         if known.len() > MAX_KNOWN_CATALOGS {
             known.retain(|other, _| *other == catalog);
         }
         let known = known.entry(catalog).or_default();
+        // Another search may have seen a newer state meanwhile.
         if known.state != Some(state) {
             return;
         }
         if known.frequencies.len() + read.len() > MAX_KNOWN_TERMS {
             known.frequencies.clear();
         }
-        let read = read.iter().map(|(term, tools)| (term.clone(), *tools));
-        known.frequencies.extend(read.take(MAX_KNOWN_TERMS));
+        for (term, tools) in read.iter().take(MAX_KNOWN_TERMS) {
+            known.frequencies.insert(term.clone(), *tools);
+        }
     }
 }
 
@@ -427,32 +436,48 @@ fn share_of(passed: usize, all: u64) -> f64 {
     let share = passed as f64 / all.max(1) as f64;
     match passed < MAX_COUNTED {
         true => share,
+        // Counting stopped, so more may pass.
         false => share.max(LEAST_SHARE_OF_MANY),
     }
 }
 
+/// The vectors of a query that this embedder made.
+fn vectors_of<'a>(embedder: &KeptEmbedder, probe: &'a Probe) -> Vec<&'a ProbeVector> {
+    let mut vectors = Vec::new();
+    for vector in &probe.vectors {
+        if vector.embedder == embedder.id && vector.vector.len() == embedder.dimensions {
+            vectors.push(vector);
+        }
+    }
+    vectors.truncate(MAX_TEXTS);
+    vectors
+}
+
 /// The distinct terms whose frequencies a query needs.
 fn terms_of(texts: &[TextTerms]) -> HashSet<String> {
-    let terms = texts
-        .iter()
-        .flat_map(|text| text.own.iter().chain(&text.added));
-    terms.map(|term| term.term.clone()).collect()
+    let mut terms = HashSet::new();
+    for text in texts {
+        for term in text.own.iter().chain(&text.added) {
+            terms.insert(term.term.clone());
+        }
+    }
+    terms
 }
 
 /// Tools that the vectors of an embedder of this node cannot find yet.
 fn pending(base: &Searcher, head: &Head) -> HashMap<String, usize> {
     let all = head.statistics.tools as i64;
-    base.embedders()
-        .map(|embedder| {
-            let kept = head
-                .embedders
-                .iter()
-                .find(|kept| is_same(embedder.as_ref(), kept));
-            let embedded = kept.map_or(0, |kept| kept.tools);
-            let pending = (all - embedded).max(0) as usize;
-            (embedder.id().to_owned(), pending)
-        })
-        .collect()
+    let mut pending = HashMap::new();
+    for embedder in base.embedders() {
+        let mut kept = head.embedders.iter();
+        let embedded = match kept.find(|kept| is_same(embedder.as_ref(), kept)) {
+            Some(kept) => kept.tools,
+            None => 0,
+        };
+        let missing = (all - embedded).max(0) as usize;
+        pending.insert(embedder.id().to_owned(), missing);
+    }
+    pending
 }
 
 async fn head(connection: &mut PgConnection, tables: Tables) -> Result<Head, StoreError> {
@@ -470,19 +495,18 @@ async fn head(connection: &mut PgConnection, tables: Tables) -> Result<Head, Sto
             "the catalog is being copied to the nodes".to_owned(),
         ));
     }
-    let number = |column: &str| row.try_get::<i64, _>(column).map(|number| number as u64);
     let languages: String = row.try_get("languages")?;
     let languages: HashMap<String, i64> = serde_json::from_str(&languages).unwrap_or_default();
     let present = languages.iter().filter(|(_, tools)| **tools > 0);
     Ok(Head {
         state: State {
-            generation: number("generation")?,
-            mark: number("mark")?,
+            generation: unsigned(&row, "generation")?,
+            mark: unsigned(&row, "mark")?,
         },
         embedders: tables.embedders(connection).await?,
         statistics: CatalogStatistics {
-            tools: number("tools")?,
-            length: number("length")?,
+            tools: unsigned(&row, "tools")?,
+            length: unsigned(&row, "length")?,
             languages: present
                 .filter_map(|(name, _)| Language::named(name))
                 .collect(),
@@ -497,6 +521,7 @@ async fn words_near(
     tables: Tables,
     word: &str,
 ) -> Result<Vec<NearWord>, StoreError> {
+    // The engine compares them letter by letter. More than two letters of difference are too many edits.
     let sql = format!(
         "SELECT word, names > 0 AS is_in_name, others > 0 AS is_elsewhere FROM {}
          WHERE word % $1 AND abs(length(word) - $2) <= 2
@@ -526,11 +551,8 @@ async fn counted(
     tables: Tables,
     terms: &[ProbeTerm],
 ) -> Result<Vec<Counted>, StoreError> {
-    let wanted: Vec<&str> = terms
-        .iter()
-        .take(super::lists::MAX_TERMS)
-        .map(|term| term.term.as_str())
-        .collect();
+    let terms = terms.iter().take(super::lists::MAX_TERMS);
+    let wanted: Vec<&str> = terms.map(|term| term.term.as_str()).collect();
     let sql = format!(
         "SELECT term, level, tools FROM {} WHERE term = ANY($1)",
         tables.terms()
@@ -545,11 +567,14 @@ async fn counted(
             *of_level = tools as u64;
         }
     }
-    let counted = wanted.into_iter().map(|term| Counted {
-        tools: by_term.get(term).copied().unwrap_or_default(),
-        term: term.to_owned(),
-    });
-    Ok(counted.collect())
+    let mut counted = Vec::with_capacity(wanted.len());
+    for term in wanted {
+        counted.push(Counted {
+            tools: by_term.get(term).copied().unwrap_or_default(),
+            term: term.to_owned(),
+        });
+    }
+    Ok(counted)
 }
 
 /// The tools that a text may name, as the engine recognises names.
@@ -570,7 +595,7 @@ async fn named(
     if !exact.is_empty() || !name.may_be_suffix {
         return Ok(exact);
     }
-    // A key has letters and digits only.
+    // A key has letters and digits only, so there is nothing to escape.
     let sql = format!("SELECT key FROM {tools} WHERE name_key LIKE $1 ORDER BY id LIMIT $2");
     Ok(sqlx::query_scalar(AssertSqlSafe(sql))
         .bind(format!("%{}", name.key))
@@ -601,19 +626,16 @@ impl Scoring {
     /// The score of a row `t` by these terms.
     fn sql(&self, terms: &[ProbeTerm]) -> String {
         let Scoring { least, by_length } = self;
-        let term = |term: &ProbeTerm| {
+        let mut sums = Vec::new();
+        for term in terms.iter().take(super::lists::MAX_TERMS) {
             let (key, gain) = (list_key(&term.term, 0), f64::from(term.gain));
-            format!(
+            // NULL for a tool without the term, of which no position is found.
+            sums.push(format!(
                 "coalesce({gain:e}::float8 / (1 + ({least:e}::float8 + {by_length:e}::float8 * t.length)
                      / t.counts[array_position(t.terms, {key}::bigint)]), 0)"
-            )
-        };
-        let terms: Vec<String> = terms
-            .iter()
-            .take(super::lists::MAX_TERMS)
-            .map(term)
-            .collect();
-        terms.join(" + ")
+            ));
+        }
+        sums.join(" + ")
     }
 }
 
@@ -630,13 +652,12 @@ type Arguments<'q> = Statement<'q, Postgres, PgArguments>;
 
 impl<'a> Passing<'a> {
     pub fn new(tables: Tables, filter: &'a Filter) -> Self {
-        let texts = |all: &BTreeSet<String>| all.iter().map(|one| text(one)).collect();
         Passing {
             tables,
             filter,
             servers: texts(&filter.servers),
             tags: texts(&filter.tags),
-            ids: texts(&filter.ids),
+            ids: texts(&*filter.ids),
         }
     }
 
@@ -711,15 +732,16 @@ impl<'a> Passing<'a> {
             return Ok(Vec::new());
         }
         let (tools, passes) = (self.tables.tools(), self.sql());
-        let list = |keys: &Vec<i64>| {
+        let mut selects = Vec::with_capacity(lists.len());
+        for keys in lists {
             let keys: Vec<String> = keys.iter().map(i64::to_string).collect();
             let keys = keys.join(",");
-            format!(
+            selects.push(format!(
                 "(SELECT key FROM {tools} AS t WHERE t.terms @> '{{{keys}}}'::bigint[] AND {passes} LIMIT {MAX_OF_LIST})"
-            )
-        };
-        let lists: Vec<String> = lists.iter().map(list).collect();
-        let (lists, score) = (lists.join(" UNION "), scoring.sql(terms));
+            ));
+        }
+        let (lists, score) = (selects.join(" UNION "), scoring.sql(terms));
+        // Materialised, so that each list is read from its index, and only what they have is scored.
         let sql = format!(
             "WITH listed AS MATERIALIZED ({lists})
              SELECT t.key FROM listed JOIN {tools} AS t USING (key)
@@ -747,6 +769,7 @@ impl<'a> Passing<'a> {
              UNION
              SELECT key FROM (SELECT key FROM {vectors} ORDER BY vector <#> $7::text::halfvec LIMIT {FARTHEST}) AS far"
         );
+        // The farthest from a vector are the nearest to its opposite, so the same index finds them.
         let opposite: Vec<f32> = vector.vector.iter().map(|number| -number).collect();
         let statement = self
             .bind(sql)
@@ -768,6 +791,7 @@ async fn keys(
 /// Some tools of the catalog, evenly over their keys.
 async fn sample(connection: &mut PgConnection, tables: Tables) -> Result<Vec<i64>, StoreError> {
     let tools = tables.tools();
+    // Keys are looked up one by one, since ordering by random() would read the whole table.
     let sql = format!(
         "SELECT DISTINCT next.key
          FROM (SELECT min(key) AS first, max(key) AS last FROM {tools}) AS ends,

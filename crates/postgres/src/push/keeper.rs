@@ -95,12 +95,16 @@ impl PostgresStore {
         looks.retain(|id, _| wanted.iter().any(|(wanted, _)| wanted == id));
         let mut outcome = Ok(());
         for (catalog, is_urgent) in wanted {
-            let is_due = looks
-                .get(&catalog)
-                .is_none_or(|look| look.at.elapsed() >= LOOK);
-            let searcher = open.iter().find(|(id, _)| *id == catalog);
-            if let Some((_, searcher)) = searcher.filter(|_| is_urgent || is_due) {
+            let is_due = match looks.get(&catalog) {
+                Some(look) => look.at.elapsed() >= LOOK,
+                None => true,
+            };
+            if !is_urgent && !is_due {
+                continue;
+            }
+            if let Some((_, searcher)) = open.iter().find(|(id, _)| *id == catalog) {
                 let embedders = searcher.embedders().cloned().collect();
+                // One that fails must not keep the others waiting.
                 outcome = outcome.and(self.keep(catalog, embedders, looks).await);
             }
         }
@@ -138,19 +142,18 @@ impl PostgresStore {
         looks: &mut Looks,
     ) -> Result<(), StoreError> {
         let mut connection = self.connect_alone().await?;
-        // It ends with the connection.
+        // The lock ends with the connection, so a node that dies leaves none behind.
         let is_mine: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1, $2)")
             .bind(LOCK)
             .bind(catalog as i32)
             .fetch_one(&mut connection)
             .await?;
-        let outcome = match is_mine {
-            true => {
-                self.keep_mine(&mut connection, catalog, embedders, looks)
-                    .await
-            }
-            false => Ok(()),
-        };
+        let mut outcome = Ok(());
+        if is_mine {
+            let kept = self.keep_mine(&mut connection, catalog, embedders, looks);
+            outcome = kept.await;
+        }
+        // What was done is committed, and closing only gives the lock back a little earlier.
         let _ = connection.close().await;
         outcome
     }
@@ -168,11 +171,13 @@ impl PostgresStore {
             return Ok(());
         };
         let stamp = settings.lexical.stamp();
-        let is_other = progress
-            .stamp
-            .as_ref()
-            .is_some_and(|filled| *filled != stamp);
-        if is_other || !progress.is_wanted {
+        // The tables have numbers that depend on these settings. They are filled anew the next time.
+        if let Some(filled) = &progress.stamp
+            && *filled != stamp
+        {
+            return self.give_up(connection, tables).await;
+        }
+        if !progress.is_wanted {
             return self.give_up(connection, tables).await;
         }
         if progress.stamp.is_none() {
@@ -192,13 +197,14 @@ impl PostgresStore {
         let kept_embedders = kept.register(connection).await?;
         let mut complete = self.embed_missing(connection, &kept, &kept_embedders).await;
         let texts = (progress.enrichments, kept_embedders.len());
-        let embedded_texts = looks.get(&catalog).and_then(|look| look.texts);
-        if complete.is_ok() && embedded_texts != Some(texts) {
+        // Looking for texts without vectors goes through all of them, so only when some may be new.
+        if complete.is_ok() && embedded_texts(looks, catalog) != Some(texts) {
             complete = self.embed_texts(connection, &kept, &kept_embedders).await;
         }
         // Vectors are indexed when no more are loaded: an index takes far longer to grow than to be made.
         let is_at_rest = is_at_rest(looks, catalog, progress.tools);
         if is_at_rest || !progress.is_pushed_down {
+            // Filling took a while, in which a load may have gone on.
             let is_loaded =
                 is_at_rest || !has_grown(progress.tools, tables.count(connection).await?);
             let with_vectors = if is_loaded { &kept_embedders[..] } else { &[] };
@@ -278,6 +284,7 @@ impl PostgresStore {
         connection: &mut PgConnection,
         tables: Tables,
     ) -> Result<(), StoreError> {
+        // In a transaction, so that nodes are told when it is committed.
         let mut transaction = connection.begin().await?;
         self.mark(&mut transaction, tables, true).await?;
         transaction.commit().await?;
@@ -298,6 +305,7 @@ impl PostgresStore {
     ) -> Result<(), StoreError> {
         let mut outcome = Ok(());
         for (of_store, embedder) in kept.pairs(kept_embedders) {
+            // The other embedders go on where one fails.
             let embedded = self.embed_all(connection, kept.tables, of_store, embedder);
             outcome = outcome.and(embedded.await);
         }
@@ -318,12 +326,14 @@ impl PostgresStore {
                 let Some((missing, last)) = page else {
                     break;
                 };
+                // A page may have damaged texts alone, so the next one begins behind it in any case.
                 after = last;
                 let (embedding, texts) = (Arc::clone(embedder), Arc::new(missing));
                 let embedded = Arc::clone(&texts);
                 let vectors = self.on_cpu(move || {
-                    let texts = embedded.iter().map(|missing| &missing.enrichment);
-                    embed_enrichments(embedding.as_ref(), &texts.collect::<Vec<_>>())
+                    let texts: Vec<&Enrichment> =
+                        embedded.iter().map(|text| &text.enrichment).collect();
+                    embed_enrichments(embedding.as_ref(), &texts)
                 });
                 let vectors = vectors.await??;
                 store_text_vectors(connection, kept.tables, of_store, &texts, vectors).await?;
@@ -389,18 +399,23 @@ impl PostgresStore {
 /// Notes that a catalog was looked at. True if it has had about as many tools for a while.
 fn is_at_rest(looks: &mut Looks, catalog: i64, tools: i64) -> bool {
     let now = Instant::now();
-    let same = looks
-        .get(&catalog)
-        .filter(|look| !has_grown(look.tools, tools));
-    let (tools, since) = same.map_or((tools, now), |look| (look.tools, look.since));
+    let (tools, since) = match looks.get(&catalog) {
+        // The number from then stays, or a slow load would never add up to one.
+        Some(look) if !has_grown(look.tools, tools) => (look.tools, look.since),
+        _ => (tools, now),
+    };
     let look = Look {
         at: now,
         tools,
         since,
-        texts: looks.get(&catalog).and_then(|look| look.texts),
+        texts: embedded_texts(looks, catalog),
     };
     looks.insert(catalog, look);
     now - since >= LOOK
+}
+
+fn embedded_texts(looks: &Looks, catalog: i64) -> Option<TextsState> {
+    looks.get(&catalog)?.texts
 }
 
 /// Whether many tools were added to so many. Of a large catalog a hundredth is still a load: a vector
@@ -430,7 +445,10 @@ async fn lock(connection: &mut PgConnection, tables: Tables) -> Result<(), Store
         .bind(tables.catalog)
         .fetch_optional(connection)
         .await?;
-    locked.map(drop).ok_or(StoreError::Deleted)
+    match locked {
+        Some(_) => Ok(()),
+        None => Err(StoreError::Deleted),
+    }
 }
 
 async fn begin(
@@ -455,12 +473,15 @@ impl Kept {
     fn pairs<'a>(
         &'a self,
         of_store: &'a [KeptEmbedder],
-    ) -> impl Iterator<Item = (&'a KeptEmbedder, &'a Arc<dyn Embedder>)> {
-        of_store.iter().filter_map(|of_store| {
+    ) -> Vec<(&'a KeptEmbedder, &'a Arc<dyn Embedder>)> {
+        let mut pairs = Vec::new();
+        for of_store in of_store {
             let mut own = self.embedders.iter();
-            let same = own.find(|embedder| is_same(embedder.as_ref(), of_store))?;
-            Some((of_store, same))
-        })
+            if let Some(same) = own.find(|embedder| is_same(embedder.as_ref(), of_store)) {
+                pairs.push((of_store, same));
+            }
+        }
+        pairs
     }
 
     /// Fills the tables with the next page. Returns up to which id they are filled then; `None` once
@@ -490,10 +511,12 @@ impl Kept {
         for row in rows {
             tools.push(tool_of(&row)?);
         }
+        // None behind the last page, which says that the tables have all.
         let last = tools.last().map(|tool| tool.id.to_string());
         let writer =
             PushedWriter::begin(&mut transaction, catalog, &self.settings, &self.embedders).await?;
         if let Some(mut writer) = writer {
+            // First, or it would leave out the tools of this page as not covered yet.
             writer.set_filled_to(last.clone());
             let tools: Vec<&Tool> = tools.iter().collect();
             writer.replace(&mut transaction, &[], &tools).await?;
@@ -513,20 +536,18 @@ impl Kept {
         connection: &mut PgConnection,
     ) -> Result<Vec<KeptEmbedder>, StoreError> {
         let known = self.tables.embedders(connection).await?;
-        let is_new = |embedder: &&Arc<dyn Embedder>| {
-            !known.iter().any(|known| is_same(embedder.as_ref(), known))
-        };
-        let first = known
-            .iter()
-            .map(|known| known.number + 1)
-            .max()
-            .unwrap_or(1);
-        let room = MAX_EMBEDDERS.saturating_sub(known.len());
-        let new: Vec<&Arc<dyn Embedder>> =
-            self.embedders.iter().filter(is_new).take(room).collect();
+        let mut new: Vec<&Arc<dyn Embedder>> = Vec::new();
+        for embedder in &self.embedders {
+            if !known.iter().any(|known| is_same(embedder.as_ref(), known)) {
+                new.push(embedder);
+            }
+        }
+        new.truncate(MAX_EMBEDDERS.saturating_sub(known.len()));
         if new.is_empty() {
             return Ok(known);
         }
+        // They are in the order of their numbers.
+        let first = known.last().map_or(1, |last| last.number + 1);
         let mut transaction = connection.begin().await?;
         lock(&mut transaction, self.tables).await?;
         for (number, embedder) in (first..).zip(new) {
@@ -560,6 +581,7 @@ impl Kept {
     ) -> Result<(), StoreError> {
         let mut vectors = Vec::with_capacity(embedders.len());
         for embedder in embedders {
+            // Only whether there are enough for an index matters, so the count stops early.
             let sql = format!(
                 "SELECT count(*) FROM (SELECT FROM {} LIMIT 100000) AS counted",
                 self.tables.vectors(embedder)
@@ -580,6 +602,7 @@ impl Kept {
             if is_valid == Some(true) {
                 continue;
             }
+            // An index whose creation was interrupted stays behind, unused, but kept up with each write.
             if is_valid == Some(false) {
                 execute(connection, format!("DROP INDEX {name}")).await?;
             }
@@ -650,6 +673,7 @@ async fn store_vectors(
 ) -> Result<(), StoreError> {
     let mut transaction = connection.begin().await?;
     lock(&mut transaction, tables).await?;
+    // Embedding took its time without the lock. A tool that was changed meanwhile has another hash.
     let sql = format!(
         "SELECT key FROM unnest($2::bigint[], $3::bytea[]) AS read (key, hash)
          JOIN {} AS t USING (key) JOIN tools ON catalog = $1 AND tools.id = t.id AND tools.hash = read.hash

@@ -60,9 +60,17 @@ impl Counted {
     /// The first level whose tools are few enough, or the last with any.
     fn level(&self, share: f64) -> usize {
         let last = self.last_level();
-        (0..last)
-            .find(|level| self.tools[*level] as f64 * share <= MOST_EXPECTED)
-            .unwrap_or(last)
+        for level in 0..last {
+            if self.tools[level] as f64 * share <= MOST_EXPECTED {
+                return level;
+            }
+        }
+        last
+    }
+
+    /// How many tools have it at this level, or at the last that some reach.
+    fn at_most(&self, level: usize) -> u64 {
+        self.tools[level.min(self.last_level())]
     }
 }
 
@@ -83,7 +91,8 @@ pub fn lists(terms: &[Counted], tools: u64, share: f64) -> Vec<Vec<i64>> {
             frequent.push(*term);
         }
     }
-    // The list of a rare term has all its tools, those with further terms too.
+    // What several terms have in common is looked for only of frequent ones: the list of a rare term has
+    // all its tools, those with further terms too.
     frequent.truncate(MAX_FREQUENT);
     for (place, one) in frequent.iter().enumerate() {
         for other in &frequent[place + 1..] {
@@ -91,6 +100,7 @@ pub fn lists(terms: &[Counted], tools: u64, share: f64) -> Vec<Vec<i64>> {
         }
         let mut others = frequent.clone();
         others.remove(place);
+        // Two were paired already.
         if others.len() > 2 {
             lists.insert(together(&others, tools, share));
         }
@@ -105,20 +115,19 @@ pub fn lists(terms: &[Counted], tools: u64, share: f64) -> Vec<Vec<i64>> {
 /// as if they occurred independently of each other.
 fn together(terms: &[&Counted], tools: u64, share: f64) -> Vec<i64> {
     let all = tools.max(1) as f64;
-    let at = |term: &Counted, level: usize| level.min(term.last_level());
-    let expected = |level: usize| {
-        let shares = terms
-            .iter()
-            .map(|term| term.tools[at(term, level)] as f64 / all);
-        shares.product::<f64>() * all * share
-    };
-    let level = (0..LEVEL_COUNT)
-        .find(|level| expected(*level) <= MOST_EXPECTED)
-        .unwrap_or(LEVEL_COUNT - 1);
-    let mut keys: Vec<i64> = terms
-        .iter()
-        .map(|term| list_key(&term.term, at(term, level)))
-        .collect();
+    let mut level = 0;
+    while level < LEVEL_COUNT - 1 {
+        let shares = terms.iter().map(|term| term.at_most(level) as f64 / all);
+        if shares.product::<f64>() * all * share <= MOST_EXPECTED {
+            break;
+        }
+        level += 1;
+    }
+    let mut keys = Vec::with_capacity(terms.len());
+    for term in terms {
+        keys.push(list_key(&term.term, level.min(term.last_level())));
+    }
+    // The same terms in another order are the same list.
     keys.sort_unstable();
     keys
 }

@@ -43,6 +43,7 @@ impl PostgresStore {
              WHERE bytes_before < $7 ORDER BY id",
             tables.tools()
         );
+        // Planned for these values: a plan for all of them could not know which conditions there are.
         let rows = sqlx::query(AssertSqlSafe(sql))
             .persistent(false)
             .bind(tables.catalog)
@@ -102,9 +103,11 @@ impl PostgresStore {
             let passing = Passing::new(Tables { catalog }, filter);
             let mut connection = self.pool.acquire().await?;
             let rows = passing.ids(&mut connection).await?;
-            rows.iter()
-                .map(|(id, server)| tool_id(id, server))
-                .collect()
+            let mut ids = Vec::with_capacity(rows.len());
+            for (id, server) in &rows {
+                ids.push(tool_id(id, server)?);
+            }
+            Ok(ids)
         };
         self.ask(WRITE_LIMIT, read).await
     }
@@ -156,8 +159,8 @@ impl PostgresStore {
             .fetch_all(&mut *connection)
             .await?;
         let embedders = tables.embedders(&mut connection).await?;
-        let mut names = vec![tables.tools(), tables.terms(), tables.words()];
-        names.extend(embedders.iter().map(|embedder| tables.vectors(embedder)));
+        // With their indexes, which PostgreSQL counts to each table.
+        let names = tables.all(&embedders);
         let bytes: i64 = sqlx::query_scalar(
             "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint
              FROM unnest($1::text[]) AS name",

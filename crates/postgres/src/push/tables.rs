@@ -42,6 +42,13 @@ impl Tables {
         format!("pushed_vectors_{}_{}", self.catalog, embedder.number)
     }
 
+    /// The names of all of them.
+    pub fn all(self, embedders: &[KeptEmbedder]) -> Vec<String> {
+        let mut names = vec![self.tools(), self.terms(), self.words()];
+        names.extend(embedders.iter().map(|embedder| self.vectors(embedder)));
+        names
+    }
+
     /// Creates what is missing, without vectors and indexes.
     pub async fn create(self, connection: &mut PgConnection) -> Result<(), StoreError> {
         let (tools, terms, words) = (self.tools(), self.terms(), self.words());
@@ -108,6 +115,7 @@ impl Tables {
 
     /// Drops all of them.
     pub async fn drop_all(self, connection: &mut PgConnection) -> Result<(), StoreError> {
+        // The vectors first, since they refer to tools.
         for embedder in self.embedders(connection).await? {
             execute(
                 connection,
@@ -127,8 +135,7 @@ impl Tables {
         connection: &mut PgConnection,
         embedders: &[KeptEmbedder],
     ) -> Result<(), StoreError> {
-        let mut tables = vec![self.tools(), self.terms(), self.words()];
-        tables.extend(embedders.iter().map(|embedder| self.vectors(embedder)));
+        let tables = self.all(embedders);
         execute(connection, format!("ANALYZE {}", tables.join(", "))).await
     }
 
@@ -193,10 +200,10 @@ impl Tables {
                 "gin (name_key gin_trgm_ops) WITH (fastupdate = off)",
             ),
         ];
-        let mut all: Vec<(String, String)> = on_tools
-            .iter()
-            .map(|(name, how)| index(&tools, name, how))
-            .collect();
+        let mut all = Vec::new();
+        for (name, how) in on_tools {
+            all.push(index(&tools, name, how));
+        }
         let near = "gin (word gin_trgm_ops) WITH (fastupdate = off)";
         all.push(index(&words, "near", near));
         for (embedder, vectors) in embedders.iter().zip(vectors) {
@@ -211,6 +218,7 @@ impl Tables {
 
 fn index(table: &str, name: &str, how: &str) -> (String, String) {
     let full = format!("{table}_{name}");
+    // Concurrently, so that commits do not wait until the index is there.
     let create = format!("CREATE INDEX CONCURRENTLY {full} ON {table} USING {how}");
     (full, create)
 }

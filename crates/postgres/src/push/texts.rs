@@ -9,7 +9,7 @@ use toolscout_index::pushdown::{name_key, to_be_read};
 use super::candidates::{ToolRow, end, part_tools};
 use super::tables::Tables;
 use crate::error::StoreError;
-use crate::row::text;
+use crate::row::{text, texts};
 use crate::{BEGIN_READING, PostgresStore, READ_LIMIT};
 use toolscout_state::shared::TextsOf;
 
@@ -51,19 +51,20 @@ impl PostgresStore {
              ORDER BY {order} LIMIT $7",
             tables.tools()
         );
-        let texts = |all: &[String]| all.iter().map(|one| text(one)).collect::<Vec<_>>();
-        let names = of.tools.iter().flatten();
-        let names: Vec<String> = names
-            .filter(|_| of.with_namesakes)
-            .filter_map(|id| id.split_once('/'))
-            .map(|(_, name)| name_key(&text(name)))
-            .collect();
+        let mut names = Vec::new();
+        if of.with_namesakes {
+            for id in of.tools.iter().flatten() {
+                if let Some((_, name)) = id.split_once('/') {
+                    names.push(name_key(&text(name)));
+                }
+            }
+        }
         let rows = sqlx::query(AssertSqlSafe(sql))
             .persistent(false)
             .bind(tables.catalog)
             .bind(text(of.after.as_deref().unwrap_or_default()))
             .bind(texts(&of.servers))
-            .bind(of.tools.as_deref().map(texts))
+            .bind(of.tools.as_ref().map(texts))
             .bind(names)
             .bind(of.have_texts)
             .bind(of.limit as i64)

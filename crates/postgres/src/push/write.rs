@@ -99,13 +99,9 @@ impl<'a> PushedWriter<'a> {
         old: &[Tool],
         new: &[&Tool],
     ) -> Result<(), StoreError> {
-        let is_covered = |tool: &&Tool| self.covers(tool.id.as_str());
-        let old: Vec<&Tool> = old.iter().filter(is_covered).collect();
-        let new: Vec<&Tool> = new
-            .iter()
-            .copied()
-            .filter(|tool| is_covered(tool))
-            .collect();
+        // The others are put when the page that they are on is filled.
+        let old = self.only_covered(old);
+        let new = self.only_covered(new.iter().copied());
         if old.is_empty() && new.is_empty() {
             return Ok(());
         }
@@ -114,8 +110,9 @@ impl<'a> PushedWriter<'a> {
             difference.add(&footprint, -1);
         }
         let come = footprints(&new, &self.weights);
-        come.iter()
-            .for_each(|footprint| difference.add(footprint, 1));
+        for footprint in &come {
+            difference.add(footprint, 1);
+        }
         let embedders = self.tables.embedders(connection).await?;
         self.forget(connection, &old, &new, &embedders).await?;
         let keys = self.put(connection, &new, &come).await?;
@@ -124,6 +121,16 @@ impl<'a> PushedWriter<'a> {
             self.embed(connection, embedder, &new, &keys).await?;
         }
         Ok(())
+    }
+
+    fn only_covered<'t>(&self, tools: impl IntoIterator<Item = &'t Tool>) -> Vec<&'t Tool> {
+        let mut covered = Vec::new();
+        for tool in tools {
+            if self.covers(tool.id.as_str()) {
+                covered.push(tool);
+            }
+        }
+        covered
     }
 
     /// Removes the vectors of old tools, and the rows of those that are not replaced.
@@ -138,9 +145,11 @@ impl<'a> PushedWriter<'a> {
             return Ok(());
         }
         let tools = self.tables.tools();
-        let ids: Vec<&str> = old.iter().map(|tool| tool.id.as_str()).collect();
+        let old = ids(old);
+        // The vectors first: a row takes its vectors with it, and then they could not be counted.
         for embedder in embedders {
             let vectors = self.tables.vectors(embedder);
+            // A tool has one vector of the view 0, whatever else it has, so those count tools.
             let sql = format!(
                 "WITH gone AS (
                      DELETE FROM {vectors} WHERE key IN (SELECT key FROM {tools} WHERE id = ANY($3)) RETURNING view
@@ -151,15 +160,14 @@ impl<'a> PushedWriter<'a> {
             sqlx::query(AssertSqlSafe(sql))
                 .bind(self.tables.catalog)
                 .bind(embedder.number)
-                .bind(&ids)
+                .bind(&old)
                 .execute(&mut *connection)
                 .await?;
         }
-        let kept: Vec<&str> = new.iter().map(|tool| tool.id.as_str()).collect();
         let sql = format!("DELETE FROM {tools} WHERE id = ANY($1) AND id <> ALL($2)");
         sqlx::query(AssertSqlSafe(sql))
-            .bind(ids)
-            .bind(kept)
+            .bind(old)
+            .bind(ids(new))
             .execute(connection)
             .await?;
         Ok(())
@@ -176,31 +184,11 @@ impl<'a> PushedWriter<'a> {
             return Ok(HashMap::new());
         }
         let tools = self.tables.tools();
-        let rows = || new.iter().zip(footprints);
-        let ids: Vec<&str> = new.iter().map(|tool| tool.id.as_str()).collect();
-        let servers: Vec<&str> = new.iter().map(|tool| tool.id.server()).collect();
-        // PostgreSQL has no array of arrays of several lengths, so these are texts of arrays.
-        let tags: Vec<String> = new.iter().map(|tool| text_array(&tool.tags)).collect();
-        let read_only: Vec<bool> = footprints.iter().map(|of| of.read_only).collect();
-        let destructive: Vec<bool> = footprints.iter().map(|of| of.destructive).collect();
-        let name_keys: Vec<&str> = footprints
-            .iter()
-            .map(|of| of.name_keys[0].as_str())
-            .collect();
-        let full_keys: Vec<&str> = footprints
-            .iter()
-            .map(|of| of.name_keys[1].as_str())
-            .collect();
-        let lengths: Vec<i64> = footprints
-            .iter()
-            .map(|of| of.analysis.length as i64)
-            .collect();
-        let terms: Vec<String> = rows().map(|(_, of)| number_array(list_keys(of))).collect();
-        let counts = |of: &Footprint| {
-            let counts = of.analysis.terms.values();
-            number_array(counts.map(|count| i64::from(*count)))
-        };
-        let counts: Vec<String> = footprints.iter().map(counts).collect();
+        let mut columns = Columns::default();
+        for (tool, footprint) in new.iter().zip(footprints) {
+            columns.push(tool, footprint);
+        }
+        // A tool that was changed keeps its row, and so its key.
         let sql = format!(
             "INSERT INTO {tools}
                  (id, server, tags, read_only, destructive, name_key, full_key, length, terms, counts)
@@ -216,16 +204,16 @@ impl<'a> PushedWriter<'a> {
              RETURNING id, key"
         );
         let stored: Vec<(String, i64)> = sqlx::query_as(AssertSqlSafe(sql))
-            .bind(ids)
-            .bind(servers)
-            .bind(tags)
-            .bind(read_only)
-            .bind(destructive)
-            .bind(name_keys)
-            .bind(full_keys)
-            .bind(lengths)
-            .bind(terms)
-            .bind(counts)
+            .bind(columns.ids)
+            .bind(columns.servers)
+            .bind(columns.tags)
+            .bind(columns.read_only)
+            .bind(columns.destructive)
+            .bind(columns.name_keys)
+            .bind(columns.full_keys)
+            .bind(columns.lengths)
+            .bind(columns.terms)
+            .bind(columns.counts)
             .fetch_all(connection)
             .await?;
         Ok(stored.into_iter().collect())
@@ -266,13 +254,23 @@ impl<'a> PushedWriter<'a> {
     async fn count_terms(
         &self,
         connection: &mut PgConnection,
-        mut changes: BTreeMap<(String, i16), i64>,
+        changes: BTreeMap<(String, i16), i64>,
     ) -> Result<(), StoreError> {
-        changes.retain(|_, change| *change != 0);
         let table = self.tables.terms();
-        let terms: Vec<&str> = changes.keys().map(|(term, _)| term.as_str()).collect();
-        let levels: Vec<i16> = changes.keys().map(|(_, level)| *level).collect();
-        let numbers: Vec<i64> = changes.values().copied().collect();
+        let (mut terms, mut levels, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut fewer: Vec<&str> = Vec::new();
+        for ((term, level), change) in &changes {
+            // A changed tool keeps most of its terms. Those cancel out and need no write.
+            if *change == 0 {
+                continue;
+            }
+            terms.push(term.as_str());
+            levels.push(*level);
+            numbers.push(*change);
+            if *change < 0 {
+                fewer.push(term);
+            }
+        }
         let sql = format!(
             "INSERT INTO {table} (term, level, tools)
              SELECT * FROM unnest($1::text[], $2::smallint[], $3::bigint[])
@@ -284,8 +282,7 @@ impl<'a> PushedWriter<'a> {
             .bind(numbers)
             .execute(&mut *connection)
             .await?;
-        let fewer = changes.iter().filter(|(_, change)| **change < 0);
-        let fewer: Vec<&str> = fewer.map(|((term, _), _)| term.as_str()).collect();
+        // Otherwise the terms of all tools that ever were would pile up.
         if !fewer.is_empty() {
             let sql = format!("DELETE FROM {table} WHERE term = ANY($1) AND tools <= 0");
             sqlx::query(AssertSqlSafe(sql))
@@ -299,13 +296,22 @@ impl<'a> PushedWriter<'a> {
     async fn count_words(
         &self,
         connection: &mut PgConnection,
-        mut changes: BTreeMap<String, (i64, i64)>,
+        changes: BTreeMap<String, (i64, i64)>,
     ) -> Result<(), StoreError> {
-        changes.retain(|_, change| *change != (0, 0));
         let table = self.tables.words();
-        let words: Vec<&str> = changes.keys().map(String::as_str).collect();
-        let names: Vec<i64> = changes.values().map(|(names, _)| *names).collect();
-        let others: Vec<i64> = changes.values().map(|(_, others)| *others).collect();
+        let (mut words, mut names, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        let mut fewer: Vec<&str> = Vec::new();
+        for (word, (in_names, elsewhere)) in &changes {
+            if (*in_names, *elsewhere) == (0, 0) {
+                continue;
+            }
+            words.push(word.as_str());
+            names.push(*in_names);
+            others.push(*elsewhere);
+            if *in_names < 0 || *elsewhere < 0 {
+                fewer.push(word);
+            }
+        }
         let sql = format!(
             "INSERT INTO {table} (word, names, others)
              SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[])
@@ -318,10 +324,7 @@ impl<'a> PushedWriter<'a> {
             .bind(others)
             .execute(&mut *connection)
             .await?;
-        let fewer = changes
-            .iter()
-            .filter(|(_, (names, others))| *names < 0 || *others < 0);
-        let fewer: Vec<&str> = fewer.map(|(word, _)| word.as_str()).collect();
+        // A word that no tool has must not be suggested for a misspelt one.
         if !fewer.is_empty() {
             let sql =
                 format!("DELETE FROM {table} WHERE word = ANY($1) AND names <= 0 AND others <= 0");
@@ -345,17 +348,13 @@ impl<'a> PushedWriter<'a> {
             return Ok(());
         };
         let vectors = embed_views(embedder.as_ref(), new)?;
-        let with_keys = new
-            .iter()
-            .zip(vectors)
-            .filter_map(|(tool, vectors)| Some((*keys.get(tool.id.as_str())?, vectors)));
-        put_vectors(
-            connection,
-            self.tables,
-            kept,
-            &with_keys.collect::<Vec<_>>(),
-        )
-        .await
+        let mut by_key = Vec::with_capacity(new.len());
+        for (tool, vectors) in new.iter().zip(vectors) {
+            if let Some(key) = keys.get(tool.id.as_str()) {
+                by_key.push((*key, vectors));
+            }
+        }
+        put_vectors(connection, self.tables, kept, &by_key).await
     }
 }
 
@@ -369,6 +368,7 @@ impl PushedWriter<'_> {
     ) -> Result<(), StoreError> {
         let ids: Vec<String> = written.keys().map(|&id| id.to_owned()).collect();
         self.forget_texts(connection, &ids).await?;
+        // Only the tools that the tables have: the keeper embeds the texts of the others later.
         let sql = format!(
             "SELECT id, key FROM {} WHERE id = ANY($1)",
             self.tables.tools()
@@ -384,9 +384,11 @@ impl PushedWriter<'_> {
                 continue;
             };
             let vectors = embed_enrichments(embedder.as_ref(), &enrichments)?;
-            let with_keys = keys.iter().map(|(_, key)| *key).zip(vectors);
-            let with_keys: Vec<_> = with_keys.collect();
-            put_text_vectors(connection, self.tables, &kept, &with_keys).await?;
+            let mut by_key = Vec::with_capacity(keys.len());
+            for ((_, key), vectors) in keys.iter().zip(vectors) {
+                by_key.push((*key, vectors));
+            }
+            put_text_vectors(connection, self.tables, &kept, &by_key).await?;
         }
         Ok(())
     }
@@ -414,22 +416,63 @@ impl PushedWriter<'_> {
 
     /// The instant embedder of this node that these vectors are of.
     fn instant_embedder(&self, kept: &KeptEmbedder) -> Option<&Arc<dyn Embedder>> {
-        let is_kept = |embedder: &&Arc<dyn Embedder>| {
-            embedder.is_instant() && is_same(embedder.as_ref(), kept)
-        };
-        self.embedders.iter().find(is_kept)
+        self.embedders
+            .iter()
+            .find(|embedder| embedder.is_instant() && is_same(embedder.as_ref(), kept))
     }
 }
 
+/// Rows of tools, by column, as `unnest` takes them.
+#[derive(Default)]
+struct Columns<'a> {
+    ids: Vec<&'a str>,
+    servers: Vec<&'a str>,
+    // PostgreSQL has no array of arrays of several lengths, so `tags`, `terms` and `counts` are texts
+    // of arrays.
+    tags: Vec<String>,
+    read_only: Vec<bool>,
+    destructive: Vec<bool>,
+    name_keys: Vec<&'a str>,
+    full_keys: Vec<&'a str>,
+    lengths: Vec<i64>,
+    terms: Vec<String>,
+    counts: Vec<String>,
+}
+
+impl<'a> Columns<'a> {
+    fn push(&mut self, tool: &'a Tool, footprint: &'a Footprint) {
+        let analysis = &footprint.analysis;
+        self.ids.push(tool.id.as_str());
+        self.servers.push(tool.id.server());
+        self.tags.push(text_array(&tool.tags));
+        self.read_only.push(footprint.read_only);
+        self.destructive.push(footprint.destructive);
+        self.name_keys.push(&footprint.name_keys[0]);
+        self.full_keys.push(&footprint.name_keys[1]);
+        self.lengths.push(analysis.length as i64);
+        self.terms.push(number_array(list_keys(footprint)));
+        let counts = analysis.terms.values().copied();
+        self.counts.push(number_array(counts.map(i64::from)));
+    }
+}
+
+fn ids<'a>(tools: &[&'a Tool]) -> Vec<&'a str> {
+    tools.iter().map(|tool| tool.id.as_str()).collect()
+}
+
 /// The lists that a tool is in: those of level 0 first, in the order of its terms.
-fn list_keys(footprint: &Footprint) -> impl Iterator<Item = i64> {
+fn list_keys(footprint: &Footprint) -> Vec<i64> {
     let analysis = &footprint.analysis;
-    (0..LEVEL_COUNT).flat_map(move |wanted| {
-        let terms = analysis.terms.iter();
-        terms
-            .filter(move |(_, steps)| level(**steps, analysis.length) >= wanted)
-            .map(move |(term, _)| list_key(term, wanted))
-    })
+    let mut keys = Vec::with_capacity(analysis.terms.len());
+    // Level by level: the place of a key of level 0 is also the place of its count, which scoring reads.
+    for wanted in 0..LEVEL_COUNT {
+        for (term, steps) in &analysis.terms {
+            if level(*steps, analysis.length) >= wanted {
+                keys.push(list_key(term, wanted));
+            }
+        }
+    }
+    keys
 }
 
 /// True if these are vectors of this embedder.
@@ -480,17 +523,22 @@ async fn insert_vectors(
     let table = tables.vectors(kept);
     let mut rows = Vec::new();
     for (key, vectors) in vectors {
-        let numbered = (first..).zip(vectors);
-        rows.extend(numbered.map(|(number, vector)| (*key, number, vector_text(vector))));
+        for (number, vector) in (first..).zip(vectors) {
+            rows.push((*key, number, vector_text(vector)));
+        }
     }
+    // As texts, since sqlx has no type for vectors.
     let sql = format!(
         "INSERT INTO {table} (key, view, vector)
          SELECT key, view, vector::halfvec FROM unnest($1::bigint[], $2::smallint[], $3::text[]) AS new (key, view, vector)"
     );
     for chunk in rows.chunks(VECTORS_AT_ONCE) {
-        let keys: Vec<i64> = chunk.iter().map(|(key, _, _)| *key).collect();
-        let views: Vec<i16> = chunk.iter().map(|(_, view, _)| *view).collect();
-        let texts: Vec<&str> = chunk.iter().map(|(_, _, text)| text.as_str()).collect();
+        let (mut keys, mut views, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, view, text) in chunk {
+            keys.push(*key);
+            views.push(*view);
+            texts.push(text.as_str());
+        }
         sqlx::query(AssertSqlSafe(sql.clone()))
             .bind(keys)
             .bind(views)
@@ -503,26 +551,30 @@ async fn insert_vectors(
 
 /// A vector as pgvector reads it.
 pub fn vector_text(vector: &[f32]) -> String {
-    let numbers: Vec<String> = vector
-        .iter()
-        .map(|number| if number.is_finite() { *number } else { 0.0 })
-        .map(|number| number.to_string())
-        .collect();
+    let mut numbers = Vec::with_capacity(vector.len());
+    for number in vector {
+        // pgvector refuses the others, and one of them is no reason to refuse the tool.
+        let number = if number.is_finite() { *number } else { 0.0 };
+        numbers.push(number.to_string());
+    }
     format!("[{}]", numbers.join(","))
 }
 
-fn number_array(numbers: impl Iterator<Item = i64>) -> String {
-    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
-    format!("{{{}}}", numbers.join(","))
+fn number_array(numbers: impl IntoIterator<Item = i64>) -> String {
+    let mut texts = Vec::new();
+    for number in numbers {
+        texts.push(number.to_string());
+    }
+    format!("{{{}}}", texts.join(","))
 }
 
 /// The text of an array of these texts, each within quotation marks.
 fn text_array(texts: &[String]) -> String {
-    let quoted = |text: &String| {
+    let mut quoted = Vec::with_capacity(texts.len());
+    for text in texts {
         let escaped = row::text(text).replace('\\', "\\\\").replace('"', "\\\"");
-        format!("\"{escaped}\"")
-    };
-    let quoted: Vec<String> = texts.iter().map(quoted).collect();
+        quoted.push(format!("\"{escaped}\""));
+    }
     format!("{{{}}}", quoted.join(","))
 }
 
@@ -544,7 +596,7 @@ mod tests {
         let tool = Tool::new("mail", "send_message").unwrap();
         let footprint = Footprint::of(&tool, &Weights::default());
         let terms: Vec<&String> = footprint.analysis.terms.keys().collect();
-        let keys: Vec<i64> = list_keys(&footprint).collect();
+        let keys = list_keys(&footprint);
         for (place, term) in terms.iter().enumerate() {
             assert_eq!(keys[place], list_key(term, 0));
         }
