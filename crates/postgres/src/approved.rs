@@ -41,9 +41,7 @@ impl SharedApproved {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, ApprovedError> {
         let asked = self.store.runtime.block_on(self.store.ask(limit, work));
-        asked.map_err(|error| ApprovedError::Unavailable {
-            reason: error.to_string(),
-        })
+        asked.map_err(unavailable)
     }
 
     async fn read(
@@ -128,13 +126,12 @@ impl SharedApproved {
                 .execute(&mut *connection)
                 .await?;
         }
-        let records = &update.records;
-        let ids: Vec<&str> = records.keys().map(ToolId::as_str).collect();
-        let definitions: Vec<&[u8]> = records
-            .values()
-            .map(|record| record.definition.as_bytes().as_slice())
-            .collect();
-        let classes: Vec<i64> = records.values().map(|record| rank(record.class)).collect();
+        let (mut ids, mut definitions, mut classes) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, record) in &update.records {
+            ids.push(id.as_str());
+            definitions.push(record.definition.as_bytes().as_slice());
+            classes.push(rank(record.class));
+        }
         sqlx::query(
             "INSERT INTO approved_definitions (catalog, server, id, definition, class)
              SELECT $1, $2, * FROM unnest($3::text[], $4::bytea[], $5::bigint[])
@@ -159,10 +156,6 @@ impl SharedApproved {
         undecided: &Undecided,
     ) -> Result<(), StoreError> {
         for (id, change) in undecided {
-            let json = |tool: &Option<Arc<Tool>>| {
-                let tool = tool.as_ref()?;
-                serde_json::to_string(&**tool).ok()
-            };
             sqlx::query(
                 "INSERT INTO approved_changes
                      (catalog, server, id, kind, approved, offered, blocked_by, since_ms)
@@ -174,8 +167,8 @@ impl SharedApproved {
             .bind(text(server))
             .bind(id.as_str())
             .bind(change.kind.name())
-            .bind(json(&change.approved))
-            .bind(json(&change.offered))
+            .bind(json(change.approved.as_deref()))
+            .bind(json(change.offered.as_deref()))
             .bind(change.blocked_by.map(BlockedBy::name))
             .bind(change.since_ms)
             .execute(&mut *connection)
@@ -244,6 +237,7 @@ impl ApprovedTable for SharedApproved {
             for server in servers {
                 let number = self.lock(&mut transaction, server).await? + 1;
                 let remembered = self.read(&mut transaction, server).await?;
+                // All servers or none: without a verdict the transaction is dropped.
                 let Some(update) = judge(server, remembered) else {
                     return Ok(());
                 };
@@ -260,6 +254,16 @@ impl ApprovedTable for SharedApproved {
             Ok(transaction.commit().await?)
         })
     }
+}
+
+fn unavailable(error: StoreError) -> ApprovedError {
+    ApprovedError::Unavailable {
+        reason: error.to_string(),
+    }
+}
+
+fn json(tool: Option<&Tool>) -> Option<String> {
+    serde_json::to_string(tool?).ok()
 }
 
 fn record(row: &PgRow) -> Result<Record, StoreError> {
@@ -285,7 +289,9 @@ fn changes(rows: &[PgRow]) -> Result<Undecided, StoreError> {
             blocked_by: blocked_by.as_deref().map(BlockedBy::from_name),
             since_ms: row.try_get("since_ms")?,
         };
-        undecided.extend(id_of(&server, &id).map(|id| (id, change)));
+        if let Some(id) = id_of(&server, &id) {
+            undecided.insert(id, change);
+        }
     }
     Ok(undecided)
 }

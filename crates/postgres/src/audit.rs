@@ -96,10 +96,8 @@ impl PostgresStore {
         };
         for _ in 0..MAX_PAGES {
             let after = copied.seq;
-            let entries = local
-                .read(move |_, log| log.entries_after(after, PAGE))
-                .await?;
-            let entries = entries.unwrap_or_default();
+            let entries = local.read(move |_, log| log.entries_after(after, PAGE));
+            let entries = entries.await?.unwrap_or_default();
             let Some(last) = entries.last() else {
                 break;
             };
@@ -120,8 +118,11 @@ impl PostgresStore {
         let Some((copied, Some(first))) = read.await? else {
             return Ok(None);
         };
+        // A log that was begun anew has another first entry, and is another chain.
         let chain = hex::encode(&first.hash);
-        if let Some(copied) = copied.filter(|copied| copied.chain == chain) {
+        if let Some(copied) = copied
+            && copied.chain == chain
+        {
             return Ok(Some(copied));
         }
         let last = async {
@@ -136,10 +137,12 @@ impl PostgresStore {
         let Some((seq, hash)) = self.ask(READ_LIMIT, last).await? else {
             return Ok(Some(Copied { chain, seq: 0 }));
         };
-        let own = local
-            .read(move |_, log| log.entries_after(seq - 1, 1))
-            .await?;
-        let is_same = own.is_some_and(|own| own.first().is_some_and(|own| own.hash == hash));
+        // Each hash includes the one before, so that of the last entry stands for all before it.
+        let own = local.read(move |_, log| log.entries_after(seq - 1, 1));
+        let is_same = match own.await?.as_deref() {
+            Some([own, ..]) => own.hash == hash,
+            _ => false,
+        };
         if !is_same {
             return Err(StoreError::Refused(format!(
                 "entry {seq} of this node's audit log is not the one that was copied to the store; the log was cut off or \
@@ -166,6 +169,7 @@ impl PostgresStore {
             events.push(field("event"));
             decisions.push(field("decision"));
         }
+        // The number of entries is stored with them, so that a chain that was cut off is noticed.
         let mut transaction = self.pool.begin().await?;
         sqlx::query(
             "INSERT INTO audit_chains (chain, node, entries) VALUES ($1, $2, $3)
@@ -176,6 +180,7 @@ impl PostgresStore {
         .bind(seqs.last())
         .execute(&mut *transaction)
         .await?;
+        // A commit whose answer was lost is copied again.
         sqlx::query(
             "INSERT INTO audit (chain, seq, entry, hash, time_ms, tool, event, decision)
              SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::bytea[], $5::bigint[], $6::text[], $7::text[], $8::text[])
@@ -284,14 +289,13 @@ impl PostgresStore {
                 }
                 let entries = self.entries_of(&chain, check.last().seq).await?;
                 for entry in &entries {
-                    let broken = |what| ChainError::Broken {
-                        node: node.clone(),
-                        seq: entry.seq,
-                        what,
-                    };
-                    check.push(entry).map_err(broken)?;
-                    is_head_found |= head
-                        .is_some_and(|head| head.eq_ignore_ascii_case(&hex::encode(&entry.hash)));
+                    if let Err(what) = check.push(entry) {
+                        let seq = entry.seq;
+                        return Err(ChainError::Broken { node, seq, what });
+                    }
+                    if let Some(head) = head {
+                        is_head_found |= head.eq_ignore_ascii_case(&hex::encode(&entry.hash));
+                    }
                 }
                 if entries.len() < PAGE {
                     break;
@@ -330,10 +334,11 @@ impl PostgresStore {
             .bind(PAGE as i64)
             .fetch_all(&self.pool)
             .await?;
-            let entries =
-                rows.into_iter()
-                    .map(|(seq, text, hash)| ChainedEntry { seq, text, hash });
-            Ok(entries.collect())
+            let mut entries = Vec::with_capacity(rows.len());
+            for (seq, text, hash) in rows {
+                entries.push(ChainedEntry { seq, text, hash });
+            }
+            Ok(entries)
         };
         self.ask(READ_LIMIT, read).await
     }

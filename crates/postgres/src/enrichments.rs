@@ -39,8 +39,9 @@ impl PostgresStore {
             .fetch_all(&self.pool)
             .await?;
             let ids = rows.iter().map(|(id, server)| row::tool_id(id, server));
-            let ids: Vec<ToolId> = ids.collect::<Result<_, _>>()?;
-            Ok(ids.into_iter().filter(|id| !tools.contains(id)).collect())
+            let mut ids: Vec<ToolId> = ids.collect::<Result<_, _>>()?;
+            ids.retain(|id| !tools.contains(id));
+            Ok(ids)
         };
         self.ask(READ_LIMIT, read).await
     }
@@ -151,12 +152,13 @@ pub(super) struct EnrichmentPage {
 impl EnrichmentPage {
     /// What is after this generation, or everything.
     pub(super) fn after(generation: Option<u64>) -> Self {
-        EnrichmentPage {
+        let after = match generation {
             // Behind every tool of that generation.
-            after: (
-                generation.map_or(0, |known| known as i64 + 1),
-                String::new(),
-            ),
+            Some(known) => known as i64 + 1,
+            None => 0,
+        };
+        EnrichmentPage {
+            after: (after, String::new()),
             with_forgotten: generation.is_some(),
             is_last: false,
         }

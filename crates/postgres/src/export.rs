@@ -42,6 +42,7 @@ impl PostgresStore {
         }
         let stored = self.find(name).await?.ok_or(StoreError::Deleted)?;
         let exported = self.export_into(data, name, &stored).await;
+        // Half a catalog would look like a whole one, and stand in the way of the next export.
         if exported.is_err() {
             match data.delete(name) {
                 Ok(()) | Err(Error::UnknownCatalog { .. }) => {}
@@ -91,9 +92,12 @@ impl PostgresStore {
             texts.extend(tool.enrichment.into_iter().flat_map(|one| one.hashes));
         })?;
         let searcher = catalog.searcher();
-        let words = searcher.owner_words();
-        let aliases = words.into_iter().flat_map(|words| words.aliases.values());
-        texts.extend(aliases.flatten().map(|alias| text_hash(alias)));
+        if let Some(words) = searcher.owner_words() {
+            for alias in words.aliases.values().flatten() {
+                texts.push(text_hash(alias));
+            }
+        }
+        // Tools share texts, and each vector is asked for once.
         texts.sort_unstable();
         texts.dedup();
         let mut count = 0;

@@ -92,6 +92,7 @@ impl FollowingStore {
             self.followed.set_pushed_down(true);
         }
         if before != Some(head) || applied.writer.is_some() {
+            // Until it is committed: if that fails, the ranker's file may be newer than the rest.
             self.is_unsure = true;
             applied.remove_others()?;
             let writer = applied.writer()?;
@@ -102,8 +103,10 @@ impl FollowingStore {
             })?;
             writer.commit()?;
         }
-        if before.is_some_and(|before| before.generation > head.generation) {
-            let (from, to) = (before.map(|before| before.generation), head.generation);
+        if let Some(before) = before
+            && before.generation > head.generation
+        {
+            let (from, to) = (before.generation, head.generation);
             tracing::warn!(
                 from,
                 to,
@@ -146,8 +149,10 @@ impl Applied<'_> {
 
     /// The catalog's own ranker.
     fn ranker(&self) -> Option<&Ranker> {
-        let ranker = self.searcher.ranker().map(Arc::as_ref);
-        ranker.filter(|_| self.searcher.has_own_ranker())
+        match self.searcher.has_own_ranker() {
+            true => self.searcher.ranker().map(Arc::as_ref),
+            false => None,
+        }
     }
 
     fn apply(&mut self, part: Part) -> Result<(), StoreError> {
@@ -155,7 +160,9 @@ impl Applied<'_> {
             Part::Everything => self.all = Some(HashSet::new()),
             Part::Tools(tools) if !tools.is_empty() => {
                 if let Some(all) = &mut self.all {
-                    all.extend(tools.iter().map(|tool| tool.id.clone()));
+                    for tool in &tools {
+                        all.insert(tool.id.clone());
+                    }
                 }
                 self.writer()?.upsert(&tools)?;
             }
@@ -172,6 +179,7 @@ impl Applied<'_> {
             Part::Ranker(ranker) if ranker.as_ref() != self.ranker() => {
                 self.writer()?.set_ranker(ranker.as_ref())?;
             }
+            // Nothing changes, so no writer is begun: it takes the lock of the node's catalog.
             Part::Tools(_) | Part::Removed(_) | Part::Ranker(_) => {}
         }
         Ok(())
@@ -196,15 +204,21 @@ impl Applied<'_> {
         let Some(all) = self.all.take() else {
             return Ok(());
         };
-        let had = self.searcher.tools().map(|tool| tool.id.clone());
-        let others: Vec<ToolId> = had.filter(|id| !all.contains(id)).collect();
+        let mut others: Vec<ToolId> = Vec::new();
+        for tool in self.searcher.tools() {
+            if !all.contains(&tool.id) {
+                others.push(tool.id.clone());
+            }
+        }
         if !others.is_empty() {
             self.writer()?.remove(&others)?;
         }
-        let had = self.searcher.ids_after(None);
-        let is_forgotten =
-            |id: &&ToolId| self.searcher.enrichment(id).is_some() && !self.enriched.contains(*id);
-        let forgotten: Vec<ToolId> = had.filter(is_forgotten).cloned().collect();
+        let mut forgotten: Vec<ToolId> = Vec::new();
+        for id in self.searcher.ids_after(None) {
+            if self.searcher.enrichment(id).is_some() && !self.enriched.contains(id) {
+                forgotten.push(id.clone());
+            }
+        }
         if !forgotten.is_empty() {
             self.writer()?.clear_enrichments(&forgotten)?;
         }

@@ -227,15 +227,15 @@ impl Hub {
 
     pub(super) fn problem(&self) -> Option<String> {
         let answered = self.answered.load(Ordering::Relaxed).max(0) as u64;
-        let silent = self
-            .started
-            .elapsed()
-            .saturating_sub(Duration::from_millis(answered));
+        let answered = Duration::from_millis(answered);
+        let silent = self.started.elapsed().saturating_sub(answered);
         if silent < PATIENCE {
             return None;
         }
-        let reason = self.last_problem.lock().clone();
-        Some(reason.unwrap_or_else(|| "it does not answer".to_owned()))
+        match self.last_problem.lock().as_ref() {
+            Some(reason) => Some(reason.clone()),
+            None => Some("it does not answer".to_owned()),
+        }
     }
 
     pub(super) fn register(&self, catalog: &Arc<FollowedCatalog>) {
@@ -274,11 +274,11 @@ impl Hub {
             true => self.set_all(&heads.catalogs),
             false => self.set_changed(&heads.catalogs),
         }
-        // Of what was deleted, the number alone tells.
-        let names = self.names.read();
-        names
-            .as_ref()
-            .is_some_and(|names| names.len() == heads.total)
+        // A deleted catalog is in no answer, so only the number of all tells that one is missing.
+        match self.names.read().as_ref() {
+            Some(names) => names.len() == heads.total,
+            None => false,
+        }
     }
 
     fn set_all(&self, catalogs: &[Head]) {
@@ -289,10 +289,11 @@ impl Hub {
                 Some(head) => catalog.tell_of(head),
             }
         }
-        let names: Names = catalogs
-            .iter()
-            .map(|head| (head.name.clone(), head.id))
-            .collect();
+        let mut names = Names::new();
+        for head in catalogs {
+            names.insert(head.name.clone(), head.id);
+        }
+        // Made before the lock is taken: requests that read names do not wait for it.
         *self.names.write() = Some(Arc::new(names));
     }
 
@@ -301,8 +302,8 @@ impl Hub {
             if let Some(catalog) = self.open_one(head.id) {
                 catalog.tell_of(head);
             }
-            let former = self.note_name(head);
-            if let Some(former) = former.filter(|former| *former != head.id)
+            if let Some(former) = self.note_name(head)
+                && former != head.id
                 && let Some(catalog) = self.open_one(former)
             {
                 // It was deleted, and another one of the name was created.
@@ -316,6 +317,7 @@ impl Hub {
         let mut names = self.names.write();
         let names = names.get_or_insert_default();
         match names.get(&head.name) {
+            // Most changes are not of names, and inserting may have to copy all of them.
             Some(id) if *id == head.id => Some(*id),
             _ => Arc::make_mut(names).insert(head.name.clone(), head.id),
         }
@@ -327,20 +329,21 @@ impl Hub {
 
     /// `ID GENERATION`, as a commit announces them.
     fn note(&self, announced: &str) {
-        let parsed = announced.split_once(' ').and_then(|(id, generation)| {
-            Some((id.parse::<i64>().ok()?, generation.parse::<u64>().ok()?))
-        });
-        let Some((id, generation)) = parsed else {
+        let Some((id, generation)) = parse_announced(announced) else {
             // A catalog that was created or deleted, or what else nodes follow.
             return self.hurry.notify_one();
         };
-        let catalog = self.open.lock().get(&id).and_then(Weak::upgrade);
-        if let Some(catalog) = catalog
+        if let Some(catalog) = self.open_one(id)
             && catalog.generation() != generation
         {
             catalog.tell(generation);
         }
     }
+}
+
+fn parse_announced(announced: &str) -> Option<(i64, u64)> {
+    let (id, generation) = announced.split_once(' ')?;
+    Some((id.parse().ok()?, generation.parse().ok()?))
 }
 
 impl PostgresStore {
@@ -374,9 +377,11 @@ impl PostgresStore {
 
     /// The catalogs that this node has open, by number, with what it has of each.
     pub(super) fn open_catalogs(&self) -> Vec<(i64, Arc<Searcher>)> {
-        let open = self.hub.open().into_iter();
-        open.map(|catalog| (catalog.id, catalog.memory.catalog.searcher()))
-            .collect()
+        let mut open = Vec::new();
+        for catalog in self.hub.open() {
+            open.push((catalog.id, catalog.memory.catalog.searcher()));
+        }
+        open
     }
 
     /// Cancelled by [`PostgresStore::close`].
@@ -449,6 +454,7 @@ impl PostgresStore {
                 failovers = self.figures.failovers.get();
                 since = None;
             }
+            // After a failure, too, everything is asked for: `since` is set again only by an answer.
             let known = since
                 .take()
                 .filter(|(_, asked_at)| asked_at.elapsed() < WHOLE_POLL);
@@ -457,7 +463,10 @@ impl PostgresStore {
             match &asked {
                 Ok(heads) => {
                     if self.hub.note_heads(heads) {
-                        let asked_at = known.map_or_else(Instant::now, |(_, asked_at)| asked_at);
+                        let asked_at = match known {
+                            Some((_, asked_at)) => asked_at,
+                            None => Instant::now(),
+                        };
                         since = Some((heads.horizon.clone(), asked_at));
                     } else {
                         self.hurry();
@@ -559,9 +568,10 @@ impl PostgresStore {
             .iter()
             .filter(|catalog| are_few || catalog.is_behind())
             .take(MOST_TOLD);
-        let mut followed: BTreeMap<String, u64> = told
-            .map(|catalog| (catalog.id.to_string(), catalog.generation()))
-            .collect();
+        let mut followed = BTreeMap::new();
+        for catalog in told {
+            followed.insert(catalog.id.to_string(), catalog.generation());
+        }
         followed.insert(OPEN.to_owned(), open.len() as u64);
         followed
     }

@@ -98,6 +98,7 @@ impl PostgresStore {
             vectors: self.import_vectors(&source.database).await?,
             ..Imported::default()
         };
+        // Before the tools, whose texts depend on the words.
         if existing == Existing::Replace {
             let words = source.searcher.owner_words().cloned().unwrap_or_default();
             let change = Change::OwnerWords(WordsChange::Replace(Arc::new(words)));
@@ -112,6 +113,7 @@ impl PostgresStore {
             .import_enrichments(id, &source.searcher, existing)
             .await?;
         if existing == Existing::Replace {
+            // After the imported ones are there, so that searches find tools all the time.
             let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
             let mut others = self.ids(id).await?;
             others.retain(|other| !wanted.contains(other));
@@ -123,6 +125,7 @@ impl PostgresStore {
             self.put_settings(id, source.searcher.settings(), ranker)
                 .await?;
         }
+        // Last: until then it counts as interrupted, and may be asked for again.
         self.set_importing(id, None).await?;
         Ok(imported)
     }
@@ -140,6 +143,7 @@ impl PostgresStore {
                 Ok((created.id, Existing::Replace))
             }
             CreatedCatalog::Before(found) if existing == Existing::Refuse => {
+                // An interrupted import of this very catalog made it, so replacing it loses nothing.
                 if self.importing(found.id).await?.as_deref() == Some(identity) {
                     return Ok((found.id, Existing::Replace));
                 }
@@ -184,21 +188,21 @@ impl PostgresStore {
         searcher: &Searcher,
         existing: Existing,
     ) -> Result<usize, StoreError> {
-        let has_one = |id: &&ToolId| searcher.enrichment(id).is_some();
-        let ids: Vec<&ToolId> = searcher.ids_after(None).filter(has_one).collect();
+        let mut ids: Vec<&ToolId> = searcher.ids_after(None).collect();
+        ids.retain(|id| searcher.enrichment(id).is_some());
         let mut stored = 0;
         for chunk in ids.chunks(CHUNK) {
-            let enriched = chunk
-                .iter()
-                .filter_map(|id| Some((searcher.tool(id)?, searcher.enrichment(id)?.clone())))
-                .collect();
-            let (changes, _) = self
-                .commit(catalog, &[&Change::Enrich(enriched)], &[])
-                .await?;
-            stored += changes
-                .iter()
-                .map(|changes| changes.changed.len())
-                .sum::<usize>();
+            let mut enriched = Vec::with_capacity(chunk.len());
+            for id in chunk {
+                if let (Some(tool), Some(one)) = (searcher.tool(id), searcher.enrichment(id)) {
+                    enriched.push((tool, one.clone()));
+                }
+            }
+            let change = Change::Enrich(enriched);
+            let (changes, _) = self.commit(catalog, &[&change], &[]).await?;
+            for changes in changes {
+                stored += changes.changed.len();
+            }
         }
         if existing == Existing::Replace {
             let imported = ids.into_iter().collect();

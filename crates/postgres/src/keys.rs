@@ -47,9 +47,7 @@ impl SharedKeys {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, KeyError> {
         let asked = self.store.runtime.block_on(self.store.ask(limit, work));
-        asked.map_err(|error| KeyError::Unavailable {
-            reason: error.to_string(),
-        })
+        asked.map_err(unavailable)
     }
 
     fn update(&self, sql: &'static str, id: &str, now_s: u64) -> Result<bool, KeyError> {
@@ -67,6 +65,7 @@ impl SharedKeys {
                 .execute(&mut *transaction)
                 .await?
                 .rows_affected();
+            // Otherwise the generation is not raised either: nodes would follow for nothing.
             if changed > 0 {
                 self.store.announce(&mut transaction, HEAD).await?;
                 transaction.commit().await?;
@@ -163,6 +162,7 @@ impl PostgresStore {
             .await?;
         let known = copy.generation(&source).map_err(unusable)?;
         if known == Some(head) {
+            // A copy counts for a while only after it was last compared with the store.
             return copy.confirm().map_err(unusable);
         }
         // A backup was put back where it is behind.
@@ -178,6 +178,7 @@ impl PostgresStore {
              ORDER BY generation, id LIMIT $4"
         );
         let mut changed = Vec::new();
+        // Behind every id of the known generation. What is past the head comes with the next look.
         let mut after = (known + 1, String::new());
         loop {
             let rows = sqlx::query(sqlx::AssertSqlSafe(sql.clone()))
@@ -226,6 +227,12 @@ fn stored_key(row: &PgRow) -> Result<StoredKey, StoreError> {
         },
         hash: row.try_get("hash")?,
     })
+}
+
+fn unavailable(error: StoreError) -> KeyError {
+    KeyError::Unavailable {
+        reason: error.to_string(),
+    }
 }
 
 /// The node's own copy cannot be used.

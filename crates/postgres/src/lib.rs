@@ -250,6 +250,7 @@ impl PostgresStore {
     }
 
     fn note_failure(&self, error: &StoreError) {
+        // Those two are answers of a store that is there.
         if !matches!(error, StoreError::Deleted | StoreError::Catalog(_)) {
             self.figures.failures.inc();
             self.servers.suspect(error);
@@ -269,22 +270,22 @@ async fn within<T>(
 }
 
 fn servers_of(settings: &StoreSettings) -> Result<Vec<Server>, StoreError> {
-    let refused = |reason: String| StoreError::Refused(reason);
     let Some(address) = &settings.store else {
-        return Err(refused(
+        return Err(StoreError::Refused(
             "no store is named; set --store or TOOLSCOUT_STORE".to_owned(),
         ));
     };
-    // The message of what reads it may repeat a part of it.
-    let unusable = || {
-        refused(format!(
-            "the store {address} is not an address of PostgreSQL"
-        ))
-    };
+    // Said in words of its own: an error of the parser may repeat a part of the address, even the password.
+    let unusable = format!("the store {address} is not an address of PostgreSQL");
     toolscout_base::tls::provide();
+    let Some(named) = address.servers() else {
+        return Err(StoreError::Refused(unusable));
+    };
     let mut servers = Vec::new();
-    for server in address.servers().ok_or_else(unusable)? {
-        let options = PgConnectOptions::from_url(&server.url).map_err(|_| unusable())?;
+    for server in named {
+        let Ok(options) = PgConnectOptions::from_url(&server.url) else {
+            return Err(StoreError::Refused(unusable));
+        };
         servers.push(Server {
             name: server.name,
             options: connect_options(options, settings)?,
@@ -297,6 +298,7 @@ fn connect_options(
     options: PgConnectOptions,
     settings: &StoreSettings,
 ) -> Result<PgConnectOptions, StoreError> {
+    // The server ends what a node that hangs or died has begun, so that its locks are freed.
     let mut options = options
         .application_name("toolscout")
         .disable_statement_logging()
@@ -308,9 +310,15 @@ fn connect_options(
             ("idle_in_transaction_session_timeout", "60s"),
         ]);
     if let Some(path) = &settings.store_password_file {
-        let text = regular_file::read_to_string(path).map_err(|error| {
-            StoreError::Refused(format!("the password file {}: {error}", path.display()))
-        })?;
+        let text = match regular_file::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => {
+                let path = path.display();
+                let reason = format!("the password file {path}: {error}");
+                return Err(StoreError::Refused(reason));
+            }
+        };
+        // Editors end a file with a line break; spaces may be part of a password.
         options = options.password(text.trim_end_matches(['\r', '\n']));
     }
     Ok(options)

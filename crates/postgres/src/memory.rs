@@ -20,6 +20,7 @@ use super::{BEGIN_READING, CONNECT_LIMIT, PostgresStore, READ_LIMIT, WRITE_LIMIT
 const ANNOUNCED: &str = "memory";
 /// A full memory makes room for this many, since nodes read all of it after entries were deleted.
 const ROOM: usize = MAX_ENTRIES / 20;
+
 impl PostgresStore {
     /// As [`toolscout_index::Memory::remember`], for all nodes. This one has followed when it returns.
     ///
@@ -107,7 +108,7 @@ impl PostgresStore {
                 continue;
             }
             let store = Arc::clone(self);
-            // Nobody waits for it: a model may take seconds to embed what is new.
+            // Nobody waits for it, since a model may take seconds to embed what is new.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = store.follow_memory(&catalog) {
                     tracing::warn!(%error, "a usage memory cannot be followed; trying again");
@@ -121,6 +122,7 @@ impl PostgresStore {
     /// Brings the memory of a catalog up to the store. Blocks.
     fn follow_memory(&self, catalog: &FollowedCatalog) -> Result<(), StoreError> {
         let followed = &catalog.memory;
+        // One at a time, so that no older state is applied over a newer one.
         let _one = followed.following.lock();
         let memory = followed.catalog.memory();
         let known = memory.followed()?;
@@ -147,6 +149,8 @@ impl PostgresStore {
                 .fetch_optional(&mut *transaction)
                 .await?;
         let (is_on, generation, deleted_at) = head.unwrap_or_default();
+        // A deleted row leaves no trace, so after a deletion everything is read; and so it is where a
+        // backup was put back that is behind.
         let known = known.map(|known| known as i64);
         let known = known.filter(|known| (deleted_at..=generation).contains(known));
         let rows = sqlx::query(
@@ -165,6 +169,7 @@ impl PostgresStore {
             let (times, at_ms): (i64, i64) = (row.try_get("times")?, row.try_get("at_ms")?);
             let source = Source::read(row.try_get("source")?);
             match entries.last_mut() {
+                // Rows of one pair follow each other, one for each teacher.
                 Some(last) if last.query == query && last.tool.as_str() == tool => {
                     last.times += times as u64;
                     last.at_ms = last.at_ms.max(at_ms);
@@ -225,6 +230,7 @@ impl PostgresStore {
     async fn delete_remembered(&self, catalog: i64, what: &Deletion) -> Result<usize, StoreError> {
         let mut transaction = self.pool.begin().await?;
         let generation = begin(&mut transaction, catalog).await?.generation + 1;
+        // Each condition has the parameter, since PostgreSQL refuses one that no statement uses.
         let (condition, value) = match what {
             Deletion::All => ("$2 = ''", String::new()),
             Deletion::Tool(tool) => ("tool = $2", tool.to_string()),

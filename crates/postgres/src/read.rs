@@ -8,7 +8,7 @@ use toolscout_index::{OwnerWords, Ranker, Settings, Tool, ToolId};
 use super::catalogs::source;
 use super::enrichments::{Enriched, EnrichmentPage};
 use super::error::StoreError;
-use super::row::{State, parse_owner_words, parse_settings, tool, tool_id};
+use super::row::{State, parse_owner_words, parse_settings, tool, tool_id, unsigned};
 use super::{BEGIN_READING, PostgresStore, READ_LIMIT, within};
 
 /// Tools in a page.
@@ -88,6 +88,8 @@ impl PostgresStore {
         self.ready(READ_LIMIT).await?;
         if let Some(standby) = self.servers.standby() {
             let begun = self.begin(Server::Standby(standby), (id, source), &since);
+            // If it fails or lacks something, the primary is asked. Once something was applied it is too
+            // late for that.
             if let Ok(Some(begun)) = begun.await {
                 return begun.read(&since, apply).await;
             }
@@ -119,10 +121,11 @@ impl PostgresStore {
             Ok((transaction, head))
         };
         let (transaction, head) = within(READ_LIMIT, begin).await?;
+        let Some(head) = head else { return Ok(None) };
         // Another database may answer under the address.
-        let Some(head) = head.filter(|head| head.source == source) else {
+        if head.source != source {
             return Ok(None);
-        };
+        }
         let is_unknown = since.state.is_some() && !head.is_known;
         let lacks = is_unknown || head.state.generation < since.least;
         if lacks && matches!(server, Server::Standby(_)) {
@@ -154,18 +157,19 @@ impl Begun<'_> {
         let reached = head.reached(since.tools);
         // What the node has, if that is a state of this catalog, with its tools or without.
         let was_pushed_down = since.tools == ToolsOf::PushedDown;
-        let known = since
-            .state
-            .filter(|_| head.is_known && reached.is_pushed_down == was_pushed_down);
+        let known = match head.is_known && reached.is_pushed_down == was_pushed_down {
+            true => since.state,
+            false => None,
+        };
         if known.is_none() {
             apply(Part::Everything)?;
         }
+        let generation = known.map(|state| state.generation);
         if known != Some(head.state) {
-            let generation = known.map(|state| state.generation);
-            if generation.is_none_or(|known| head.settings_generation > known) {
+            if is_after(head.settings_generation, generation) {
                 apply(Part::Settings(parse_settings(head.settings)?))?;
             }
-            if generation.is_none_or(|known| head.owner_words_generation > known) {
+            if is_after(head.owner_words_generation, generation) {
                 let words = within(READ_LIMIT, owner_words(transaction, id)).await?;
                 apply(Part::OwnerWords(words))?;
             }
@@ -177,8 +181,7 @@ impl Begun<'_> {
                 apply(Part::Removed(rows.removed))?;
                 apply(Part::Tools(rows.tools))?;
             }
-            let has_new_enrichments =
-                generation.is_none_or(|known| head.enrichments_generation > known);
+            let has_new_enrichments = is_after(head.enrichments_generation, generation);
             // Those of a catalog that is pushed down are in the store alone, as its tools are.
             if has_new_enrichments && !reached.is_pushed_down {
                 let mut page = EnrichmentPage::after(generation);
@@ -187,14 +190,21 @@ impl Begun<'_> {
                 }
             }
         }
-        let has_new_ranker = known.is_none_or(|known| head.ranker_generation > known.generation);
-        if since.with_ranker || has_new_ranker {
+        if since.with_ranker || is_after(head.ranker_generation, generation) {
             let ranker = within(READ_LIMIT, ranker(transaction, id)).await?;
             apply(Part::Ranker(ranker))?;
         }
         // It only read, so a failure to end it loses nothing.
         let _ = within(READ_LIMIT, async { Ok(self.transaction.rollback().await?) }).await;
         Ok(reached)
+    }
+}
+
+/// True for what changed after the generation that a node has, if it has any.
+fn is_after(changed: u64, known: Option<u64>) -> bool {
+    match known {
+        Some(known) => changed > known,
+        None => true,
     }
 }
 
@@ -241,27 +251,31 @@ async fn head(
     let Some(row) = row else {
         return Ok(None);
     };
-    let number = |column: &str| row.try_get::<i64, _>(column).map(|number| number as u64);
     let (cluster, identity): (String, String) = (row.try_get("cluster")?, row.try_get("identity")?);
     let state = State {
-        generation: number("generation")?,
-        mark: number("mark")?,
+        generation: unsigned(&row, "generation")?,
+        mark: unsigned(&row, "mark")?,
     };
+    // The mark that the store gave to the node's generation. A store that was put back to an older state
+    // gives the same numbers again, with other marks.
     let known: Option<i64> = row.try_get("known")?;
-    let is_known = since.state.is_some_and(|since| {
-        known.map(|mark| mark as u64) == Some(since.mark) && since.generation <= state.generation
-    });
+    let is_known = match (since.state, known) {
+        (Some(since), Some(mark)) => {
+            mark as u64 == since.mark && since.generation <= state.generation
+        }
+        _ => false,
+    };
     Ok(Some(Head {
         source: source(&cluster, &identity, id),
         state,
         is_known,
         settings: row.try_get("settings")?,
-        settings_generation: number("settings_generation")?,
-        ranker_generation: number("ranker_generation")?,
-        enrichments_generation: number("enrichments_generation")?,
-        owner_words_generation: number("owner_words_generation")?,
+        settings_generation: unsigned(&row, "settings_generation")?,
+        ranker_generation: unsigned(&row, "ranker_generation")?,
+        enrichments_generation: unsigned(&row, "enrichments_generation")?,
+        owner_words_generation: unsigned(&row, "owner_words_generation")?,
         is_pushed_down: row.try_get("is_pushed_down")?,
-        total: number("tools")?,
+        total: unsigned(&row, "tools")?,
     }))
 }
 
@@ -278,8 +292,10 @@ async fn ranker(connection: &mut PgConnection, id: i64) -> Result<Option<Ranker>
         .bind(id)
         .fetch_one(connection)
         .await?;
-    let read = |bytes: Vec<u8>| Ranker::read(&bytes, Path::new("of the store"));
-    Ok(bytes.map(read).transpose()?)
+    match bytes {
+        Some(bytes) => Ok(Some(Ranker::read(&bytes, Path::new("of the store"))?)),
+        None => Ok(None),
+    }
 }
 
 /// Goes through changed tools in the order of generation and id.

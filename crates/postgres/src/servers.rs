@@ -193,8 +193,10 @@ impl Servers {
     }
 
     fn is_asked_lately(&self) -> bool {
-        let asked = self.chosen.lock().asked;
-        asked.is_some_and(|asked| asked.elapsed() < PAUSE)
+        match self.chosen.lock().asked {
+            Some(asked) => asked.elapsed() < PAUSE,
+            None => false,
+        }
     }
 
     fn take(&self, roles: &[Result<Role, StoreError>]) {
@@ -214,11 +216,13 @@ impl Servers {
             None => {
                 chosen.primary = None;
                 chosen.problem = self.problem(roles, chosen.newest);
+                // The next request asks again.
                 self.is_suspect.store(true, Ordering::Release);
             }
         }
-        let is_standby = |role: &Result<Role, StoreError>| matches!(role, Ok(Role::Standby));
-        chosen.standby = roles.iter().position(is_standby);
+        chosen.standby = roles
+            .iter()
+            .position(|role| matches!(role, Ok(Role::Standby)));
         if let Some(place) = chosen.standby {
             self.reading.lead_to(place, &self.all);
         }
@@ -233,11 +237,10 @@ impl Servers {
 
     /// Why none of them takes writes.
     fn problem(&self, roles: &[Result<Role, StoreError>], newest: Option<Line>) -> String {
-        let states = self.all.iter().zip(roles).map(|(server, role)| {
-            let state = state(role, newest);
-            format!("{}: {state}", server.name)
-        });
-        let states: Vec<String> = states.collect();
+        let mut states = Vec::with_capacity(self.all.len());
+        for (server, role) in self.all.iter().zip(roles) {
+            states.push(format!("{}: {}", server.name, state(role, newest)));
+        }
         format!("no server takes writes ({})", states.join("; "))
     }
 
@@ -245,12 +248,14 @@ impl Servers {
     pub(super) async fn status(&self) -> Vec<ServerStatus> {
         let roles = join_all(self.all.iter().map(Server::role)).await;
         let newest = newest_primary(&roles, None).map(|(_, line)| line);
-        let all = self.all.iter().zip(&roles);
-        all.map(|(server, role)| ServerStatus {
-            server: server.name.clone(),
-            state: state(role, newest),
-        })
-        .collect()
+        let mut statuses = Vec::with_capacity(roles.len());
+        for (server, role) in self.all.iter().zip(&roles) {
+            statuses.push(ServerStatus {
+                server: server.name.clone(),
+                state: state(role, newest),
+            });
+        }
+        statuses
     }
 
     /// Of the connections for writes: how many there are, and how many of them are idle.
@@ -283,6 +288,7 @@ impl Door {
             .test_before_acquire(false)
             .before_acquire(move |connection, about| {
                 let since = meant.lock().since;
+                // An older one leads to the server before, or is of a session to be let go of.
                 let is_meant = about.age < since.elapsed();
                 async move {
                     let ping = timeout(PING_LIMIT, connection.ping());
@@ -298,6 +304,7 @@ impl Door {
     /// that way when the server writes again.
     fn renew(&self) {
         let mut leads = self.leads.lock();
+        // Several requests may tell of the same failure. The first has let the connections go.
         if leads.since.elapsed() >= PAUSE {
             leads.since = Instant::now();
         }
@@ -353,21 +360,28 @@ fn newest_primary(
     roles: &[Result<Role, StoreError>],
     newest: Option<Line>,
 ) -> Option<(usize, Line)> {
-    let primaries = roles
-        .iter()
-        .enumerate()
-        .filter_map(|(place, role)| match role {
-            Ok(Role::Primary(line)) => Some((place, *line)),
-            _ => None,
-        });
-    primaries
-        .filter(|(_, line)| !is_left_behind(*line, newest))
+    let mut best: Option<(usize, Line)> = None;
+    for (place, role) in roles.iter().enumerate() {
+        let Ok(Role::Primary(line)) = role else {
+            continue;
+        };
+        if is_left_behind(*line, newest) {
+            continue;
+        }
         // The first in the address of equals.
-        .min_by_key(|(place, line)| (std::cmp::Reverse(line.number), *place))
+        if best.is_none_or(|(_, best)| line.number > best.number) {
+            best = Some((place, *line));
+        }
+    }
+    best
 }
 
 fn is_left_behind(line: Line, newest: Option<Line>) -> bool {
-    newest.is_some_and(|newest| newest.system == line.system && newest.number > line.number)
+    match newest {
+        // Lines of another database say nothing of this one.
+        Some(newest) => newest.system == line.system && newest.number > line.number,
+        None => false,
+    }
 }
 
 fn state(role: &Result<Role, StoreError>, newest: Option<Line>) -> String {

@@ -50,9 +50,7 @@ impl SharedSessions {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, SessionError> {
         let asked = self.store.runtime.block_on(self.store.ask(limit, work));
-        asked.map_err(|error| SessionError::Unavailable {
-            reason: error.to_string(),
-        })
+        asked.map_err(unavailable)
     }
 
     /// A statement about one conversation within a scope, whose parameters are `$1` and `$2`.
@@ -93,23 +91,21 @@ impl SharedSessions {
         .bind(text(agent))
         .fetch_optional(&mut *transaction)
         .await?;
-        let conversation = || conversation.to_string();
+        // Returning early drops the transaction, so a refused turn leaves the row as it was.
+        let conversation = conversation.to_string();
         let Some(of_conversation) = owned else {
-            return Ok(Err(SessionError::NotOwned {
-                conversation: conversation(),
-            }));
+            return Ok(Err(SessionError::NotOwned { conversation }));
         };
         if of_conversation != agent {
             return Ok(Err(SessionError::OtherAgent {
-                conversation: conversation(),
+                conversation,
                 agent: of_conversation,
             }));
         }
         if is_running(&mut transaction, id).await? {
-            return Ok(Err(SessionError::Busy {
-                conversation: conversation(),
-            }));
+            return Ok(Err(SessionError::Busy { conversation }));
         }
+        // A turn whose lease has ended was left by a node that died, with the calls that it asked about.
         for left in [
             "UPDATE turns SET status = 'interrupted' WHERE conversation = $1 AND status = 'running'",
             "DELETE FROM approvals WHERE conversation = $1",
@@ -208,7 +204,7 @@ impl SharedSessions {
         .bind(number)
         .fetch_optional(&mut *transaction)
         .await?;
-        let Some(mut figures) = figures.flatten().and_then(|text| as_json::<Value>(&text)) else {
+        let Some(mut figures) = as_json::<Value>(figures.flatten()) else {
             return Ok(());
         };
         figures["recommended"] = Value::from(questions.to_vec());
@@ -312,8 +308,11 @@ impl SessionTable for SharedSessions {
     ) -> Result<Option<String>, SessionError> {
         let sql = format!("SELECT agent FROM conversations WHERE id = $2 AND {WITHIN}");
         let rows = self.rows(scope, conversation, sql)?;
-        let agent = |row: &PgRow| readable(row.try_get("agent").map_err(StoreError::from));
-        rows.first().map(agent).transpose()
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let agent = row.try_get("agent").map_err(StoreError::from);
+        agent.map(Some).map_err(unavailable)
     }
 
     fn may_continue(
@@ -349,6 +348,7 @@ impl SessionTable for SharedSessions {
         end: &TurnEnd,
     ) -> Result<(), SessionError> {
         let begun = Instant::now();
+        // An answer that took minutes should not be lost because another server takes over just now.
         loop {
             match self.ask(WRITE_LIMIT, self.end(conversation, number, end)) {
                 Err(SessionError::Unavailable { .. }) if begun.elapsed() < SAVE_PATIENCE => {
@@ -394,13 +394,12 @@ impl SessionTable for SharedSessions {
             .await?;
             let mut turns = Vec::with_capacity(rows.len());
             for (number, question, answer, status, events) in rows {
-                let events = events.and_then(|text| as_json(&text));
                 turns.push(PastTurn {
                     number,
                     question,
                     answer,
                     status: TurnStatus::from_name(&status),
-                    events: events.unwrap_or_default(),
+                    events: as_json(events).unwrap_or_default(),
                 });
             }
             Ok(turns)
@@ -414,7 +413,7 @@ impl SessionTable for SharedSessions {
                     .bind(conversation.as_str().as_bytes())
                     .fetch_optional(&self.store.pool)
                     .await?;
-            Ok(text.flatten().and_then(|text| as_json(&text)))
+            Ok(as_json(text.flatten()))
         })
     }
 
@@ -452,7 +451,8 @@ impl SessionTable for SharedSessions {
              WHERE conversation = $2 AND {WITHIN} ORDER BY number"
         );
         let rows = self.rows(scope, conversation, sql)?;
-        rows.iter().map(turn).map(readable).collect()
+        let turns: Result<Vec<Turn>, StoreError> = rows.iter().map(turn).collect();
+        turns.map_err(unavailable)
     }
 
     fn events(
@@ -472,8 +472,8 @@ impl SessionTable for SharedSessions {
                 .bind(number)
                 .fetch_optional(&self.store.pool)
                 .await?;
-            let read = |text: Option<String>| text.and_then(|text| as_json(&text));
-            Ok(events.map(|text| read(text).unwrap_or_default()))
+            // A turn without events is there all the same.
+            Ok(events.map(|text| as_json(text).unwrap_or_default()))
         })
     }
 
@@ -575,15 +575,15 @@ fn turn(row: &PgRow) -> Result<Turn, StoreError> {
         answer: row.try_get("answer")?,
         status: TurnStatus::from_name(&status),
         error: row.try_get("error")?,
-        figures: figures.and_then(|text| as_json(&text)).unwrap_or_default(),
+        figures: as_json(figures).unwrap_or_default(),
         created_ms: row.try_get("created_ms")?,
     })
 }
 
-fn readable<T>(read: Result<T, StoreError>) -> Result<T, SessionError> {
-    read.map_err(|error| SessionError::Unavailable {
+fn unavailable(error: StoreError) -> SessionError {
+    SessionError::Unavailable {
         reason: error.to_string(),
-    })
+    }
 }
 
 fn json(value: &impl serde::Serialize) -> String {
@@ -591,8 +591,9 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn as_json<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
-    serde_json::from_str(text).ok()
+/// What a column has; nothing of what another version wrote in another shape.
+fn as_json<T: serde::de::DeserializeOwned>(text: Option<String>) -> Option<T> {
+    serde_json::from_str(&text?).ok()
 }
 
 fn now_ms() -> i64 {

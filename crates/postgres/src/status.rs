@@ -202,17 +202,18 @@ impl PostgresStore {
         )
         .fetch_all(&self.pool)
         .await?;
-        let read = |row: &sqlx::postgres::PgRow| {
+        let mut standbys = Vec::with_capacity(rows.len());
+        for row in rows {
             let name: Option<String> = row.try_get("application_name")?;
-            Ok(StandbyStatus {
+            standbys.push(StandbyStatus {
                 name: name.unwrap_or_default(),
                 address: row.try_get("address")?,
                 state: row.try_get("state")?,
                 sync: row.try_get("sync_state")?,
                 lag_bytes: row.try_get("lag_bytes")?,
-            })
-        };
-        rows.iter().map(read).collect()
+            });
+        }
+        Ok(standbys)
     }
 
     async fn read_nodes(&self) -> Result<Vec<NodeStatus>, StoreError> {
@@ -239,11 +240,12 @@ impl PostgresStore {
         }
         let told = nodes.iter().flat_map(|(_, followed)| followed.keys());
         let heads = self.read_heads(told).await?;
-        let with_lag = nodes.into_iter().map(|(node, followed)| NodeStatus {
-            lag: lag(&followed, &heads),
-            ..node
-        });
-        Ok(with_lag.collect())
+        let mut with_lag = Vec::with_capacity(nodes.len());
+        for (node, followed) in nodes {
+            let lag = lag(&followed, &heads);
+            with_lag.push(NodeStatus { lag, ..node });
+        }
+        Ok(with_lag)
     }
 
     /// The name and the generation of these catalogs, by their numbers.
@@ -254,8 +256,11 @@ impl PostgresStore {
                 .bind(Vec::from_iter(ids))
                 .fetch_all(&self.pool)
                 .await?;
-        let by_id = |(id, name, generation)| (id, (name, generation));
-        Ok(heads.into_iter().map(by_id).collect())
+        let mut by_id = Heads::new();
+        for (id, name, generation) in heads {
+            by_id.insert(id, (name, generation));
+        }
+        Ok(by_id)
     }
 }
 
@@ -277,18 +282,18 @@ pub(super) async fn write_problem(
     )
     .fetch_one(connection)
     .await?;
-    let is = |what: &str| row.try_get::<bool, _>(what);
-    let problem = if is("is_standby")? {
+    // The first cause comes first: a standby is read-only, too.
+    let problem = if row.try_get("is_standby")? {
         "this server is a standby, which only reads; name the primary in the address".to_owned()
-    } else if is("is_read_only")? {
+    } else if row.try_get("is_read_only")? {
         "the database only reads (default_transaction_read_only); look at its disk and its settings"
             .to_owned()
-    } else if is("has_no_right")? {
+    } else if row.try_get("has_no_right")? {
         let who: String = row.try_get("who")?;
         format!(
             "the user {who} may not write to the tables; give it the rights, or name another user"
         )
-    } else if is("waits")? {
+    } else if row.try_get("waits")? {
         "commits wait for a synchronous standby, and none is connected; start one, or take it out of \
          synchronous_standby_names"
             .to_owned()
@@ -315,9 +320,15 @@ struct ListedCatalogs {
 
 /// By how many generations a node is behind, by the name of each catalog that it told of.
 fn lag(followed: &Followed, heads: &Heads) -> BTreeMap<String, i64> {
-    let lag = |(id, has): (&String, &i64)| {
-        let (name, generation) = heads.get(&id.parse().ok()?)?;
-        Some((name.clone(), (generation - has).max(0)))
-    };
-    followed.iter().filter_map(lag).collect()
+    let mut lags = BTreeMap::new();
+    for (id, has) in followed {
+        // The key of how many are open is no number.
+        let Ok(id) = id.parse() else { continue };
+        // Others were deleted since the node told of them.
+        if let Some((name, generation)) = heads.get(&id) {
+            // Below 0 where the store was put back to an older state.
+            lags.insert(name.clone(), (generation - has).max(0));
+        }
+    }
+    lags
 }

@@ -43,11 +43,9 @@ impl SharedEmbedder {
         let deadline = Instant::now() + PATIENCE;
         let mut found = HashMap::new();
         loop {
-            let is_missing = |hash: &&TextHash| !found.contains_key(*hash);
-            let missing: Vec<TextHash> = texts.keys().filter(is_missing).copied().collect();
+            let missing = missing(texts, &found);
             found.extend(self.stored(&missing).await?);
-            let is_missing = |hash: &&TextHash| !found.contains_key(*hash);
-            let missing: Vec<TextHash> = texts.keys().filter(is_missing).copied().collect();
+            let missing = self::missing(texts, &found);
             if missing.is_empty() {
                 return Ok(found);
             }
@@ -247,12 +245,13 @@ impl SharedEmbedder {
         &self,
         vectors: &HashMap<TextHash, Vec<f32>>,
     ) -> Result<HashMap<TextHash, Vec<f32>>, StoreError> {
+        // In one order, so that no two nodes wait for each other.
         let mut texts: Vec<TextHash> = vectors.keys().copied().collect();
         texts.sort_unstable();
-        let sealed: Vec<Vec<u8>> = texts
-            .iter()
-            .map(|text| sealed(self.id(), text, &vectors[text]))
-            .collect();
+        let mut sealed = Vec::with_capacity(texts.len());
+        for text in &texts {
+            sealed.push(self::sealed(self.id(), text, &vectors[text]));
+        }
         let upload = async {
             let texts: Vec<&[u8]> = texts.iter().map(<[u8; 16]>::as_slice).collect();
             let stored = sqlx::query(
@@ -272,11 +271,19 @@ impl SharedEmbedder {
         // Nobody needs the claims any longer; old ones count for nothing.
         let _ = self.release(&texts).await;
         let mut all = vectors.clone();
+        // Processors may compute differently, and all nodes shall have the same vectors.
         if stored < texts.len() {
             all.extend(self.stored(&texts).await?);
         }
         Ok(all)
     }
+}
+
+/// The texts whose vectors were not found.
+fn missing(texts: &HashMap<TextHash, &str>, found: &HashMap<TextHash, Vec<f32>>) -> Vec<TextHash> {
+    let mut missing: Vec<TextHash> = texts.keys().copied().collect();
+    missing.retain(|hash| !found.contains_key(hash));
+    missing
 }
 
 /// What the store has for some texts.

@@ -34,6 +34,7 @@ impl PostgresStore {
         changes: &[&Change],
         embedders: &[Arc<dyn Embedder>],
     ) -> Result<(Vec<Changes>, u64), StoreError> {
+        // Before the lock is taken, so that a change that cannot be made lets nobody wait.
         for change in changes {
             check(change)?;
         }
@@ -86,6 +87,7 @@ impl PostgresStore {
         catalog: i64,
         generation: &Generation,
     ) -> Result<(), StoreError> {
+        // Otherwise nothing was written, and dropping the transaction gives the lock back.
         if let Some(generation) = generation.new {
             let announced = format!("{catalog} {generation}");
             self.announce(&mut transaction, &announced).await?;
@@ -257,6 +259,7 @@ impl<'a> Commit<'a> {
                 let (hash, json) = tool_json(tool)?;
                 let row = StoredRow { tool, hash, json };
                 match known.get(tool.id.as_str()) {
+                    // Not written, or each node would read it, index it and embed it again.
                     Some(Some(hash)) if *hash == row.hash => {
                         changes.unchanged += 1;
                         continue;
@@ -274,6 +277,7 @@ impl<'a> Commit<'a> {
         self.put(&rows).await?;
         self.growth += changes.added.len() as i64;
         self.has_new_tools |= changes.unchanged < tools.len();
+        // By id, as a catalog of a single machine tells its changes.
         changes.added.sort_unstable();
         changes.changed.sort_unstable();
         Ok(changes)
@@ -300,11 +304,19 @@ impl<'a> Commit<'a> {
         if rows.is_empty() {
             return Ok(());
         }
-        let ids: Vec<&str> = rows.iter().map(|row| row.tool.id.as_str()).collect();
+        let mut new: Vec<&Tool> = Vec::with_capacity(rows.len());
+        let (mut ids, mut servers) = (Vec::new(), Vec::new());
+        let (mut hashes, mut json) = (Vec::new(), Vec::new());
+        for row in rows {
+            new.push(row.tool);
+            ids.push(row.tool.id.as_str());
+            servers.push(row.tool.id.server());
+            hashes.push(row.hash.as_slice());
+            json.push(row.json.as_str());
+        }
+        // Before they are replaced: their counts and vectors have to go.
         let old = self.old(&ids).await?;
-        let servers: Vec<&str> = rows.iter().map(|row| row.tool.id.server()).collect();
-        let hashes: Vec<&[u8]> = rows.iter().map(|row| row.hash.as_slice()).collect();
-        let json: Vec<&str> = rows.iter().map(|row| row.json.as_str()).collect();
+        // What was written about another definition may be wrong of the new one.
         sqlx::query(
             "WITH of_other_definitions AS (
                  DELETE FROM enrichments WHERE catalog = $1 AND tool = ANY($3)
@@ -323,7 +335,6 @@ impl<'a> Commit<'a> {
         .bind(json)
         .execute(&mut *self.connection)
         .await?;
-        let new: Vec<&Tool> = rows.iter().map(|row| row.tool).collect();
         self.push(&old, &new).await
     }
 
@@ -359,6 +370,7 @@ impl<'a> Commit<'a> {
         for chunk in ids.chunks(MAX_ROWS) {
             let ids: Vec<&str> = chunk.iter().map(ToolId::as_str).collect();
             let old = self.old(&ids).await?;
+            // The row stays with its generation, so that nodes learn that the tool is gone.
             let removed: Vec<(String, String)> = sqlx::query_as(
                 "WITH of_removed AS (
                      DELETE FROM enrichments WHERE catalog = $1 AND tool = ANY($3)
@@ -447,7 +459,11 @@ impl<'a> Commit<'a> {
                 .await?;
         }
         if let Some(words) = &self.new_owner_words {
-            let json = (!words.is_empty()).then(|| words.to_json());
+            // Where there are none, the column is NULL, as in a catalog that never had any.
+            let json = match words.is_empty() {
+                true => None,
+                false => Some(words.to_json()),
+            };
             sqlx::query(
                 "UPDATE catalogs SET owner_words = $2, owner_words_generation = $3 WHERE id = $1",
             )
